@@ -1,0 +1,119 @@
+"""Compressed array containers that open in microseconds and read at memory speed.
+
+Arrays and stores of arrays in compressed files: `asarray` writes, `open` reads, `TreeStore` holds many.
+
+Examples
+--------
+>>> import os, tempfile
+>>> import numpy as np
+>>> import blosc2
+>>> path = os.path.join(tempfile.mkdtemp(), "scan.b2nd")
+>>> _ = blosc2.asarray(np.arange(24).reshape(4, 6), urlpath=path)
+>>> blosc2.open(path, mmap_mode="r")[1:3, 4]
+array([10, 16])
+"""
+
+import sys as _sys
+from types import ModuleType as _ModuleType
+from typing import Any as _Any
+
+from blosc2._mixed_install import refuse_mixed_install as _refuse_mixed_install
+
+_refuse_mixed_install(__path__)
+
+from blosc2._core.codec import library_version as blosclib_version
+from blosc2.core import free_resources, print_versions, remove_urlpath
+from blosc2.creation import (
+    arange,
+    array,
+    asarray,
+    copy,
+    empty,
+    empty_like,
+    eye,
+    frombuffer,
+    fromiter,
+    full,
+    full_like,
+    linspace,
+    nans,
+    ones,
+    ones_like,
+    save,
+    uninit,
+    zeros,
+    zeros_like,
+)
+from blosc2.dict_store import DictStore
+from blosc2.embed_store import EmbedStore
+from blosc2.exceptions import FormatError, UnsafeDeserializationError
+from blosc2.ndarray import NDArray, NDField
+from blosc2.objects import BatchArray, ObjectArray
+from blosc2.opening import (
+    estore_from_cframe,
+    from_cframe,
+    load,
+    ndarray_from_cframe,
+    objectarray_from_cframe,
+    open,
+    schunk_from_cframe,
+)
+from blosc2.partitions import are_partitions_behaved, compute_chunks_blocks
+from blosc2.pickling import reduce_stored as _reduce_stored
+from blosc2.schunk import SChunk
+from blosc2.storage import (
+    MAX_BLOCKSIZE,
+    MAX_BUFFERSIZE,
+    MAX_TYPESIZE,
+    Codec,
+    CParams,
+    DeserializeMode,
+    DParams,
+    Filter,
+    SpecialValue,
+    SplitMode,
+    Storage,
+    Tuner,
+    cparams_dflts,
+    dparams_dflts,
+    storage_dflts,
+)
+from blosc2.threads import detect_number_of_cores, ncores, set_nthreads
+from blosc2.threads import get_nthreads as _get_nthreads
+from blosc2.tree_store import TreeStore
+from blosc2.version import __version__
+
+# The level of the older implementation's interface that is followed.
+__upstream_api__ = "4.14"
+VERSION_STRING = __version__
+MAX_DIM = 16
+MAX_OVERHEAD = 32
+nthreads: int
+
+
+class _Module(_ModuleType):
+    """The module itself, so that ``blosc2.nthreads`` can be read and assigned."""
+
+    @property
+    def nthreads(self) -> int:
+        """Threads that arrays use unless told otherwise."""
+        return _get_nthreads()
+
+    @nthreads.setter
+    def nthreads(self, value: _Any) -> None:
+        set_nthreads(value)
+
+
+_sys.modules[__name__].__class__ = _Module
+
+__all__ = [
+    "MAX_BLOCKSIZE", "MAX_BUFFERSIZE", "MAX_DIM", "MAX_OVERHEAD", "MAX_TYPESIZE", "VERSION_STRING", "BatchArray",
+    "CParams", "Codec", "DParams", "DeserializeMode", "DictStore", "EmbedStore", "Filter", "FormatError", "NDArray",
+    "NDField", "ObjectArray", "SChunk", "SpecialValue", "SplitMode", "Storage", "TreeStore", "Tuner",
+    "UnsafeDeserializationError", "__upstream_api__", "__version__", "arange", "are_partitions_behaved", "array",
+    "asarray", "blosclib_version", "compute_chunks_blocks", "copy", "cparams_dflts", "detect_number_of_cores",
+    "dparams_dflts", "empty", "empty_like", "estore_from_cframe", "eye", "free_resources", "from_cframe",
+    "frombuffer", "fromiter", "full", "full_like", "linspace", "load", "nans", "ncores", "ndarray_from_cframe",
+    "nthreads", "objectarray_from_cframe", "ones", "ones_like", "open", "print_versions", "remove_urlpath", "save",
+    "schunk_from_cframe", "set_nthreads", "storage_dflts", "uninit", "zeros", "zeros_like",
+]  # fmt: skip

@@ -1,0 +1,605 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+"""ZIP archives whose members are stored: find the directory, locate members, append new ones.
+
+`Archive` reads. Opening makes one pass over the central directory and no Python object a member; names stay where
+they are, in the mapping or in one copy of the directory. A local header is read when its member is first used.
+
+`ArchiveWriter` appends. It writes members behind what is there, then a new directory, then an end record; who calls
+it decides when to sync and what a half-written archive means.
+"""
+
+import os
+import struct
+import time
+import zlib
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from blosc2._core.source cimport Source
+
+from blosc2.exceptions import FormatError
+
+cdef enum:
+    END_LENGTH = 22
+    LOCATOR_LENGTH = 20
+    END64_LENGTH = 56
+    CENTRAL_LENGTH = 46
+    LOCAL_LENGTH = 30
+    # Flags: 0x1 encrypted, 0x40 strongly, 0x2000 with a masked directory; 0x800 says that the name is UTF-8.
+    FLAGS_ENCRYPTED = 0x2041
+    FLAG_UTF8 = 0x800
+    # How far the end record of an archive with the longest comment lies from the end of the file.
+    USUAL_TAIL = 65557
+    SCAN_STEP = 1 << 20
+
+cdef dict _PROBLEMS = {
+    MEMBER_COMPRESSED: "the member is compressed; members are read in place, so they must be stored",
+    MEMBER_ENCRYPTED: "the member is encrypted",
+    MEMBER_SIZES_DIFFER: "the member is stored, but its two sizes differ",
+    MEMBER_OTHER_DISK: "the member lies on another disk of a split archive",
+    MEMBER_ZIP64_SHORT: "the member's zip64 extra field lacks a value that it needs",
+    MEMBER_OUTSIDE: "the member's local header is not inside the archive",
+    MEMBER_FOLDER: "the entry is a folder",
+}
+
+
+cdef inline uint16_t u16(const uint8_t *p) noexcept nogil:
+    return <uint16_t> (p[0] | p[1] << 8)
+
+
+cdef inline uint32_t u32(const uint8_t *p) noexcept nogil:
+    return <uint32_t> p[0] | <uint32_t> p[1] << 8 | <uint32_t> p[2] << 16 | <uint32_t> p[3] << 24
+
+
+cdef inline uint64_t u64(const uint8_t *p) noexcept nogil:
+    return <uint64_t> u32(p) | <uint64_t> u32(p + 4) << 32
+
+
+cdef inline bint is_signature(const uint8_t *p, uint8_t third, uint8_t fourth) noexcept nogil:
+    return p[0] == 0x50 and p[1] == 0x4B and p[2] == third and p[3] == fourth
+
+
+cdef int64_t last_end(const uint8_t *start, int64_t length) noexcept nogil:
+    """Where the last end-record signature of a run of bytes begins, or -1."""
+    cdef int64_t i = length - 4
+    while i >= 0:
+        if start[i] == 0x50 and is_signature(start + i, 5, 6):
+            return i
+        i -= 1
+    return -1
+
+
+cdef bint safe_name(const uint8_t *name, int length, bint *ascii) noexcept nogil:
+    """Whether a member name stays below its root: no NUL, no empty, "." or ".." segment, not absolute."""
+    cdef int start = 0, i, size
+    cdef uint8_t seen = 0
+    ascii[0] = True
+    if length == 0:
+        return False
+    for i in range(length + 1):
+        if i < length:
+            seen |= name[i]
+            if name[i] == 0:
+                return False
+            if name[i] != 0x2F:
+                continue
+        elif start == length:
+            break           # a folder: the name ends with its separator
+        size = i - start
+        if size == 0 or (name[start] == 0x2E and (size == 1 or (size == 2 and name[start + 1] == 0x2E))):
+            return False
+        start = i + 1
+    ascii[0] = seen < 0x80
+    return True
+
+
+cdef class Archive:
+    """The members of a ZIP archive, as its last valid directory lists them.
+
+    Parameters
+    ----------
+    source : Source
+        The whole file.
+
+    Attributes
+    ----------
+    count : int
+        Entries of the directory, folders included; a member is named by its number below this.
+    directory_offset, directory_size : int
+        Where the central directory lies.
+    end : int
+        First byte behind the end record and its comment: where an append begins.
+    """
+
+    def __cinit__(self, Source source not None):
+        self.source = source
+        self.members = NULL
+        self._names = []
+        self._find_end()
+
+    def __dealloc__(self):
+        PyMem_Free(self.members)
+
+    def __len__(self):
+        return self.count
+
+    cdef int _find_end(self) except -1:
+        """Scan backwards for the end record that agrees with everything before it."""
+        cdef Source source = self.source
+        cdef int64_t low, high = source.size, position, length, step = 4096, work = 0
+        cdef const uint8_t *block
+        cdef object copy = None
+        cdef uint8_t first[4]
+        while True:
+            # [low, high + 3) is searched: a signature may begin in one block and end in the next.
+            low = max(0, high - step)
+            length = min(high + 3, source.size) - low
+            if length < 4:
+                break
+            if source.base != NULL:
+                block = source.base + low
+            else:
+                copy = source.read(low, length)
+                block = <const uint8_t *> PyBytes_AS_STRING(copy)
+            while True:
+                position = last_end(block, length)
+                if position < 0:
+                    break
+                if self._try_end(low + position, &work):
+                    return 0
+                length = position + 3
+            high = low
+            if low == 0:
+                break
+            if source.size - low >= USUAL_TAIL:
+                step = SCAN_STEP
+                source.check(source.read_into(0, 4, first), 0, 4)
+                if not (is_signature(first, 3, 4) or is_signature(first, 5, 6)):
+                    break
+            else:
+                step = USUAL_TAIL
+        raise FormatError(
+            "no valid end of a ZIP archive: the file is empty, cut short, damaged or of another kind",
+            path=source.path, offset=source.size,
+        )
+
+    cdef int _try_end(self, int64_t position, int64_t *work) except -1:
+        """Whether the end record at a position is that of a whole archive; its directory is then parsed."""
+        cdef Source source = self.source
+        cdef uint8_t end[END_LENGTH]
+        cdef uint8_t more[END64_LENGTH]
+        cdef int64_t directory_end = position, offset, size, count, at
+        if position + END_LENGTH > source.size:
+            return 0
+        source.check(source.read_into(position, END_LENGTH, end), position, END_LENGTH)
+        if position + END_LENGTH + u16(end + 20) > source.size:
+            return 0
+        if u16(end + 4) or u16(end + 6) or u16(end + 8) != u16(end + 10):
+            return 0
+        count, size, offset = u16(end + 10), u32(end + 12), u32(end + 16)
+        if position >= LOCATOR_LENGTH:
+            at = position - LOCATOR_LENGTH
+            source.check(source.read_into(at, LOCATOR_LENGTH, more), at, LOCATOR_LENGTH)
+            if is_signature(more, 6, 7):
+                if u32(more + 4) or u32(more + 16) > 1 or u64(more + 8) > <uint64_t> at:
+                    return 0
+                directory_end = <int64_t> u64(more + 8)
+                if at - directory_end < END64_LENGTH:
+                    return 0
+                source.check(source.read_into(directory_end, END64_LENGTH, more), directory_end, END64_LENGTH)
+                if not is_signature(more, 6, 6) or u64(more + 4) != <uint64_t> (at - directory_end - 12):
+                    return 0
+                if u32(more + 16) or u32(more + 20) or u64(more + 24) != u64(more + 32):
+                    return 0
+                if u64(more + 32) > <uint64_t> source.size or u64(more + 40) > <uint64_t> source.size:
+                    return 0
+                count, size, offset = <int64_t> u64(more + 32), <int64_t> u64(more + 40), <int64_t> u64(more + 48)
+        if offset < 0 or size < 0 or size > directory_end or offset != directory_end - size:
+            return 0
+        if count > size // CENTRAL_LENGTH:
+            return 0
+        # Nested fake ends could make each candidate walk the same long directory again.
+        work[0] += size
+        if work[0] > 16 * source.size:
+            raise FormatError("too many false ends of a ZIP archive", path=source.path, offset=position)
+        self.directory_offset = offset
+        self.directory_size = size
+        self.end = position + END_LENGTH + u16(end + 20)
+        if source.base != NULL:
+            self._directory = source.base + offset
+        else:
+            self._copy = source.read(offset, size)
+            self._directory = <const uint8_t *> PyBytes_AS_STRING(self._copy)
+        return self._parse(count)
+
+    cdef int _parse(self, int64_t count) except -1:
+        """Read the directory; 0 when its records do not fill it exactly."""
+        cdef const uint8_t *p = self._directory
+        cdef int64_t left = self.directory_size, length, number
+        PyMem_Free(self.members)
+        self.members = NULL
+        self._names.clear()
+        # Walked once before anything is allocated or believed.
+        for number in range(count):
+            if left < CENTRAL_LENGTH or not is_signature(p, 1, 2):
+                return 0
+            length = CENTRAL_LENGTH + u16(p + 28) + u16(p + 30) + u16(p + 32)
+            if length > left:
+                return 0
+            p += length
+            left -= length
+        if left:
+            return 0
+        self.members = <Member *> PyMem_Malloc(max(1, count) * sizeof(Member))
+        if self.members == NULL:
+            raise MemoryError
+        self.count = count
+        p = self._directory
+        left = self.directory_size
+        for number in range(count):
+            # A mapped file may change under us: lengths are checked again where they are used again.
+            length = CENTRAL_LENGTH + u16(p + 28) + u16(p + 30) + u16(p + 32)
+            if length > left:
+                raise FormatError("the directory changed while it was read", path=self.source.path)
+            self._take(&self.members[number], p, length)
+            p += length
+            left -= length
+        return 1
+
+    cdef int _take(self, Member *member, const uint8_t *record, int64_t room) except -1:
+        """Fill in one member from its central record."""
+        cdef int64_t name_length = u16(record + 28), extra_length = u16(record + 30)
+        cdef const uint8_t *extra
+        cdef const uint8_t *stop
+        cdef const uint8_t *value = NULL
+        cdef const uint8_t *value_stop = NULL
+        cdef uint16_t flags = u16(record + 8)
+        cdef uint64_t size = u32(record + 24), csize = u32(record + 20), header = u32(record + 42)
+        cdef bint ascii = True
+        if CENTRAL_LENGTH + name_length + extra_length > room:
+            raise FormatError("the directory changed while it was read", path=self.source.path)
+        member.record = record
+        member.name = record + CENTRAL_LENGTH
+        member.name_length = <uint16_t> name_length
+        member.problem = MEMBER_FINE
+        member.crc = u32(record + 16)
+        member.data = -1
+        if not safe_name(member.name, <int> name_length, &ascii):
+            raise FormatError(
+                f"the member name {bytes(member.name[:name_length])!r} is absolute, or has an empty, '.' or '..' "
+                "segment or a NUL; nothing of this archive is used",
+                path=self.source.path, offset=self.directory_offset + (record - self._directory),
+            )
+        if not ascii:
+            self._decode(member, flags)
+        if size == 0xFFFFFFFF or csize == 0xFFFFFFFF or header == 0xFFFFFFFF:
+            extra = record + CENTRAL_LENGTH + name_length
+            stop = extra + extra_length
+            while stop - extra >= 4:
+                if u16(extra + 2) > stop - extra - 4:
+                    break
+                if u16(extra) == 1:
+                    value = extra + 4
+                    value_stop = value + u16(extra + 2)
+                    break
+                extra += 4 + u16(extra + 2)
+            # The values come in this order, and only those whose 32-bit field is full.
+            if size == 0xFFFFFFFF:
+                if value_stop - value < 8:
+                    member.problem = MEMBER_ZIP64_SHORT
+                    return 0
+                size = u64(value)
+                value += 8
+            if csize == 0xFFFFFFFF:
+                if value_stop - value < 8:
+                    member.problem = MEMBER_ZIP64_SHORT
+                    return 0
+                csize = u64(value)
+                value += 8
+            if header == 0xFFFFFFFF:
+                if value_stop - value < 8:
+                    member.problem = MEMBER_ZIP64_SHORT
+                    return 0
+                header = u64(value)
+        member.size = <int64_t> size
+        member.header = <int64_t> header
+        if member.name[member.name_length - 1] == 0x2F:
+            member.problem = MEMBER_FOLDER
+        elif u16(record + 10) != 0:
+            member.problem = MEMBER_COMPRESSED
+        elif flags & FLAGS_ENCRYPTED:
+            member.problem = MEMBER_ENCRYPTED
+        elif size != csize:
+            member.problem = MEMBER_SIZES_DIFFER
+        elif u16(record + 34) != 0:
+            member.problem = MEMBER_OTHER_DISK
+        elif header > <uint64_t> self.directory_offset or size > <uint64_t> self.directory_offset - header:
+            member.problem = MEMBER_OUTSIDE
+        return 0
+
+    cdef int _decode(self, Member *member, uint16_t flags) except -1:
+        """Check a name beyond ASCII, and bring one in cp437 to UTF-8."""
+        cdef bytes name = PyBytes_FromStringAndSize(<const char *> member.name, member.name_length)
+        if flags & FLAG_UTF8:
+            try:
+                name.decode("utf-8")
+            except UnicodeDecodeError:
+                raise FormatError(
+                    f"the member name {name!r} is flagged as UTF-8 and is not", path=self.source.path,
+                    offset=self.directory_offset + (member.record - self._directory),
+                ) from None
+            return 0
+        name = name.decode("cp437").encode("utf-8")
+        if len(name) > 0xFFFF:
+            raise FormatError(f"the member name {name[:40]!r}... is too long", path=self.source.path)
+        self._names.append(name)
+        member.name = <const uint8_t *> PyBytes_AS_STRING(name)
+        member.name_length = <uint16_t> PyBytes_GET_SIZE(name)
+        return 0
+
+    cdef str _name(self, Py_ssize_t number):
+        cdef Member *member = &self.members[number]
+        return (<const char *> member.name)[:member.name_length].decode("utf-8", "replace")
+
+    cdef int64_t _locate(self, Py_ssize_t number) except -1:
+        """First byte of a member's data, from its local header."""
+        cdef Member *member = &self.members[number]
+        cdef Source source = self.source
+        cdef uint8_t header[LOCAL_LENGTH]
+        cdef int64_t data, length
+        cdef str reason
+        if member.data >= 0:
+            return member.data
+        if member.problem:
+            raise self._error(number, _PROBLEMS[member.problem], member.record - self._directory + self.directory_offset)
+        if member.header > self.directory_offset - LOCAL_LENGTH:
+            raise self._error(number, "the local header reaches into the directory", member.header)
+        source.check(source.read_into(member.header, LOCAL_LENGTH, header), member.header, LOCAL_LENGTH)
+        if not is_signature(header, 3, 4):
+            raise self._error(number, "there is no local header where the directory says", member.header)
+        length = u16(member.record + 28)
+        if u16(header + 26) != length or not self._same_name(member, member.header + LOCAL_LENGTH, length):
+            raise self._error(number, "the local header bears another name", member.header)
+        data = member.header + LOCAL_LENGTH + length + u16(header + 28)
+        if data > self.directory_offset or member.size > self.directory_offset - data:
+            raise self._error(number, "the member's data reaches into the directory", data)
+        member.data = data
+        return data
+
+    cdef int _same_name(self, Member *member, int64_t offset, int64_t length) except -1:
+        cdef const uint8_t *name = member.record + CENTRAL_LENGTH
+        cdef bytes copy
+        if offset > self.directory_offset - length:
+            return False
+        if self.source.base != NULL:
+            return memcmp(self.source.base + offset, name, length) == 0
+        copy = self.source.read(offset, length)
+        return memcmp(PyBytes_AS_STRING(copy), name, length) == 0
+
+    def _error(self, Py_ssize_t number, str reason, int64_t offset):
+        return FormatError(f"member {self._name(number)!r}: {reason}", path=self.source.path, offset=offset)
+
+    cdef int _check_number(self, Py_ssize_t number) except -1:
+        if number < 0 or number >= self.count:
+            raise IndexError(f"there is no member {number}; the archive has {self.count}")
+        return 0
+
+    def window(self, Py_ssize_t number):
+        """Offset and length of a member's data. The local header is checked at the first call."""
+        self._check_number(number)
+        cdef int64_t data = self._locate(number)
+        return data, self.members[number].size
+
+    def name(self, Py_ssize_t number):
+        """The name of a member."""
+        self._check_number(number)
+        return self._name(number)
+
+    def crc(self, Py_ssize_t number):
+        """The stored CRC-32 of a member's data."""
+        self._check_number(number)
+        return self.members[number].crc
+
+    def is_folder(self, Py_ssize_t number):
+        """Whether an entry only names a folder."""
+        self._check_number(number)
+        return self.members[number].name[self.members[number].name_length - 1] == 0x2F
+
+    def find(self, bytes name not None):
+        """Number of the last member of a name, or -1. Looks at all of them: keys are found by a `KeyTable`."""
+        cdef Py_ssize_t number = self.count - 1, length = PyBytes_GET_SIZE(name)
+        cdef const char *wanted = PyBytes_AS_STRING(name)
+        while number >= 0:
+            if self.members[number].name_length == length and memcmp(self.members[number].name, wanted, length) == 0:
+                return number
+            number -= 1
+        return -1
+
+    def names(self):
+        """The names of all members, in the order of the directory."""
+        return [self._name(number) for number in range(self.count)]
+
+    def records(self, dropped=frozenset()):
+        """Central records of the members whose number is not dropped, and how many these are."""
+        cdef Py_ssize_t number, stop, kept = 0
+        cdef const uint8_t *after
+        cdef list pieces = []
+        cdef Py_ssize_t start = 0
+        for number in sorted(dropped):
+            self._check_number(number)
+            stop = self.members[number].record - self._directory
+            if stop > start:
+                pieces.append(self._piece(start, stop))
+            start = stop + self._record_length(number)
+        if start < self.directory_size:
+            pieces.append(self._piece(start, self.directory_size))
+        return b"".join(pieces), self.count - len(dropped)
+
+    cdef bytes _piece(self, Py_ssize_t start, Py_ssize_t stop):
+        return PyBytes_FromStringAndSize(<const char *> self._directory + start, stop - start)
+
+    cdef int64_t _record_length(self, Py_ssize_t number) noexcept:
+        cdef const uint8_t *record = self.members[number].record
+        return CENTRAL_LENGTH + u16(record + 28) + u16(record + 30) + u16(record + 32)
+
+    def __repr__(self):
+        return f"<Archive {self.source.path or 'buffer'}: {self.count} members>"
+
+
+cdef class ArchiveWriter:
+    """Append stored members to a file, then a directory, then an end record.
+
+    Parameters
+    ----------
+    descriptor : int
+        A file open for writing. It stays the caller's.
+    position : int
+        Where the first new byte goes.
+    align : int
+        The data of each member starts at a multiple of this.
+
+    Notes
+    -----
+    Bytes are gathered and written in large pieces; `write_directory` writes all that is left, `write_end` the end
+    record alone. A caller that wants durability syncs after each of the two.
+    """
+
+    cdef int _descriptor
+    cdef readonly int64_t position
+    cdef int64_t _written
+    cdef bytearray _pending
+    cdef dict _records
+    cdef int _align
+    cdef bytes _stamp
+    cdef bytes _end
+
+    def __cinit__(self, int descriptor, int64_t position=0, int align=64):
+        if align != 1 and not 8 <= align <= 4096:
+            raise ValueError(f"align must be 1 or 8 .. 4096, not {align}")
+        self._descriptor = descriptor
+        self.position = self._written = position
+        self._pending = bytearray()
+        self._records = {}
+        self._align = align
+        now = time.localtime()
+        year = min(max(now.tm_year, 1980), 2107)
+        self._stamp = struct.pack(
+            "<HH", now.tm_hour << 11 | now.tm_min << 5 | now.tm_sec // 2,
+            (year - 1980) << 9 | now.tm_mon << 5 | now.tm_mday,
+        )
+
+    def append(self, bytes name not None, data, uint32_t mode=0o600):
+        """Add one member, in place of one that this writer added under the same name before.
+
+        Where its data starts in the file is returned.
+
+        Parameters
+        ----------
+        name : bytes
+            The member's name in UTF-8.
+        data : bytes-like
+            What it holds.
+        mode : int
+            Unix permissions that tools restore when they unpack.
+        """
+        cdef const uint8_t[::1] view = data
+        cdef int64_t size = view.shape[0], header = self.position, start, padding, extra_length
+        cdef bint large = size >= 0xFFFFFFFF, far = header >= 0xFFFFFFFF
+        cdef Py_ssize_t length = PyBytes_GET_SIZE(name)
+        if length == 0 or length > 0xFFFF:
+            raise ValueError(f"a member name has 1 .. 65535 bytes, not {length}")
+        crc = zlib.crc32(view)
+        flags = 0 if name.isascii() else FLAG_UTF8
+        version = 45 if large or far else 20
+        extra = struct.pack("<HHQQ", 1, 16, size, size) if large else b""
+        start = header + LOCAL_LENGTH + length + len(extra)
+        padding = -start % self._align
+        if padding:
+            # An extra field has 4 bytes of header and states the alignment in two more.
+            if padding < 6:
+                padding += self._align
+            extra += struct.pack("<HHH", 0xD935, padding - 4, self._align) + bytes(padding - 6)
+        start += padding
+        size32 = 0xFFFFFFFF if large else size
+        fields = struct.pack("<HHH", version, flags, 0) + self._stamp + struct.pack("<III", crc, size32, size32)
+        self._pending += b"PK\3\4" + fields + struct.pack("<HH", length, len(extra)) + name + extra
+        if size >= 1 << 20:
+            self._drain()
+            self._write(view)
+        else:
+            self._pending += view
+            if len(self._pending) >= 1 << 20:
+                self._drain()
+        self.position = start + size
+        extra = b""
+        if large or far:
+            extra = (struct.pack("<QQ", size, size) if large else b"") + (struct.pack("<Q", header) if far else b"")
+            extra = struct.pack("<HH", 1, len(extra)) + extra
+        self._records[name] = (
+            b"PK\1\2" + struct.pack("<H", 0x300 | version) + fields
+            + struct.pack("<HHHHHII", length, len(extra), 0, 0, 0, (0o100000 | mode) << 16, 0xFFFFFFFF if far else header)
+            + name + extra
+        )
+        return start
+
+    def drop(self, bytes name not None):
+        """Leave a member that was appended out of the directory; whether there was one."""
+        return self._records.pop(name, None) is not None
+
+    def drain(self):
+        """Write what was gathered, so that the bytes of all members can be read from the file."""
+        self._drain()
+
+    def write_directory(self, bytes records not None=b"", int64_t count=0):
+        """Write the directory: records of members that were there before, then those appended.
+
+        Nothing shows it yet.
+        """
+        cdef bytes directory = records + b"".join(self._records.values())
+        cdef int64_t offset = self.position, size = len(directory)
+        count += len(self._records)
+        self._drain()
+        self._write(directory)
+        self.position += size
+        end_offset, end_size, end_count = offset, size, count
+        if offset >= 0xFFFFFFFF or size >= 0xFFFFFFFF or count >= 0xFFFF:
+            self._write(
+                struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 0x300 | 45, 45, 0, 0, count, count, size, offset)
+                + struct.pack("<4sIQI", b"PK\6\7", 0, self.position, 1)
+            )
+            self.position += END64_LENGTH + LOCATOR_LENGTH
+            end_offset, end_size = min(offset, 0xFFFFFFFF), min(size, 0xFFFFFFFF)
+            end_count = min(count, 0xFFFF)
+        self._end = struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, end_count, end_count, end_size, end_offset, 0)
+
+    def write_end(self):
+        """Write the end record, which makes the new directory the archive's."""
+        if self._end is None:
+            raise ValueError("the directory comes first: call write_directory()")
+        self._write(self._end)
+        self.position += END_LENGTH
+
+    cdef int _drain(self) except -1:
+        if self._pending:
+            self._write(self._pending)
+            self._pending = bytearray()
+        return 0
+
+    def _write(self, data):
+        view = memoryview(data)
+        while len(view):
+            done = _write_at(self._descriptor, view, self._written)
+            self._written += done
+            view = view[done:]
+
+
+# Linux writes at most 2 GiB - 4096 bytes at a time.
+def _write_at(int descriptor, view, int64_t position):
+    piece = view[:1 << 30]
+    if hasattr(os, "pwrite"):
+        return os.pwrite(descriptor, piece, position)
+    os.lseek(descriptor, position, os.SEEK_SET)
+    return os.write(descriptor, piece)

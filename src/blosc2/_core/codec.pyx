@@ -1,0 +1,700 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Chunks to bytes and back: the only module that links C-Blosc2.
+
+A chunk is checked here before the C library sees it (FORMATS, section 2). Every context has one thread of
+its own and is borrowed for a call, so that no two threads share one and no thread pool of the C library
+exists that a fork could break. Special and raw chunks need no codec and never reach the library.
+"""
+
+import os
+import threading
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, _PyBytes_Resize
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+from blosc2._core cimport cblosc2 as c
+from blosc2.exceptions import FormatError, codec_error_text
+
+MINIMUM_LIBRARY = (3, 3, 5)
+
+#: Codec ids that a chunk may carry, and those of them that ask for the array's geometry.
+cdef uint8_t[256] _codec_kind
+#: The same for filter ids: 0 refuse, 1 plain, 2 the chunk must be decoded whole, 3 needs geometry.
+cdef uint8_t[256] _filter_kind
+_id = 0
+for _id in (0, 1, 2, 4, 5):
+    _codec_kind[_id] = 1
+for _id in (32, 33, 34, 35):
+    _codec_kind[_id] = 3
+for _id in (0, 1, 2, 4, 35, 36):
+    _filter_kind[_id] = 1
+_filter_kind[3] = 2
+_filter_kind[32] = _filter_kind[33] = 3
+
+_REASONS = {
+    BAD_ROOM: "a chunk needs at least 32 bytes and there are fewer",
+    BAD_OLD_HEADER: "a chunk with a 16-byte header of Blosc 1; this format has 32-byte headers only",
+    BAD_VERSION: "a chunk of an unknown format version (5 and 6 are known)",
+    BAD_CBYTES: "the stored size of a chunk is below 32 or reaches past the space for chunks",
+    BAD_NBYTES: "the size of a chunk is negative or above 2147483615",
+    BAD_FLAGS: "a chunk with flags that no file may have (lazy, instrumented or unknown)",
+    BAD_SPECIAL: "a special chunk of an unknown kind, or whose value does not fit its size",
+    BAD_RAW: "a raw chunk whose stored size is not its size + 32",
+    BAD_BLOCKSIZE: "the block size of a chunk is below 1 or above 536866816",
+    BAD_CODEC: "a chunk compressed with a codec that this package does not have",
+    BAD_FILTER: "a chunk with a filter that this package does not have",
+    BAD_STARTS: "a block of a chunk starts outside it",
+    BAD_STREAM: "a compressed stream of a block reaches outside its chunk",
+    BAD_LENGTH: "a chunk does not hold as many bytes as its frame says",
+    BAD_TYPESIZE: "the item size of a chunk is 0, or NaN chunks of items that are neither 4 nor 8 bytes",
+    NEEDS_GEOMETRY: "a codec or filter that works on array blocks is used outside an array",
+    NO_MEMORY: "not enough memory to decode a chunk",
+    BAD_DECODED: "a chunk decodes to fewer bytes than it says: its compressed data is damaged",
+    BAD_SPECIAL_HERE: "a special chunk where none may be",
+}
+
+
+def reason(int code):
+    """What a status of this module, or of the C library, says."""
+    text = _REASONS.get(code)
+    return text if text is not None else f"compressed data is damaged ({codec_error_text(code)})"
+
+
+# ---------------------------------------------------------------- library
+
+c.blosc2_init()
+library_version = c.blosc2_get_version_string().decode()
+if tuple(int("".join(d for d in part if d.isdigit()) or 0) for part in library_version.split(".")[:3]) < MINIMUM_LIBRARY:
+    raise ImportError(f"C-Blosc2 {library_version} was linked; at least 3.3.5 is needed: rebuild with a newer one")
+
+
+def compressor_names():
+    """Names of the codecs that the C library was built with."""
+    return c.blosc2_list_compressors().decode().split(",")
+
+
+def library_info(str name):
+    """(name, version) of the library behind a codec; None where there is none."""
+    cdef char *library = NULL
+    cdef char *version = NULL
+    if c.blosc2_get_complib_info(name.encode(), &library, &version) < 0:
+        return None
+    found = (<bytes> library).decode(), (<bytes> version).decode()
+    free(library)
+    free(version)
+    return found
+
+
+# Variables that would override parameters of a new context behind the caller's back.
+_ENVIRONMENT = (
+    "BLOSC_NTHREADS", "BLOSC_CLEVEL", "BLOSC_SHUFFLE", "BLOSC_DELTA", "BLOSC_TYPESIZE", "BLOSC_COMPRESSOR",
+    "BLOSC_BLOCKSIZE", "BLOSC_SPLITMODE", "BLOSC_NOLOCK", "BLOSC_BLOSC1_COMPAT",
+)
+
+
+class _environment_set_aside:
+    """Take the C library's variables out of the process environment for a moment."""
+
+    def __enter__(self):
+        self.names = [name for name in _ENVIRONMENT if name in os.environ]
+        for name in self.names:
+            os.unsetenv(name)
+
+    def __exit__(self, *_):
+        for name in self.names:
+            os.putenv(name, os.environ[name])
+
+
+_set_aside = _environment_set_aside()
+
+
+# ---------------------------------------------------------------- workers
+
+cdef enum:
+    POOL = 64
+    KEEP = 8 << 20  # scratch above this is not kept between calls
+
+cdef Worker *_idle[POOL]
+cdef int _idle_count = 0
+
+
+cdef void _free_worker(Worker *worker) noexcept:
+    if worker.dctx != NULL:
+        c.blosc2_free_ctx(<c.blosc2_context *> worker.dctx)
+    cdef int i
+    for i in range(KEPT_BLOCKS):
+        free(worker.kept[i].data)
+    free(worker.stored)
+    free(worker.scratch)
+    free(worker)
+
+
+cdef Worker *borrow(int32_t blocksize) except NULL:
+    """A worker for this thread until `give_back`; holds the GIL, which guards the pool."""
+    global _idle_count
+    cdef Worker *worker
+    cdef c.blosc2_dparams dparams
+    cdef int i
+    cdef int chosen = _idle_count - 1
+    for i in range(_idle_count - 1, -1, -1):
+        if _idle[i].blocksize == blocksize:
+            chosen = i
+            break
+    if chosen >= 0:
+        worker = _idle[chosen]
+        _idle_count -= 1
+        _idle[chosen] = _idle[_idle_count]
+        return worker
+    worker = <Worker *> calloc(1, sizeof(Worker))
+    if worker == NULL:
+        raise MemoryError
+    dparams = c.blosc2_get_blosc2_dparams_defaults()
+    dparams.nthreads = 1
+    with _set_aside:
+        worker.dctx = c.blosc2_create_dctx(dparams)
+    if worker.dctx == NULL:
+        free(worker)
+        raise MemoryError
+    return worker
+
+
+cdef void give_back(Worker *worker) noexcept:
+    global _idle_count
+    if worker.stored_size > KEEP:
+        free(worker.stored)
+        worker.stored = NULL
+        worker.stored_size = 0
+    if worker.scratch_size > KEEP:
+        free(worker.scratch)
+        worker.scratch = NULL
+        worker.scratch_size = 0
+    if _idle_count == POOL:
+        _free_worker(worker)
+        return
+    _idle[_idle_count] = worker
+    _idle_count += 1
+
+
+def free_idle():
+    """Release contexts and scratch that no thread uses."""
+    global _idle_count
+    while _idle_count:
+        _idle_count -= 1
+        _free_worker(_idle[_idle_count])
+
+
+cdef uint8_t *_reserve(uint8_t **buffer, int64_t *have, int64_t size) noexcept nogil:
+    cdef uint8_t *larger
+    if have[0] >= size and buffer[0] != NULL:
+        return buffer[0]
+    size = (size + 65535) & ~<int64_t> 65535
+    larger = <uint8_t *> realloc(buffer[0], <size_t> size)
+    if larger != NULL:
+        buffer[0] = larger
+        have[0] = size
+    return larger
+
+
+cdef uint8_t *reserve_stored(Worker *worker, int64_t size) noexcept nogil:
+    """Room for `size` stored bytes; what was there stays. NULL when there is no memory."""
+    return _reserve(&worker.stored, &worker.stored_size, size)
+
+
+cdef uint8_t *reserve_scratch(Worker *worker, int64_t size) noexcept nogil:
+    return _reserve(&worker.scratch, &worker.scratch_size, size)
+
+
+# Reads that follow each other often take parts of the same blocks: rows of an array, patches that overlap. Each
+# worker keeps the last blocks of which it handed out a part. Frames never change, so nothing can become stale.
+
+cdef enum:
+    KEPT_BYTES = 2 << 20     # of one worker, in all
+
+
+cdef const uint8_t *kept_block(Worker *worker, uint64_t frame, int64_t chunk, int32_t block) noexcept nogil:
+    """The bytes of a block that this worker still has, or NULL."""
+    cdef KeptBlock *kept
+    cdef int i
+    for i in range(KEPT_BLOCKS):
+        kept = &worker.kept[i]
+        if kept.frame == frame and kept.chunk == chunk and kept.block == block:
+            worker.clock += 1
+            kept.used = worker.clock
+            return kept.data
+    return NULL
+
+
+cdef KeptBlock *keep_block(Worker *worker, int64_t size) noexcept nogil:
+    """Room for a block, in the place of the one that was not used for longest; NULL when it is too large."""
+    cdef KeptBlock *oldest = NULL
+    cdef KeptBlock *kept
+    cdef uint8_t *data
+    cdef int i
+    if size > KEPT_BYTES // 2:
+        return NULL
+    for i in range(KEPT_BLOCKS):
+        kept = &worker.kept[i]
+        if oldest == NULL or kept.used < oldest.used:
+            oldest = kept
+    oldest.frame = 0
+    if oldest.size < size:
+        worker.kept_bytes -= oldest.size
+        free(oldest.data)
+        oldest.data = NULL
+        oldest.size = 0
+        for i in range(KEPT_BLOCKS):  # others go until there is room for this one
+            kept = &worker.kept[i]
+            if worker.kept_bytes + size > KEPT_BYTES and kept.size:
+                worker.kept_bytes -= kept.size
+                free(kept.data)
+                kept.data = NULL
+                kept.size = 0
+                kept.frame = 0
+        data = <uint8_t *> malloc(<size_t> size)
+        if data == NULL:
+            return NULL
+        oldest.data = data
+        oldest.size = size
+        worker.kept_bytes += size
+    return oldest
+
+
+cdef void name_kept(Worker *worker, KeptBlock *kept, uint64_t frame, int64_t chunk, int32_t block) noexcept nogil:
+    """Say what was decoded into the room that `keep_block` gave."""
+    worker.clock += 1
+    kept.used = worker.clock
+    kept.frame = frame
+    kept.chunk = chunk
+    kept.block = block
+
+
+# ---------------------------------------------------------------- checks
+
+cdef inline int32_t _i32(const uint8_t *p) noexcept nogil:
+    return <int32_t> (<uint32_t> p[0] | <uint32_t> p[1] << 8 | <uint32_t> p[2] << 16 | <uint32_t> p[3] << 24)
+
+
+cdef int inspect(const uint8_t *header, int64_t room, Chunk *chunk) noexcept nogil:
+    """Check 32 bytes of a chunk header (FORMATS 1.6, points 13-15) and describe the chunk.
+
+    `room` is what the chunk may occupy; its size against the frame's is the caller's to check.
+    """
+    cdef int flags, special, codec, i
+    if room < CHUNK_HEADER:
+        return BAD_ROOM
+    flags = header[2]
+    if flags & 5 != 5:
+        return BAD_OLD_HEADER
+    if header[0] > 6 or header[0] < 5:
+        return BAD_VERSION
+    chunk.data = header
+    chunk.nbytes = _i32(header + 4)
+    chunk.blocksize = _i32(header + 8)
+    chunk.cbytes = _i32(header + 12)
+    chunk.typesize = header[3]
+    chunk.variable = header[30] & 1
+    chunk.dictionary = header[31] & 1
+    chunk.whole = chunk.dictionary or chunk.variable
+    chunk.needs_geometry = False
+    chunk.loaded = CHUNK_HEADER
+    chunk.nblocks = 1
+    if chunk.cbytes < CHUNK_HEADER or chunk.cbytes > room:
+        return BAD_CBYTES
+    if chunk.nbytes < 0 or chunk.nbytes > MAX_BUFFER:
+        return BAD_NBYTES
+    if header[30] & 0xFE or header[31] & 0x88 or header[31] & 0x06:
+        return BAD_FLAGS
+    if chunk.typesize == 0:
+        return BAD_TYPESIZE
+    special = header[31] >> 4 & 7
+    if special:
+        if special > 4 or chunk.variable:
+            return BAD_SPECIAL
+        chunk.kind = <ChunkKind> special
+        chunk.dictionary = chunk.whole = False
+        if special == KIND_VALUE:
+            i = chunk.cbytes - CHUNK_HEADER
+            if i == 0 or chunk.nbytes % i:
+                return BAD_SPECIAL
+        elif chunk.cbytes != CHUNK_HEADER:
+            return BAD_SPECIAL
+        if special == KIND_NAN and chunk.typesize != 4 and chunk.typesize != 8:
+            return BAD_TYPESIZE
+        return CHUNK_OK
+    if flags & 2 and not chunk.variable:
+        if chunk.cbytes != chunk.nbytes + CHUNK_HEADER:
+            return BAD_RAW
+        chunk.kind = KIND_RAW
+        return CHUNK_OK
+    chunk.kind = KIND_REGULAR
+    codec = header[22]
+    if _codec_kind[codec] == 0 or not _agrees(flags >> 5, codec):
+        return BAD_CODEC
+    chunk.needs_geometry = _codec_kind[codec] == 3
+    for i in range(6):
+        if _filter_kind[header[16 + i]] == 0:
+            return BAD_FILTER
+        if _filter_kind[header[16 + i]] == 2:
+            chunk.whole = True
+        elif _filter_kind[header[16 + i]] == 3:
+            chunk.needs_geometry = True
+        elif header[16 + i] == 35 and header[24 + i] == 0:
+            chunk.needs_geometry = True
+    if chunk.variable:
+        chunk.nblocks = chunk.blocksize
+        if chunk.nblocks < 1 or (chunk.cbytes - CHUNK_HEADER) // 8 < chunk.nblocks:
+            return BAD_BLOCKSIZE
+        return CHUNK_OK
+    if chunk.blocksize < 1 or chunk.blocksize > MAX_BLOCK:
+        return BAD_BLOCKSIZE
+    if chunk.nbytes == 0:
+        return BAD_NBYTES
+    if chunk.blocksize > chunk.nbytes:
+        chunk.blocksize = chunk.nbytes
+    chunk.nblocks = <int32_t> ((<int64_t> chunk.nbytes + chunk.blocksize - 1) // chunk.blocksize)
+    if CHUNK_HEADER + 4 * <int64_t> chunk.nblocks > chunk.cbytes:
+        return BAD_STARTS
+    if chunk.blocksize % chunk.typesize or chunk.nbytes % chunk.typesize:
+        chunk.whole = True  # the library hands out whole items only
+    return CHUNK_OK
+
+
+cdef bint _agrees(int chunk_format, int codec) noexcept nogil:
+    """Whether the format bits of the flags and the codec id of the pipeline name one decoder."""
+    if chunk_format == 0:
+        return codec == 0
+    if chunk_format == 1:
+        return codec == 1 or codec == 2
+    if chunk_format == 3 or chunk_format == 4:
+        return codec == chunk_format + 1
+    return chunk_format == 6 and codec >= 32
+
+
+cdef int block_span(const Chunk *chunk, int32_t block, int32_t *start, int32_t *stop) noexcept nogil:
+    """Where the stored bytes of a block lie in its chunk; the table of starts must be loaded."""
+    cdef const uint8_t *starts = chunk.data + CHUNK_HEADER
+    cdef int32_t first = _i32(starts + 4 * <int64_t> block)
+    cdef int32_t end = chunk.cbytes
+    cdef int32_t other, i
+    if first < CHUNK_HEADER + 4 * <int64_t> chunk.nblocks or first > chunk.cbytes - 4:
+        return BAD_STARTS
+    # Usually blocks follow each other; when they do not, the next one up ends this.
+    if block + 1 < chunk.nblocks and _i32(starts + 4 * <int64_t> (block + 1)) > first:
+        other = _i32(starts + 4 * <int64_t> (block + 1))
+        end = other if other < end else end
+    else:
+        for i in range(chunk.nblocks):
+            other = _i32(starts + 4 * <int64_t> i)
+            if first < other < end:
+                end = other
+    start[0] = first
+    stop[0] = end
+    return CHUNK_OK
+
+
+cdef int check_block(const Chunk *chunk, int32_t block) noexcept nogil:
+    """Check the stream sizes of a loaded block against its chunk (FORMATS 2.3)."""
+    cdef int32_t position = _i32(chunk.data + CHUNK_HEADER + 4 * <int64_t> block)
+    cdef int32_t nbytes = block_bytes(chunk, block)
+    cdef int32_t streams = 1
+    cdef int32_t i, size
+    if position < CHUNK_HEADER + 4 * <int64_t> chunk.nblocks or position > chunk.cbytes - 4:
+        return BAD_STARTS
+    if not chunk.data[2] & 0x10 and nbytes == chunk.blocksize and nbytes % chunk.typesize == 0:
+        streams = chunk.typesize
+    for i in range(streams):
+        if position > chunk.cbytes - 4:
+            return BAD_STREAM
+        size = _i32(chunk.data + position)
+        position += 4
+        if size < 0:
+            size = 1
+        if size > chunk.cbytes - position:
+            return BAD_STREAM
+        position += size
+    return CHUNK_OK
+
+
+cdef int check_starts(const Chunk *chunk) noexcept nogil:
+    """Check every block start of a wholly loaded chunk."""
+    cdef int64_t lowest = CHUNK_HEADER + 4 * <int64_t> chunk.nblocks
+    cdef int64_t total = 0
+    cdef int32_t i, start
+    cdef int32_t before = 0
+    for i in range(chunk.nblocks):
+        start = _i32(chunk.data + CHUNK_HEADER + 4 * <int64_t> i)
+        if start < lowest or start > chunk.cbytes - 4:
+            return BAD_STARTS
+        if chunk.variable:
+            # A VL block ends where the next one starts, so they must be in order.
+            if start <= before or _i32(chunk.data + start) < 0:
+                return BAD_STARTS
+            before = start
+            total += _i32(chunk.data + start)
+    if chunk.variable and total != chunk.nbytes:
+        return BAD_LENGTH
+    return CHUNK_OK
+
+
+cdef int32_t block_bytes(const Chunk *chunk, int32_t block) noexcept nogil:
+    cdef int64_t rest = chunk.nbytes - <int64_t> block * chunk.blocksize
+    return chunk.blocksize if rest > chunk.blocksize else <int32_t> rest
+
+
+# ---------------------------------------------------------------- decoding
+
+cdef int fill(const Chunk *chunk, int64_t start, uint8_t *destination, int64_t nbytes) noexcept nogil:
+    """Write bytes ``start .. start + nbytes`` of a special chunk."""
+    cdef const uint8_t *item
+    cdef uint32_t nan4 = 0x7FC00000
+    cdef uint64_t nan8 = 0x7FF8000000000000ULL
+    cdef int64_t size, done, i
+    if chunk.kind == KIND_ZERO or chunk.kind == KIND_UNINIT:
+        memset(destination, 0, <size_t> nbytes)
+        return CHUNK_OK
+    if chunk.kind == KIND_NAN:
+        if chunk.typesize == 4:
+            item = <const uint8_t *> &nan4
+        elif chunk.typesize == 8:
+            item = <const uint8_t *> &nan8
+        else:
+            return BAD_TYPESIZE
+        size = chunk.typesize
+    else:
+        item = chunk.data + CHUNK_HEADER
+        size = chunk.cbytes - CHUNK_HEADER
+    done = size if size < nbytes else nbytes
+    for i in range(done):
+        destination[i] = item[(start + i) % size]
+    while done < nbytes:  # double what is there
+        size = done if done <= nbytes - done else nbytes - done
+        memcpy(destination + done, destination, <size_t> size)
+        done += size
+    return CHUNK_OK
+
+
+cdef void _renew(Worker *worker) noexcept with gil:
+    """Replace a context that has seen a dictionary: the library does not forget it."""
+    cdef c.blosc2_dparams dparams = c.blosc2_get_blosc2_dparams_defaults()
+    dparams.nthreads = 1
+    c.blosc2_free_ctx(<c.blosc2_context *> worker.dctx)
+    with _set_aside:
+        worker.dctx = c.blosc2_create_dctx(dparams)
+
+
+cdef int decode_whole(Worker *worker, Chunk *chunk, uint8_t *destination) noexcept nogil:
+    """All bytes of a wholly loaded chunk; exactly `nbytes` are written, or the status is an error."""
+    cdef int status
+    if chunk.kind == KIND_RAW:
+        memcpy(destination, chunk.data + CHUNK_HEADER, <size_t> chunk.nbytes)
+        return CHUNK_OK
+    if chunk.kind != KIND_REGULAR:
+        return fill(chunk, 0, destination, chunk.nbytes)
+    if chunk.needs_geometry:
+        return NEEDS_GEOMETRY
+    status = check_starts(chunk)
+    if status:
+        return status
+    if worker.dctx == NULL:
+        return NO_MEMORY
+    worker.blocksize = 0 if chunk.variable else chunk.blocksize
+    status = c.blosc2_decompress_ctx(
+        <c.blosc2_context *> worker.dctx, chunk.data, chunk.cbytes, destination, chunk.nbytes)
+    if chunk.dictionary or chunk.variable:
+        _renew(worker)
+    if status < 0:
+        return status
+    return CHUNK_OK if status == chunk.nbytes else BAD_DECODED
+
+
+cdef int decode_block(Worker *worker, Chunk *chunk, int32_t block, uint8_t *destination) noexcept nogil:
+    """The bytes of one loaded block of a chunk whose blocks stand alone."""
+    cdef int64_t start = <int64_t> block * chunk.blocksize
+    cdef int32_t nbytes = block_bytes(chunk, block)
+    cdef int status
+    if chunk.kind == KIND_RAW:
+        memcpy(destination, chunk.data + CHUNK_HEADER + start, <size_t> nbytes)
+        return CHUNK_OK
+    if chunk.kind != KIND_REGULAR:
+        return fill(chunk, start, destination, nbytes)
+    status = check_block(chunk, block)
+    if status:
+        return status
+    if worker.dctx == NULL:
+        return NO_MEMORY
+    worker.blocksize = chunk.blocksize
+    # A whole block, from its first byte: the only kind of request that the library answers correctly
+    # whatever its length.
+    status = c.blosc2_getitem_bytes_ctx(
+        <c.blosc2_context *> worker.dctx, chunk.data, chunk.cbytes, <int32_t> start, nbytes, destination, nbytes)
+    if status < 0:
+        return status
+    return CHUNK_OK if status == nbytes else BAD_DECODED
+
+
+# ---------------------------------------------------------------- parameters, encoding
+
+cdef class Encoding:
+    """Compression parameters as plain numbers; the layers above check them."""
+
+    cdef readonly int codec, codec_meta, clevel, splitmode, typesize, blocksize
+    cdef readonly bint use_dict
+    cdef readonly tuple filters, filters_meta
+
+    def __init__(self, int codec, int codec_meta, int clevel, bint use_dict, int typesize, int blocksize,
+                 int splitmode, tuple filters, tuple filters_meta):
+        self.codec = codec
+        self.codec_meta = codec_meta
+        self.clevel = clevel
+        self.use_dict = use_dict
+        self.typesize = typesize
+        self.blocksize = blocksize
+        self.splitmode = splitmode
+        self.filters = filters
+        self.filters_meta = filters_meta
+
+    @property
+    def needs_geometry(self):
+        """Whether the C library wants to know the array's blocks to encode with these."""
+        return self.codec >= 32 or any(
+            f in (32, 33) or (f == 35 and m == 0) for f, m in zip(self.filters, self.filters_meta))
+
+    cdef c.blosc2_cparams parameters(self):
+        cdef c.blosc2_cparams p = c.blosc2_get_blosc2_cparams_defaults()
+        cdef int i
+        p.compcode = self.codec
+        p.compcode_meta = self.codec_meta
+        p.clevel = self.clevel
+        p.use_dict = self.use_dict
+        p.typesize = self.typesize if self.typesize <= 255 else 1
+        p.nthreads = 1
+        p.blocksize = self.blocksize
+        p.splitmode = self.splitmode
+        for i in range(6):
+            p.filters[i] = self.filters[i]
+            p.filters_meta[i] = self.filters_meta[i]
+        return p
+
+
+cdef class Plugin:
+    def __cinit__(self):
+        self.lock = threading.Lock()
+        self.process = os.getpid()
+
+    def __init__(self, Encoding encoding, bytes geometry, int32_t chunksize):
+        cdef c.blosc2_cparams cparams = encoding.parameters()
+        cdef c.blosc2_dparams dparams = c.blosc2_get_blosc2_dparams_defaults()
+        cdef c.blosc2_storage storage = c.blosc2_get_blosc2_storage_defaults()
+        dparams.nthreads = 1
+        storage.cparams = &cparams
+        storage.dparams = &dparams
+        with _set_aside:
+            self.schunk = c.blosc2_schunk_new(&storage)
+        if self.schunk == NULL:
+            raise MemoryError
+        (<c.blosc2_schunk *> self.schunk).chunksize = chunksize
+        if c.blosc2_meta_add(<c.blosc2_schunk *> self.schunk, b"b2nd", geometry, len(geometry)) < 0:
+            raise ValueError("the C library does not take this array geometry")
+
+    def __dealloc__(self):
+        if self.schunk != NULL:
+            c.blosc2_schunk_free(<c.blosc2_schunk *> self.schunk)
+
+    cdef int decode(self, Chunk *chunk, uint8_t *destination) noexcept nogil:
+        """All bytes of a loaded chunk, one thread at a time."""
+        cdef int status = check_starts(chunk) if chunk.kind == KIND_REGULAR else CHUNK_OK
+        if status:
+            return status
+        with gil:
+            return self.decode_locked(chunk, destination)
+
+    cdef int decode_locked(self, Chunk *chunk, uint8_t *destination) except? -1:
+        cdef int status
+        cdef c.blosc2_context *context = (<c.blosc2_schunk *> self.schunk).dctx
+        if os.getpid() != self.process:
+            # A forked child has no thread that could hold the lock, nor one that could release it.
+            self.lock = threading.Lock()
+            self.process = os.getpid()
+        with self.lock:
+            with nogil:
+                status = c.blosc2_decompress_ctx(context, chunk.data, chunk.cbytes, destination, chunk.nbytes)
+        if status < 0:
+            return BAD_DECODED if status == -1 else status
+        return CHUNK_OK if status == chunk.nbytes else BAD_DECODED
+
+
+cdef class Encoder:
+    def __init__(self, Encoding encoding, Plugin plugin=None):
+        cdef c.blosc2_cparams cparams = encoding.parameters()
+        self.plugin = plugin
+        if plugin is not None:
+            cparams.schunk = plugin.schunk
+        with _set_aside:
+            self.cctx = c.blosc2_create_cctx(cparams)
+        if self.cctx == NULL:
+            raise ValueError("the C library does not take these compression parameters")
+
+    def __dealloc__(self):
+        if self.cctx != NULL:
+            c.blosc2_free_ctx(<c.blosc2_context *> self.cctx)
+
+    cdef int32_t encode(self, const uint8_t *source, int32_t nbytes, uint8_t *destination, int32_t room) noexcept nogil:
+        """Stored size of the chunk (room: nbytes + 32 is always enough), or a negative status."""
+        cdef int status = c.blosc2_compress_ctx(
+            <c.blosc2_context *> self.cctx, source, nbytes, destination, room)
+        return status if status else <int32_t> BAD_ROOM
+
+    def encode_bytes(self, buffer):
+        """Compress a C-contiguous buffer to one chunk."""
+        cdef const uint8_t[::1] view = memoryview(buffer).cast("B")
+        cdef int32_t nbytes
+        cdef int32_t size
+        cdef const uint8_t *source = &view[0] if view.shape[0] else NULL
+        if view.shape[0] > MAX_BUFFER:
+            raise ValueError(f"a chunk holds at most {MAX_BUFFER} bytes, not {view.shape[0]}")
+        nbytes = <int32_t> view.shape[0]
+        cdef uint8_t *room = <uint8_t *> malloc(<size_t> nbytes + CHUNK_HEADER)
+        if room == NULL:
+            raise MemoryError
+        try:
+            with nogil:
+                size = self.encode(source, nbytes, room, nbytes + CHUNK_HEADER)
+            if size < 0:
+                raise ValueError(f"could not compress the data: {codec_error_text(size)}")
+            return PyBytes_FromStringAndSize(<const char *> room, size)
+        finally:
+            free(room)
+
+
+def decode_bytes(buffer, int64_t largest=MAX_BUFFER, path=None, key=None, offset=None):
+    """Decompress one chunk that stands alone; its stored size must be the buffer's.
+
+    `largest` bounds what it may claim to hold.
+    """
+    cdef const uint8_t[::1] view = memoryview(buffer).cast("B")
+    cdef Chunk chunk
+    cdef int status
+    if view.shape[0] < CHUNK_HEADER:
+        raise FormatError(reason(BAD_ROOM), path=path, key=key, offset=offset)
+    status = inspect(&view[0], view.shape[0], &chunk)
+    if status == CHUNK_OK and chunk.cbytes != view.shape[0]:
+        status = BAD_CBYTES
+    if status == CHUNK_OK and chunk.nbytes > largest:
+        status = BAD_LENGTH
+    if status:
+        raise FormatError(reason(status), path=path, key=key, offset=offset)
+    chunk.loaded = chunk.cbytes
+    result = PyBytes_FromStringAndSize(NULL, chunk.nbytes)
+    cdef uint8_t *destination = <uint8_t *> PyBytes_AS_STRING(result)
+    cdef Worker *worker = borrow(chunk.blocksize)
+    try:
+        with nogil:
+            status = decode_whole(worker, &chunk, destination)
+    finally:
+        give_back(worker)
+    if status:
+        raise FormatError(reason(status), path=path, key=key, offset=offset)
+    return result

@@ -1,0 +1,45 @@
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from blosc2._core.codec import Encoding, Plugin
+from blosc2._core.frame import Frame
+from blosc2._core.geometry import Geometry
+
+class Operation:
+    @property
+    def tasks(self) -> int: ...
+    def limit(self, first: int, stop: int) -> None: ...
+    def finish(self) -> None: ...
+
+class Read(Operation):
+    def __init__(
+        self,
+        frame: Frame,
+        geometry: Geometry,
+        start: Sequence[int],
+        step: Sequence[int],
+        count: Sequence[int],
+        out: np.ndarray[Any, Any],
+    ) -> None: ...
+    def run(self) -> None: ...
+
+class Write(Operation):
+    def __init__(
+        self,
+        frame: Frame | None,
+        geometry: Geometry,
+        start: Sequence[int],
+        step: Sequence[int],
+        count: Sequence[int],
+        source: np.ndarray[Any, Any],
+        encoding: Encoding,
+        plugin: Plugin | None = None,
+    ) -> None: ...
+    @property
+    def chunks(self) -> dict[int, bytes | int]: ...
+    def take_chunks(self) -> dict[int, bytes | int]: ...
+    def run(self) -> None: ...
+
+def read_all(frame: Frame, geometry: Geometry, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]: ...

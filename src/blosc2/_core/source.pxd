@@ -1,0 +1,24 @@
+from libc.stdint cimport int64_t, uint8_t
+
+# Why a read of a source failed; codes above zero are errno values. No other module of `_core` uses -200.
+cdef enum:
+    READ_OK = 0
+    READ_SHORT = -200
+
+
+cdef class Source:
+    """A read-only file or buffer; see source.pyx."""
+
+    cdef readonly object path
+    cdef readonly int64_t size
+    cdef readonly bint mapped
+    cdef const uint8_t *base
+    cdef int fd
+    cdef object _mapping
+    cdef Py_buffer _view
+    cdef bint _holds_buffer
+    cdef readonly tuple identity
+    cdef object __weakref__
+
+    cdef int read_into(self, int64_t offset, int64_t length, void *destination) noexcept nogil
+    cdef int check(self, int status, int64_t offset, int64_t length) except -1

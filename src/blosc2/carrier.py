@@ -1,0 +1,405 @@
+"""The frame below an array or super-chunk: its current version, where it lives, how a change is published.
+
+An array, its super-chunk and their metadata views share one carrier and hold nothing of each other. A carrier
+shows one immutable `Frame` at a time; a change makes the next one. Readers take the frame once and go on with
+it whatever is published meanwhile.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+import threading
+from collections.abc import Callable
+from io import FileIO
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from blosc2._core.codec import Encoder, Encoding, Plugin
+from blosc2._core.frame import Frame
+from blosc2._core.frame_writer import pack_index, pack_trailer
+from blosc2._core.geometry import Geometry, parse_geometry
+from blosc2._core.source import Source
+from blosc2.draft import Draft, Fields, frame_bytes, frame_flags, write_frame
+from blosc2.dtypes import parse_dtype
+from blosc2.exceptions import FormatError, MissingFileError, ReadOnlyError
+from blosc2.new_file import NewFile
+from blosc2.storage import CParams, DParams, cparams_of
+from blosc2.threads import get_nthreads
+
+# The header fields that make a version current lie in one sector when they end before this byte.
+_SECTOR: Final = 512
+# An index this small is raw; vlmeta chunks have this encoding, whatever the data's is.
+_VLMETA_ENCODING = Encoding(5, 0, 5, False, 1, 0, 3, (0, 0, 0, 0, 0, 0), (0, 0, 0, 0, 0, 0))
+# Dead bytes of an array in memory are dropped when they outweigh the live ones by this much.
+_SLACK: Final = 1 << 16
+
+
+class Carrier:
+    """A frame that is only read: a window of a file or store.
+
+    Attributes
+    ----------
+    frame : Frame
+        The current version.
+    array : tuple of Geometry, dtype and Frame, or None
+        Of the current version, when it is an array. One tuple, so that a reader never sees parts of two versions.
+    mode, urlpath, mmap_mode, key
+        How and from where it was opened.
+    origin : tuple or None
+        (store path, key, mmap_mode) of a leaf, which is how it is pickled.
+    version : int
+        Goes up by one with each change.
+    """
+
+    __slots__ = ("__weakref__", "_cparams", "array", "deserialize", "dparams", "frame", "key", "mmap_mode", "mode",
+                 "origin", "urlpath", "version")  # fmt: skip
+
+    writable = False
+    #: Turns an embedded frame of the metadata into an object; set by the layer that knows all kinds.
+    open_cframe: ClassVar[Callable[[bytes], Any] | None] = None
+
+    def __init__(
+        self,
+        frame: Frame,
+        *,
+        mode: str = "r",
+        urlpath: str | None = None,
+        mmap_mode: str | None = None,
+        key: str | None = None,
+        deserialize: str = "safe",
+        dparams: DParams | None = None,
+        cparams: CParams | None = None,
+        origin: tuple[Any, ...] | None = None,
+    ) -> None:
+        self.frame = frame
+        self.array: tuple[Geometry, np.dtype[Any], Frame] | None = None
+        self.mode = mode
+        self.urlpath = urlpath
+        self.mmap_mode = mmap_mode
+        self.key = key
+        self.deserialize = deserialize
+        self.dparams = dparams
+        self.origin = origin
+        self.version = 0
+        self._cparams = cparams
+
+    @property
+    def nthreads(self) -> int:
+        return get_nthreads() if self.dparams is None else self.dparams.nthreads
+
+    @property
+    def cparams(self) -> CParams:
+        """What new chunks are compressed with; by default as the frame says."""
+        if self._cparams is None:
+            self._cparams = cparams_of(self.frame)
+        return self._cparams
+
+    @cparams.setter
+    def cparams(self, value: CParams) -> None:
+        self._cparams = value
+
+    def read_as_array(self) -> None:
+        """Check and remember the array metadata of the current frame."""
+        self.array = array_of(self.frame)
+
+    def encoding(self, *, blocksize: int | None = None) -> Encoding:
+        """Parameters of new chunks as the codec takes them."""
+        frame = self.frame
+        return encoding_of(self.cparams, frame.typesize, frame.blocksize if blocksize is None else blocksize)
+
+    def plugin(self) -> Plugin | None:
+        """What codecs and filters need that work on the blocks of an array."""
+        return self.frame.plugin
+
+    # ------------------------------------------------------------ changes
+    def require_writable(self) -> None:
+        """Raise unless changes can be published here."""
+        if not self.writable:
+            raise ReadOnlyError("Cannot do this action with reading mode", path=self.urlpath, key=self.key)
+
+    def set_vlmeta(self, changes: dict[str, bytes | None]) -> None:
+        """Publish packed values of metadata entries, all at once; None removes one."""
+        self.require_writable()
+        draft = Draft(self.frame)
+        for name, packed in changes.items():
+            if packed is None:
+                draft.vlmeta.pop(name, None)
+            else:
+                draft.vlmeta[name] = vlmeta_chunk(packed)
+        self.publish(draft)
+
+    def set_metalayer(self, name: str, packed: bytes) -> None:
+        """Publish a fixed metalayer with other content of the same length."""
+        self.require_writable()
+        draft = Draft(self.frame)
+        draft.metalayers[name] = packed
+        self.publish(draft, fresh=True)
+
+    def publish(self, draft: Draft, *, fresh: bool = False) -> None:
+        """Make a draft of the current frame the current version.
+
+        `fresh` asks for a frame that is written anew, for changes that cannot be appended.
+        """
+        raise NotImplementedError
+
+    def _adopt(self, frame: Frame) -> None:
+        if self.array is not None:
+            self.array = array_of(frame)
+        self.frame = frame
+        self.version += 1
+
+    def to_cframe(self) -> bytes:
+        """The frame as bytes: verbatim where it was serialised, else written anew."""
+        stored = self.frame.stored_bytes()
+        return frame_bytes(Draft(self.frame)) if stored is None else stored
+
+    def refresh(self) -> bool:
+        """Look for a newer version; a frame that nobody else can change has none."""
+        return False
+
+
+class MemoryCarrier(Carrier):
+    """A frame in memory that nobody else sees.
+
+    Chunks lie in one buffer. A change appends to it, so that readers of older versions keep theirs; when it is
+    full it is copied to a larger one.
+    """
+
+    __slots__ = ("_arena", "_lock", "_used")
+
+    writable = True
+
+    def __init__(self, frame: Frame, **how: Any) -> None:
+        super().__init__(frame, **{"mode": "a", "deserialize": "full", **how})
+        self._arena: bytearray | None = None
+        self._used = 0
+        self._lock = threading.Lock()
+
+    def detach(self) -> None:
+        """Copy what the frame shows of a file, so that nothing depends on that file any more."""
+        self.frame = Frame.open(Source.of_buffer(self.to_cframe()))
+
+    def publish(self, draft: Draft, *, fresh: bool = False) -> None:
+        with self._lock:
+            if draft.frame is not self.frame:
+                raise RuntimeError("the array was changed by another thread at the same time; try again")
+            variable = draft.settle()
+            frame = self.frame
+            fields = Fields(frame, draft.chunksize, variable=variable, vlblocks=bool(frame.vlblocks))
+            if not draft.edits_chunks and frame.repeated_offset is not None:
+                offsets: Any = int(frame.repeated_offset)
+                count = int(frame.nchunks)
+            else:
+                offsets = draft.offsets
+                count = len(offsets)
+                self._append(draft)
+            source = frame.source if self._arena is None else Source.of_buffer(memoryview(self._arena)[: self._used])
+            if self._arena is None and frame.serialised:
+                start, stop = frame.chunks_window
+                source = Source.of_buffer(frame.source.read(start, stop - start))
+            assembled = Frame.assemble(
+                source, offsets, count, draft.nbytes, draft.chunksize, fields, draft.metalayers, draft.vlmeta,
+                vlblocks=bool(frame.vlblocks), variable=variable,
+            )  # fmt: skip
+            self._adopt(assembled)
+
+    def _append(self, draft: Draft) -> None:
+        """Put new chunks behind the ones that are there."""
+        more = sum(len(stored) for stored in draft.new.values())
+        if self._arena is None:
+            start, stop = self.frame.chunks_window
+            live = stop - start
+            self._arena = bytearray(live + more + max(live, more, 64))
+            self._arena[:live] = self.frame.source.read(start, live)
+            self._used = live
+        elif self._used + more > len(self._arena):
+            live = sum(len(self.frame.chunk_stored_at(int(o))) for o in draft.offsets if o >= 0)
+            if self._used > 2 * live + _SLACK:
+                self._compact(draft, more)
+            else:
+                larger = bytearray(2 * self._used + more)
+                larger[: self._used] = memoryview(self._arena)[: self._used]
+                self._arena = larger
+        for index, stored in draft.new.items():
+            self._arena[self._used : self._used + len(stored)] = stored
+            draft.offsets[index] = self._used
+            self._used += len(stored)
+
+    def _compact(self, draft: Draft, more: int) -> None:
+        """Move the live chunks to a fresh buffer."""
+        kept = {
+            i: self.frame.chunk_stored_at(int(o))
+            for i, o in enumerate(draft.offsets)
+            if o >= 0 and i not in draft.new
+        }
+        live = sum(map(len, kept.values()))
+        self._arena = bytearray(2 * (live + more))
+        self._used = 0
+        for index, stored in kept.items():
+            self._arena[self._used : self._used + len(stored)] = stored
+            draft.offsets[index] = self._used
+            self._used += len(stored)
+
+
+class FileCarrier(Carrier):
+    """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1)."""
+
+    __slots__ = ("_lock",)
+
+    writable = True
+
+    def __init__(self, frame: Frame, **how: Any) -> None:
+        super().__init__(frame, **how)
+        self._lock = threading.Lock()
+
+    def publish(self, draft: Draft, *, fresh: bool = False) -> None:
+        with self._lock:
+            if draft.frame is not self.frame:
+                raise RuntimeError("the array was changed by another thread at the same time; try again")
+            variable = draft.settle()
+            # The trailer of a frame without data must follow the header: metadata alone cannot be appended,
+            # nor can the last chunk go.
+            if fresh or draft.nbytes == 0 or len(self.frame.header_bytes()) > _SECTOR:
+                self._rewrite(draft)
+            else:
+                self._append(draft, variable)
+            self._adopt(open_frame(str(self.urlpath), self.mmap_mode))
+
+    def _rewrite(self, draft: Draft) -> None:
+        new = NewFile(str(self.urlpath), replace=True)
+        try:
+            write_frame(new.file, draft)
+        except BaseException:
+            new.abandon()
+            raise
+        new.commit()
+
+    def _append(self, draft: Draft, variable: bool) -> None:
+        frame = self.frame
+        header = bytearray(frame.header_bytes())
+        header_len = frame.header_len
+        with open(str(self.urlpath), "r+b", buffering=0) as file:
+            self._check_unchanged(file)
+            end = position = frame.frame_len
+            parts = []
+            offsets: Any
+            if not draft.edits_chunks and frame.repeated_offset is not None:
+                offsets, count = int(frame.repeated_offset), int(frame.nchunks)
+            else:
+                offsets, count = draft.offsets, len(draft.offsets)
+                for index, stored in draft.new.items():
+                    offsets[index] = position - header_len
+                    parts.append(stored)
+                    position += len(stored)
+            index_chunk = pack_index(offsets, count)
+            trailer = pack_trailer(draft.vlmeta)
+            parts += [index_chunk, trailer]
+            frame_len = position + len(index_chunk) + len(trailer)
+            try:
+                _write_at(file, end, b"".join(parts))
+                # What an unfinished append may have left behind the new end is no part of any version.
+                file.truncate(frame_len)
+                os.fsync(file.fileno())
+            except OSError:
+                # The old version is untouched; only what was added to it goes.
+                file.truncate(end)
+                raise
+            struct.pack_into(">Q", header, 16, frame_len)
+            struct.pack_into(">q", header, 30, draft.nbytes)
+            struct.pack_into(">q", header, 39, position - header_len)
+            struct.pack_into(">i", header, 58, draft.chunksize)
+            header[25] = frame_flags(variable, bool(frame.vlblocks))
+            header[68] = 0xC3 if draft.vlmeta else 0xC2
+            if "b2nd" in draft.metalayers:
+                place = frame.metalayer_place("b2nd")
+                header[place : place + len(draft.metalayers["b2nd"])] = draft.metalayers["b2nd"]
+            _write_at(file, 16, bytes(header[16:]))
+            os.fsync(file.fileno())
+
+    def _check_unchanged(self, file: FileIO) -> None:
+        """Refuse to write into a file that is no longer the one that was read."""
+        status = os.fstat(file.fileno())
+        identity = self.frame.source.identity
+        fixed = self.frame.header_bytes()[:87]
+        if (status.st_dev, status.st_ino) != identity[:2] or file.read(len(fixed)) != fixed:
+            raise FormatError(
+                "another handle or process changed this file since it was opened: open it again, "
+                "or call refresh(), before writing",
+                path=self.urlpath,
+            )
+
+    def refresh(self) -> bool:
+        """Take up the version that is on disk now; True when it is another one."""
+        with self._lock:
+            frame = open_frame(str(self.urlpath), self.mmap_mode)
+            if frame.header_bytes() == self.frame.header_bytes() and frame.source.identity == (
+                self.frame.source.identity
+            ):
+                return False
+            self._adopt(frame)
+            return True
+
+
+def _write_at(file: FileIO, offset: int, data: bytes) -> None:
+    """Write at a place of an unbuffered file, all of it."""
+    file.seek(offset)
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]
+
+
+def vlmeta_chunk(packed: bytes) -> bytes:
+    """A packed value as it is stored in the trailer."""
+    return Encoder(_VLMETA_ENCODING).encode_bytes(packed)
+
+
+def encoding_of(cparams: CParams, typesize: int, blocksize: int) -> Encoding:
+    """Compression parameters as plain numbers, for items and blocks of these sizes."""
+    return Encoding(
+        _number(cparams.codec), cparams.codec_meta, cparams.clevel, cparams.use_dict, typesize, blocksize,
+        _number(cparams.splitmode), tuple(_number(f) for f in cparams.filters), tuple(cparams.filters_meta),
+    )  # fmt: skip
+
+
+def _number(value: Any) -> int:
+    return int(getattr(value, "value", value))
+
+
+def array_of(frame: Frame) -> tuple[Geometry, np.dtype[Any], Frame]:
+    """Geometry and dtype of a frame, checked against it, and the frame, ready to be read as an array."""
+    geometry, dtype = parse_geometry(frame, parse_dtype)
+    if frame.needs_geometry:
+        frame.set_plugin(make_plugin(frame))
+    return geometry, dtype, frame
+
+
+def make_plugin(frame: Frame) -> Plugin:
+    """The C library's super-chunk for such codecs and filters."""
+    encoding = Encoding(
+        frame.codec, frame.codec_meta, frame.clevel, frame.use_dict, frame.typesize, frame.blocksize,
+        frame.splitmode, frame.filters, frame.filters_meta,
+    )  # fmt: skip
+    return Plugin(encoding, frame.metalayer("b2nd"), frame.chunksize)
+
+
+def open_frame(path: str, mmap_mode: str | None, offset: int = 0) -> Frame:
+    """Open the frame at an offset of a file, mapped or for positional reads."""
+    try:
+        source = Source.map(path) if mmap_mode is not None else Source.open(path)
+    except FileNotFoundError:
+        raise MissingFileError(errno.ENOENT, "No such file or directory", path) from None
+    return Frame.open(source, offset)
+
+
+def open_carrier(path: str, mode: str, mmap_mode: str | None, offset: int = 0, **how: Any) -> Carrier:
+    """The carrier of a frame in a file, for reading or, where the file is nothing but the frame, for changes."""
+    frame = open_frame(path, mmap_mode, offset)
+    kind = Carrier
+    if mmap_mode == "c":
+        kind = MemoryCarrier
+    elif mode != "r" and offset == 0:
+        kind = FileCarrier
+    return kind(frame, mode=mode, urlpath=path, mmap_mode=mmap_mode, **how)

@@ -1,0 +1,563 @@
+"""`DictStore`: arrays under keys, in a directory or a ZIP file."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from blosc2._core.frame import Frame
+from blosc2._core.keytable import KeyTable
+from blosc2.deserialization import deserialize_mode
+from blosc2.directory_backend import DirectoryBackend
+from blosc2.embed_store import EmbedStore
+from blosc2.embedded import REGISTRY, Embedded, compose, stored_value
+from blosc2.info import InfoReporter
+from blosc2.modes import local_path
+from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
+from blosc2.store import Store, check_mmap_mode, check_mode
+from blosc2.store_layout import RESERVED, Window, missing, taken
+from blosc2.zip_backend import ZipBackend
+
+
+class DictStore(Store):
+    """A mapping of keys to arrays: a `.b2d` directory with a file a leaf, or a `.b2z` file that holds them all.
+
+    Parameters
+    ----------
+    localpath : str, bytes or path
+        The directory or file. What exists is recognised by what it is; what is new, by its suffix: a file for
+        ``.b2z``, else a directory.
+    mode : {'r', 'a', 'w', 'x'}
+        Read only; read and write, created if missing; start empty (the old leaves go when the first changes are
+        published); create only.
+    tmpdir : str, optional
+        Accepted for compatibility: nothing is ever unpacked.
+    cparams : CParams or dict, optional
+        How arrays are compressed that the store makes of plain values. Arrays of this package keep their own bytes.
+    dparams : DParams or dict, optional
+        Accepted for compatibility.
+    storage : Storage or dict, optional
+        `mode` and `mmap_mode` in one object.
+    threshold : int or None
+        Values of fewer bytes are embedded in one common frame, ``embed.b2e``; the default 0 gives each a file of its
+        own. None embeds all that did not come from a file.
+    mmap_mode : {None, 'r'}
+        ``"r"`` maps each file, and requires ``mode="r"``; see the notes.
+    locking : bool
+        Must be False.
+    deserialize : {'safe', 'full'}
+        What happens to active values in the metadata of leaves.
+
+    Raises
+    ------
+    ValueError
+        A mode or a combination that does not exist; a path that is no store (`FormatError`).
+    FileNotFoundError, FileExistsError
+        Mode 'r' without a store; mode 'x' with something in its place; mode 'w' and a directory that is no store.
+
+    Notes
+    -----
+    **Publishing.** Values set, deleted or changed become part of the store at `flush` or `close`. For a `.b2z` that
+    is one step: new members and a new directory are appended, and one last write of 22 bytes makes them current. An
+    archive that was only read is not touched. For a `.b2d` each leaf is written beside the tree and renamed into it;
+    each of these is atomic, all together are not. **A `with` block that raises publishes nothing**; neither does
+    `discard`. Leaves of a store open for writing are live: a change of such a leaf is published with the store's next
+    flush. Replaced members leave dead bytes in a `.b2z`; `to_b2z` writes a copy without them.
+
+    **Mapping.** With ``mmap_mode="r"`` a `.b2z` is mapped once, however many leaves are open: a leaf is a window of
+    that one mapping and needs no descriptor. In a `.b2d` each leaf is a file, mapped when it is opened. Mapping costs
+    a few microseconds a file and address space of its size; memory is the page cache's, shared by all processes and
+    given back under pressure, though tools count touched pages as the process's own. Leaves keep their mapping alive
+    after `close`. Without it (None) a `.b2z` is one descriptor, and each read is a positional read: slower above some
+    16 KB a read, but indifferent to what becomes of the file.
+
+    The limits of mapping: when somebody else truncates a mapped file, the next access kills the process with
+    SIGBUS (this package only replaces files and appends to them); a file on a network file system may behave so when
+    the connection breaks; Windows does not let a mapped file be replaced or deleted.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import blosc2
+    >>> path = os.path.join(tempfile.mkdtemp(), "scans.b2z")
+    >>> with blosc2.DictStore(path, mode="w") as store:
+    ...     store["/patient/007"] = np.arange(12).reshape(3, 4)
+    >>> store = blosc2.DictStore(path, mode="r", mmap_mode="r")
+    >>> scan = store["/patient/007"]
+    >>> store.close()
+    >>> scan[1, 2:]
+    array([6, 7])
+    """
+
+    _metalayer: ClassVar[str] = "b2dict"
+
+    def __init__(
+        self,
+        localpath: str | bytes | os.PathLike[Any],
+        mode: str = "a",
+        tmpdir: str | None = None,  # noqa: ARG002 - callers pass it by position
+        cparams: CParams | dict[str, Any] | None = None,
+        dparams: DParams | dict[str, Any] | None = None,
+        storage: Storage | dict[str, Any] | None = None,
+        threshold: int | None = 0,
+        *,
+        mmap_mode: str | None = None,
+        locking: bool = False,
+        deserialize: str | None = None,
+        _opened: tuple[DirectoryBackend | ZipBackend, Embedded] | None = None,
+    ) -> None:
+        if storage is not None:
+            storage = storage_from(storage)
+            mode, mmap_mode = storage.mode, storage.mmap_mode if mmap_mode is None else mmap_mode
+        check_mode(mode)
+        check_mmap_mode(mmap_mode, mode)
+        path = local_path(localpath)
+        if threshold is not None and (
+            isinstance(threshold, bool) or not hasattr(threshold, "__index__") or threshold < 0
+        ):
+            raise ValueError(f"threshold must be None or a number of bytes, not {threshold!r}")
+        if locking:
+            raise ValueError("locking=True is not possible: a store has one writer at a time, and readers need no lock")
+        self._cparams = cparams_from(cparams)
+        self._dparams = dparams_from(dparams)
+        self._threshold = threshold
+        super().__init__(path, mode, mmap_mode, str(deserialize_mode(deserialize or "safe")))
+        self._backend = _backend_of(path, mmap_mode) if _opened is None else _opened[0]
+        self._embedded: Embedded | None = None if _opened is None else _opened[1]
+        self._external: dict[str, bool] = {}
+        self._new_registry: dict[str, Any] | None = None
+        # Finds a key in a store that does not change, at once.
+        self._find: Callable[[str], int] | None = None
+        self._published_cache: KeyTable | None = None
+        self._listing_cache: KeyTable | None = None
+        self._replaces = False
+        # The keys by what they are without regard to case; made when the first key is added.
+        self._folded: dict[str, str] | None = None
+        if _opened is None:
+            self._open_path(path)
+        else:
+            self._start()
+
+    def _open_path(self, path: str) -> None:
+        exists = self._backend.exists()
+        if exists and self._mode == "x":
+            raise taken(path, "mode='x' only creates, and there is something already")
+        if exists and self._mode != "w":
+            self._load()
+            return
+        if self._mode == "r":
+            # A directory without anything in it is there, but no store.
+            if os.path.lexists(path):
+                self._load()
+            raise missing(path)
+        self._backend.check_replaceable()
+        self._unwritten = self._replaces = True
+
+    def _load(self) -> None:
+        """Read what is published."""
+        self._embedded = Embedded(self._backend.embed_window())
+        self._start()
+
+    def _start(self) -> None:
+        """Begin to show what is published."""
+        self._published_cache = self._listing_cache = None
+        self._replaces = False
+        if self._mode == "r" and self._backend.lists_cheaply:
+            self._find = self._published_listing().find
+
+    @staticmethod
+    def kind_at(path: str, mmap_mode: str | None) -> type[DictStore]:
+        """The class of the store at a path: that of its tag; stores of before 4.1 have one that says nothing."""
+        kind = Embedded(_backend_of(path, mmap_mode).embed_window()).kind
+        return _KINDS.get(str(kind), DictStore)
+
+    @staticmethod
+    def open_tagged(path: str, mode: str, mmap_mode: str | None, deserialize: str, **how: Any) -> DictStore:
+        """Open the store at a path with the class that its tag names, reading it once.
+
+        A store that is one table of another package has no tree to show, so it opens as a `DictStore`.
+        """
+        check_mode(mode)
+        check_mmap_mode(mmap_mode, mode)
+        backend = _backend_of(path, mmap_mode)
+        embedded = Embedded(backend.embed_window())
+        kind = _KINDS.get(str(embedded.kind), DictStore)
+        how |= {"mode": mode, "mmap_mode": mmap_mode, "deserialize": deserialize}
+        store = kind(path, **how) if mode in "wx" else kind(path, _opened=(backend, embedded), **how)
+        if store.is_table():
+            warnings.warn(f"{path} is a table of another package; its parts are shown as leaves", UserWarning,
+                          stacklevel=3)  # fmt: skip
+            return DictStore(path, _opened=(backend, embedded), **how)
+        return store
+
+    def is_table(self) -> bool:
+        """Whether the whole store is one object of another package."""
+        return False
+
+    # ------------------------------------------------------------------ what a store provides
+    def _published(self, key: str) -> Window | None:
+        if self._replaces:
+            return None
+        window = self._backend.locate(key)
+        if window is None and self._embedded is not None:
+            return self._embedded.locate(key)
+        return window
+
+    def __contains__(self, key: object) -> bool:
+        find = self._find
+        if find is not None and type(key) is str:
+            return find(key) >= 0 or (key[:1] != "/" and find("/" + key) >= 0)
+        return super().__contains__(key)
+
+    def _has(self, key: str) -> bool:
+        if self._changes and key in self._changes:
+            return self._changes[key] is not None
+        if self._embedded is None:
+            return False
+        return key in self._backend or key in self._embedded.entries
+
+    def _published_keys(self) -> list[str]:
+        keys: list[str] = self._listing().keys_in_order()
+        return keys
+
+    def _keys(self) -> list[str]:
+        self._check_open()
+        return self._published_keys()
+
+    def _listing(self) -> KeyTable:
+        """The keys of all leaves, in order, unpublished changes included."""
+        if not self._changes and self._embedded is not None:
+            return self._published_listing()
+        if self._listing_cache is None:
+            keys: dict[str, None] = {}
+            if self._embedded is not None:
+                keys = dict.fromkeys(self._published_listing().keys_in_order())
+            for key, window in self._changes.items():
+                if window is None:
+                    keys.pop(key, None)
+                else:
+                    keys[key] = None
+            self._listing_cache = KeyTable.of_keys(keys)
+        return self._listing_cache
+
+    def _published_listing(self) -> KeyTable:
+        """The keys of all published leaves."""
+        if self._published_cache is None:
+            files = self._backend.table()
+            embedded = () if self._embedded is None else self._embedded.entries
+            if embedded:
+                files = KeyTable.of_keys(dict.fromkeys([*files.keys_in_order(), *embedded]))
+            self._published_cache = files
+        return self._published_cache
+
+    def _put(self, key: str, window: Window, value: Any = None) -> None:
+        if key.startswith("/" + RESERVED):
+            raise ValueError(f"Key {key!r}: what begins with {RESERVED!r} is reserved for the store itself")
+        if not self._has(key):
+            self._check_case(key)
+            self._listing_cache = None
+        self._external[key] = self._goes_to_file(value, window)
+        super()._put(key, window, value)
+
+    def _check_case(self, key: str) -> None:
+        """Refuse a new key that many file systems could not tell from one that is there."""
+        if self._folded is None:
+            self._folded = {other.casefold(): other for other in self._listing().keys_in_order()}
+        other = self._folded.setdefault(key.casefold(), key)
+        if other != key and self._has(other):
+            raise ValueError(f"Key {key!r} differs from {other!r} in case only, which not every file system allows")
+        self._folded[key.casefold()] = key
+
+    def _goes_to_file(self, value: Any, window: Window) -> bool:
+        if self._threshold is None:
+            return getattr(value, "urlpath", None) is not None
+        if self._threshold == 0:
+            return True
+        return int(Frame.open(*window).nbytes) >= self._threshold
+
+    def _remove(self, key: str) -> None:
+        super()._remove(key)
+        self._external.pop(key, None)
+        self._listing_cache = None
+
+    def _stage(self, changes: dict[str, Window]) -> dict[str, Window]:
+        external = {key: window for key, window in changes.items() if self._external.get(key, True)}
+        return {**changes, **self._backend.stage(external)}
+
+    def _publish(self, changes: dict[str, Window | None]) -> None:
+        embedded = self._embedded
+        entries: dict[str, dict[str, Any]] = {} if embedded is None else embedded.entries
+        files: dict[str, Window | None] = {}
+        values: dict[str, Window | None] = {}
+        for key, window in changes.items():
+            to_file = self._external.get(key)
+            if to_file is None:
+                # A leaf that was edited stays where it is.
+                to_file = key not in entries or (embedded is not None and key in self._backend)
+            if key in entries or not to_file:
+                values[key] = None if to_file else window
+            if to_file or (embedded is not None and key in self._backend):
+                files[key] = window if to_file else None
+        frame = None
+        if embedded is None or values or self._new_registry is not None:
+            frame = self._compose(values)
+        self._backend.publish(files, frame, fresh=embedded is None)
+        self._external = {}
+        self._new_registry = None
+        self._load()
+
+    def _compose(self, changes: Mapping[str, Window | None]) -> bytes:
+        """A new frame of embedded values: those that stay, and the changes."""
+        values: dict[str, Window] = {}
+        remote: dict[str, dict[str, Any]] = {}
+        metadata: dict[str, bytes] = {}
+        kind = self._metalayer
+        if self._embedded is not None:
+            old = self._embedded
+            metadata = old.other_metadata()
+            # Stores of old releases bear the mark of an EmbedStore, which misleads other readers.
+            kind = kind if old.kind in (None, "b2embed") else old.kind
+            for key, entry in old.entries.items():
+                if key not in changes:
+                    if "urlbase" in entry:
+                        remote[key] = entry
+                    else:
+                        values[key] = old.window(key)
+        if self._new_registry is not None:
+            metadata[REGISTRY] = stored_value(self._new_registry)
+        values.update((key, window) for key, window in changes.items() if window is not None)
+        return compose(kind, values, remote=remote, metadata=metadata)
+
+    def _drop_unpublished(self) -> None:
+        self._backend.discard()
+        self._folded = None
+        self._external = {}
+        self._new_registry = None
+        self._listing_cache = None
+
+    def _release(self) -> None:
+        self._backend.close()
+        self._find = self._embedded = None
+        self._published_cache = self._listing_cache = None
+
+    def _encoding(self) -> dict[str, Any]:
+        return {"cparams": self._cparams}
+
+    # ------------------------------------------------------------------ copies
+    def to_b2z(self, overwrite: bool | str | os.PathLike[Any] = False, filename: Any = None) -> str:
+        """Write the store as a `.b2z` file; its leaves are copied as bytes.
+
+        Parameters
+        ----------
+        overwrite : bool
+            Whether a file of that name is replaced. A path in its place is taken as `filename`.
+        filename : str or path, optional
+            The file; by default the store's own path with the suffix ``.b2z``.
+
+        Returns
+        -------
+        str
+            Its absolute path.
+
+        Raises
+        ------
+        ValueError
+            The name has another suffix; or the store is a `.b2z` opened in read mode already.
+        FileExistsError
+            The file exists and `overwrite` is False.
+        """
+        if not isinstance(overwrite, bool):
+            overwrite, filename = False, overwrite
+        self._check_open()
+        if self.is_zip_store:
+            if self._mode == "r":
+                raise ValueError(f"{self._path}: a .b2z DictStore opened in read mode is packed already; copy the file")
+            if filename is None or self._is_here(local_path(filename)):
+                self.flush()
+                return os.path.abspath(self.localpath)
+        target = os.path.splitext(self.localpath)[0] + ".b2z" if filename is None else local_path(filename)
+        if not target.endswith(".b2z"):
+            raise ValueError(f"the file must have a .b2z extension, unlike {target!r}")
+        if os.path.lexists(target) and not overwrite:
+            raise taken(target, "the file exists; overwrite=True replaces it")
+        return self._copy_to(ZipBackend(target, None))
+
+    def to_b2d(self, dirname: Any = None, *, overwrite: bool = False) -> str:
+        """Write the store as a directory; its leaves are copied as bytes.
+
+        Parameters
+        ----------
+        dirname : str or path, optional
+            The directory; by default the store's own path with the suffix ``.b2d``.
+        overwrite : bool
+            Whether a store of that name is replaced.
+
+        Returns
+        -------
+        str
+            Its absolute path.
+
+        Raises
+        ------
+        FileExistsError
+            The directory exists and `overwrite` is False, or it is no store.
+        """
+        self._check_open()
+        target = os.path.splitext(self.localpath)[0] + ".b2d" if dirname is None else local_path(dirname)
+        backend = DirectoryBackend(target, None)
+        if self._is_here(target):
+            raise taken(target, "a store cannot be copied to where it is")
+        if os.path.lexists(target):
+            if not overwrite:
+                raise taken(target, "the directory exists; overwrite=True replaces it")
+            backend.check_replaceable()
+        return self._copy_to(backend)
+
+    def _is_here(self, path: str) -> bool:
+        return os.path.realpath(path) == os.path.realpath(self.localpath)
+
+    def _copy_to(self, backend: DirectoryBackend | ZipBackend) -> str:
+        with self._lock:
+            self._gather()
+            files: dict[str, Window | None] = {}
+            values: dict[str, Window | None] = {}
+            for key in self._listing().keys_in_order():
+                window = self._changes.get(key)
+                if self._external.get(key, True) and (window is not None or key in self._backend):
+                    files[key] = self._backend.locate(key) if window is None else window
+                elif window is not None:
+                    values[key] = window
+            gone = {key: None for key, window in self._changes.items() if window is None}
+            if self._embedded is not None:
+                # Of a key that has a file too, the embedded value was not seen and is not copied.
+                gone |= {key: None for key in self._embedded.entries if key in files}
+            frame = self._compose({**gone, **values})
+            try:
+                backend.publish(files, frame, fresh=True)
+            finally:
+                backend.close()
+        return os.path.abspath(backend.root)
+
+    def member_window(self, key: str) -> tuple[int, int] | None:
+        """Where the published frame of a leaf lies in the `.b2z` file, for tools that map it themselves.
+
+        Returns
+        -------
+        tuple of int, or None
+            Offset and length in bytes; None for an embedded value, and in a `.b2d`.
+
+        Raises
+        ------
+        KeyError
+            There is no such key.
+        """
+        self._check_open()
+        if key not in self:
+            raise self._missing_key(key)
+        window = self._backend.window_in_archive(key if key.startswith("/") else "/" + key)
+        return None if window is None else (window[0], window[1])
+
+    # ------------------------------------------------------------------ description
+    @property
+    def localpath(self) -> str:
+        """The directory or file."""
+        return str(self._path)
+
+    @property
+    def urlpath(self) -> str:
+        """The directory or file, under the name that other classes use."""
+        return str(self._path)
+
+    @property
+    def threshold(self) -> int | None:
+        """Values of fewer bytes are embedded."""
+        return self._threshold
+
+    @property
+    def is_zip_store(self) -> bool:
+        """Whether this is a `.b2z` file."""
+        return isinstance(self._backend, ZipBackend)
+
+    @property
+    def b2z_path(self) -> str | None:
+        """The `.b2z` file, None for a directory."""
+        return self._path if self.is_zip_store else None
+
+    @property
+    def working_dir(self) -> str:
+        """Where the files are: the directory itself, or the one that holds the `.b2z` file."""
+        return os.path.dirname(os.path.abspath(self.localpath)) if self.is_zip_store else self.localpath
+
+    @property
+    def cparams(self) -> CParams:
+        """How arrays are compressed that the store makes of plain values."""
+        return self._cparams
+
+    @property
+    def dparams(self) -> DParams:
+        """Decompression parameters, as given."""
+        return self._dparams
+
+    @property
+    def storage(self) -> Storage:
+        """Path and modes as one object."""
+        return Storage(urlpath=self._path, mode=self._mode, mmap_mode=self._mmap_mode)
+
+    @property
+    def estore(self) -> EmbedStore:
+        """The published embedded values alone, read-only."""
+        self._check_open()
+        if self._embedded is None:
+            return EmbedStore()
+        return EmbedStore._of_embedded(self._embedded, self._deserialize)
+
+    _estore = estore
+
+    @property
+    def map_tree(self) -> Mapping[str, str]:
+        """The file or member of each published leaf that has one."""
+        self._check_open()
+        if self._embedded is None:
+            return MappingProxyType({})
+        backend = self._backend
+        names = {key: backend.name_of(key) for key in backend.table().keys_in_order()}
+        return MappingProxyType({key: name for key, name in names.items() if name is not None})
+
+    @property
+    def info_items(self) -> list[tuple[str, Any]]:
+        """What `info` shows, as pairs."""
+        return [
+            ("type", type(self).__name__),
+            ("urlpath", self.localpath),
+            ("mode", self._mode),
+            ("mmap_mode", self._mmap_mode),
+            ("format", "b2z" if self.is_zip_store else "b2d"),
+            ("entries", len(self)),
+        ]
+
+    @property
+    def info(self) -> InfoReporter:
+        """A short description, for people."""
+        return InfoReporter(self)
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"<{type(self).__name__} {self._path}, closed>"
+        return f"<{type(self).__name__} {self._path}: mode {self._mode!r}>"
+
+
+def _backend_of(path: str, mmap_mode: str | None) -> DirectoryBackend | ZipBackend:
+    """What exists is recognised by what it is, what does not by its suffix."""
+    if os.path.isdir(path):
+        return DirectoryBackend(path.rstrip("/") or path, mmap_mode)
+    if os.path.lexists(path) or path.endswith(".b2z"):
+        return ZipBackend(path, mmap_mode)
+    return DirectoryBackend(path.rstrip("/") or path, mmap_mode)
+
+
+# What the metalayer of the embed frame says that a store is; `tree_store` adds its own.
+_KINDS: dict[str, type[DictStore]] = {DictStore._metalayer: DictStore}

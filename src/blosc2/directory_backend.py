@@ -1,0 +1,339 @@
+"""A `.b2d` store: a directory in which each leaf is a file of its own.
+
+A key leads to its file by name, so nothing is walked until somebody lists keys. A leaf is written outside the tree,
+made durable and renamed into place; no file of the tree is ever half-written.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import tempfile
+import warnings
+from collections.abc import Iterator
+
+from blosc2._core.keytable import KeyTable
+from blosc2._core.source import Source
+from blosc2.directory_scan import Folder, scan
+from blosc2.exceptions import FormatError
+from blosc2.new_file import sync_folder
+from blosc2.store_keys import is_path
+from blosc2.store_layout import (
+    EMBED,
+    LEAF_SUFFIXES,
+    RESERVED,
+    Window,
+    missing,
+    open_source,
+    pieces,
+    suffix_of,
+    taken,
+)
+
+_RESERVED = "/" + RESERVED
+# From this many files on, one sync of everything is faster than one a file.
+_MANY_FILES = 16
+# Up to here reading a whole file costs less than mapping it.
+_SMALL_FILE = 64 << 10
+# Whatever lies under the name of a leaf, opening it must not wait.
+_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+class DirectoryBackend:
+    """The files of one `.b2d` store.
+
+    Parameters
+    ----------
+    root : str
+        The directory.
+    mmap_mode : {None, 'r'}
+        How its files are opened.
+    """
+
+    suffix = ".b2d"
+    #: Whether the keys are known without looking at each file.
+    lists_cheaply = False
+
+    def __init__(self, root: str, mmap_mode: str | None) -> None:
+        self.root = root
+        self._mmap_mode = mmap_mode
+        self._table: KeyTable | None = None
+        self._files: dict[str, str] = {}
+        self._folders: dict[str, dict[str, str]] = {}
+        self._inside: set[str] = set()
+        self._staging: str | None = None
+        self._staged = 0
+        self._warned = False
+
+    # ------------------------------------------------------------------ reading
+    def exists(self) -> bool:
+        """Whether there is a store, or what may be made one; `FormatError` for what is neither."""
+        if not os.path.lexists(self.root):
+            return False
+        if not os.path.isdir(self.root):
+            raise NotADirectoryError(errno.ENOTDIR, "a .b2d store is a directory, and this is a file", self.root)
+        return bool(os.listdir(self.root))
+
+    def check_replaceable(self) -> None:
+        """Refuse to replace a directory that is no store."""
+        if self.exists() and not os.path.isfile(os.path.join(self.root, EMBED)):
+            raise taken(self.root, f"a directory that is not empty and no store (it has no {EMBED}) is not replaced")
+
+    def embed_window(self) -> Window:
+        """Where the frame of embedded values lies."""
+        path = os.path.join(self.root, EMBED)
+        source = self._open(path)
+        if source is None:
+            if not os.path.isdir(self.root):
+                raise missing(self.root)
+            raise FormatError(f"not a store: it has no {EMBED}", path=self.root)
+        return source, 0, source.size
+
+    def locate(self, key: str) -> Window | None:
+        """The file of a key, opened; None where there is none."""
+        source = None
+        if self._table is not None:
+            name = self._files.get(key)
+            if name is not None:
+                source = self._open(os.path.join(self.root, name))
+        elif is_path(key) and not key.startswith(_RESERVED):
+            stem = self.root + key
+            for suffix in LEAF_SUFFIXES:
+                source = self._open(stem + suffix)
+                if source is not None:
+                    break
+            else:
+                stranger = self._stranger(key)
+                source = None if stranger is None else self._open(stranger)
+        return None if source is None else (source, 0, source.size)
+
+    def _open(self, path: str) -> Source | None:
+        """A file as a source; None where there is none, or something else."""
+        try:
+            descriptor = os.open(path, _FLAGS)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            # A small file is read at once: cheaper than a mapping, and a thousand of them need no descriptors.
+            if status.st_size <= _SMALL_FILE:
+                data = os.read(descriptor, _SMALL_FILE)
+                if len(data) == status.st_size:
+                    return Source.of_buffer(data, path)
+        finally:
+            os.close(descriptor)
+        return open_source(path, self._mmap_mode)
+
+    def __contains__(self, key: str) -> bool:
+        return self.path_of(key) is not None
+
+    def path_of(self, key: str) -> str | None:
+        """The file of a key."""
+        if self._table is not None:
+            name = self._files.get(key)
+            return None if name is None else os.path.join(self.root, name)
+        if not is_path(key) or key.startswith(_RESERVED):
+            return None
+        stem = self.root + key
+        for suffix in LEAF_SUFFIXES:
+            if os.path.isfile(stem + suffix):
+                return stem + suffix
+        return self._stranger(key)
+
+    def name_of(self, key: str) -> str | None:
+        """The file of a key, relative to the directory."""
+        path = self.path_of(key)
+        return None if path is None else os.path.relpath(path, self.root).replace(os.sep, "/")
+
+    def window_in_archive(self, key: str) -> None:
+        """No leaf of a directory lies inside another file."""
+
+    def table(self) -> KeyTable:
+        """The keys of all files, by one walk of the directory that is then remembered."""
+        if self._table is None:
+            ranked = scan(self.root)
+            files: dict[str, str] = {}
+            # From the last to the first, so that of two files for one key the right one stays.
+            for group in reversed(ranked):
+                files.update(group)
+            self._warn(ranked)
+            self._files = files
+            self._table = KeyTable.of_keys(files)
+        return self._table
+
+    def _warn(self, ranked: list[dict[str, str]]) -> None:
+        if self._warned:
+            return
+        self._warned = True
+        for key, name in ranked[-1].items():
+            warnings.warn(
+                f"{self.root}: {name} is a frame under an unusual suffix; it is the leaf {key!r}",
+                UserWarning,
+                stacklevel=2,
+            )
+        if sum(map(len, ranked)) > len(set().union(*ranked)):
+            warnings.warn(
+                f"{self.root}: some keys have more than one file; of these, the suffixes "
+                f"{', '.join(LEAF_SUFFIXES)} win in this order",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def _stranger(self, key: str) -> str | None:
+        """The file of a key if it has an unusual suffix. Looks at the folder of the key once."""
+        base = key[: key.rindex("/") + 1]
+        known = self._folders.get(base)
+        if known is None:
+            try:
+                known = Folder(self.root, base).ranked[-1]
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            self._folders[base] = known
+        name = known.get(key)
+        return None if name is None else os.path.join(self.root, name)
+
+    def close(self) -> None:
+        """Forget what was read, and remove the staged files."""
+        self.discard()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._table = None
+        self._files = {}
+        self._folders = {}
+        self._inside = set()
+
+    # ------------------------------------------------------------------ writing
+    def stage(self, changes: dict[str, Window]) -> dict[str, Window]:
+        """Move frames out of memory into files beside the tree."""
+        return {key: (Source.open(self._write_aside(window)), 0, window[2]) for key, window in changes.items()}
+
+    def publish(self, changes: dict[str, Window | None], embed: bytes | None, *, fresh: bool) -> None:
+        """Make changes part of the tree.
+
+        Parameters
+        ----------
+        changes : dict
+            New frames, and None for keys whose files go.
+        embed : bytes or None
+            The new frame of embedded values, if that changes.
+        fresh : bool
+            The store is made now: leaves of an earlier one in this place go.
+        """
+        for key in changes:
+            self._check_inside(key)
+        old = self._leaf_files() if fresh else []
+        os.makedirs(self.root, exist_ok=True)
+        moves = [
+            (self._write_aside(window), self.root + key + suffix_of(window))
+            for key, window in changes.items()
+            if window is not None
+        ]
+        if embed is not None:
+            frame = Source.of_buffer(embed)
+            moves.append((self._write_aside((frame, 0, frame.size)), os.path.join(self.root, EMBED)))
+        self._sync([path for path, _ in moves])
+        touched = set()
+        stale = set(old)
+        for key in changes:
+            stale.update(self._files_of(key))
+        for aside, path in moves:
+            folder = os.path.dirname(path)
+            if not os.path.isdir(folder):
+                touched.update(self._make_folder(folder))
+            os.replace(aside, path)
+            touched.add(folder)
+            stale.discard(path)
+        for path in stale:
+            os.unlink(path)
+            touched.add(self._remove_empty(os.path.dirname(path)))
+        for folder in touched:
+            if os.path.isdir(folder):
+                sync_folder(os.path.join(folder, EMBED))
+        if fresh:
+            sync_folder(self.root)
+        self.discard()
+        self._forget()
+
+    def _check_inside(self, key: str) -> None:
+        """Refuse to write through a link that leads out of the tree."""
+        folder = os.path.dirname(self.root + key)
+        if is_path(key) and folder in self._inside:
+            return
+        real, root = os.path.realpath(folder), os.path.realpath(self.root)
+        if not is_path(key) or (real != root and not real.startswith(root + os.sep)):
+            raise ValueError(f"{self.root}: the key {key!r} leads out of the store")
+        self._inside.add(folder)
+
+    def discard(self) -> None:
+        """Remove what was staged."""
+        if self._staging is not None:
+            shutil.rmtree(self._staging, ignore_errors=True)
+            self._staging = None
+
+    def _files_of(self, key: str) -> Iterator[str]:
+        """Every file that stands for a key: each suffix of leaves, and a stranger."""
+        for suffix in LEAF_SUFFIXES:
+            if os.path.isfile(self.root + key + suffix):
+                yield self.root + key + suffix
+        stranger = self._stranger(key)
+        if stranger is not None:
+            yield stranger
+
+    def _leaf_files(self) -> list[str]:
+        if not os.path.isdir(self.root):
+            return []
+        self.table()
+        return [path for key in self._files for path in self._files_of(key)]
+
+    def _write_aside(self, window: Window) -> str:
+        """Write a frame to a file beside the tree, on the same file system; one that is there already stays."""
+        source = window[0]
+        if self._staging is None:
+            parent, name = os.path.split(os.path.abspath(self.root))
+            os.makedirs(parent, exist_ok=True)
+            self._staging = tempfile.mkdtemp(prefix=f".{name}.", suffix=".tmp", dir=parent)
+        elif source.path is not None and os.path.dirname(source.path) == self._staging and os.path.exists(source.path):
+            return str(source.path)
+        self._staged += 1
+        path = os.path.join(self._staging, f"{self._staged}")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        with os.fdopen(descriptor, "wb", buffering=0) as file:
+            for piece in pieces(window):
+                file.write(piece)
+        return path
+
+    def _sync(self, paths: list[str]) -> None:
+        if len(paths) >= _MANY_FILES and hasattr(os, "sync"):
+            os.sync()
+            return
+        for path in paths:
+            descriptor = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def _make_folder(self, folder: str) -> list[str]:
+        """Make a folder; those in which a new name appears are returned."""
+        changed = []
+        above = folder
+        while not os.path.isdir(above):
+            above = os.path.dirname(above)
+            changed.append(above)
+        os.makedirs(folder, exist_ok=True)
+        return changed
+
+    def _remove_empty(self, folder: str) -> str:
+        """Remove a folder and those above it as far as they are empty; the first that stays is returned."""
+        while folder != self.root and folder.startswith(self.root):
+            try:
+                os.rmdir(folder)
+            except OSError:
+                break
+            folder = os.path.dirname(folder)
+        return folder

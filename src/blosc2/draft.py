@@ -1,0 +1,240 @@
+"""The next version of a frame: what changes of it, and its bytes.
+
+A `Draft` starts as a frame is and is edited; then it becomes a frame in memory, a whole file, or bytes
+appended to a file (see `carrier`). Old chunks are never moved by an edit: they keep their offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from blosc2._core.frame import Frame, special_chunk
+from blosc2._core.frame_writer import header_length, pack_header, pack_index, pack_trailer
+
+#: Offsets of chunks for which nothing is stored (FORMATS 1.4).
+ZERO_OFFSET = -0x7F00000000000000
+NAN_OFFSET = -0x7E00000000000000
+UNINIT_OFFSET = -0x7C00000000000000
+
+Stored = bytes | int  # a chunk, or one of the offsets above
+
+
+class Draft:
+    """An edited copy of a frame's tables.
+
+    Attributes
+    ----------
+    offsets : int64 array
+        One for each chunk; meaningless where `new` has the chunk.
+    new : dict
+        Chunk number -> stored bytes that are not in the frame yet.
+    sizes : int64 array
+        Uncompressed bytes of each chunk.
+    metalayers, vlmeta : dict
+        Name -> packed content; name -> stored chunk.
+    """
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.metalayers: dict[str, bytes] = frame.metalayers()
+        self.vlmeta: dict[str, bytes] = frame.vlmeta_chunks()
+        self.new: dict[int, bytes] = {}
+        self.chunksize: int = frame.chunksize
+        self._offsets: np.ndarray[Any, np.dtype[np.int64]] | None = None
+        self._sizes: np.ndarray[Any, np.dtype[np.int64]] | None = None
+
+    @property
+    def offsets(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        if self._offsets is None:
+            repeated = self.frame.repeated_offset
+            if repeated is not None:
+                self._offsets = np.full(self.frame.nchunks, repeated, np.int64)
+            else:
+                self._offsets = np.frombuffer(self.frame.offsets_bytes(), np.int64).copy()
+        return self._offsets
+
+    @offsets.setter
+    def offsets(self, value: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        self._offsets = value
+
+    @property
+    def sizes(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        if self._sizes is None:
+            frame = self.frame
+            if frame.variable and frame.nbytes:
+                self._sizes = np.frombuffer(frame.chunk_sizes(), "<i8").astype(np.int64)
+            else:
+                self._sizes = np.full(frame.nchunks, frame.chunksize, np.int64)
+                if frame.nbytes and frame.nbytes % frame.chunksize:
+                    self._sizes[-1] = frame.nbytes % frame.chunksize
+        return self._sizes
+
+    @sizes.setter
+    def sizes(self, value: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        self._sizes = value
+
+    @property
+    def nbytes(self) -> int:
+        if self._sizes is None:
+            return int(self.frame.nbytes)
+        return int(self._sizes.sum())
+
+    @property
+    def edits_chunks(self) -> bool:
+        """Whether any chunk, or their number or order, changes."""
+        return self._offsets is not None
+
+    def replace(self, index: int, stored: Stored, nbytes: int | None = None) -> None:
+        """Give a chunk new content."""
+        offsets = self.offsets
+        if isinstance(stored, int):
+            offsets[index] = stored
+            self.new.pop(index, None)
+        else:
+            self.new[index] = stored
+        if nbytes is not None:
+            self.sizes[index] = nbytes
+
+    def splice(self, index: int, removed: int, added: Iterable[tuple[Stored, int]]) -> None:
+        """Put chunks, given with their sizes, in the place of `removed` ones from `index` on."""
+        chunks = list(added)
+        shift = len(chunks) - removed
+        self.new = {
+            n if n < index else n + shift: stored for n, stored in self.new.items() if not index <= n < index + removed
+        }
+        marks = np.array([stored if isinstance(stored, int) else 0 for stored, _ in chunks], np.int64)
+        lengths = np.array([size for _, size in chunks], np.int64)
+        sizes = self.sizes
+        offsets = self.offsets
+        self._sizes = np.concatenate([sizes[:index], lengths, sizes[index + removed :]])
+        self._offsets = np.concatenate([offsets[:index], marks, offsets[index + removed :]])
+        for n, (stored, _) in enumerate(chunks):
+            if not isinstance(stored, int):
+                self.new[index + n] = stored
+
+    def settle(self) -> bool:
+        """Decide whether chunks are equal or variable, as their sizes now are; True for variable.
+
+        Offsets without a chunk have no place in a frame of variable chunks: they become stored ones.
+        """
+        frame = self.frame
+        if self._sizes is None:
+            return bool(frame.variable)
+        sizes = self._sizes
+        if len(sizes) == 0:
+            return False
+        size = int(sizes[0]) if frame.variable or self.chunksize < 1 else self.chunksize
+        variable = bool((sizes[:-1] != size).any() or sizes[-1] > size)
+        if not variable:
+            self.chunksize = size
+            return False
+        self.chunksize = 0
+        for index in np.flatnonzero(self.offsets < 0):
+            if int(index) not in self.new:
+                kind = int(self.offsets[index]) >> 56 & 7
+                nbytes = int(sizes[index])
+                self.new[int(index)] = special_chunk(kind, nbytes, frame.typesize, frame.blocksize or nbytes)
+        return True
+
+
+def frame_flags(variable: bool, vlblocks: bool) -> int:
+    """Byte 25 of a header (FORMATS 1.2)."""
+    return 0x12 if not (variable or vlblocks) else 0x13 | variable << 6 | vlblocks << 7
+
+
+class Fields:
+    """The fixed fields of a header that do not follow from the chunks."""
+
+    __slots__ = ("blocksize", "chunksize", "clevel", "codec", "codec_meta", "filters", "filters_meta", "flags",
+                 "splitmode", "typesize", "use_dict")  # fmt: skip
+
+    def __init__(self, like: Any, chunksize: int, *, variable: bool = False, vlblocks: bool = False) -> None:
+        self.chunksize = chunksize
+        self.flags = frame_flags(variable, vlblocks)
+        for name in ("codec", "codec_meta", "clevel", "splitmode", "typesize", "blocksize", "filters",
+                     "filters_meta", "use_dict"):  # fmt: skip
+            setattr(self, name, getattr(like, name))
+
+
+def lay_out(
+    write: Callable[[bytes], Any],
+    fields: Fields,
+    metalayers: dict[str, bytes],
+    vlmeta: dict[str, bytes],
+    chunks: Iterable[Stored],
+    count: int,
+    nbytes: int,
+) -> bytes:
+    """Write everything behind the header of a new frame, chunk after chunk, and return the header.
+
+    Parameters
+    ----------
+    write : callable
+        Takes the parts in their order.
+    fields : Fields
+    metalayers, vlmeta : dict
+        Name -> packed content; name -> stored chunk.
+    chunks : iterable of bytes or int
+        Drawn one by one; one single offset may stand for all.
+    count, nbytes : int
+        Chunks, and their uncompressed bytes.
+    """
+    position = 0
+    offsets = []
+    for stored in chunks:
+        if isinstance(stored, int):
+            offsets.append(stored)
+        else:
+            offsets.append(position)
+            position += len(stored)
+            write(stored)
+    tail = b""
+    if nbytes:
+        one = len(offsets) == 1 and offsets[0] < 0
+        tail = pack_index(offsets[0] if one else np.array(offsets, np.int64), count)
+    tail += pack_trailer(vlmeta)
+    write(tail)
+    frame_len = header_length(metalayers) + position + len(tail)
+    return pack_header(fields, metalayers, bool(vlmeta), frame_len, nbytes, position)
+
+
+def _lay_out_draft(write: Callable[[bytes], Any], draft: Draft) -> bytes:
+    variable = draft.settle()
+    frame = draft.frame
+    fields = Fields(frame, draft.chunksize, variable=variable, vlblocks=bool(frame.vlblocks))
+    repeated = None if draft.edits_chunks else frame.repeated_offset
+    if repeated is not None and repeated < 0:
+        chunks: Iterable[Stored] = (int(repeated),)
+        count = int(frame.nchunks)
+    else:
+        chunks = _all_chunks(draft)
+        count = len(draft.offsets)
+    return lay_out(write, fields, draft.metalayers, draft.vlmeta, chunks, count, draft.nbytes)
+
+
+def _all_chunks(draft: Draft) -> Iterator[Stored]:
+    for index, offset in enumerate(draft.offsets.tolist()):
+        if index in draft.new:
+            yield draft.new[index]
+        elif offset < 0:
+            yield offset
+        else:
+            yield draft.frame.chunk_stored_at(offset)
+
+
+def frame_bytes(draft: Draft) -> bytes:
+    """The frame anew, without holes, as one piece."""
+    parts: list[bytes] = []
+    header = _lay_out_draft(parts.append, draft)
+    return b"".join([header, *parts])
+
+
+def write_frame(file: BinaryIO, draft: Draft) -> None:
+    """Write the frame anew, without holes, at the start of an empty file."""
+    file.seek(header_length(draft.metalayers))
+    header = _lay_out_draft(file.write, draft)
+    file.seek(0)
+    file.write(header)

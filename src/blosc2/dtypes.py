@@ -1,0 +1,260 @@
+"""dtypes as the text that an array stores, and back.
+
+The text is the one that NumPy itself prints: ``<f8``, ``[('a', '<i4'), ('b', '<f8')]``, or a dictionary where
+fields have gaps between them. What is read comes from a file, so it is checked piece by piece and never
+evaluated as anything but literals of strings, integers and booleans. Dtypes that hold pointers (object fields
+at any depth, `StringDType`) are refused in both directions: their bytes mean nothing in another process.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+# Far above any real dtype; what it bounds is the work that a hostile text can cause.
+MAX_DTYPE_TEXT = 65536
+_MAX_NESTING = 32
+
+# "a" is left out: an old alias of "S" that NumPy warns about.
+_SIMPLE = re.compile(r"[<>|=]?(?!a\d*\Z)[A-Za-z?][A-Za-z0-9_]*(?:\[[A-Za-z0-9]*\])?")
+_STRING_LITERAL = re.compile(
+    r"""'(?:[^'\\\n]|\\(?:[\\'"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}))*'"""
+    r'''|"(?:[^"\\\n]|\\(?:[\\'"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}))*"'''
+)
+_BETWEEN_LITERALS = re.compile(r"(?:[\[\]{}(),: ]|\d{1,10}|True|False|None)*")
+
+
+def parse_dtype(text: str) -> np.dtype[Any]:
+    """Read a dtype from its text on disk.
+
+    Parameters
+    ----------
+    text : str
+        As `format_dtype` or `numpy.dtype.__str__` writes it.
+
+    Returns
+    -------
+    numpy.dtype
+        Never one with object fields, and never one of zero bytes.
+
+    Raises
+    ------
+    ValueError
+        With the reason.
+
+    Examples
+    --------
+    >>> parse_dtype("[('a', '<i4'), ('b', '>f8', (2,))]").itemsize
+    20
+    """
+    if text[:1] not in ("[", "{"):
+        return _simple_dtype(text)
+    # Structured dtypes are not cached: NumPy lets `array.dtype.names` be assigned, which would change
+    # the cached one, and with it every array that is opened later.
+    if len(text) > MAX_DTYPE_TEXT:
+        raise ValueError(f"the dtype text has {len(text)} characters, the limit is {MAX_DTYPE_TEXT}")
+    _check_literal(text)
+    try:
+        description = ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError) as error:  # TypeError: an unhashable key
+        raise ValueError(f"the dtype {_shorten(text)} cannot be parsed") from error
+    _check_description(description, 0)
+    return _build(np.dtype, description)
+
+
+def dtype_from_description(description: str | list[Any]) -> np.dtype[Any]:
+    """Build a dtype from its text, if it has no fields, or from the list of them that `numpy.dtype.descr` gives.
+
+    There, a field without a name is a gap between its neighbours.
+
+    Raises
+    ------
+    ValueError
+        With the reason.
+    """
+    if isinstance(description, str):
+        return _simple_dtype(description)
+    _check_description(description, 0)
+    return _build(np.lib.format.descr_to_dtype, description)
+
+
+def format_dtype(dtype: np.dtype[Any]) -> str:
+    """Write a dtype as its text on disk.
+
+    Raises
+    ------
+    TypeError
+        The dtype holds pointers or is no NumPy dtype of fixed layout, so that its bytes cannot be stored.
+    ValueError
+        Its items have no bytes.
+
+    Examples
+    --------
+    >>> format_dtype(np.dtype("f8"))
+    '<f8'
+    >>> format_dtype(np.dtype([("a", "i4"), ("b", "S3")]))
+    "[('a', '<i4'), ('b', 'S3')]"
+    """
+    refuse_unstorable(dtype)
+    if dtype.names is None:
+        return dtype.str
+    text = str(dtype)
+    try:
+        if parse_dtype(text) == dtype:
+            return text
+    except ValueError:
+        pass
+    # NumPy's text names record classes, and leaves out gaps where one aligned structure is inside of another.
+    return repr(_describe(dtype))
+
+
+def refuse_unstorable(dtype: np.dtype[Any]) -> None:
+    """Raise TypeError or ValueError, as `format_dtype` says, for a dtype whose bytes cannot be stored."""
+    if dtype.hasobject:
+        what = "StringDType" if dtype.kind == "T" else "object"
+        raise TypeError(
+            f"cannot store the dtype {dtype}: {what} items are pointers into memory; "
+            "convert text to a fixed width ('<U..' or 'S..') and numbers to a numeric dtype"
+        )
+    if dtype.isbuiltin == 2 or dtype.subdtype is not None:
+        raise TypeError(f"cannot store the dtype {dtype}: it is not a plain NumPy dtype")
+    if dtype.itemsize == 0:
+        raise ValueError(f"cannot store the dtype {dtype}: its items have no bytes; give it a length")
+    if dtype.names is not None:
+        for name in dtype.names:
+            refuse_unstorable(dtype[name].base)
+
+
+@lru_cache(maxsize=256)
+def _simple_dtype(text: str) -> np.dtype[Any]:
+    if len(text) > 100 or not _SIMPLE.fullmatch(text):
+        raise ValueError(f"{_shorten(text)} is not a dtype")
+    try:
+        dtype = np.dtype(text)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{_shorten(text)} is not a dtype: {error}") from error
+    _refuse_unusable(dtype, repr(text))
+    return dtype
+
+
+def _refuse_unusable(dtype: np.dtype[Any], text: str) -> None:
+    if dtype.hasobject:
+        raise ValueError(f"the dtype {text} holds pointers, which mean nothing outside of the process that wrote them")
+    if dtype.itemsize == 0:
+        raise ValueError(f"the items of the dtype {text} have no bytes")
+    if dtype.subdtype is not None:
+        raise ValueError(f"the dtype {text} is an array of items, not an item")
+
+
+def _check_literal(text: str) -> None:
+    """Let only brackets, strings, whole numbers and booleans through, nested to a bounded depth."""
+    rest = _STRING_LITERAL.sub("", text)
+    if not _BETWEEN_LITERALS.fullmatch(rest):
+        raise ValueError(f"the dtype {_shorten(text)} holds something other than names, formats and numbers")
+    depth = 0
+    for character in rest:
+        if character in "[{(":
+            depth += 1
+            if depth > _MAX_NESTING:
+                raise ValueError(f"the dtype {_shorten(text)} is nested deeper than {_MAX_NESTING} levels")
+        elif character in "]})":
+            depth -= 1
+
+
+def _build(make: Callable[[Any], np.dtype[Any]], description: object) -> np.dtype[Any]:
+    """Have NumPy make a dtype of a description that was checked."""
+    try:
+        dtype = make(description)
+    except (ValueError, TypeError, OverflowError) as error:  # parts that do not go together
+        raise ValueError(f"not a valid dtype: {error}") from error
+    _refuse_unusable(dtype, _shorten(description))
+    return dtype
+
+
+def _check_description(description: object, depth: int) -> None:
+    if depth > _MAX_NESTING:
+        raise ValueError(f"the dtype is nested deeper than {_MAX_NESTING} levels")
+    if isinstance(description, str):
+        _simple_dtype(description)
+    elif isinstance(description, list):
+        for field in description:
+            if not isinstance(field, tuple) or len(field) not in (2, 3):
+                raise ValueError(f"the field {_shorten(field)} is not (name, format) or (name, format, shape)")
+            _check_label(field[0])
+            _check_description(field[1], depth + 1)
+            if len(field) == 3:
+                _check_shape(field[2])
+    elif isinstance(description, dict):
+        _check_dictionary(description, depth)
+    else:
+        raise ValueError(f"{_shorten(description)} does not describe a dtype")
+
+
+def _check_label(label: object) -> None:
+    parts = label if isinstance(label, tuple) and len(label) == 2 else (label,)
+    if not all(isinstance(part, str) for part in parts):
+        raise ValueError(f"{_shorten(label)} is not the name of a field, nor its title and name")
+
+
+def _check_dictionary(fields: dict[Any, Any], depth: int) -> None:
+    unknown = set(fields) - {"names", "formats", "offsets", "titles", "itemsize", "aligned"}
+    if unknown:
+        raise ValueError(f"{_shorten(min(map(str, unknown)))} is not a part of a dtype")
+    names = fields.get("names")
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise ValueError("the names of a dtype are a list of strings")
+    for part in ("formats", "offsets", "titles"):
+        values = fields.get(part, names if part == "titles" else None)
+        if not isinstance(values, list) or len(values) != len(names):
+            raise ValueError(f"the {part} of a dtype are a list, one for each name")
+    if not all(map(_is_size, fields["offsets"])) or not _is_size(fields.get("itemsize")):
+        raise ValueError("the offsets and the itemsize of a dtype are whole numbers")
+    if not isinstance(fields.get("aligned", False), bool):
+        raise ValueError("aligned is True or False in a dtype")
+    if not all(title is None or isinstance(title, str) for title in fields.get("titles", [])):
+        raise ValueError("a title of a dtype is a string")
+    for item in fields["formats"]:
+        if isinstance(item, tuple) and len(item) == 2:
+            _check_description(item[0], depth + 1)
+            _check_shape(item[1])
+        else:
+            _check_description(item, depth + 1)
+
+
+def _check_shape(shape: object) -> None:
+    sizes = shape if isinstance(shape, tuple) else (shape,)
+    if len(sizes) > 32 or not all(map(_is_size, sizes)):
+        raise ValueError(f"{_shorten(shape)} is not the shape of a field")
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is int and 0 <= value < 2**31
+
+
+def _describe(dtype: np.dtype[Any]) -> Any:
+    """Give literals that NumPy makes the same dtype of, each gap stated by offsets."""
+    if dtype.fields is None:
+        return dtype.str
+    names = list(dtype.names or ())
+    fields = [dtype.fields[name] for name in names]
+    titles = [field[2] if len(field) == 3 else None for field in fields]
+    shapes = [field[0].shape for field in fields]
+    formats = [_describe(field[0].base) for field in fields]
+    description = {
+        "names": names,
+        "formats": [(text, shape) if shape else text for text, shape in zip(formats, shapes, strict=True)],
+        "offsets": [field[1] for field in fields],
+        "itemsize": dtype.itemsize,
+    }
+    return description if not any(titles) else {**description, "titles": titles}
+
+
+def _shorten(value: object) -> str:
+    """Quote a value in a message, at most 60 characters of it."""
+    text = repr(value[:61]) if isinstance(value, (str, list, tuple)) else repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."

@@ -1,0 +1,257 @@
+"""`EmbedStore`: arrays under keys, in one file or in memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from typing import Any, Self
+
+from blosc2._core.source import Source
+from blosc2.deserialization import deserialize_mode
+from blosc2.embedded import Embedded, compose
+from blosc2.exceptions import FormatError
+from blosc2.modes import local_path
+from blosc2.serialization import pack
+from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
+from blosc2.store import Store, check_mmap_mode, check_mode
+from blosc2.store_layout import Window, missing, open_source, replace_file, taken, whole
+
+
+class EmbedStore(Store):
+    """A mapping of keys to arrays that are embedded in one frame: a `.b2e` file, or memory.
+
+    Parameters
+    ----------
+    urlpath : str, bytes or path, optional
+        The file. Without it the store lives in memory; `to_cframe` gives its bytes.
+    mode : {'r', 'a', 'w', 'x'}
+        Read only; read and write, created if missing; start empty (an old file is replaced when the first
+        changes are published); create only.
+    cparams : CParams or dict, optional
+        How arrays are compressed that the store makes of plain values. Arrays of this package keep their own bytes.
+    dparams : DParams or dict, optional
+        Accepted for compatibility.
+    storage : Storage or dict, optional
+        `urlpath`, `mode` and `mmap_mode` in one object.
+    chunksize : int
+        The least size of the chunks that values are gathered in.
+    mmap_mode : {None, 'r'}
+        ``"r"`` maps the file, and requires ``mode="r"``; see the notes.
+    meta : dict, optional
+        Further fixed metadata of a new store.
+    deserialize : {'safe', 'full'}
+        What happens to active values in the metadata of leaves.
+
+    Raises
+    ------
+    ValueError
+        A mode or a combination that does not exist; a file that is no such store (`FormatError`).
+    FileNotFoundError, FileExistsError
+        Mode 'r' without a file; mode 'x' with one.
+
+    Notes
+    -----
+    **Publishing.** Values set, deleted or changed become part of the file together, at `flush` or `close`: a new
+    file is written beside the old one and renamed into its place. A `with` block that raises publishes nothing.
+    Leaves of a store open for writing are live: a change of such a leaf is published with the store's next flush.
+
+    **Mapping.** With ``mmap_mode="r"`` the file is mapped once, however many leaves are open, and leaves read from
+    the mapping without a system call or a copy of compressed bytes. It costs a few microseconds at open and address
+    space of the size of the file; memory is the page cache's, shared by all processes and given back under pressure,
+    though tools count touched pages as the process's own. Leaves keep the mapping alive after `close`. Without
+    it (None) each read is a positional read of a single descriptor: slower above some 16 KB a read, but indifferent to
+    what becomes of the file.
+
+    The limits of mapping: when somebody else truncates a mapped file, the next access kills the process with
+    SIGBUS (this package only replaces files and appends to them); a file on a network file system may behave so when
+    the connection breaks; Windows does not let a mapped file be replaced or deleted. Files whose values were
+    compressed once more (those of other writers) must be decoded first, and mapping gains little.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import blosc2
+    >>> path = os.path.join(tempfile.mkdtemp(), "probes.b2e")
+    >>> with blosc2.EmbedStore(path, mode="w") as store:
+    ...     store["/first/x"] = np.arange(5)
+    >>> with blosc2.EmbedStore(path, mode="r", mmap_mode="r") as store:
+    ...     store["/first/x"][1:3]
+    array([1, 2])
+    """
+
+    def __init__(
+        self,
+        urlpath: str | bytes | os.PathLike[Any] | None = None,
+        mode: str = "a",
+        cparams: CParams | dict[str, Any] | None = None,
+        dparams: DParams | dict[str, Any] | None = None,
+        storage: Storage | dict[str, Any] | None = None,
+        chunksize: int = 8192,
+        _from_schunk: Any = None,
+        *,
+        mmap_mode: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+        deserialize: str | None = None,
+    ) -> None:
+        if storage is not None:
+            storage = storage_from(storage)
+            urlpath = storage.urlpath if urlpath is None else urlpath
+            mode, mmap_mode = storage.mode, storage.mmap_mode if mmap_mode is None else mmap_mode
+        check_mode(mode)
+        check_mmap_mode(mmap_mode, mode)
+        path = None if urlpath is None else local_path(urlpath)
+        self._cparams = cparams_from(cparams)
+        self._dparams = dparams_from(dparams)
+        self._meta = {name: pack(value) for name, value in (meta or {}).items()}
+        self._chunksize = chunksize
+        self._embedded: Embedded | None = None
+        # What is in memory only was made here, so it is trusted.
+        policy = deserialize or ("safe" if path is not None or _from_schunk is not None else "full")
+        super().__init__(path, mode, mmap_mode, str(deserialize_mode(policy)))
+        if _from_schunk is not None:
+            self._load(Source.of_buffer(_from_schunk.to_cframe(), _from_schunk.urlpath))
+        elif path is None:
+            if mode == "r":
+                raise ValueError("a store in memory starts empty, so mode='r' makes no sense without a urlpath")
+        else:
+            self._open_file(path)
+
+    def _open_file(self, path: str) -> None:
+        exists = os.path.lexists(path)
+        if exists and os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, "an EmbedStore is a file, and this is a directory", path)
+        if exists and self._mode == "x":
+            raise taken(path, "mode='x' only creates, and there is a file already")
+        if exists and self._mode != "w":
+            self._load(open_source(path, self._mmap_mode))
+        elif self._mode == "r":
+            raise missing(path)
+        else:
+            self._unwritten = True
+
+    @classmethod
+    def _from_buffer(cls, buffer: Any, mode: str = "a", deserialize: str | None = None) -> Self:
+        """A store in memory over the bytes of a frame, which must not change."""
+        self = cls(deserialize=deserialize or "safe")
+        self._load(Source.of_buffer(buffer))
+        self._mode = mode
+        return self
+
+    @classmethod
+    def _of_embedded(cls, embedded: Embedded, deserialize: str) -> Self:
+        """A read-only store over what was opened already."""
+        self = cls(deserialize=deserialize)
+        self._embedded, self._mode = embedded, "r"
+        return self
+
+    def _load(self, source: Source) -> None:
+        if source.size == 0:
+            raise FormatError("the file is empty, so it is not an EmbedStore", path=source.path)
+        embedded = Embedded((source, 0, -1))
+        if embedded.kind != "b2embed" and self._mode != "r":
+            raise FormatError("not an EmbedStore: this frame belongs to a DictStore or TreeStore", path=source.path)
+        self._embedded = embedded
+
+    # ------------------------------------------------------------------ what a store provides
+    def _published(self, key: str) -> Window | None:
+        return None if self._embedded is None else self._embedded.locate(key)
+
+    def _has(self, key: str) -> bool:
+        if key in self._changes:
+            return self._changes[key] is not None
+        return self._embedded is not None and key in self._embedded.entries
+
+    def _published_keys(self) -> list[str]:
+        return [] if self._embedded is None else list(self._embedded.entries)
+
+    def _compose(self, changes: Mapping[str, Window | None]) -> bytes:
+        """The bytes of the store with these changes."""
+        values: dict[str, Window] = {}
+        remote: dict[str, dict[str, Any]] = {}
+        metadata: dict[str, bytes] = {}
+        meta = self._meta
+        if self._embedded is not None:
+            old = self._embedded
+            metadata = old.other_metadata()
+            own = {"b2embed", "_pad"}
+            meta = {name: content for name, content in old.frame.metalayers().items() if name not in own}
+            for key, entry in old.entries.items():
+                if key in changes:
+                    continue
+                if "urlbase" in entry:
+                    remote[key] = entry
+                else:
+                    values[key] = old.window(key)
+        values.update((key, window) for key, window in changes.items() if window is not None)
+        return compose("b2embed", values, remote=remote, metadata=metadata, meta=meta, chunksize=self._chunksize)
+
+    def _publish(self, changes: dict[str, Window | None]) -> None:
+        frame = self._compose(changes)
+        if self._path is None:
+            self._load(Source.of_buffer(frame))
+            return
+        replace_file(self._path, frame)
+        self._load(open_source(self._path, None))
+
+    def _release(self) -> None:
+        self._embedded = None
+
+    def _encoding(self) -> dict[str, Any]:
+        return {"cparams": self._cparams}
+
+    # ------------------------------------------------------------------ besides a mapping
+    def to_cframe(self) -> bytes:
+        """The store as the bytes of one frame, unpublished changes included."""
+        self._check_open()
+        with self._lock:
+            self._gather()
+            if self._embedded is None or self._changes:
+                return self._compose(self._changes)
+            frame = self._embedded.frame
+            return bytes(whole((frame.source, frame.offset, frame.frame_len)))
+
+    @property
+    def _unpublished(self) -> bool:
+        # What is in memory only is not lost by being forgotten.
+        return self._path is not None and super()._unpublished
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._path is None:
+            return _from_bytes, (type(self), self.to_cframe(), self._mode, self._deserialize)
+        return super().__reduce__()
+
+    @property
+    def urlpath(self) -> str | None:
+        """The file, None for a store in memory."""
+        return self._path
+
+    @property
+    def cparams(self) -> CParams:
+        """How arrays are compressed that the store makes of plain values."""
+        return self._cparams
+
+    @property
+    def dparams(self) -> DParams:
+        """Decompression parameters, as given."""
+        return self._dparams
+
+    @property
+    def storage(self) -> Storage:
+        """Path and modes as one object."""
+        return Storage(urlpath=self._path, mode=self._mode, mmap_mode=self._mmap_mode)
+
+    @property
+    def chunksize(self) -> int:
+        """The least size of the chunks that values are gathered in."""
+        return self._chunksize if self._embedded is None else int(self._embedded.frame.chunksize)
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"<EmbedStore {self._path or 'in memory'}, closed>"
+        return f"<EmbedStore {self._path or 'in memory'}: {len(self)} keys, mode {self._mode!r}>"
+
+
+def _from_bytes(kind: type[EmbedStore], frame: bytes, mode: str, deserialize: str) -> EmbedStore:
+    return kind._from_buffer(frame, mode, deserialize)

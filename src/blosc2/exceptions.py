@@ -1,0 +1,215 @@
+"""Every exception of the package.
+
+Each subclasses the builtins that a caller would catch, pickles, and says which file, key and byte is
+meant, what was expected, and what to do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _place(path: object, key: str | None, offset: int | None) -> str:
+    parts = []
+    if path is not None:
+        parts.append(f"{path}")
+    if key is not None:
+        parts.append(f"key {key!r}")
+    if offset is not None:
+        parts.append(f"byte {offset}")
+    return ", ".join(parts)
+
+
+class FormatError(ValueError, RuntimeError):
+    """Bytes that are not what the format asks for: damaged, cut short, or of another kind.
+
+    Attributes
+    ----------
+    reason : str
+        What was found and what was expected.
+    path : str or None
+        The file, where there is one.
+    key : str or None
+        The key inside a store.
+    offset : int or None
+        The byte, counted from the start of the file.
+    """
+
+    def __init__(self, reason: str, *, path: object = None, key: str | None = None, offset: int | None = None) -> None:
+        self.reason = reason
+        self.path = None if path is None else str(path)
+        self.key = key
+        self.offset = offset
+        place = _place(path, key, offset)
+        super().__init__(f"{place}: {reason}" if place else reason)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_format_error, (type(self), self.reason, self.path, self.key, self.offset)
+
+
+def _rebuild_format_error(
+    kind: type[FormatError], reason: str, path: str | None, key: str | None, offset: int | None
+) -> FormatError:
+    return kind(reason, path=path, key=key, offset=offset)
+
+
+class _PlacedError(Exception):
+    """Shared by the classes below: a reason, and the file and key that it is about.
+
+    It exists so that each of them pickles with its attributes, and so that the text of a `KeyError` is
+    shown as it was written, without the quotes that `KeyError` itself puts around its argument.
+    """
+
+    def __init__(self, reason: str, *, path: object = None, key: str | None = None) -> None:
+        self.reason = reason
+        self.path = None if path is None else str(path)
+        self.key = key
+        place = _place(path, key, None)
+        super().__init__(f"{place}: {reason}" if place else reason)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_placed_error, (type(self), self.reason, self.path, self.key)
+
+
+def _rebuild_placed_error(kind: type[_PlacedError], reason: str, path: str | None, key: str | None) -> _PlacedError:
+    return kind(reason, path=path, key=key)
+
+
+class MissingFileError(FileNotFoundError, RuntimeError):
+    """There is nothing at this path. Built as (errno, text, path), like any `OSError`."""
+
+
+class ExistingFileError(FileExistsError, RuntimeError):
+    """The path is taken, and the mode does not replace it. Built as (errno, text, path)."""
+
+
+class ReadOnlyError(_PlacedError, ValueError):
+    """A change was asked of something that was opened for reading only."""
+
+
+class ShapeError(_PlacedError, ValueError, RuntimeError):
+    """The shape of a value does not fit the place that it should fill."""
+
+
+class ChunkIndexError(_PlacedError, IndexError, RuntimeError):
+    """A super-chunk has no chunk of this number."""
+
+
+class ChunkSizeError(_PlacedError, ValueError, RuntimeError):
+    """Data that does not fit a chunk, or a buffer that a chunk does not fit."""
+
+
+class MissingMetadataError(_PlacedError, KeyError, RuntimeError):
+    """No metadata entry bears this name."""
+
+
+class UnsupportedValueError(_PlacedError, TypeError, AttributeError):
+    """A value of a type that cannot be stored."""
+
+
+class ClosedStoreError(_PlacedError, ValueError):
+    """The store was closed; leaves that were taken from it before stay valid."""
+
+
+class StoreKeyError(_PlacedError, KeyError):
+    """A store has no such key."""
+
+
+class UnsupportedKindError(_PlacedError, NotImplementedError):
+    """A file holds a kind of object that this package can list, describe and copy, but not compute with."""
+
+
+class UnsafeDeserializationError(ValueError):
+    """Stored metadata holds an active value: one that stands for an object to be opened or rebuilt.
+
+    Attributes
+    ----------
+    kind : str
+        What the value is, for instance ``"embedded cframe"``.
+    location : str or None
+        Where it was met.
+    """
+
+    def __init__(self, kind: str, *, location: str | None = None) -> None:
+        self.kind = kind
+        self.location = location
+        where = f" in {location}" if location else ""
+        super().__init__(
+            f"met an active value ({kind}){where} while using deserialize='safe'; "
+            "if the origin of this data is trusted, open it with deserialize='full'"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_unsafe_error, (type(self), self.kind, self.location)
+
+
+def _rebuild_unsafe_error(
+    cls: type[UnsafeDeserializationError], kind: str, location: str | None
+) -> UnsafeDeserializationError:
+    return cls(kind, location=location)
+
+
+# What the negative results of C-Blosc2 (its blosc2.h, BLOSC2_ERROR_*) mean to a reader of the message.
+_CODEC_ERRORS = {
+    -1: "general failure",
+    -2: "the compressed stream is damaged",
+    -3: "the data is damaged",
+    -4: "out of memory",
+    -5: "the input is too short",
+    -6: "the output has too little room",
+    -7: "this codec is not built in",
+    -8: "the codec was given a parameter that it does not accept",
+    -9: "the dictionary of the codec is missing or damaged",
+    -10: "this version of the format is not supported",
+    -11: "the chunk header is invalid",
+    -12: "a parameter is invalid",
+    -13: "reading the file failed",
+    -14: "writing the file failed",
+    -15: "opening the file failed",
+    -16: "not found",
+    -17: "a run of repeated values is damaged",
+    -18: "a filter failed, or is not built in",
+    -19: "the chunk could not be inserted",
+    -20: "the chunk could not be appended",
+    -21: "the chunk could not be replaced",
+    -22: "the size is above 2 GiB",
+    -23: "the super-chunk could not be copied",
+    -24: "the frame is of another type",
+    -25: "the file could not be cut",
+    -26: "a thread could not be started",
+    -27: "the postfilter failed",
+    -28: "a special chunk of the frame is invalid",
+    -29: "a special chunk of the super-chunk is invalid",
+    -30: "the input/output plugin failed",
+    -31: "the file could not be removed",
+    -32: "a null pointer was passed",
+    -33: "an index is out of range",
+    -34: "the metalayer does not exist",
+    -35: "the size is above the largest buffer (2147483615 bytes)",
+    -36: "the tuner failed",
+    -37: "the lock of the frame failed",
+}
+
+
+def codec_error_text(code: int) -> str:
+    """Say in words what a negative result of C-Blosc2 means.
+
+    Parameters
+    ----------
+    code : int
+        The result, as the C library returned it.
+
+    Returns
+    -------
+    str
+        The reason, followed by the number.
+
+    Examples
+    --------
+    >>> codec_error_text(-6)
+    'the output has too little room (C-Blosc2 error -6)'
+    """
+    return f"{_CODEC_ERRORS.get(code, 'unknown failure')} (C-Blosc2 error {code})"

@@ -1,0 +1,77 @@
+"""The attributes of a group of a `TreeStore`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from blosc2.exceptions import StoreKeyError
+
+if TYPE_CHECKING:
+    from blosc2.tree_store import TreeStore
+
+#: The leaf below a group that carries its attributes.
+ATTRIBUTES = "__vlmeta__"
+
+
+class GroupAttributes(MutableMapping[str, Any]):
+    """Small values that belong to a group: a mapping that is stored in the group's own hidden leaf.
+
+    ``attributes[:]`` reads all as a dictionary; assigning a dictionary to ``attributes[:]`` merges it.
+    """
+
+    __slots__ = ("_key", "_store")
+
+    def __init__(self, store: TreeStore, group: str) -> None:
+        self._store = store
+        self._key = f"{group}/{ATTRIBUTES}"
+
+    def _values(self) -> Any:
+        """The metadata of the hidden leaf, or nothing."""
+        leaf = self._store._hidden_leaf(self._key)
+        return {} if leaf is None else leaf.vlmeta
+
+    def __getitem__(self, name: Any) -> Any:
+        values = self._values()
+        if isinstance(name, slice):
+            _check_all(name)
+            return {key: values[key] for key in values}
+        try:
+            return values[name]
+        except KeyError:
+            raise StoreKeyError(f"attribute {name!r} not found", path=self._store.localpath, key=self._key) from None
+
+    def __setitem__(self, name: Any, value: Any) -> None:
+        self._store._check_writable("set attributes", self._key)
+        if isinstance(name, slice):
+            _check_all(name)
+            if not isinstance(value, Mapping):
+                raise TypeError(f"[:] takes a mapping of attributes, not {type(value).__name__}")
+            if value:
+                self._store._hidden_leaf_to_change(self._key).vlmeta.update(value)
+        else:
+            self._store._hidden_leaf_to_change(self._key).vlmeta[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        self._store._check_writable("delete attributes", self._key)
+        if name not in self:
+            raise StoreKeyError(f"attribute {name!r} not found", path=self._store.localpath, key=self._key)
+        del self._store._hidden_leaf_to_change(self._key).vlmeta[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._values()))
+
+    def __len__(self) -> int:
+        return len(self._values())
+
+    def getall(self) -> dict[str, Any]:
+        """All attributes as a dictionary."""
+        return dict(self[:])
+
+    def __repr__(self) -> str:
+        return repr(self[:])
+
+
+def _check_all(name: slice) -> None:
+    if name != slice(None):
+        raise NotImplementedError("attributes have names, not positions: no slice unless [:]")

@@ -1,0 +1,236 @@
+"""NumPy keys to plain selections: which items of each axis, and what shape the result has.
+
+There is no input or output here, and no array: only the key and the shape. Every read and write of an
+array passes through `basic_selection`, also those of six items, which is why it is written as
+straight-line code with a short road for the commonest keys.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_ONLY_THESE = (
+    "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays "
+    "are valid indices"
+)
+_NOT_INTEGERS = "arrays used as indices must be of integer (or boolean) type"
+
+
+class Selection(NamedTuple):
+    """The items that a key of integers, slices, `Ellipsis` and `None` picks from an array.
+
+    The first three have an entry for every axis of the array. Items are always named in ascending order:
+    a negative step becomes a positive one that starts at the other end, and `flip` turns the result round.
+
+    Attributes
+    ----------
+    starts : tuple of int
+        First item on each axis.
+    counts : tuple of int
+        Number of items on each axis; 1 where the key has an integer.
+    steps : tuple of int
+        Distance between items, at least 1; it is 1 wherever count is 0 or 1.
+    shape : tuple of int
+        Shape of the result: as `counts`, without the axes of integers, and with a 1 for every `None`.
+    flip : tuple of slice or None
+        Index to apply to an array of `shape`, for the axes that the key runs through backwards (it is its own
+        inverse, so that it serves assignments too); None where no axis is.
+    unit : bool
+        Whether all steps are 1.
+    """
+
+    starts: tuple[int, ...]
+    counts: tuple[int, ...]
+    steps: tuple[int, ...]
+    shape: tuple[int, ...]
+    flip: tuple[slice, ...] | None
+    unit: bool
+
+
+# NamedTuple's own constructor parses keywords; this does not, and is three times as fast.
+_new = tuple.__new__
+
+_FORWARD = slice(None)
+_BACKWARD = slice(None, None, -1)
+_ONE = (1,)
+_FLIP_ONE = (_BACKWARD,)
+# All axes at step 1, for each number of dimensions that a key is likely to meet.
+_ONES = tuple((1,) * ndim for ndim in range(65))
+
+
+def basic_selection(key: Any, shape: tuple[int, ...]) -> Selection | None:
+    """Turn a key into a selection.
+
+    Parameters
+    ----------
+    key : object
+        What stands between the brackets of ``array[key]``.
+    shape : tuple of int
+        Shape of the array.
+
+    Returns
+    -------
+    Selection or None
+        None when the key needs more than a selection can say: arrays, lists, booleans, and names of fields.
+
+    Raises
+    ------
+    IndexError
+        An integer out of bounds, too many indices, a second `Ellipsis`, or something that is no index.
+    TypeError, ValueError
+        A slice whose bounds are no integers, or whose step is zero.
+
+    Examples
+    --------
+    >>> selection = basic_selection((slice(9, 2, -3), 4), (10, 20))
+    >>> selection.starts, selection.counts, selection.steps, selection.shape
+    ((3, 4), (3, 1), (3, 1), (3,))
+    """
+    if type(key) is slice and len(shape) == 1:
+        first, end, stride = key.indices(shape[0])
+        if stride == 1:
+            picked = (end - first if end > first else 0,)
+            return _new(Selection, ((first,), picked, _ONE, picked, None, True))
+        count, first, step, reverse = _strided(first, end, stride)
+        picked = (count,)
+        return _new(Selection, ((first,), picked, (step,), picked, _FLIP_ONE if reverse else None, step == 1))
+    if type(key) is not tuple:
+        key = tuple(key) if isinstance(key, tuple) else (key,)
+
+    starts: list[int] = []
+    counts: list[int] = []
+    result: list[int] = []
+    steps: list[int] | None = None  # until an axis has a step, there is no list to fill
+    reversed_axes: list[int] | None = None
+    axis = 0
+    ndim = len(shape)
+    ellipsis_seen = False
+    for position, item in enumerate(key):
+        kind = type(item)
+        if kind is slice:
+            if axis >= ndim:
+                raise _too_many(key, ndim)
+            first, end, stride = item.indices(shape[axis])
+            if stride == 1:
+                count = end - first if end > first else 0
+            else:
+                count, first, step, reverse = _strided(first, end, stride)
+                if step != 1:
+                    if steps is None:
+                        steps = [1] * ndim
+                    steps[axis] = step
+                if reverse:
+                    if reversed_axes is None:
+                        reversed_axes = []
+                    reversed_axes.append(len(result))
+            starts.append(first)
+            counts.append(count)
+            result.append(count)
+            axis += 1
+        elif item is None:
+            result.append(1)
+        elif item is Ellipsis:
+            if ellipsis_seen:
+                raise IndexError("an index can only have a single ellipsis ('...')")
+            ellipsis_seen = True
+            until = ndim - _used(key[position + 1 :])
+            while axis < until:
+                starts.append(0)
+                counts.append(shape[axis])
+                result.append(shape[axis])
+                axis += 1
+        else:
+            if kind is not int:
+                integer = _as_integer(item)
+                if integer is None:
+                    _check_rest(key)
+                    return None
+                item = integer
+            if axis >= ndim:
+                raise _too_many(key, ndim)
+            size = shape[axis]
+            first = item + size if item < 0 else item
+            if not 0 <= first < size:
+                if _used(key) > ndim:  # the graver fault of the two
+                    raise _too_many(key, ndim)
+                raise IndexError(f"index {item} is out of bounds for axis {axis} with size {size}")
+            starts.append(first)
+            counts.append(1)
+            axis += 1
+    if axis < ndim:
+        rest = shape[axis:]
+        starts.extend([0] * len(rest))
+        counts.extend(rest)
+        result.extend(rest)
+    flip = None
+    if reversed_axes is not None:
+        flip = tuple([_BACKWARD if axis in reversed_axes else _FORWARD for axis in range(len(result))])
+    return _new(
+        Selection,
+        (
+            tuple(starts),
+            tuple(counts),
+            _ONES[ndim] if steps is None else tuple(steps),
+            tuple(result),
+            flip,
+            steps is None,
+        ),
+    )
+
+
+def _strided(first: int, end: int, stride: int) -> tuple[int, int, int, bool]:
+    """Give (count, first item in ascending order, positive step, whether the order was turned round)."""
+    count = len(range(first, end, stride))
+    if count < 2:
+        return count, first if count else 0, 1, False
+    if stride < 0:
+        return count, first + (count - 1) * stride, -stride, True
+    return count, first, stride, False
+
+
+def _as_integer(item: object) -> int | None:
+    """Give the integer that NumPy would take this for, or None for what is an array, a mask or a name to it."""
+    # A tensor of one item may offer __index__ too, but is an array that keeps its axis.
+    if isinstance(item, (bool, np.bool_)) or getattr(item, "ndim", 0) != 0:
+        return None
+    try:
+        return operator.index(item)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def _check_rest(key: tuple[Any, ...]) -> None:
+    """Raise for an item of the key that is no index of any kind."""
+    for item in key:
+        if item is None or item is Ellipsis or isinstance(item, slice):
+            continue
+        if isinstance(item, (str, bytes)):
+            if len(key) == 1 and isinstance(item, str):  # the name of a field, or an expression: for the caller to say
+                continue
+            raise IndexError(_ONLY_THESE)
+        if _as_integer(item) is not None or isinstance(item, (bool, np.bool_)):
+            continue
+        dtype = getattr(item, "dtype", None)
+        if not isinstance(dtype, np.dtype):
+            array = np.asarray(item)
+            if array.ndim == 0:
+                raise IndexError(_ONLY_THESE)
+            if array.size == 0 and not isinstance(item, np.ndarray):
+                continue  # an empty list picks nothing, whatever type NumPy gives it
+            if len(key) == 1 and array.dtype.kind == "U":  # names of fields
+                continue
+            dtype = array.dtype
+        if dtype.kind not in "iub":
+            raise IndexError(_NOT_INTEGERS)
+
+
+def _too_many(key: tuple[Any, ...], ndim: int) -> IndexError:
+    return IndexError(f"too many indices for array: array is {ndim}-dimensional, but {_used(key)} were indexed")
+
+
+def _used(items: tuple[Any, ...]) -> int:
+    """Count the items that take an axis."""
+    return sum(1 for item in items if item is not None and item is not Ellipsis)

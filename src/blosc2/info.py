@@ -1,0 +1,54 @@
+"""Tables of properties, as `info` shows them."""
+
+from __future__ import annotations
+
+import html
+from typing import Any, Protocol
+
+
+class Described(Protocol):
+    """Anything with pairs to show."""
+
+    @property
+    def info_items(self) -> list[tuple[str, Any]]: ...
+
+
+class InfoReporter:
+    """Shows the `info_items` of an object as text, or as HTML in notebooks."""
+
+    def __init__(self, described: Described) -> None:
+        self._described = described
+
+    def __repr__(self) -> str:
+        items = self._described.info_items
+        width = max((len(name) for name, _ in items), default=0)
+        lines = []
+        for name, value in items:
+            first, *rest = str(value).split("\n")
+            lines.append(f"{name:<{width}} : {first}")
+            lines += [" " * (width + 3) + line for line in rest]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align: left'>{html.escape(name)}</th>"
+            f"<td style='text-align: left'><pre>{html.escape(str(value))}</pre></td></tr>"
+            for name, value in self._described.info_items
+        )
+        return f"<table><tbody>{rows}</tbody></table>"
+
+
+def size_text(nbytes: int) -> str:
+    """A number of bytes, with the closest binary unit beside it.
+
+    Examples
+    --------
+    >>> size_text(800), size_text(3 << 20)
+    ('800', '3145728 (3.00 MiB)')
+    """
+    size = float(nbytes)
+    for unit in ("", "KiB", "MiB", "GiB", "TiB", "PiB"):
+        if size < 1024 or unit == "PiB":
+            return f"{nbytes} ({size:.2f} {unit})" if unit else str(nbytes)
+        size /= 1024
+    raise AssertionError("unreachable")

@@ -1,0 +1,121 @@
+"""The keywords that constructors share, split by what they are about.
+
+Each constructor refuses a keyword that it does not know, before anything is created: a misspelt `urlpath`
+must not end in an array that lives in memory only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from blosc2.storage import (
+    CParams,
+    DParams,
+    Storage,
+    cparams_from,
+    dparams_from,
+    storage_from,
+)
+
+_STORAGE = tuple(item.name for item in fields(Storage))
+ARRAY_KEYWORDS = ("chunks", "blocks", "cparams", "dparams", *_STORAGE, "storage")
+SCHUNK_KEYWORDS = (*_STORAGE, "storage", "cparams", "dparams")
+
+
+class ConstructorKeywords(NamedTuple):
+    """Checked keywords of a constructor.
+
+    Attributes
+    ----------
+    storage : Storage
+    cparams : CParams, dict or None
+        As given: what it leaves out depends on the data, so `cparams_from` comes later. It is known to be legal.
+    dparams : DParams
+    chunks, blocks : object
+        As given; None where they are not.
+    """
+
+    storage: Storage
+    cparams: CParams | dict[str, Any] | None
+    dparams: DParams
+    chunks: Any = None
+    blocks: Any = None
+
+
+def array_keywords(keywords: dict[str, Any]) -> ConstructorKeywords:
+    """Split the keywords of a constructor of arrays.
+
+    Raises
+    ------
+    KeyError
+        A keyword that arrays do not have.
+    AttributeError
+        `storage` beside one of its own fields.
+    TypeError, ValueError, NameError
+        A value that the parameters refuse.
+    """
+    for name in keywords:
+        if name not in ARRAY_KEYWORDS:
+            hint = f"; it belongs into cparams={{{name!r}: ...}}" if name in _CPARAMS else ""
+            raise KeyError(
+                f"Only {list(ARRAY_KEYWORDS)} are supported as keyword arguments, and you passed {name!r}{hint}"
+            )
+    return _split(keywords)
+
+
+def schunk_keywords(keywords: dict[str, Any]) -> ConstructorKeywords:
+    """Split the keywords of a constructor of super-chunks.
+
+    Raises
+    ------
+    ValueError
+        A keyword that super-chunks do not have.
+    AttributeError
+        `storage` beside one of its own fields.
+    TypeError, ValueError, NameError
+        A value that the parameters refuse.
+    """
+    for name in keywords:
+        if name not in SCHUNK_KEYWORDS:
+            hint = f"; it belongs into cparams={{{name!r}: ...}}" if name in _CPARAMS else ""
+            raise ValueError(f"{name} is not supported as keyword argument{hint}")
+    return _split(keywords)
+
+
+def cparams_keywords(keywords: dict[str, Any], **overrides: Any) -> CParams:
+    """Give the parameters of functions that take either `cparams=` or the fields themselves."""
+    return cparams_from(_either(keywords, "cparams"), **overrides)
+
+
+def dparams_keywords(keywords: dict[str, Any]) -> DParams:
+    """Give the parameters of functions that take either `dparams=` or the fields themselves."""
+    return dparams_from(_either(keywords, "dparams"))
+
+
+_CPARAMS = tuple(item.name for item in fields(CParams))
+
+
+def _split(keywords: dict[str, Any]) -> ConstructorKeywords:
+    stored = {name: keywords[name] for name in _STORAGE if name in keywords}
+    if keywords.get("storage") is not None:
+        if stored:
+            raise AttributeError("Cannot pass both `storage` and other kwargs already included in Storage")
+        storage = storage_from(keywords["storage"])
+    else:
+        storage = storage_from(stored)
+    cparams = keywords.get("cparams")
+    cparams_from(cparams)  # only to refuse it now, while nothing has been created
+    return ConstructorKeywords(
+        storage, cparams, dparams_from(keywords.get("dparams")), keywords.get("chunks"), keywords.get("blocks")
+    )
+
+
+def _either(keywords: dict[str, Any], name: str) -> Any:
+    given = keywords.get(name)
+    if given is None:
+        return {key: value for key, value in keywords.items() if key != name}
+    if len(keywords) > 1:
+        kind = "CParams" if name == "cparams" else "DParams"
+        raise AttributeError(f"Cannot pass both {name} and other kwargs already included in {kind}")
+    return given

@@ -1,0 +1,108 @@
+"""Leaves of a store: a window becomes an array or super-chunk, and a value becomes a frame."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from blosc2._core.frame import Frame
+from blosc2._core.source import Source
+from blosc2.carrier import Carrier, MemoryCarrier
+from blosc2.creation import asarray
+from blosc2.exceptions import ClosedStoreError, UnsupportedValueError
+from blosc2.recognise import wrap
+from blosc2.schunk import SChunk
+from blosc2.store_layout import Window
+from blosc2.stored import Stored
+
+if TYPE_CHECKING:
+    from blosc2.store import Store
+
+
+class LiveCarrier(MemoryCarrier):
+    """A leaf of a store open for writing.
+
+    Changes stay in memory, where only holders of this leaf see them, until the store publishes them.
+    """
+
+    __slots__ = ("_store",)
+
+    def __init__(self, frame: Frame, store: Store, **how: Any) -> None:
+        super().__init__(frame, **how)
+        self._store: weakref.ref[Store] | None = weakref.ref(store)
+
+    def require_writable(self) -> None:
+        store = None if self._store is None else self._store()
+        if store is None or store.closed:
+            raise ClosedStoreError(
+                "the leaf can be read but no longer changed: its store was closed, or the key was given another value",
+                path=self.urlpath,
+                key=self.key,
+            )
+
+    def _adopt(self, frame: Frame) -> None:
+        super()._adopt(frame)
+        store = None if self._store is None else self._store()
+        if store is not None:
+            store._note_change(self)
+
+    def cut_off(self) -> None:
+        """The key stands for something else now: this leaf can still be read."""
+        self._store = None
+
+
+def open_leaf(
+    source: Source, offset: int, length: int, key: str, path: str | None, mmap_mode: str | None, deserialize: str
+) -> Any:
+    """A read-only leaf over a window."""
+    frame = Frame.open(source, offset, length, key)
+    return wrap(
+        Carrier(
+            frame, urlpath=path, mmap_mode=mmap_mode, key=key, deserialize=deserialize, origin=(path, key, mmap_mode)
+        )
+    )
+
+
+def live_carrier(window: Window, key: str, store: Store, path: str | None, deserialize: str) -> LiveCarrier:
+    """A leaf that can be changed, over a window that never is."""
+    frame = Frame.open(*window, key)
+    return LiveCarrier(frame, store, mode="a", urlpath=path, key=key, deserialize=deserialize)
+
+
+def window_of_bytes(frame: bytes) -> Window:
+    """A window that is all of a buffer."""
+    return Source.of_buffer(frame), 0, len(frame)
+
+
+def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -> Window:
+    """The frame of a value that is to be stored; arrays of this package keep their bytes.
+
+    Raises
+    ------
+    TypeError, AttributeError
+        The value cannot be made an array (`UnsupportedValueError`).
+    """
+    if isinstance(value, Stored):
+        return window_of_bytes(value.to_cframe())
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise _unsupported(value, key, path, str(error)) from None
+    if array.dtype.hasobject or hasattr(value, "to_cframe"):
+        raise _unsupported(value, key, path, "it is no array of numbers, strings or dates")
+    return window_of_bytes(asarray(array, **encoding).to_cframe())
+
+
+def _unsupported(value: Any, key: str, path: str | None, why: str) -> UnsupportedValueError:
+    return UnsupportedValueError(
+        f"a {type(value).__name__} cannot be stored: {why}; give an array, an array-like or a super-chunk",
+        path=path,
+        key=key,
+    )
+
+
+def empty_frame() -> Window:
+    """A super-chunk without data, for metadata alone."""
+    return window_of_bytes(SChunk(chunksize=1 << 14, cparams={"typesize": 1}).to_cframe())

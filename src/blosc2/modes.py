@@ -1,0 +1,67 @@
+"""The modes in which files are opened, and what a path may be. Every entry of the package checks them here."""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+
+# Mode of the file behind each kind of mapping.
+_MAPPING_MODES = {"r": "r", "r+": "a", "w+": "w", "c": "a"}
+
+
+def check_modes(mode: object, mmap_mode: object = None, initial_mapping_size: object = None) -> str:
+    """Check that the modes are legal together and give the mode that results, which a mapping decides.
+
+    Parameters
+    ----------
+    mode : {'r', 'a', 'w', 'x'}
+        Read; read and write, create if missing; replace; create only.
+    mmap_mode : {None, 'r', 'r+', 'w+', 'c'}
+        Kind of mapping.
+    initial_mapping_size : int, optional
+        Only for mappings that can be written.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An unknown mode, or a mapping size where there can be none.
+
+    Examples
+    --------
+    >>> check_modes("a", "r")
+    'r'
+    """
+    if not isinstance(mode, str) or mode not in ("r", "a", "w", "x"):
+        raise ValueError(f"mode must be 'r', 'a', 'w' or 'x', not {mode!r}")
+    if mmap_mode is not None and (not isinstance(mmap_mode, str) or mmap_mode not in _MAPPING_MODES):
+        raise ValueError(f"Invalid mmap_mode {mmap_mode!r}: it can be None, 'r', 'r+', 'w+' or 'c'")
+    if initial_mapping_size is not None:
+        if mmap_mode is None:
+            raise ValueError("initial_mapping_size can only be used with mmap_mode")
+        if mmap_mode == "r":
+            raise ValueError("initial_mapping_size can only be used with writing modes of mmap_mode, not with 'r'")
+        if isinstance(initial_mapping_size, bool) or not hasattr(initial_mapping_size, "__index__"):
+            raise TypeError(f"initial_mapping_size must be a number of bytes, not {initial_mapping_size!r}")
+        if operator.index(initial_mapping_size) < 1:
+            raise ValueError(f"initial_mapping_size must be positive, not {initial_mapping_size}")
+    return mode if mmap_mode is None else _MAPPING_MODES[mmap_mode]
+
+
+def local_path(path: object) -> str:
+    """Give a path (str, bytes or path object) as a str.
+
+    Raises
+    ------
+    TypeError
+        It is none of these.
+    NotImplementedError
+        It is the URL of something remote.
+    """
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise TypeError(f"a path must be a str, bytes or a path object, not {path!r}")
+    text = os.fsdecode(path)
+    remote = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", text)
+    if remote:
+        raise NotImplementedError(f"{text}: only local files can be opened, not {remote[1]} URLs; download it first")
+    return text

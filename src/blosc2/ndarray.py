@@ -1,0 +1,481 @@
+"""`NDArray`: an n-dimensional array of compressed chunks."""
+
+from __future__ import annotations
+
+import operator
+from collections import namedtuple
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from blosc2._core.geometry import Geometry
+from blosc2._core.grid import Read, Write, read_all
+from blosc2.array_plan import ArrayPlan
+from blosc2.carrier import Carrier, vlmeta_chunk
+from blosc2.draft import Draft
+from blosc2.exceptions import ShapeError
+from blosc2.executor import PARALLEL_WORK, run, work_of
+from blosc2.indexing import Selection, basic_selection
+from blosc2.info import InfoReporter, size_text
+from blosc2.new_frame import copy_frame
+from blosc2.schunk import SChunk, chunk_description
+from blosc2.serialization import pack
+from blosc2.stored import Stored
+
+ChunkInfo = namedtuple(  # noqa: PYI024
+    "ChunkInfo", ("nchunk", "coords", "cratio", "special", "repeated_value", "lazychunk")
+)
+_EVERYTHING = slice(None)
+
+
+class NDArray(Stored):
+    """An n-dimensional array of compressed chunks, in memory or in a file.
+
+    Made by `blosc2.asarray`, `blosc2.zeros` and their like, or by `blosc2.open`. Reading with a key gives a NumPy
+    array with the items; any number of threads may read one array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import blosc2
+    >>> array = blosc2.asarray(np.arange(12).reshape(3, 4), chunks=(2, 4), blocks=(1, 4))
+    >>> array[1, ::2]
+    array([4, 6])
+    >>> array[0] = 7
+    >>> array[:, 0]
+    array([7, 4, 8])
+    """
+
+    __slots__ = ("_schunk_", "keep_last_read")
+
+    def __init__(self) -> None:
+        raise TypeError("make arrays with blosc2.asarray, blosc2.zeros, blosc2.open and their like")
+
+    @classmethod
+    def _of(cls, carrier: Carrier) -> NDArray:
+        self = cls.__new__(cls)
+        self._carrier = carrier
+        if carrier.array is None:
+            carrier.read_as_array()
+        return self
+
+    # ------------------------------------------------------------ description
+    @property
+    def _geometry(self) -> Geometry:
+        return self._carrier.array[0]  # type: ignore[index]  # set by `_of`
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the items."""
+        return self._carrier.array[1]  # type: ignore[index]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Items on each axis."""
+        return self._geometry.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self._geometry.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of items."""
+        return self._geometry.size
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Items of a chunk on each axis."""
+        return self._geometry.chunks
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Items of a block on each axis."""
+        return self._geometry.blocks
+
+    @property
+    def ext_shape(self) -> tuple[int, ...]:
+        """The shape, padded to whole chunks."""
+        return tuple(n and -(-n // c) * c for n, c in zip(self.shape, self.chunks, strict=True))
+
+    @property
+    def ext_chunks(self) -> tuple[int, ...]:
+        """The chunk shape, padded to whole blocks."""
+        return tuple(c and -(-c // b) * b for c, b in zip(self.chunks, self.blocks, strict=True))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the items, without padding."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def cbytes(self) -> int:
+        """Compressed bytes."""
+        return int(self._carrier.frame.cbytes)
+
+    @property
+    def cratio(self) -> float:
+        """Bytes of the super-chunk by compressed ones; 0 when nothing is stored."""
+        return self.schunk.cratio
+
+    @property
+    def chunksize(self) -> int:
+        """Uncompressed bytes of a chunk, padding included."""
+        return self.schunk.chunksize
+
+    @property
+    def blocksize(self) -> int:
+        """Uncompressed bytes of a block."""
+        return int(self._geometry.block_nbytes)
+
+    @property
+    def schunk(self) -> SChunk:
+        """The super-chunk below the array; the same object at every access."""
+        try:
+            return self._schunk_
+        except AttributeError:
+            self._schunk_: SChunk = SChunk._of(self._carrier)
+            return self._schunk_
+
+    @property
+    def _schunk(self) -> SChunk:
+        return self.schunk
+
+    @property
+    def device(self) -> str:
+        """Where the items are: always "cpu"."""
+        return "cpu"
+
+    @property
+    def fields(self) -> Mapping[str, NDField]:
+        """A view of each field of a structured array, by name; empty for other arrays."""
+        return FieldViews({name: NDField(self, name) for name in self.dtype.names or ()})
+
+    @property
+    def T(self) -> Any:
+        """The transpose, as a NumPy array."""
+        return self[...].T
+
+    @property
+    def mT(self) -> Any:
+        """The array with its last two axes swapped, as a NumPy array."""
+        if self.ndim < 2:
+            raise ValueError(f"an array of {self.ndim} axes has no last two to be swapped")
+        return np.swapaxes(self[...], -1, -2)
+
+    @property
+    def info_items(self) -> list[tuple[str, Any]]:
+        """What `info` shows, as pairs."""
+        return [
+            ("type", type(self).__name__), ("shape", self.shape), ("chunks", self.chunks), ("blocks", self.blocks),
+            ("dtype", self.dtype), ("nbytes", size_text(self.nbytes)), ("cbytes", size_text(self.cbytes)),
+            ("cratio", f"{self.cratio:.2f}x"), ("cparams", self.cparams), ("dparams", self.dparams),
+        ]  # fmt: skip
+
+    @property
+    def info(self) -> InfoReporter:
+        """A table of the most important properties."""
+        return InfoReporter(self)
+
+    def __repr__(self) -> str:
+        where = f" in {self.urlpath}" if self.urlpath else ""
+        return f"<NDArray {self.shape} {self.dtype}, chunks {self.chunks}, blocks {self.blocks}{where}>"
+
+    def __len__(self) -> int:
+        shape = self.shape
+        if not shape:
+            raise TypeError("len() of unsized object")
+        return shape[0]
+
+    # ------------------------------------------------------------ reading
+    def __getitem__(self, key: Any) -> Any:
+        geometry, dtype, frame = self._carrier.array  # type: ignore[misc]
+        if key is Ellipsis or (type(key) is slice and key == _EVERYTHING and geometry.ndim):
+            return self._read_all()
+        if type(key) is str:
+            return self._field(key)
+        selection = basic_selection(key, geometry.shape)
+        if selection is None:
+            # Keys with arrays: NumPy itself picks from the whole array.
+            return np.array(self._read_all()[_plain_key(key)], order="C")
+        out = np.empty(selection.shape, dtype)
+        self._read(frame, geometry, selection, out)
+        return out if selection.flip is None else np.ascontiguousarray(out[selection.flip])
+
+    def _read(self, frame: Any, geometry: Geometry, selection: Selection, out: np.ndarray[Any, Any]) -> None:
+        operation = Read(frame, geometry, selection.starts, selection.steps, selection.counts, out)
+        if out.nbytes < PARALLEL_WORK // 2:
+            operation.run()
+            operation.finish()
+        else:
+            run(operation, work_of(out.nbytes, frame), self._carrier.nthreads)
+
+    def _read_all(self) -> np.ndarray[Any, Any]:
+        geometry, dtype, frame = self._carrier.array  # type: ignore[misc]
+        work = work_of(geometry.size * geometry.itemsize, frame)
+        if work < PARALLEL_WORK:
+            result: np.ndarray[Any, Any] = read_all(frame, geometry, dtype)
+            return result
+        out = np.empty(geometry.shape, dtype)
+        ndim = geometry.ndim
+        run(Read(frame, geometry, (0,) * ndim, (1,) * ndim, geometry.shape, out), work, self._carrier.nthreads)
+        return out
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ValueError(
+                "the items are compressed and cannot be had without a copy; leave out copy=False, or slice the array"
+            )
+        result = self._read_all()
+        return result if dtype is None else result.astype(dtype, copy=False)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.ndim:
+            raise TypeError("iteration over a 0-d array")
+        # Chunk by chunk along axis 0, so that each is decoded once.
+        step = max(self.chunks[0], 1)
+        for start in range(0, len(self), step):
+            yield from self[start : start + step]
+
+    def item(self, *index: Any) -> Any:
+        """One item as a Python scalar; without an index, of an array of size 1."""
+        if index:
+            key = index[0] if len(index) == 1 and isinstance(index[0], tuple) else index
+            if len(key) == 1 and self.ndim != 1:
+                key = np.unravel_index(operator.index(key[0]), self.shape)
+            return self[tuple(key)].item()
+        return self[...].item() if self.size == 1 else self._only_scalars("item()")
+
+    def _only_scalars(self, what: str) -> Any:
+        raise ValueError(f"{what} needs an array of size 1, this one has {self.size} items")
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError("The truth value of an array with more than one element is ambiguous")
+        return bool(self.item())
+
+    def tobytes(self) -> bytes:
+        """The items as bytes in C order."""
+        return self._read_all().tobytes()
+
+    def get_chunk(self, nchunk: int) -> bytes:
+        """A chunk as it is stored."""
+        return self.schunk.get_chunk(nchunk)
+
+    def iterchunks_info(self) -> Iterator[Any]:
+        """For each chunk: nchunk, coords, cratio, special, repeated_value, lazychunk."""
+        grid = self._geometry.grid
+        for nchunk in range(self._geometry.nchunks):
+            coords = tuple(int(i) for i in np.unravel_index(nchunk, grid))
+            cratio, special, item, stored = chunk_description(self._carrier, nchunk)
+            value = None if item is None else np.frombuffer(item, self.dtype)[0]
+            yield ChunkInfo(nchunk, coords, cratio, special, value, stored)
+
+    # ------------------------------------------------------------ writing
+    def __setitem__(self, key: Any, value: Any) -> None:
+        carrier = self._carrier
+        carrier.require_writable()
+        geometry, dtype, frame = carrier.array  # type: ignore[misc]
+        if type(key) is str:
+            self._field(key)[...] = value
+            return
+        selection = basic_selection(key, geometry.shape)
+        if selection is None:
+            whole = self._read_all()
+            whole[_plain_key(key)] = _plain(value)
+            selection = basic_selection((), geometry.shape)
+            value = whole
+        assert selection is not None
+        source = as_items(value, dtype, selection.shape)
+        if selection.flip is not None:
+            source = source[selection.flip]
+        source = source.reshape(selection.counts)
+        draft = Draft(frame)
+        operation = Write(
+            frame, geometry, selection.starts, selection.steps, selection.counts, source,
+            carrier.encoding(blocksize=int(geometry.block_nbytes)), carrier.plugin(),
+        )  # fmt: skip
+        run(operation, source.size * dtype.itemsize, carrier.cparams.nthreads)
+        chunks = operation.take_chunks()
+        if chunks:
+            for nchunk, stored in chunks.items():
+                draft.replace(nchunk, stored)
+            mark_indexes_stale(self, draft)
+            carrier.publish(draft)
+
+    # ------------------------------------------------------------ as a whole
+    def copy(self, dtype: Any = None, **kwargs: Any) -> NDArray:
+        """Copy the array with its metadata.
+
+        Chunks, blocks and compression parameters stay as far as no keyword changes them; then the compressed chunks
+        are copied as they are.
+
+        Parameters
+        ----------
+        dtype : dtype, optional
+        **kwargs
+            As for `blosc2.asarray`, without ``meta``.
+
+        Raises
+        ------
+        ValueError
+            For ``meta``, which is copied.
+        """
+        if "meta" in kwargs:
+            raise ValueError("meta should not be passed to copy: the metalayers are copied")
+        return copied(self, dtype, kwargs)
+
+    def save(self, urlpath: Any, contiguous: bool = True, **kwargs: Any) -> None:
+        """Copy the array into a file; ``mode="w"`` replaces one that exists. See `copy` for the keywords."""
+        self.copy(urlpath=urlpath, contiguous=contiguous, **kwargs)
+
+    def slice(self, key: Any, **kwargs: Any) -> NDArray:
+        """The items of a key as a new array; keywords as for `blosc2.asarray`."""
+        items = self[key]
+        plan = ArrayPlan(items.shape, items.dtype, {"cparams": self.cparams, **kwargs})
+        return NDArray._of(plan.write(plan.compressed(items)))
+
+    # ------------------------------------------------------------ fields
+    def _field(self, name: str) -> NDField:
+        if self.dtype.names is None:
+            if name.isidentifier():
+                raise ValueError(f"the array is not structured: it has no field {name!r}")
+            raise NotImplementedError(f"{name!r}: string expressions are not part of this package; use NumPy on a[:]")
+        return NDField(self, name)
+
+
+def copied(array: NDArray, dtype: Any, kwargs: dict[str, Any]) -> NDArray:
+    """A copy of an array with these keywords of a constructor."""
+    dtype = array.dtype if dtype is None else np.dtype(dtype)
+    plan = ArrayPlan(array.shape, dtype, kwargs, array)
+    frame = array._carrier.frame
+    same = (
+        dtype == array.dtype and plan.geometry.chunks == array.chunks and plan.geometry.blocks == array.blocks
+        and kwargs.get("cparams") is None and "meta" not in kwargs
+    )  # fmt: skip
+    if same:
+        how = {"cparams": plan.cparams, "dparams": plan.keywords.dparams, "deserialize": "full"}
+        return NDArray._of(copy_frame(frame, plan.keywords.storage, **how))
+    kept = {name: packed for name, packed in frame.metalayers().items() if name not in ("b2nd", "_pad")}
+    plan.metalayers = {"b2nd": plan.metalayers["b2nd"], **kept, **plan.metalayers}
+    items = array[...].astype(dtype, copy=False)
+    return NDArray._of(plan.write(plan.compressed(items), vlmeta=Draft(frame).vlmeta))
+
+
+class FieldViews(Mapping[str, "NDField"]):
+    """Field name -> view; assign through a view."""
+
+    def __init__(self, views: dict[str, NDField]) -> None:
+        self._views = MappingProxyType(views)
+
+    def __getitem__(self, name: str) -> NDField:
+        return self._views[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        raise TypeError(f"fields cannot be replaced: assign through the field view, as in fields[{name!r}][:] = value")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._views)
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+
+class NDField:
+    """A live view of one field of a structured array."""
+
+    def __init__(self, array: NDArray, name: str) -> None:
+        if name not in (array.dtype.names or ()):
+            raise KeyError(f"no field {name!r}; there are {', '.join(array.dtype.names or ())}")
+        self._array = array
+        self.field = name
+        self.dtype = array.dtype[name]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Items on each axis of the array."""
+        return self._array.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes of the array."""
+        return self._array.ndim
+
+    @property
+    def schunk(self) -> SChunk:
+        """The super-chunk of the array."""
+        return self._array.schunk
+
+    def __getitem__(self, key: Any) -> Any:
+        return np.ascontiguousarray(self._array[key][self.field])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        items = self._array[key]
+        items[self.field] = value
+        self._array[key] = items
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ValueError("the items are compressed and cannot be had without a copy")
+        result: np.ndarray[Any, Any] = self[...]
+        return result if dtype is None else result.astype(dtype)
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (item[self.field] for item in self._array)
+
+    def __repr__(self) -> str:
+        return f"<NDField {self.field!r} {self.dtype} of {self._array!r}>"
+
+
+def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """A value as an array of this dtype and shape, cast and broadcast as NumPy does on assignment."""
+    value = _plain(value)
+    if not (isinstance(value, np.ndarray) and value.dtype == dtype):
+        if dtype.names is not None and not isinstance(value, np.ndarray):
+            value = np.array(value, dtype)  # tuples are items there, so only NumPy knows the shape
+        else:
+            items = np.empty(np.shape(value), dtype)
+            items[...] = value
+            value = items
+    while value.ndim > len(shape) and value.shape[0] == 1:
+        value = value[0]
+    try:
+        return np.broadcast_to(value, shape)
+    except ValueError:
+        raise ShapeError(f"a value of shape {value.shape} cannot be assigned to a selection of shape {shape}") from None
+
+
+def _plain(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, (NDArray, NDField)) else value
+
+
+def _plain_key(key: Any) -> Any:
+    """A key with NumPy arrays in the place of ours."""
+    if isinstance(key, tuple):
+        return tuple(_plain(part) for part in key)
+    return _plain(key)
+
+
+def mark_indexes_stale(array: NDArray, draft: Draft) -> None:
+    """Tell other programs that indexes stored with an array do not describe its data any more."""
+    if "blosc2_indexes" not in draft.vlmeta:
+        return
+    stored = array.vlmeta["blosc2_indexes"]
+    indexes = stored.get("indexes") if isinstance(stored, dict) else None
+    if isinstance(indexes, dict):
+        for entry in indexes.values():
+            if isinstance(entry, dict):
+                entry["stale"] = True
+        draft.vlmeta["blosc2_indexes"] = vlmeta_chunk(pack(stored))

@@ -1,0 +1,187 @@
+"""Kinds of objects besides arrays and super-chunks: lists of values, which can be read, and opaque ones, which cannot."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any, Never
+
+import numpy as np
+
+from blosc2.carrier import Carrier
+from blosc2.exceptions import FormatError, UnsupportedKindError
+from blosc2.ndarray import NDArray
+from blosc2.schunk import SChunk
+from blosc2.serialization import unpack
+from blosc2.stored import Stored
+
+
+class _ValueList(Stored, Sequence[Any]):
+    """A list of values in chunks, read-only."""
+
+    __slots__ = ()
+
+    @classmethod
+    def _of(cls, carrier: Carrier) -> Any:
+        self = cls.__new__(cls)
+        self._carrier = carrier
+        return self
+
+    def __init__(self) -> None:
+        raise NotImplementedError(f"{type(self).__name__} can be opened, read and copied here, but not made")
+
+    def _unpack(self, nchunk: int, data: bytes) -> Any:
+        frame = self._carrier.frame
+        where = f"chunk {nchunk} of {self._carrier.urlpath or 'a frame in memory'}"
+        try:
+            return unpack(data, deserialize=self._carrier.deserialize, location=where)
+        except FormatError as error:
+            at = frame.chunk_info(nchunk)[0]
+            raise FormatError(error.reason, path=self._carrier.urlpath, key=self._carrier.key, offset=at) from None
+
+    def _entry(self, nchunk: int) -> Any:
+        raise NotImplementedError
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return [self._entry(i) for i in range(*key.indices(len(self)))]
+        index = operator.index(key)
+        length = len(self)
+        if not -length <= index < length:
+            raise IndexError(f"index {index} is out of range for {length} entries")
+        return self._entry(index % length)
+
+    def __len__(self) -> int:
+        return int(self._carrier.frame.nchunks)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self._entry(i) for i in range(len(self)))
+
+    @property
+    def schunk(self) -> SChunk:
+        """The super-chunk below the list."""
+        return SChunk._of(self._carrier)
+
+    @property
+    def nbytes(self) -> int:
+        """Uncompressed bytes."""
+        return int(self._carrier.frame.nbytes)
+
+    @property
+    def cbytes(self) -> int:
+        """Compressed bytes."""
+        return int(self._carrier.frame.cbytes)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} entries>"
+
+
+class ObjectArray(_ValueList):
+    """A list of values, each compressed in a chunk of its own. It can be read and copied, not changed."""
+
+    __slots__ = ()
+
+    def _entry(self, nchunk: int) -> Any:
+        return self._unpack(nchunk, self._carrier.frame.decode_chunk(nchunk))
+
+
+class BatchArray(_ValueList):
+    """A list of batches, each a list of values. It can be read and copied, not changed."""
+
+    __slots__ = ()
+
+    def _description(self) -> dict[str, Any]:
+        carrier = self._carrier
+        value = unpack(carrier.frame.metalayer("batcharray") or b"", location="the metalayer batcharray")
+        if not isinstance(value, dict):
+            raise FormatError("the metalayer batcharray is not a map", path=carrier.urlpath, key=carrier.key)
+        return value
+
+    @property
+    def items_per_block(self) -> int | None:
+        """Values that one compressed block holds at most."""
+        return self._description().get("items_per_block")
+
+    @property
+    def serializer(self) -> str:
+        """How values are packed."""
+        return str(self._description().get("serializer"))
+
+    def _entry(self, nchunk: int) -> list[Any]:
+        if self.serializer != "msgpack":
+            raise UnsupportedKindError(
+                f"batches packed with {self.serializer!r} cannot be read, only with 'msgpack'",
+                path=self._carrier.urlpath, key=self._carrier.key,
+            )  # fmt: skip
+        batch: list[Any] = []
+        for block in self._carrier.frame.vl_blocks(nchunk):
+            items = self._unpack(nchunk, block)
+            if not isinstance(items, list):
+                raise FormatError(
+                    f"chunk {nchunk}: a block holds no list", path=self._carrier.urlpath, key=self._carrier.key
+                )
+            batch += items
+        return batch
+
+    def iter_items(self) -> Iterator[Any]:
+        """The values of all batches, one after the other."""
+        for batch in self:
+            yield from batch
+
+
+class OpaqueObject:
+    """What objects share that can be described and copied, but not read: their carrier is not their data."""
+
+    __slots__ = ()
+    _carrier: Carrier
+
+    @property
+    def kind(self) -> str:
+        """What the object is, after the metalayer that marks it."""
+        names = self._carrier.frame.metalayers()
+        return next(name for name in OPAQUE_KINDS if name in names)
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Never:
+        raise UnsupportedKindError(
+            f"an object of kind {self.kind!r} can be described and copied here, but its items cannot be read or changed",
+            path=self._carrier.urlpath, key=self._carrier.key,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"<opaque object of kind {self.kind!r}>"
+
+
+#: Metalayers of objects that this package does not have.
+OPAQUE_KINDS = ("proxy-source", "b2o", "listarray", "LazyArray")
+
+
+class OpaqueArray(OpaqueObject, NDArray):
+    """An array that is computed or fetched by another package."""
+
+    __slots__ = ()
+    __getitem__ = __setitem__ = __array__ = __iter__ = OpaqueObject._refuse  # type: ignore[assignment]
+    _read_all = tobytes = get_chunk = slice = iterchunks_info = item = OpaqueObject._refuse  # type: ignore[assignment]
+    __repr__ = OpaqueObject.__repr__
+
+    def copy(self, dtype: Any = None, **kwargs: Any) -> NDArray:
+        """Copy the object as it is."""
+        if dtype is not None and np.dtype(dtype) != self.dtype:
+            self._refuse()
+        return OpaqueArray._of(NDArray.copy(self, **kwargs)._carrier)
+
+    @property
+    def schunk(self) -> SChunk:
+        """The super-chunk below the object."""
+        return OpaqueSChunk._of(self._carrier)
+
+
+class OpaqueSChunk(OpaqueObject, SChunk):
+    """A super-chunk of another package's object."""
+
+    __slots__ = ()
+    __getitem__ = __setitem__ = set_slice = get_slice = OpaqueObject._refuse  # type: ignore[assignment]
+    decompress_chunk = get_chunk = get_lazychunk = iterchunks = OpaqueObject._refuse  # type: ignore[assignment]
+    iterchunks_info = append_data = insert_data = update_data = OpaqueObject._refuse  # type: ignore[assignment]
+    append_chunk = insert_chunk = update_chunk = delete_chunk = OpaqueObject._refuse  # type: ignore[assignment]
+    fill_special = update_special = reorder_offsets = OpaqueObject._refuse  # type: ignore[assignment]
+    __repr__ = OpaqueObject.__repr__

@@ -1,0 +1,266 @@
+"""`open`, `load` and `from_cframe`: recognise what is there, check the request, hand it to the right class."""
+
+from __future__ import annotations
+
+import errno
+import os
+import warnings
+from typing import Any
+
+from blosc2._core.frame import Frame
+from blosc2._core.source import Source
+from blosc2.carrier import Carrier, MemoryCarrier, open_carrier
+from blosc2.deserialization import deserialize_mode
+from blosc2.dict_store import DictStore
+from blosc2.directory_frame import is_directory_frame, read_directory_frame
+from blosc2.draft import Draft
+from blosc2.embed_store import EmbedStore
+from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
+from blosc2.modes import check_modes, local_path
+from blosc2.ndarray import NDArray
+from blosc2.objects import ObjectArray
+from blosc2.recognise import wrap
+from blosc2.schunk import SChunk
+from blosc2.storage import cparams_from, dparams_from
+from blosc2.store import check_mmap_mode, check_mode
+
+_STORE_SUFFIXES = (".b2d", ".b2z", ".b2e")
+# Keywords of features that this package does not have; None and False ask for nothing.
+_OUT_OF_SCOPE = ("dataset", "hdf5_index", "path", "shared_cache", "storage_options")
+
+
+def open(
+    urlpath: str | bytes | os.PathLike[Any],
+    mode: str = "r",
+    offset: int = 0,
+    dataset: Any = None,
+    hdf5_index: Any = None,
+    *,
+    mmap_mode: str | None = None,
+    path: Any = None,
+    shared_cache: bool = False,
+    deserialize: str = "safe",
+    **kwargs: Any,
+) -> Any:
+    """Open an array, a super-chunk or a store.
+
+    Parameters
+    ----------
+    urlpath : str, bytes or path
+        What it is comes from its content; the suffix only settles which store an untagged one is. A path that does
+        not exist is also tried with ``.b2d``, ``.b2z`` and ``.b2e``.
+    mode : {"r", "a", "w"}
+        Read; read and write; write after emptying. Arrays keep their items in mode "w".
+    offset : int
+        Where a frame starts in the file. Frames that do not start at 0 can only be read.
+    mmap_mode : {None, "r", "r+", "c"}
+        Map the file instead of reading it by position. "r" makes the mode "r", "r+" and "c" make it "a"; with "c"
+        changes stay in memory. Stores take None and "r", and "r" only together with ``mode="r"``.
+    deserialize : {"safe", "full"}
+        Whether metadata may hold frames to be opened.
+    **kwargs
+        ``cparams`` and ``dparams``; anything else is ignored with a warning.
+
+    Returns
+    -------
+    NDArray, SChunk, ObjectArray, BatchArray, EmbedStore, DictStore or TreeStore
+
+    Raises
+    ------
+    FileNotFoundError
+        There is nothing at this path.
+    FormatError
+        What is there is damaged or is no file of this format; says which file, byte and reason.
+    ValueError
+        Modes that do not go together, before any file is touched.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import blosc2
+    >>> name = os.path.join(tempfile.mkdtemp(), "ones.b2nd")
+    >>> _ = blosc2.ones((2, 3), urlpath=name)
+    >>> blosc2.open(name, mmap_mode="r")[1]
+    array([1., 1., 1.])
+    """
+    given = {"dataset": dataset, "hdf5_index": hdf5_index, "path": path, "shared_cache": shared_cache}
+    how = _check_keywords({**kwargs, **{name: value for name, value in given.items() if value}})
+    name = local_path(urlpath)
+    policy = str(deserialize_mode(deserialize))
+    if mmap_mode == "w+":
+        raise ValueError("w+ mmap_mode cannot be used to open an existing file; it would have to be created")
+    effective = check_modes(mode, mmap_mode, kwargs.get("initial_mapping_size"))
+    if offset < 0:
+        raise ValueError(f"offset must not be negative: {offset}")
+    suffix = os.path.splitext(name)[1]
+    if suffix in _STORE_SUFFIXES and offset == 0:
+        return _open_store(name, suffix, mode, mmap_mode, policy, how)
+    if os.path.isdir(name):
+        if is_directory_frame(name):
+            return _open_directory_frame(name, effective, policy)
+        return _open_store(name, suffix, mode, mmap_mode, policy, how)
+    if not os.path.lexists(name):
+        for other in _STORE_SUFFIXES:
+            if os.path.lexists(name + other):
+                return _open_store(name + other, other, mode, mmap_mode, policy, how)
+        raise MissingFileError(errno.ENOENT, "No such file or directory", name)
+    if effective == "x":
+        raise ExistingFileError(errno.EEXIST, "mode='x' only creates, and the file exists", name)
+    try:
+        carrier = open_carrier(name, effective, mmap_mode, offset, deserialize=policy, **how)
+    except FormatError:
+        if offset == 0 and _is_zip(name):
+            return _open_store(name, ".b2z", mode, mmap_mode, policy, how)
+        raise
+    found = wrap(carrier)
+    if effective == "w":
+        carrier.mode = "a"
+        if type(found) is SChunk:
+            _empty(carrier)
+    return found
+
+
+def _is_zip(name: str) -> bool:
+    """Whether a file starts as archives do."""
+    source = Source.open(name)
+    return source.size >= 4 and source.read(0, 4) in (b"PK\x03\x04", b"PK\x05\x06")
+
+
+def _check_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The keywords that count, checked; warns about those that do not."""
+    if "storage" in kwargs:
+        raise AttributeError("open takes no `storage`: pass urlpath, mode and mmap_mode themselves")
+    for name in _OUT_OF_SCOPE:
+        if kwargs.get(name):
+            raise NotImplementedError(f"{name!r} is for remote and foreign data, which this package does not open")
+    unknown = set(kwargs) - {"cparams", "dparams", "locking", "initial_mapping_size", *_OUT_OF_SCOPE}
+    if unknown:
+        warnings.warn(f"open() ignores {', '.join(sorted(map(repr, unknown)))}", UserWarning, stacklevel=3)
+    how: dict[str, Any] = {}
+    if kwargs.get("cparams") is not None:
+        how["cparams"] = cparams_from(kwargs["cparams"])
+    if kwargs.get("dparams") is not None:
+        how["dparams"] = dparams_from(kwargs["dparams"])
+    return how
+
+
+def _open_store(name: str, suffix: str, mode: str, mmap_mode: str | None, policy: str, how: dict[str, Any]) -> Any:
+    check_mode(mode)
+    check_mmap_mode(mmap_mode, mode)
+    if not os.path.lexists(name):
+        raise MissingFileError(errno.ENOENT, "No such file or directory: the store does not exist", name)
+    kind: type[EmbedStore | DictStore] = EmbedStore
+    if suffix != ".b2e" or os.path.isdir(name):
+        kind = DictStore.kind_at(name, mmap_mode)
+    return kind(name, mode=mode, mmap_mode=mmap_mode, deserialize=policy, **how)
+
+
+def _open_directory_frame(name: str, mode: str, policy: str) -> Any:
+    if mode != "r":
+        raise NotImplementedError(f"{name}: frames in a directory can only be read; copy it to a file to change it")
+    return wrap(Carrier(read_directory_frame(name), urlpath=name, deserialize=policy))
+
+
+def _empty(carrier: Carrier) -> None:
+    """Remove the chunks of a super-chunk that is opened with mode 'w'."""
+    draft = Draft(carrier.frame)
+    if carrier.frame.nchunks:
+        draft.splice(0, int(carrier.frame.nchunks), [])
+        carrier.publish(draft)
+
+
+def load(urlpath: str | bytes | os.PathLike[Any], offset: int = 0, *, deserialize: str = "safe", **kwargs: Any) -> Any:
+    """Read an array or super-chunk into memory, where it can be changed without the file noticing.
+
+    Parameters are those of `open`.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import blosc2
+    >>> name = os.path.join(tempfile.mkdtemp(), "ones.b2nd")
+    >>> _ = blosc2.ones(3, urlpath=name)
+    >>> array = blosc2.load(name)
+    >>> array[0] = 5
+    >>> float(blosc2.open(name)[0])
+    1.0
+    """
+    found = open(urlpath, "r", offset, deserialize=deserialize, **kwargs)
+    if isinstance(found, (EmbedStore, DictStore)):
+        if isinstance(found, EmbedStore):
+            return EmbedStore._from_buffer(found.to_cframe(), deserialize=deserialize)
+        raise NotImplementedError("stores of several files cannot be loaded into memory; open them with mode='r'")
+    frame = Frame.open(Source.of_buffer(found.to_cframe()))
+    return wrap(MemoryCarrier(frame, deserialize=str(deserialize_mode(deserialize)), dparams=found._carrier.dparams))
+
+
+def from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") -> Any:
+    """The object in the bytes of a frame, as `to_cframe` gives them.
+
+    Parameters
+    ----------
+    cframe : bytes-like
+    copy : bool
+        False keeps the buffer instead of copying it; it must not change then.
+    deserialize : {"safe", "full"}
+
+    Returns
+    -------
+    EmbedStore, NDArray, SChunk, ObjectArray or BatchArray
+
+    Raises
+    ------
+    FormatError
+        Could not get an object from the bytes.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> blosc2.from_cframe(blosc2.full(3, 2.5).to_cframe())[:]
+    array([2.5, 2.5, 2.5])
+    """
+    carrier = _carrier_of(cframe, copy, deserialize)
+    if carrier.frame.metalayer("b2embed") is not None:
+        return EmbedStore._from_buffer(carrier.frame.source, deserialize=deserialize)
+    return wrap(carrier)
+
+
+def _carrier_of(cframe: Any, copy: bool, deserialize: str) -> MemoryCarrier:
+    if isinstance(cframe, str):
+        raise TypeError("cframe must be bytes, not str")
+    buffer = bytes(cframe) if copy and not isinstance(cframe, bytes) else cframe
+    try:
+        frame = Frame.open(Source.of_buffer(buffer))
+    except FormatError as error:
+        raise FormatError(f"Could not get the schunk from the cframe: {error.reason}", offset=error.offset) from None
+    return MemoryCarrier(frame, deserialize=str(deserialize_mode(deserialize)))
+
+
+def ndarray_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "safe") -> NDArray:
+    """The array in the bytes of a frame; see `from_cframe`."""
+    carrier = _carrier_of(cframe, copy, deserialize)
+    if carrier.frame.metalayer("b2nd") is None:
+        raise FormatError("Could not get the NDArray from the cframe: it has no b2nd metalayer")
+    found: NDArray = wrap(carrier)
+    return found
+
+
+def schunk_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "safe") -> SChunk:
+    """The super-chunk in the bytes of a frame, that of an array too; see `from_cframe`."""
+    return SChunk._of(_carrier_of(cframe, copy, deserialize))
+
+
+def estore_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "safe") -> EmbedStore:
+    """The store in the bytes of a frame; see `from_cframe`."""
+    carrier = _carrier_of(cframe, copy, deserialize)
+    if carrier.frame.metalayer("b2embed") is None:
+        raise FormatError("the cframe is not an EmbedStore: it has no b2embed metalayer")
+    return EmbedStore._from_buffer(carrier.frame.source, deserialize=deserialize)
+
+
+def objectarray_from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") -> ObjectArray:
+    """The list of values in the bytes of a frame; see `from_cframe`."""
+    found = from_cframe(cframe, copy, deserialize=deserialize)
+    if not isinstance(found, ObjectArray):
+        raise FormatError("the cframe is not tagged as an ObjectArray")
+    return found

@@ -1,0 +1,170 @@
+"""Chunk and block shapes: the defaults, and checking what a caller asks for.
+
+The defaults depend on the shape and the item size only, never on the machine, so that the same program writes
+the same file everywhere. A block is the grain of random access and is about 64 KiB; a chunk is the grain of
+parallel work and of the offsets table and is about 2 MiB. Both halve their longest axis until they fit, which
+keeps them close to cubes: a patch of a volume then touches few blocks whatever its orientation.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from blosc2._core.geometry import Geometry
+from blosc2.exceptions import ChunkSizeError
+from blosc2.storage import MAX_BUFFERSIZE
+
+#: Uncompressed bytes that a default block and a default chunk do not exceed, where items allow it.
+BLOCK_NBYTES = 64 << 10
+CHUNK_NBYTES = 2 << 20
+
+Shape = tuple[int, ...]
+
+
+def compute_chunks_blocks(
+    shape: Any, chunks: Any = None, blocks: Any = None, dtype: Any = np.uint8, **kwargs: Any
+) -> tuple[Shape, Shape]:
+    """Chunk and block shapes for an array.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+    chunks, blocks : int or sequence of int, optional
+        What is given is kept; the rest is chosen. Blocks without chunks are clamped to the shape.
+    dtype : dtype
+        Its item size counts.
+    **kwargs
+        Taken and ignored, so that the keywords of a constructor can be passed on.
+
+    Returns
+    -------
+    chunks, blocks : tuple of int
+
+    Raises
+    ------
+    ValueError
+        Another number of axes than the shape, zeros, or blocks larger than chunks.
+
+    Examples
+    --------
+    >>> compute_chunks_blocks((512, 512, 300), dtype="f4")
+    ((64, 64, 75), (32, 32, 10))
+    """
+    shape = as_shape(shape, "shape")
+    itemsize = np.dtype(dtype).itemsize
+    wanted_chunks = None if chunks is None else _axes(chunks, shape, "chunks")
+    wanted_blocks = None if blocks is None else _axes(blocks, shape, "blocks")
+    if 0 in shape:
+        return shape, shape
+    if wanted_chunks is None:
+        if wanted_blocks is None:
+            block = _halve(shape, BLOCK_NBYTES, itemsize)
+        else:
+            block = tuple(min(b, n) for b, n in zip(wanted_blocks, shape, strict=True))
+        return _multiply(block, shape, CHUNK_NBYTES, itemsize), block
+    if wanted_blocks is None:
+        return wanted_chunks, _halve(wanted_chunks, BLOCK_NBYTES, itemsize)
+    for axis, (b, c) in enumerate(zip(wanted_blocks, wanted_chunks, strict=True)):
+        if b > c:
+            raise ValueError(f"on axis {axis} blocks of {b} items are larger than chunks of {c}")
+    return wanted_chunks, wanted_blocks
+
+
+def _halve(shape: Shape, limit: int, itemsize: int) -> Shape:
+    """Halve the longest axis until an item block of this shape fits the limit."""
+    block = list(shape)
+    while _nbytes(block, itemsize) > limit and max(block) > 1:
+        axis = block.index(max(block))
+        block[axis] = -(-block[axis] // 2)
+    return tuple(block)
+
+
+def _multiply(block: Shape, shape: Shape, limit: int, itemsize: int) -> Shape:
+    """Double the shortest axis that can still grow, as long as the chunk fits the limit."""
+    chunk = list(block)
+    while True:
+        growing = [axis for axis in range(len(shape)) if chunk[axis] < shape[axis]]
+        for axis in sorted(growing, key=lambda axis: chunk[axis]):
+            larger = chunk.copy()
+            larger[axis] = min(2 * chunk[axis], shape[axis])
+            if _nbytes(larger, itemsize) <= limit:
+                chunk = larger
+                break
+        else:
+            return tuple(chunk)
+
+
+def _nbytes(lengths: Sequence[int], itemsize: int) -> int:
+    total = itemsize
+    for n in lengths:
+        total *= n
+    return total
+
+
+def as_shape(value: Any, name: str) -> Shape:
+    """Lengths of axes as a tuple of plain, non-negative integers."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        value = (value,)
+    if not isinstance(value, (tuple, list, np.ndarray)):
+        raise TypeError(f"{name} should be a tuple or a list of integers, or an integer, not {value!r}")
+    lengths = []
+    for n in value:
+        if isinstance(n, bool) or not hasattr(n, "__index__"):
+            raise TypeError(f"{name} should hold integers only, not {n!r}")
+        lengths.append(operator.index(n))
+    if any(n < 0 for n in lengths):
+        raise ValueError(f"{name} cannot hold negative lengths: {tuple(lengths)}")
+    return tuple(lengths)
+
+
+def _axes(value: Any, shape: Shape, name: str) -> Shape:
+    lengths = as_shape(value, name)
+    if len(lengths) != len(shape):
+        raise ValueError(f"{name} has {len(lengths)} axes and the shape {len(shape)}")
+    if 0 in lengths and 0 not in shape:
+        raise ValueError(f"{name} cannot hold zeros: {lengths}")
+    return lengths
+
+
+def geometry_of(shape: Shape, chunks: Any, blocks: Any, dtype: np.dtype[Any]) -> Geometry:
+    """The checked geometry of a new array."""
+    if len(shape) > 16:
+        raise ValueError(f"the number of dimensions, {len(shape)}, is too large: at most 16 are possible")
+    chunks, blocks = compute_chunks_blocks(shape, chunks, blocks, dtype)
+    if 0 not in shape:
+        padded = [b * -(-c // b) for c, b in zip(chunks, blocks, strict=True)]
+        if _nbytes(padded, dtype.itemsize) > MAX_BUFFERSIZE:
+            raise ChunkSizeError(
+                f"chunks of {chunks} items in blocks of {blocks} have more than {MAX_BUFFERSIZE} bytes: "
+                "choose smaller chunks")  # fmt: skip
+    return Geometry(shape, chunks, blocks, dtype.itemsize)
+
+
+def are_partitions_behaved(shape: Any, chunks: Any, blocks: Any) -> bool:
+    """Whether items lie in C order on disk when chunk follows chunk and block follows block.
+
+    Examples
+    --------
+    >>> are_partitions_behaved((10, 10), (5, 10), (1, 10)), are_partitions_behaved((10, 10), (5, 5), (5, 5))
+    (True, False)
+    """
+    shape = as_shape(shape, "shape")
+    chunks, blocks = _axes(chunks, shape, "chunks"), _axes(blocks, shape, "blocks")
+    return _one_run(shape, chunks) and _one_run(chunks, blocks)
+
+
+def _one_run(outer: Shape, inner: Shape) -> bool:
+    """Whether tiles of `inner` follow each other in the C order of `outer`."""
+    whole = True
+    for n, tile in zip(reversed(outer), reversed(inner), strict=True):
+        if not whole and tile != 1:
+            return False
+        if whole and tile < n:
+            whole = False
+            if n % tile:
+                return False
+    return True

@@ -1,0 +1,39 @@
+"""From a frame to the object that it is (FORMATS 5.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from blosc2._core.frame import Frame
+from blosc2._core.source import Source
+from blosc2.carrier import Carrier, MemoryCarrier
+from blosc2.ndarray import NDArray
+from blosc2.objects import OPAQUE_KINDS, BatchArray, ObjectArray, OpaqueArray, OpaqueSChunk
+from blosc2.schunk import SChunk
+
+
+def wrap(carrier: Carrier) -> Any:
+    """The array, super-chunk, list or opaque object that a frame holds, by its metalayers.
+
+    Checks what belongs to its kind; raises `FormatError` where that is damaged.
+    """
+    frame = carrier.frame
+    if frame.only_array:  # nearly all frames are
+        return NDArray._of(carrier)
+    names = frame.metalayers()
+    if any(name in names for name in OPAQUE_KINDS):
+        return OpaqueArray._of(carrier) if "b2nd" in names else OpaqueSChunk._of(carrier)
+    if "vlarray" in names:
+        return ObjectArray._of(carrier)
+    if "batcharray" in names:
+        return BatchArray._of(carrier)
+    return NDArray._of(carrier) if "b2nd" in names else SChunk._of(carrier)
+
+
+def wrap_bytes(cframe: Any, deserialize: str = "full") -> Any:
+    """The object in a frame in memory; the buffer is kept and must not change."""
+    frame = Frame.open(Source.of_buffer(cframe))
+    return wrap(MemoryCarrier(frame, deserialize=deserialize))
+
+
+Carrier.open_cframe = staticmethod(wrap_bytes)

@@ -1,0 +1,377 @@
+"""Values of metadata: msgpack, with extensions for what msgpack lacks.
+
+================  ==========  =============================================================
+value             code        bytes
+================  ==========  =============================================================
+tuple             (none)      a list that starts with the string ``__tuple__``
+complex           44          two big-endian float64
+set, frozenset    45          a packed list
+NumPy array       46          a packed map of dtype, shape and data, or of values and shape
+embedded frame    42          the frame
+reference         43          a packed map that names something else
+================  ==========  =============================================================
+
+The last two, and codes that are not known, are *active*: they stand for an object to be opened or rebuilt.
+Under ``deserialize="safe"`` they are refused.
+
+What is read may be hostile. `msgpack` checks lengths against the bytes that are there and bounds the nesting
+of lists and maps (to 1,024 levels); the two ways around that, extensions inside of extensions and arrays
+that claim more items than the bytes can hold, are closed here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgpack
+import msgpack.exceptions
+import msgpack.fallback
+import numpy as np
+
+from blosc2.dtypes import dtype_from_description, refuse_unstorable
+from blosc2.exceptions import FormatError, UnsafeDeserializationError
+
+_FRAME = 42
+_REFERENCE = 43
+_COMPLEX = 44
+_SET = 45
+_NDARRAY = 46
+_ACTIVE_KINDS = {_FRAME: "embedded frame", _REFERENCE: "reference"}
+
+_TUPLE = "__tuple__"
+
+# Extensions inside of extensions. Each level takes some 50 KB of C stack, which a thread may have little of.
+_MAX_LEVELS = 6
+
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes})
+
+_TOO_DEEP = "can not serialize a value that is nested too deeply, or contains itself"
+
+FrameOpener = Callable[[bytes], Any]
+
+
+def pack(value: Any) -> bytes:
+    """Pack a value of metadata.
+
+    Parameters
+    ----------
+    value : object
+        None, bool, int (-2**63 to 2**64 - 1), float, complex, str, bytes, list, tuple, dict with str or bytes keys,
+        set, NumPy array, NumPy scalar (becomes a plain one), or an array or super-chunk (its frame is embedded).
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    TypeError
+        A value, or a key of a dictionary, that cannot be stored.
+    OverflowError
+        An integer out of range.
+    ValueError
+        Nested too deeply, as things that contain themselves are.
+
+    Examples
+    --------
+    >>> pack({"shape": (3, 4)})
+    b'\\x81\\xa5shape\\x93\\xa9__tuple__\\x03\\x04'
+    >>> unpack(pack({"shape": (3, 4)}))
+    {'shape': (3, 4)}
+    """
+    return _pack(value, 0)
+
+
+def unpack(
+    data: bytes | bytearray | memoryview,
+    *,
+    deserialize: str = "safe",
+    location: str | None = None,
+    frame_opener: FrameOpener | None = None,
+) -> Any:
+    """Unpack a value of metadata.
+
+    Parameters
+    ----------
+    data : bytes
+        One packed value and nothing after it.
+    deserialize : {'safe', 'full'}
+        Whether active values are refused.
+    location : str, optional
+        What the value is, for messages.
+    frame_opener : callable, optional
+        Under 'full', makes an object of the bytes of an embedded frame. Without it, these stay
+        a `msgpack.ExtType`, as all other active values do; it packs back to the same bytes.
+
+    Returns
+    -------
+    object
+
+    Raises
+    ------
+    FormatError
+        Anything that is not one valid value.
+    UnsafeDeserializationError
+        An active value under 'safe'.
+    """
+    return _Reader(deserialize == "full", location, frame_opener).read(data, 0, False)
+
+
+# Packing
+
+
+def _pack(value: Any, level: int) -> bytes:
+    try:
+        packed: bytes = msgpack.packb(value, default=_DEFAULTS[level], strict_types=True)
+        if type(value) not in _PLAIN:
+            # The packer takes any key, the reader refuses most. Strings stay bytes here: only keys matter.
+            msgpack.unpackb(packed, raw=True, strict_map_key=True)
+    except OverflowError as error:
+        raise OverflowError(
+            f"can not serialize an integer outside of -2**63 to 2**64 - 1, or more than 4 GiB: {error}"
+        ) from error
+    except ValueError as error:
+        unusable = re.match(r"(?:<class ')?([\w.]+)(?:'>)? is not allowed for map key", str(error))
+        if unusable:
+            raise TypeError(f"can not serialize a dict with a key of type {unusable[1]!r}: use str or bytes") from error
+        if "recursion limit" in str(error):
+            raise ValueError(_TOO_DEEP) from error
+        raise
+    except RecursionError as error:  # of the Python implementation
+        raise ValueError(_TOO_DEEP) from error
+    return packed
+
+
+def _replace(value: Any, *, level: int) -> Any:
+    """Give what to pack in place of a value of a type that msgpack does not know."""
+    if level == _MAX_LEVELS:
+        raise ValueError(
+            f"can not serialize sets and arrays nested deeper than {_MAX_LEVELS} levels, or that contain themselves"
+        )
+    if isinstance(value, np.generic):
+        return _replace_scalar(value)
+    if isinstance(value, tuple):
+        return [_TUPLE, *value]
+    if isinstance(value, complex):
+        return _pack_complex(value)
+    if isinstance(value, (set, frozenset)):
+        # Sorted, so that equal sets give equal bytes whatever the seed of the hashes.
+        items = sorted(_pack(item, level + 1) for item in value)
+        header: bytes = msgpack.Packer().pack_array_header(len(items))
+        return msgpack.ExtType(_SET, header + b"".join(items))
+    if isinstance(value, np.ndarray):
+        return msgpack.ExtType(_NDARRAY, _pack(_describe_array(value), level + 1))
+    to_cframe = getattr(type(value), "to_cframe", None)
+    if to_cframe is not None:
+        return msgpack.ExtType(_FRAME, to_cframe(value))
+    # Subclasses, an OrderedDict for instance, become what they are a kind of.
+    if isinstance(value, str):
+        return str.__str__(value)
+    bases: tuple[type[Any], ...] = (int, float, bytes, list, dict)
+    for base in bases:
+        if isinstance(value, base):
+            return base(value)
+    raise TypeError(f"can not serialize {type(value).__qualname__!r} object")
+
+
+_DEFAULTS = tuple(partial(_replace, level=level) for level in range(_MAX_LEVELS + 1))
+
+
+def _replace_scalar(value: np.generic) -> Any:
+    if isinstance(value, np.timedelta64):  # NumPy counts it among the integers
+        raise _dateless(value)
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, np.floating):
+        return float(value)
+    if isinstance(value, np.complexfloating):
+        return _pack_complex(complex(value))
+    if isinstance(value, np.str_):
+        return str.__str__(value)
+    if isinstance(value, np.bytes_):
+        return bytes(value)
+    raise _dateless(value)
+
+
+def _dateless(value: np.generic) -> TypeError:
+    return TypeError(f"can not serialize 'numpy.{type(value).__name__}' object: store a str, an int or an array of one")
+
+
+def _pack_complex(value: complex) -> Any:
+    return msgpack.ExtType(_COMPLEX, struct.pack(">dd", value.real, value.imag))
+
+
+def _describe_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError("can not serialize a masked array: its mask would be lost; store data and mask")
+    dtype, shape = array.dtype, list(array.shape)
+    if dtype.kind == "O":
+        return {"values": list(array.flat), "shape": shape}
+    try:
+        refuse_unstorable(dtype)
+        text = {"str": dtype.str} if dtype.names is None else {"descr": dtype.descr}
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"can not serialize an array: {error}") from error
+    return {"dtype": text, "shape": shape, "data": array.tobytes()}
+
+
+# Unpacking
+
+
+class _Reader:
+    """One call of `unpack`: its policy, and where it is for messages."""
+
+    __slots__ = ("frame_opener", "full", "location")
+
+    def __init__(self, full: bool, location: str | None, frame_opener: FrameOpener | None) -> None:
+        self.full = full
+        self.location = location
+        self.frame_opener = frame_opener
+
+    def error(self, reason: str) -> FormatError:
+        return FormatError(f"{self.location}: {reason}" if self.location else reason)
+
+    def read(self, data: bytes | bytearray | memoryview, level: int, frozen: bool) -> Any:
+        if level > _MAX_LEVELS:
+            raise self.error(f"extension values are nested deeper than {_MAX_LEVELS} levels")
+        extension = partial(self.extension, level=level, frozen=frozen)
+        size = len(data)
+        try:
+            try:
+                return _unpackb(data, extension, min(size, _LONG_LIST))
+            except ValueError as error:
+                if size <= _LONG_LIST or f"exceeds max_array_len({_LONG_LIST})" not in str(error):
+                    raise
+            if _claims_too_much(data):
+                return _unpackb_growing(data, extension)
+            return _unpackb(data, extension, size)
+        except (FormatError, UnsafeDeserializationError):
+            raise
+        except (msgpack.exceptions.StackError, RecursionError) as error:
+            raise self.error("not a valid msgpack value: nested too deeply") from error
+        except (ValueError, TypeError, OverflowError) as error:
+            # msgpack's own errors are ValueErrors; TypeError is an unhashable key of a map.
+            raise self.error(f"not a valid msgpack value: {_reason(error)}") from error
+
+    def extension(self, code: int, payload: bytes, *, level: int, frozen: bool) -> Any:
+        if code == _COMPLEX:
+            if len(payload) != 16:
+                raise self.error(f"a complex number (extension 44) has 16 bytes, not {len(payload)}")
+            return complex(*struct.unpack(">dd", payload))
+        if code == _SET:
+            return self.set_of(self.read(payload, level + 1, True), frozen)
+        if code == _NDARRAY:
+            return self.array(self.read(payload, level + 1, False))
+        if not self.full:
+            kind = _ACTIVE_KINDS.get(code, f"msgpack extension code {code}")
+            raise UnsafeDeserializationError(kind, location=self.location)
+        if code == _FRAME and self.frame_opener is not None:
+            return self.frame_opener(payload)
+        return msgpack.ExtType(code, payload)
+
+    def set_of(self, items: Any, frozen: bool) -> set[Any] | frozenset[Any]:
+        if type(items) is not list:
+            raise self.error("a set (extension 45) is not stored as a list")
+        try:
+            # A set among the items of a set was a frozenset: no other can be.
+            return frozenset(items) if frozen else set(items)
+        except TypeError as error:
+            raise self.error(f"a set (extension 45) holds what no set can hold: {error}") from error
+
+    def array(self, parts: Any) -> np.ndarray[Any, Any]:
+        if type(parts) is not dict:
+            raise self.error("an array (extension 46) is not stored as a map")
+        shape = parts.get("shape")
+        if not isinstance(shape, (list, tuple)) or not all(type(size) is int and size >= 0 for size in shape):
+            raise self.error("the shape of an array (extension 46) is not a list of sizes")
+        items = math.prod(shape)
+        try:
+            if "values" in parts:
+                return self.object_array(parts["values"], items).reshape(shape)
+            return self.plain_array(parts.get("dtype"), parts.get("data"), items).reshape(shape)
+        except FormatError:
+            raise
+        except (ValueError, OverflowError) as error:  # too many dimensions, or a size beyond an index
+            raise self.error(f"an array (extension 46) cannot have its {len(shape)}-d shape: {error}") from error
+
+    def object_array(self, values: Any, items: int) -> np.ndarray[Any, Any]:
+        if type(values) is not list or len(values) != items:
+            raise self.error(f"an object array (extension 46) does not have the {items} values of its shape")
+        array = np.empty(items, dtype=object)
+        for index, value in enumerate(values):  # not array[:] = values: NumPy would look inside of lists
+            array[index] = value
+        return array
+
+    def plain_array(self, description: Any, data: Any, items: int) -> np.ndarray[Any, Any]:
+        match description:
+            case {"str": str() as text} | {"descr": list() as text}:
+                pass
+            case _:
+                raise self.error("the dtype of an array (extension 46) is neither text nor a list of fields")
+        try:
+            dtype = dtype_from_description(text)
+        except ValueError as error:
+            raise self.error(f"an array (extension 46): {error}") from error
+        if type(data) is not bytes or len(data) != items * dtype.itemsize:
+            raise self.error(f"the data of an array (extension 46) is not {items} items of {dtype.itemsize} bytes")
+        # A copy, because what is made from bytes cannot be written.
+        return np.frombuffer(data, dtype=dtype).copy()
+
+
+def _reason(error: Exception) -> str:
+    """Say what is wrong in words of the data rather than of msgpack's options."""
+    text = str(error)
+    claim = re.match(r"(\d+) exceeds max_(\w+)_len\((\d+)\)", text)
+    if claim:
+        return f"it states a length of {claim[1]} ({claim[2]}), but has {claim[3]} bytes"
+    if isinstance(error, msgpack.exceptions.ExtraData):
+        return "there are bytes after the end of the value"
+    if isinstance(error, msgpack.exceptions.FormatError):
+        return "it holds a byte that begins no value"
+    return text
+
+
+def _restore_tuple(items: list[Any]) -> list[Any] | tuple[Any, ...]:
+    if items and type(items[0]) is str and items[0] == _TUPLE:
+        return tuple(items[1:])
+    return items
+
+
+# What follows keeps lists from claiming memory for items that are not there. The C implementation of msgpack
+# allocates a list for as many items as its header states, which it bounds by the bytes that there are; but
+# 1,024 such lists may be open inside of each other. Short ones cannot do harm; where there is a longer one, all
+# that could be a header is added up, and suspicious data goes to the Python implementation, whose lists grow.
+
+_LONG_LIST = 1024
+_FREE_CLAIM = 16 << 20
+_CLAIM_PER_BYTE = 64
+# The lookahead finds headers that begin inside of other matches too.
+_ARRAY_HEADER = re.compile(rb"(?=(?:\xdc(..)|\xdd(....)))", re.DOTALL)
+
+
+def _claims_too_much(data: bytes | bytearray | memoryview) -> bool:
+    """Whether lists in this data might claim memory out of proportion to it."""
+    size = len(data)
+    claimed = 0
+    for short, long in _ARRAY_HEADER.findall(data):
+        claim = int.from_bytes(short or long, "big")
+        if claim <= size:  # others are refused before anything is allocated
+            claimed += 8 * claim
+    return claimed > _FREE_CLAIM + _CLAIM_PER_BYTE * size
+
+
+def _unpackb(data: bytes | bytearray | memoryview, extension: Callable[[int, bytes], Any], longest: int) -> Any:
+    return msgpack.unpackb(
+        data, strict_map_key=False, list_hook=_restore_tuple, ext_hook=extension, max_array_len=longest
+    )
+
+
+def _unpackb_growing(data: bytes | bytearray | memoryview, extension: Callable[[int, bytes], Any]) -> Any:
+    return msgpack.fallback.unpackb(data, strict_map_key=False, list_hook=_restore_tuple, ext_hook=extension)

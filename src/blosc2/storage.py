@@ -1,0 +1,388 @@
+"""How data is compressed, decompressed and stored: the parameters, their defaults and their checks.
+
+A parameter object that exists is valid: everything is checked when it is built, not when the C library
+first stumbles over it. The functions ``*_from`` take what callers may pass for such an object (one of them,
+a dictionary, or nothing) and give a checked object of its own.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
+from typing import Any, Protocol, TypeVar
+
+from blosc2.deserialization import DeserializeMode as DeserializeMode
+from blosc2.modes import check_modes, local_path
+from blosc2.threads import check_nthreads, get_nthreads, keep_in_step
+
+# Limits of the format and of C-Blosc2, in bytes where they are sizes.
+MAX_TYPESIZE = 536866816
+MAX_BLOCKSIZE = 536866816
+MAX_BUFFERSIZE = 2147483615
+MAX_OVERHEAD = 32
+MIN_HEADER_LENGTH = 16
+EXTENDED_HEADER_LENGTH = 32
+MAX_DIM = 16
+# Last codec id of each range: of the library itself, of its registered plugins, of users.
+DEFINED_CODECS_STOP = 31
+GLOBAL_REGISTERED_CODECS_STOP = 159
+USER_REGISTERED_CODECS_STOP = 255
+
+_FILTER_SLOTS = 6
+
+
+class Codec(Enum):
+    """Codecs by their id on disk. Those from 32 on are plugins, which a build may lack."""
+
+    BLOSCLZ = 0
+    LZ4 = 1
+    LZ4HC = 2
+    ZLIB = 4
+    ZSTD = 5
+    NDLZ = 32
+    ZFP_ACC = 33
+    ZFP_PREC = 34
+    ZFP_RATE = 35
+    OPENHTJ2K = 36
+    GROK = 37
+    OPENZL = 38
+    J2K = 39
+    HTJ2K = 40
+
+
+class Filter(Enum):
+    """Filters by their id on disk."""
+
+    NOFILTER = 0
+    SHUFFLE = 1
+    BITSHUFFLE = 2
+    DELTA = 3
+    TRUNC_PREC = 4
+    NDCELL = 32
+    NDMEAN = 33
+    BYTEDELTA = 35
+    INT_TRUNC = 36
+
+
+class SplitMode(Enum):
+    """When the bytes of a block are compressed as one stream for each byte of an item."""
+
+    ALWAYS_SPLIT = 1
+    NEVER_SPLIT = 2
+    AUTO_SPLIT = 3
+    FORWARD_COMPAT_SPLIT = 4
+
+
+class SpecialValue(Enum):
+    """Chunks that need no data."""
+
+    NOT_SPECIAL = 0
+    ZERO = 1
+    NAN = 2
+    VALUE = 3
+    UNINIT = 4
+
+
+class Tuner(Enum):
+    """Who chooses what is left open. Only STUNE, the fixed rules of C-Blosc2, can be used here."""
+
+    STUNE = 0
+    BTUNE = 32
+
+
+_EnumT = TypeVar("_EnumT", bound=Enum)
+
+
+def _enum(kind: type[_EnumT], value: object, name: str) -> _EnumT:
+    if isinstance(value, kind):
+        return value
+    if isinstance(value, (bool, Enum)) or not hasattr(value, "__index__"):
+        example = f"{kind.__name__}.{list(kind)[-1].name}"
+        raise TypeError(f"{name} must be a member of blosc2.{kind.__name__} (for instance {example}), not {value!r}")
+    try:
+        return kind(operator.index(value))
+    except ValueError:
+        known = ", ".join(f"{member.value} {member.name}" for member in kind)
+        raise ValueError(f"{value} is no {name}; there are {known}") from None
+
+
+def _integer(value: object, name: str, low: int, high: int) -> int:
+    if isinstance(value, (bool, Enum)) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an integer, not {value!r}")
+    number = operator.index(value)
+    if not low <= number <= high:
+        raise ValueError(f"{name} can only be in the {low}-{high} range, not {number}")
+    return number
+
+
+def _sequence(value: object, name: str) -> list[Any]:
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"{name} must be a list, not {value!r}")
+    if len(value) > _FILTER_SLOTS:
+        raise ValueError(f"the number of {name} exceeds {_FILTER_SLOTS}: {len(value)}")
+    return list(value)
+
+
+def _default_filters() -> list[Filter]:
+    return [Filter.NOFILTER] * (_FILTER_SLOTS - 1) + [Filter.SHUFFLE]
+
+
+def _default_filters_meta() -> list[int]:
+    return [0] * _FILTER_SLOTS
+
+
+@dataclass
+class CParams:
+    """Compression parameters.
+
+    Parameters
+    ----------
+    codec : Codec or int
+    codec_meta : int
+        What it means is up to the codec. Negative numbers stand for their byte.
+    clevel : int
+        0 (store only) to 9.
+    use_dict : bool
+        Let blocks of a chunk share a dictionary.
+    typesize : int
+        Bytes of an item; arrays put theirs here.
+    nthreads : int
+    blocksize : int
+        In bytes; 0 chooses one.
+    splitmode : SplitMode or int
+    filters : list of Filter or int
+        Up to six, applied first to last; fewer are filled up with NOFILTER.
+    filters_meta : list of int
+        One for each filter, 0 to 127. 0 for BYTEDELTA stands for the typesize.
+    tuner : Tuner or int
+
+    Raises
+    ------
+    TypeError, ValueError
+        When built, for anything that the library could not use later.
+
+    Examples
+    --------
+    >>> CParams(codec=Codec.LZ4, filters=[Filter.BITSHUFFLE]).filters[:2]
+    [<Filter.BITSHUFFLE: 2>, <Filter.NOFILTER: 0>]
+    """
+
+    codec: Codec = Codec.ZSTD
+    codec_meta: int = 0
+    clevel: int = 5
+    use_dict: bool = False
+    typesize: int = 8
+    nthreads: int = field(default_factory=get_nthreads)
+    blocksize: int = 0
+    splitmode: SplitMode = SplitMode.AUTO_SPLIT
+    filters: list[Filter] = field(default_factory=_default_filters)
+    filters_meta: list[int] = field(default_factory=_default_filters_meta)
+    tuner: Tuner = Tuner.STUNE
+
+    def __post_init__(self) -> None:
+        self.codec = _enum(Codec, self.codec, "codec")
+        self.codec_meta = _integer(self.codec_meta, "codec_meta", -128, 255) & 0xFF
+        self.clevel = _integer(self.clevel, "clevel", 0, 9)
+        if self.use_dict not in (False, True):
+            raise ValueError(f"use_dict must be True or False, not {self.use_dict!r}")
+        self.use_dict = bool(self.use_dict)
+        self.typesize = _integer(self.typesize, "typesize", 1, MAX_TYPESIZE)
+        self.nthreads = check_nthreads(self.nthreads)
+        self.blocksize = _integer(self.blocksize, "blocksize", 0, MAX_BLOCKSIZE)
+        self.splitmode = _enum(SplitMode, self.splitmode, "splitmode")
+        self.tuner = _enum(Tuner, self.tuner, "tuner")
+        if self.tuner is not Tuner.STUNE:
+            raise ValueError(f"the tuner {self.tuner.name} is not part of this package; use Tuner.STUNE")
+        self._set_filters()
+
+    def _set_filters(self) -> None:
+        filters = [_enum(Filter, item, "filter") for item in _sequence(self.filters, "filters")]
+        # Above 127 C-Blosc2 writes frames that it cannot open again: it reads the byte as a signed one.
+        metas = [_integer(item, "filters_meta", 0, 127) for item in _sequence(self.filters_meta, "filters_meta")]
+        if len(filters) > len(metas):
+            raise ValueError(
+                f"the number of filters cannot exceed number of filters meta: {len(filters)} and {len(metas)}"
+            )
+        filters += [Filter.NOFILTER] * (_FILTER_SLOTS - len(filters))
+        metas += [0] * (_FILTER_SLOTS - len(metas))
+        for slot, item in enumerate(filters):
+            if item is Filter.BYTEDELTA and metas[slot] == 0:
+                metas[slot] = _integer(self.typesize, "typesize under the filter BYTEDELTA", 1, 127)
+        self.filters, self.filters_meta = filters, metas
+
+
+@dataclass
+class DParams:
+    """Decompression parameters.
+
+    Parameters
+    ----------
+    nthreads : int
+        Threads for reads that are large enough to be shared out.
+    """
+
+    nthreads: int = field(default_factory=get_nthreads)
+
+    def __post_init__(self) -> None:
+        self.nthreads = check_nthreads(self.nthreads)
+
+
+@dataclass
+class Storage:
+    """Where data is stored, and how it is opened.
+
+    Parameters
+    ----------
+    contiguous : bool, optional
+        Whether all chunks lie in one buffer; by default exactly when there is a file.
+    urlpath : str, bytes or path, optional
+        The file; none means memory.
+    mode : {'r', 'a', 'w', 'x'}
+        Read; read and write, create if missing; replace; create only.
+    mmap_mode : {None, 'r', 'r+', 'w+', 'c'}
+        Map the file; it decides over `mode`: r, a, w, a.
+    initial_mapping_size : int, optional
+        Bytes to map at first, where the mapping is for writing.
+    locking : bool
+        Take an advisory lock around changes.
+    meta : dict, optional
+        Metalayers, fixed at creation.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When built.
+    """
+
+    contiguous: bool | None = None
+    urlpath: str | None = None
+    mode: str = "a"
+    mmap_mode: str | None = None
+    initial_mapping_size: int | None = None
+    locking: bool = False
+    meta: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        self.urlpath = None if self.urlpath is None else local_path(self.urlpath)
+        self.contiguous = self.urlpath is not None if self.contiguous is None else bool(self.contiguous)
+        self.mode = check_modes(self.mode, self.mmap_mode, self.initial_mapping_size)
+        self.locking = bool(self.locking)
+        if self.meta is not None and not isinstance(self.meta, dict):
+            raise TypeError(f"meta must be a dictionary of names and values, not {self.meta!r}")
+
+
+# What is used for anything that a caller's keywords or partial dictionary leave out. Users may change these.
+cparams_dflts: dict[str, Any] = {item.name: getattr(CParams(), item.name) for item in fields(CParams)}
+dparams_dflts: dict[str, Any] = {}
+storage_dflts: dict[str, Any] = {
+    item.name: False if item.name == "contiguous" else item.default for item in fields(Storage)
+}
+keep_in_step(cparams_dflts)
+keep_in_step(dparams_dflts)
+
+
+def cparams_from(
+    value: CParams | Mapping[str, Any] | None, *, unless_given: Mapping[str, Any] | None = None, **overrides: Any
+) -> CParams:
+    """Give checked compression parameters, in a new object.
+
+    Parameters
+    ----------
+    value : CParams, dict or None
+        What a dictionary leaves out comes from `cparams_dflts`.
+    unless_given : dict, optional
+        Takes the place of `cparams_dflts` for what a dictionary leaves out; an object leaves nothing out.
+    **overrides
+        Fields that are so whatever the value says, such as the typesize of an array.
+    """
+    if isinstance(value, CParams):
+        given = {item.name: getattr(value, item.name) for item in fields(CParams)}
+        # A meta that BYTEDELTA took from the typesize follows it.
+        if overrides.get("typesize", value.typesize) != value.typesize:
+            given["filters_meta"] = [
+                0 if item is Filter.BYTEDELTA and meta == value.typesize else meta
+                for item, meta in zip(value.filters, value.filters_meta, strict=False)
+            ]
+    else:
+        partial = _mapping(value, "cparams", CParams)
+        given = {**cparams_dflts, **(unless_given or {}), **partial}
+        if "filters" in partial and "filters_meta" not in partial:
+            given["filters_meta"] = _default_filters_meta()
+    return CParams(**{**given, **overrides})
+
+
+def dparams_from(value: DParams | Mapping[str, Any] | None, **overrides: Any) -> DParams:
+    """Give checked decompression parameters, in a new object; see `cparams_from`."""
+    if isinstance(value, DParams):
+        return replace(value, **overrides)
+    return DParams(**{**dparams_dflts, **_mapping(value, "dparams", DParams), **overrides})
+
+
+def storage_from(value: Storage | Mapping[str, Any] | None, **overrides: Any) -> Storage:
+    """Give checked storage parameters, in a new object; see `cparams_from`."""
+    if isinstance(value, Storage):
+        return replace(value, **overrides)
+    given = {**_mapping(value, "storage", Storage), **overrides}
+    # The default of `contiguous` follows from the path, so it is not the one of the dictionary.
+    defaults = {name: default for name, default in storage_dflts.items() if name != "contiguous"}
+    return Storage(**{**defaults, **given})
+
+
+def _mapping(value: object, name: str, kind: type) -> dict[str, Any]:
+    """Check that every key of a dictionary names a field."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a blosc2.{kind.__name__} or a dictionary, not {value!r}")
+    known = {item.name for item in fields(kind)}
+    for key in value:
+        if key in ("chunks", "blocks"):
+            raise ValueError(f"{key} cannot be passed in {name}; use the `{key}` argument instead")
+        if key in _RENAMED:
+            raise NameError(f"`{key}` has been {_RENAMED[key]}")
+        if key not in known:
+            raise TypeError(f"{key!r} is not a field of {name}; there are {', '.join(sorted(known))}")
+    return dict(value)
+
+
+_RENAMED = {"compcode": "renamed to `codec`", "shuffle": "substituted by `filters`"}
+
+
+class _Described(Protocol):
+    """What a frame says about how its chunks were compressed."""
+
+    codec: int
+    codec_meta: int
+    clevel: int
+    use_dict: bool
+    typesize: int
+    blocksize: int
+    splitmode: int
+    filters: tuple[int, ...]
+    filters_meta: tuple[int, ...]
+
+
+def cparams_of(frame: _Described, nthreads: int | None = None) -> CParams:
+    """Give the parameters that a frame declares.
+
+    They describe what another program may have written, so they are not checked: codecs and filters that
+    are not known here stay the numbers that they are.
+    """
+    described = CParams(nthreads=get_nthreads() if nthreads is None else nthreads)
+    for name in ("codec_meta", "clevel", "use_dict", "typesize", "blocksize"):
+        setattr(described, name, getattr(frame, name))
+    described.use_dict = bool(frame.use_dict)
+    described.codec = _known(Codec, frame.codec)
+    described.splitmode = _known(SplitMode, frame.splitmode)
+    described.filters = [_known(Filter, item) for item in frame.filters]
+    described.filters_meta = list(frame.filters_meta)
+    return described
+
+
+def _known(kind: type[_EnumT], number: int) -> Any:
+    try:
+        return kind(number)
+    except ValueError:
+        return number

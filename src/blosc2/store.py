@@ -1,0 +1,369 @@
+"""The contract of a store: its keys, its modes, its leaves, and when a change is published.
+
+A store maps keys such as ``/scans/007`` to leaves: arrays and super-chunks, each one compressed frame. The three
+stores differ in where these frames lie. What they share is here:
+
+- a key is looked up without touching any other leaf, and leads to a window (source, offset, length);
+- leaves that are held somewhere are the same object at every access;
+- in a store open for writing, changes gather and are published together, by `flush` or `close`;
+- a leaf that was handed out stays readable whatever becomes of its store.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+import weakref
+from abc import abstractmethod
+from collections.abc import ItemsView, Iterator, KeysView, MutableMapping, ValuesView
+from types import TracebackType
+from typing import Any, Final, Self
+
+from blosc2.exceptions import ClosedStoreError, ReadOnlyError, StoreKeyError
+from blosc2.leaf import LiveCarrier, frame_of, live_carrier, open_leaf, window_of_bytes
+from blosc2.recognise import wrap
+from blosc2.store_keys import KeyKindError, canonical_key, new_key
+from blosc2.store_layout import Window
+
+_MODES: Final = ("r", "w", "a", "x")
+# Unpublished frames are held in memory up to this; a store that can then puts them into files.
+_MEMORY_LIMIT: Final = 64 << 20
+
+
+def check_mode(mode: str) -> None:
+    """Refuse what is not one of the modes of a store."""
+    if mode not in _MODES:
+        raise ValueError(f"mode must be 'r', 'w', or 'a', or 'x' to create only, not {mode!r}")
+
+
+def check_mmap_mode(mmap_mode: str | None, mode: str) -> None:
+    """Refuse a mapping mode that a store does not have, or not with this mode."""
+    if mmap_mode not in (None, "r"):
+        raise ValueError(f"mmap_mode must be None or 'r' for a store, not {mmap_mode!r}")
+    if mmap_mode == "r" and mode != "r":
+        raise ValueError(f"mmap_mode='r' requires mode='r', not {mode!r}: a mapped store is read-only")
+
+
+class _HeldLeaf(weakref.ref[Any]):
+    """A weak reference to a leaf that knows the leaf's key."""
+
+    __slots__ = ("key",)
+    key: str
+
+
+class Store(MutableMapping[str, Any]):
+    """What every store does; see `EmbedStore`, `DictStore` and `TreeStore`."""
+
+    def __init__(self, path: str | None, mode: str, mmap_mode: str | None, deserialize: str) -> None:
+        self._path = path
+        self._mode = mode
+        self._mmap_mode = mmap_mode
+        self._deserialize = deserialize
+        self._closed = False
+        # New frames by key, None for a key that goes; not published yet.
+        self._changes: dict[str, Window | None] = {}
+        # Whether the store itself is still to be written, even without keys.
+        self._unwritten = False
+        self._in_memory = 0
+        self._lock = threading.RLock()
+        self._forget_leaves()
+
+    # ------------------------------------------------------------------ what a kind of store provides
+    @abstractmethod
+    def _published(self, key: str) -> Window | None:
+        """Where the published frame of a key lies; None where there is none, or the key is malformed."""
+
+    @abstractmethod
+    def _published_keys(self) -> list[str]:
+        """All published keys, in the order in which they are listed."""
+
+    @abstractmethod
+    def _publish(self, changes: dict[str, Window | None]) -> None:
+        """Make the changes part of what is on disk, and look at that from now on."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Let go of files; leaves keep the sources that they need."""
+
+    def _drop_unpublished(self) -> None:
+        """Remove what was written for changes that are not published."""
+
+    def _stage(self, changes: dict[str, Window]) -> dict[str, Window]:
+        """Move unpublished frames out of memory, where the store can."""
+        return changes
+
+    # ------------------------------------------------------------------ reading
+    def __getitem__(self, key: str) -> Any:
+        held = self._held.get(key)
+        if held is not None:
+            leaf = held()
+            if leaf is not None:
+                return leaf
+        return self._open(key)
+
+    def _open(self, key: str) -> Any:
+        """The leaf of a key, opened and remembered for as long as somebody holds it."""
+        if self._closed:
+            raise self._closed_error()
+        if not isinstance(key, str):
+            raise KeyKindError(f"Key must be a string, not {type(key).__name__}")
+        window = self._window(key)
+        if window is None:
+            canonical = canonical_key(key)
+            if canonical == key:
+                raise self._missing_key(key)
+            return self[canonical]
+        return self._make(key, window)
+
+    def _make(self, key: str, window: Window) -> Any:
+        """A leaf over a window, remembered."""
+        if self._mode == "r":
+            leaf = open_leaf(*window, key, self._path, self._mmap_mode, self._deserialize)
+            self._hold(key, leaf)
+            return leaf
+        with self._lock:
+            # Array, super-chunk and metadata views of one leaf share one carrier, or an edit would get lost.
+            carrier = self._carriers.get(key)
+            if carrier is None:
+                carrier = self._carriers[key] = live_carrier(window, key, self, self._path, self._deserialize)
+            leaf = wrap(carrier)
+            self._hold(key, leaf)
+            return leaf
+
+    def _hold(self, key: str, leaf: Any) -> None:
+        held = _HeldLeaf(leaf, self._forget)
+        held.key = key
+        self._held[key] = held
+
+    def _window(self, key: str) -> Window | None:
+        """Where the current frame of a key lies, published or not."""
+        if self._changes:
+            window = self._changes.get(key, ...)
+            if window is not ...:
+                return window
+        return self._published(key)
+
+    def _forget_leaves(self) -> None:
+        held: dict[str, _HeldLeaf] = {}
+
+        def forget(reference: _HeldLeaf) -> None:
+            if held.get(reference.key) is reference:
+                del held[reference.key]
+
+        self._held = held
+        self._forget = forget
+        for carrier in list(getattr(self, "_carriers", {}).values()):
+            carrier.cut_off()
+        self._carriers: weakref.WeakValueDictionary[str, LiveCarrier] = weakref.WeakValueDictionary()
+        self._edited: dict[str, LiveCarrier] = {}
+
+    def _forget_leaf(self, key: str) -> None:
+        """The key stands for something else, or nothing, from now on."""
+        self._held.pop(key, None)
+        self._edited.pop(key, None)
+        carrier = self._carriers.pop(key, None)
+        if carrier is not None:
+            carrier.cut_off()
+
+    def _note_change(self, carrier: LiveCarrier) -> None:
+        """A leaf was changed: keep it until it is published."""
+        if carrier.key is not None:
+            self._edited[carrier.key] = carrier
+
+    def __contains__(self, key: object) -> bool:
+        if self._closed:
+            raise self._closed_error()
+        if not isinstance(key, str):
+            return False
+        return self._has(key) or (not key.startswith("/") and self._has("/" + key))
+
+    def _has(self, key: str) -> bool:
+        if self._changes and key in self._changes:
+            return self._changes[key] is not None
+        return self._published(key) is not None
+
+    def _keys(self) -> list[str]:
+        """All keys that are listed, in their order."""
+        self._check_open()
+        if not self._changes:
+            return self._published_keys()
+        published = [key for key in self._published_keys() if self._changes.get(key, ...) is not None]
+        known = set(published)
+        return published + [key for key, window in self._changes.items() if window is not None and key not in known]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys())
+
+    def __len__(self) -> int:
+        return len(self._keys())
+
+    def keys(self) -> KeysView[str]:
+        """The keys, in a fixed order; the view compares and combines like a set."""
+        self._check_open()
+        return KeysView(self)
+
+    def values(self) -> ValuesView[Any]:
+        """The leaves, in the order of the keys; each is opened when it is reached."""
+        self._check_open()
+        return ValuesView(self)
+
+    def items(self) -> ItemsView[str, Any]:
+        """Pairs of key and leaf."""
+        self._check_open()
+        return ItemsView(self)
+
+    # ------------------------------------------------------------------ writing
+    def __setitem__(self, key: str, value: Any) -> None:
+        key = new_key(key)
+        self._check_writable("set items", key)
+        with self._lock:
+            self._put(key, frame_of(value, key, self._path, self._encoding()), value)
+
+    def __delitem__(self, key: str) -> None:
+        key = canonical_key(key)
+        self._check_writable("delete items", key)
+        with self._lock:
+            if not self._has(key):
+                raise self._missing_key(key)
+            self._remove(key)
+
+    def _put(self, key: str, window: Window, value: Any = None) -> None:  # noqa: ARG002 - for tiers
+        self._changes[key] = window
+        self._forget_leaf(key)
+        self._in_memory += window[2]
+        if self._in_memory > _MEMORY_LIMIT:
+            self._changes.update(self._stage({k: w for k, w in self._changes.items() if w and w[0].path is None}))
+            self._in_memory = 0
+
+    def _remove(self, key: str) -> None:
+        self._forget_leaf(key)
+        if self._published(key) is None:
+            del self._changes[key]
+        else:
+            self._changes[key] = None
+
+    def _encoding(self) -> dict[str, Any]:
+        """Keyword arguments for arrays that the store makes of plain values."""
+        return {}
+
+    def _gather(self) -> None:
+        """Take over the leaves that were changed since they were handed out."""
+        for key, carrier in self._edited.items():
+            self._changes[key] = window_of_bytes(carrier.to_cframe())
+        self._edited = {}
+
+    @property
+    def _unpublished(self) -> bool:
+        return bool(self._changes or self._edited)
+
+    def flush(self) -> None:
+        """Publish all changes: when it returns they are on disk, and other readers see them.
+
+        A store without changes is left alone. Leaves that were handed out stay live.
+        """
+        self._check_open()
+        if self._mode == "r":
+            return
+        with self._lock:
+            self._gather()
+            if self._changes or self._unwritten:
+                self._publish(self._changes)
+                self._changes = {}
+                self._in_memory = 0
+                self._unwritten = False
+
+    def discard(self) -> None:
+        """Drop all changes that were not published, in the leaves that were handed out too."""
+        self._check_open()
+        with self._lock:
+            self._changes = {}
+            self._forget_leaves()
+            self._in_memory = 0
+            self._unwritten = False
+            self._drop_unpublished()
+
+    def close(self) -> None:
+        """Publish what is left and end the store. Leaves handed out stay readable; closing twice is fine."""
+        if self._closed:
+            return
+        self.flush()
+        self._end()
+
+    def _end(self) -> None:
+        self._closed = True
+        self._forget_leaves()
+        self._changes = {}
+        self._release()
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._closed:
+            return
+        try:
+            if kind is not None:
+                self.discard()
+            self.close()
+        finally:
+            # What could not be published by now never will be.
+            if not self._closed:
+                self.discard()
+                self._end()
+
+    def __del__(self) -> None:
+        # A store whose making failed has no state to speak of.
+        if not getattr(self, "_closed", True) and self._unpublished:
+            warnings.warn(
+                f"{self!r} was not closed and its unpublished changes are lost; use it in a 'with' statement",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._check_open()
+        if self._mode != "r" or self._path is None:
+            raise TypeError(f"{self!r} is open for writing; only a store in mode 'r' can be pickled")
+        return _reopen, (type(self), self._path, self._mmap_mode, self._deserialize)
+
+    # ------------------------------------------------------------------ description
+    @property
+    def mode(self) -> str:
+        """The mode that the store was opened with."""
+        return self._mode
+
+    @property
+    def mmap_mode(self) -> str | None:
+        """``"r"`` for a mapped store, else None."""
+        return self._mmap_mode
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    # ------------------------------------------------------------------ errors
+    def _check_open(self) -> None:
+        if self._closed:
+            raise self._closed_error()
+
+    def _check_writable(self, what: str, key: str | None = None) -> None:
+        self._check_open()
+        if self._mode == "r":
+            raise ReadOnlyError(f"Cannot {what} in read-only mode", path=self._path, key=key)
+
+    def _closed_error(self) -> ClosedStoreError:
+        return ClosedStoreError("this is a closed store; leaves taken from it before stay valid", path=self._path)
+
+    def _missing_key(self, key: str) -> StoreKeyError:
+        return StoreKeyError(f"Key {key!r} not found in the store", path=self._path)
+
+
+def _reopen(kind: type[Store], path: str, mmap_mode: str | None, deserialize: str) -> Store:
+    make: Any = kind
+    store: Store = make(path, mode="r", mmap_mode=mmap_mode, deserialize=deserialize)
+    return store

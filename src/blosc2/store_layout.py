@@ -1,0 +1,94 @@
+"""What `.b2d` and `.b2z` have in common: names of files, suffixes of leaves, and the bytes of a window."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+
+from blosc2._core.frame import Frame
+from blosc2._core.source import Source
+from blosc2.exceptions import ExistingFileError, MissingFileError
+from blosc2.new_file import NewFile
+
+#: Where the bytes of a frame lie: a source, the offset in it, and how many.
+Window = tuple[Source, int, int]
+
+#: The frame of embedded values, without which there is no store.
+EMBED = "embed.b2e"
+#: Beside it, the lock of other writers.
+LOCK = "embed.b2e.b2lock"
+#: Below it lies what describes the store and is no leaf.
+RESERVED = ".b2/"
+#: Suffixes of leaves. Of two files for one key, the one that comes first here counts.
+LEAF_SUFFIXES = (".b2nd", ".b2f", ".b2b")
+#: What a frame begins with.
+FRAME_MAGIC = b"\x9e\xa8b2frame\0"
+
+_PIECE = 8 << 20
+
+
+def suffix_of(window: Window) -> str:
+    """The suffix under which a frame is filed: it depends on what the frame holds."""
+    frame = Frame.open(*window)
+    if frame.metalayer("batcharray") is not None:
+        return ".b2b"
+    return ".b2nd" if frame.metalayer("b2nd") is not None else ".b2f"
+
+
+def pieces(window: Window) -> Iterator[bytes | memoryview]:
+    """The bytes of a window, in pieces of bounded size."""
+    source, offset, length = window
+    try:
+        view = memoryview(source)[offset : offset + length]
+    except BufferError:
+        while length > 0:
+            size = min(length, _PIECE)
+            yield source.read(offset, size)
+            offset += size
+            length -= size
+        return
+    # A raw write takes at most 2 GiB at a time.
+    for start in range(0, length, 1 << 30):
+        yield view[start : start + (1 << 30)]
+
+
+def whole(window: Window) -> bytes | memoryview:
+    """The bytes of a window as one buffer, which is copied only when the source has none."""
+    source, offset, length = window
+    try:
+        return memoryview(source)[offset : offset + length]
+    except BufferError:
+        return source.read(offset, length)
+
+
+def open_source(path: str, mmap_mode: str | None) -> Source:
+    """Map a file, or open it for positional reads; `MissingFileError` where there is none."""
+    try:
+        return Source.map(path) if mmap_mode == "r" else Source.open(path)
+    except FileNotFoundError:
+        raise missing(path) from None
+
+
+def missing(path: str) -> MissingFileError:
+    """The error for a path that does not exist."""
+    return MissingFileError(
+        errno.ENOENT, "No such file or directory: the store does not exist; modes 'a' and 'w' create it", path
+    )
+
+
+def taken(path: str, why: str) -> ExistingFileError:
+    """The error for a path that exists and must not be replaced."""
+    return ExistingFileError(errno.EEXIST, why, path)
+
+
+def replace_file(path: str, data: bytes) -> None:
+    """Give a file new content: all of it or, if anything goes wrong, none; durable when this returns."""
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    new = NewFile(path, replace=True)
+    try:
+        new.file.write(data)
+    except BaseException:
+        new.abandon()
+        raise
+    new.commit()

@@ -1,0 +1,83 @@
+"""What arrays and super-chunks have in common: a carrier, and what it says."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+from blosc2.carrier import Carrier
+from blosc2.storage import CParams, DParams, cparams_from, dparams_from
+from blosc2.vlmeta import Meta, VLMeta
+
+
+class Stored:
+    """Base of the classes whose objects are a frame."""
+
+    __slots__ = ("__weakref__", "_carrier")
+    _carrier: Carrier
+
+    @property
+    def urlpath(self) -> str | None:
+        """The file; None in memory."""
+        return self._carrier.urlpath
+
+    @property
+    def mode(self) -> str:
+        """The mode that it was opened with."""
+        return self._carrier.mode
+
+    @property
+    def mmap_mode(self) -> str | None:
+        """How the file is mapped; None when it is not."""
+        return self._carrier.mmap_mode
+
+    @property
+    def meta(self) -> Meta:
+        """Fixed metalayers, by name."""
+        return Meta(self._carrier, self._carrier.open_cframe)
+
+    @property
+    def vlmeta(self) -> VLMeta:
+        """Variable-length metadata, by name."""
+        return VLMeta(self._carrier, self._carrier.open_cframe)
+
+    @property
+    def attrs(self) -> VLMeta:
+        """The same as `vlmeta`."""
+        return VLMeta(self._carrier, self._carrier.open_cframe)
+
+    @property
+    def cparams(self) -> CParams:
+        """Compression parameters of new chunks."""
+        return self._carrier.cparams
+
+    @cparams.setter
+    def cparams(self, value: CParams | dict[str, Any]) -> None:
+        self._carrier.cparams = cparams_from(value, typesize=int(self._carrier.frame.typesize))
+
+    @property
+    def dparams(self) -> DParams:
+        """Decompression parameters."""
+        if self._carrier.dparams is None:
+            self._carrier.dparams = DParams()
+        return self._carrier.dparams
+
+    @dparams.setter
+    def dparams(self, value: DParams | dict[str, Any]) -> None:
+        self._carrier.dparams = dparams_from(value)
+
+    def to_cframe(self) -> bytes:
+        """The whole frame as bytes, which `blosc2.from_cframe` turns back into an object."""
+        return self._carrier.to_cframe()
+
+    def refresh(self) -> bool:
+        """Take up a version that another handle published since; True when there is one."""
+        return self._carrier.refresh()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        return None

@@ -1,0 +1,508 @@
+"""`TreeStore`: a `DictStore` whose keys form groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Self
+
+from blosc2.dict_store import _KINDS, DictStore
+from blosc2.exceptions import StoreKeyError
+from blosc2.foreign_object import ForeignObject
+from blosc2.group_attributes import ATTRIBUTES, GroupAttributes
+from blosc2.leaf import empty_frame
+from blosc2.store_keys import KeyKindError, canonical_key, new_key
+from blosc2.store_layout import Window
+
+# The leaf that describes an object of another kind, and the groups that `info` still draws.
+_DESCRIPTION = "_meta"
+_DRAWN_LINES = 100
+
+
+class TreeStore(DictStore):
+    """A tree of groups and arrays: a `.b2d` directory or a `.b2z` file, as a `DictStore` has them.
+
+    It is made with the arguments of `DictStore`, whose notes on publishing and mapping hold here too. A key that
+    others begin with, followed by "/", is a group: ``store["/a"]`` is then a view of it, which is a `TreeStore` of
+    its own with shorter keys. Keys without "/" in front get one. Groups have attributes; they appear with their first
+    leaf or attribute, and disappear with their last.
+
+    Parameters
+    ----------
+    localpath, mode, tmpdir, cparams, dparams, storage, threshold, mmap_mode, locking, deserialize
+        As for `DictStore`. In particular, ``mmap_mode="r"`` with ``mode="r"`` maps a `.b2z` once for all its leaves,
+        and each leaf of a `.b2d` when it is opened.
+
+    Notes
+    -----
+    Keys, iteration and `len` cover groups and leaves, in order. A group holds groups and leaves; a leaf holds nothing:
+    no array can be set where a group is, nor below a leaf. The name ``__vlmeta__`` is reserved for attributes, and
+    ``/_meta`` for objects of other packages. Such objects are one key each: their inner leaves are neither listed nor
+    changed, and copied with the store.
+
+    Looking up a leaf takes no longer in a deep or large tree. Listing a group costs what it lists.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import blosc2
+    >>> path = os.path.join(tempfile.mkdtemp(), "study.b2z")
+    >>> with blosc2.TreeStore(path, mode="w") as tree:
+    ...     tree["/mri/007/raw"] = np.arange(6)
+    ...     tree["/mri/007"].vlmeta["age"] = 41
+    >>> tree = blosc2.TreeStore(path, mode="r", mmap_mode="r")
+    >>> list(tree.walk("/mri"))
+    [('/mri', ['007'], []), ('/mri/007', [], ['raw'])]
+    >>> tree["/mri"]["007/raw"][2:4]
+    array([2, 3])
+    >>> tree["/mri/007"].vlmeta[:]
+    {'age': 41}
+    >>> tree.close()
+    """
+
+    _metalayer: ClassVar[str] = "b2tree"
+
+    def __init__(self, *args: Any, _from_parent_store: Any = None, **kwargs: Any) -> None:
+        self._registry_cache: dict[str, Any] | None = None
+        self._described: dict[str, dict[str, Any] | None] = {}
+        self._objects_possible: bool | None = None
+        # Leaves below each group that were added to the published ones, or taken away.
+        self._more: dict[str, int] = {}
+        super().__init__(*args, **kwargs)
+
+    # ------------------------------------------------------------------ groups and objects
+    @property
+    def subtree_path(self) -> str:
+        """The group that this store shows, "/" for all."""
+        return "/"
+
+    def _start(self) -> None:
+        super()._start()
+        self._registry_cache = None
+        self._described = {}
+        self._objects_possible = None
+        self._more = {}
+        if self._find is not None:
+            self._has_objects()
+
+    def _drop_unpublished(self) -> None:
+        super()._drop_unpublished()
+        self._registry_cache = None
+        self._described = {}
+        self._objects_possible = None
+        self._more = {}
+
+    @property
+    def _registry(self) -> dict[str, Any]:
+        """Objects of other kinds that the store declares."""
+        if self._new_registry is not None:
+            return self._new_registry
+        if self._registry_cache is None:
+            self._registry_cache = {} if self._embedded is None else self._embedded.registry()
+        return self._registry_cache
+
+    def _has_objects(self) -> bool:
+        """Whether there may be objects of other kinds; cheap, and mostly False."""
+        if self._objects_possible is None:
+            self._objects_possible = bool(
+                self._registry or not self._backend.lists_cheaply or self._listing().named(_DESCRIPTION)
+            )
+        return self._objects_possible
+
+    def _object_at(self, path: str) -> dict[str, Any] | None:
+        """What is known of an object of another kind at a path, None where there is none."""
+        found = self._described.get(path, ...)
+        if found is ...:
+            found = self._describe(path)
+            self._described[path] = found
+        return found
+
+    def _describe(self, path: str) -> dict[str, Any] | None:
+        entry = self._registry.get(path)
+        if entry is not None:
+            return dict(entry) if isinstance(entry, Mapping) else {"kind": str(entry)}
+        # Old tables are not declared: their description alone tells what they are.
+        if self._has(f"{path}/{_DESCRIPTION}"):
+            leaf = super()._open(f"{path}/{_DESCRIPTION}")  # not by `self`, which hides it
+            kind = leaf.vlmeta.get("kind")
+            if isinstance(kind, bytes):
+                kind = kind.decode("utf-8", "replace")
+            if kind == "ctable":
+                return {"kind": "ctable"}
+        return None
+
+    def _object_above(self, key: str) -> str | None:
+        """The object of another kind that a key is part of, other than itself."""
+        end = key.find("/", 1)
+        while end > 0:
+            if self._object_at(key[:end]) is not None:
+                return key[:end]
+            end = key.find("/", end + 1)
+        return None
+
+    def is_table(self) -> bool:
+        """Whether the whole store is one object of another package."""
+        return self._object_at("") is not None
+
+    def _objects(self) -> list[str]:
+        """The keys of all objects of other kinds, in order."""
+        named = [key[: -len(_DESCRIPTION) - 1] for key in self._listing().named(_DESCRIPTION)]
+        return sorted({key for key in [*self._registry, *named] if key and self._object_at(key) is not None})
+
+    def _is_group(self, path: str) -> bool:
+        """Whether there is a leaf below a path, hidden ones included."""
+        if self._embedded is not None and not self._replaces:
+            start, stop = self._published_listing().group(path)
+            return bool(stop - start + self._more.get(path, 0) > 0)
+        return self._more.get(path, 0) > 0
+
+    def _count(self, key: str, change: int) -> None:
+        end = key.find("/", 1)
+        while end > 0:
+            path = key[:end]
+            self._more[path] = self._more.get(path, 0) + change
+            end = key.find("/", end + 1)
+
+    def _put(self, key: str, window: Window, value: Any = None) -> None:
+        new = not self._has(key)
+        super()._put(key, window, value)
+        if new:
+            self._count(key, 1)
+        self._look_again(key)
+
+    def _look_again(self, key: str) -> None:
+        """A description that comes or goes may make a group an object of another kind, or the reverse."""
+        if key.endswith("/" + _DESCRIPTION):
+            self._described = {}
+            self._objects_possible = None
+
+    def _remove(self, key: str) -> None:
+        super()._remove(key)
+        self._count(key, -1)
+        self._look_again(key)
+
+    # ------------------------------------------------------------------ reading
+    def _open(self, key: str) -> Any:
+        if self._closed:
+            raise self._closed_error()
+        if not isinstance(key, str):
+            raise KeyKindError(f"Key must be a string, not {type(key).__name__}")
+        if key == "/":
+            return self
+        window = self._window(key)
+        if window is not None:
+            if not key.endswith("/" + ATTRIBUTES) and not (self._has_objects() and self._object_above(key)):
+                return self._make(key, window)
+            raise StoreKeyError(f"Key {key!r} not found: it is internal to the store", path=self._path)
+        path = canonical_key(key)
+        if path != key:
+            return self[path]
+        if not self._object_above(path):
+            if self._object_at(path) is not None:
+                return ForeignObject(self._path, path, self._object_at(path) or {})
+            if self._is_group(path):
+                return self.get_subtree(path)
+        raise StoreKeyError(f"Key {key!r} not found", path=self._path)
+
+    def __contains__(self, key: object) -> bool:
+        find = self._find
+        if find is not None and self._objects_possible is False and type(key) is str:
+            if find(key) >= 0:
+                return not key.endswith("/" + ATTRIBUTES)
+            if key[:1] == "/" and key[-1] != "/":
+                return self._is_group(key)
+        if self._closed:
+            raise self._closed_error()
+        if not isinstance(key, str) or not key or (key.endswith("/") and key != "/"):
+            return False
+        if not key.startswith("/"):
+            key = "/" + key
+        if key == "/":
+            return True
+        if not self._has(key) and not self._is_group(key):
+            return False
+        return not key.endswith("/" + ATTRIBUTES) and not (self._has_objects() and self._object_above(key))
+
+    def _keys(self) -> list[str]:
+        return self.get_descendants("/")
+
+    def get_descendants(self, path: str) -> list[str]:
+        """All groups and leaves below a group, in order; nothing where there is no group.
+
+        Parameters
+        ----------
+        path : str
+            The group, "/" for all.
+        """
+        self._check_open()
+        path = _group_path(path)
+        if path and self._object_above(path + "/") is not None:
+            return []
+        keys: list[str] = self._listing().tree(path or "/", ATTRIBUTES)
+        keys.sort()
+        for inner in self._objects() if self._has_objects() else ():
+            keys = [key for key in keys if not key.startswith(inner + "/")]
+        return keys
+
+    def get_children(self, path: str) -> list[str]:
+        """The groups and leaves right below a group, as full keys, in order."""
+        path = _group_path(path)
+        groups, leaves = self._children(path)
+        return sorted({f"{path}/{name}" for name in [*groups, *leaves]})
+
+    def _children(self, path: str) -> tuple[list[str], list[str]]:
+        """Names of the groups and of the leaves right below a group; objects of other kinds count as leaves."""
+        self._check_open()
+        if path and self._object_above(path + "/") is not None:
+            return [], []
+        groups, leaves = self._listing().children(path or "/")
+        leaves = [name for name in leaves if name != ATTRIBUTES]
+        if self._has_objects():
+            foreign = [name for name in groups if self._object_at(f"{path}/{name}") is not None]
+            if foreign:
+                groups = [name for name in groups if name not in foreign]
+                leaves = sorted({*leaves, *foreign})
+        return groups, leaves
+
+    def walk(self, path: str = "/", topdown: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
+        """Go through the groups from one on.
+
+        Parameters
+        ----------
+        path : str
+            Where to begin.
+        topdown : bool
+            Whether a group comes before the groups in it.
+
+        Yields
+        ------
+        tuple
+            The key of a group, the names of the groups in it, and those of the leaves in it.
+        """
+        start = _group_path(path)
+        groups, leaves = self._children(start)
+        here = (start or "/", groups, leaves)
+        if topdown:
+            yield here
+        for name in groups:
+            yield from self.walk(f"{start}/{name}", topdown)
+        if not topdown:
+            yield here
+
+    def get_subtree(self, path: str) -> TreeStore:
+        """A view of a group, which need not exist yet: it appears with its first leaf or attribute."""
+        self._check_open()
+        path = _group_path(path)
+        return self if not path else SubtreeView(self, path)
+
+    # ------------------------------------------------------------------ writing
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key == "/":
+            raise ValueError("Cannot assign array to structural path '/', the root of the tree")
+        key = new_key(key)
+        self._check_writable("set items", key)
+        if ATTRIBUTES in key.split("/"):
+            raise ValueError(f"Key {key!r}: the name {ATTRIBUTES} is reserved for attributes; use .vlmeta of the group")
+        if key == "/" + _DESCRIPTION:
+            raise ValueError(f"Key {key!r} is reserved for the description of a table")
+        self._check_not_inside(key)
+        if self._object_at(key) is not None:
+            raise ValueError(f"Key {key!r} is an object of another kind; delete it first")
+        if self._is_group(key):
+            raise ValueError(
+                f"Cannot assign array to structural path {key!r} that already has children: {self.get_children(key)}"
+            )
+        end = key.find("/", 1)
+        while end > 0:
+            if self._has(key[:end]):
+                raise ValueError(f"Cannot add child {key!r} to path {key[:end]!r} that already contains data")
+            end = key.find("/", end + 1)
+        super().__setitem__(key, value)
+
+    def _check_not_inside(self, key: str) -> None:
+        owner = self._object_above(key)
+        if owner is not None:
+            raise ValueError(f"Key {key!r} is an internal component of {owner!r}, an object of another kind")
+
+    def __delitem__(self, key: str) -> None:
+        path = "" if key == "/" else canonical_key(key)
+        self._check_writable("delete items", key)
+        with self._lock:
+            if path:
+                self._check_not_inside(path)
+            found = self._object_at(path) is not None if path else True
+            listing = self._listing()
+            start, stop = listing.group(path or "/")
+            below = listing.keys_in_order(start, stop)
+            if path and not path.endswith("/" + ATTRIBUTES) and self._has(path):
+                found = True
+                below.append(path)
+            if not below and not found:
+                raise StoreKeyError(f"Key {key!r} not found", path=self._path)
+            for leaf in below:
+                self._remove(leaf)
+            kept = {
+                name: entry
+                for name, entry in self._registry.items()
+                if name != path and not name.startswith(path + "/")
+            }
+            if len(kept) != len(self._registry):
+                self._new_registry = kept
+                self._unwritten = True
+                self._objects_possible = None
+            self._described = {}
+
+    # ------------------------------------------------------------------ attributes
+    @property
+    def vlmeta(self) -> GroupAttributes:
+        """The attributes of the group that this store or view shows."""
+        self._check_open()
+        return GroupAttributes(self, "")
+
+    @property
+    def attrs(self) -> GroupAttributes:
+        """The same as `vlmeta`."""
+        return self.vlmeta
+
+    def _hidden_leaf(self, key: str) -> Any:
+        """The leaf that carries the attributes of a group, None where it has none."""
+        self._check_open()
+        held = self._held.get(key)
+        leaf = None if held is None else held()
+        return super()._open(key) if leaf is None and self._has(key) else leaf
+
+    def _hidden_leaf_to_change(self, key: str) -> Any:
+        """The same; it is made where there is none."""
+        self._check_not_inside(key)
+        with self._lock:
+            if not self._has(key):
+                group = key[: -len(ATTRIBUTES) - 1]
+                if group:
+                    new_key(group)
+                if group and self._has(group):
+                    raise ValueError(f"{group!r} is a leaf: its attributes are those of the array")
+                self._put(key, empty_frame())
+            return self._hidden_leaf(key)
+
+    # ------------------------------------------------------------------ description
+    @property
+    def info_items(self) -> list[tuple[str, Any]]:
+        """What `info` shows, as pairs; the tree is drawn up to a bounded number of lines."""
+        return [*super().info_items, ("contents", "\n".join(self._drawing()))]
+
+    def _drawing(self) -> list[str]:
+        lines = ["/"]
+
+        def draw(path: str, indent: str) -> None:
+            children = self.get_children(path)
+            for child in children:
+                if len(lines) > _DRAWN_LINES:
+                    return
+                last = child == children[-1]
+                lines.append(f"{indent}{'└── ' if last else '├── '}{child.rpartition('/')[2]}")
+                draw(child, indent + ("    " if last else "│   "))
+
+        draw("/", "")
+        if len(lines) > _DRAWN_LINES:
+            lines[_DRAWN_LINES:] = ["..."]
+        return lines
+
+
+class SubtreeView(TreeStore):
+    """A group of a `TreeStore` as a tree of its own: its keys are those below the group.
+
+    It has no state: what is done to it is done to the tree. Closing it does nothing.
+    """
+
+    def __init__(self, root: TreeStore, path: str) -> None:
+        # Not that of a store: everything is the root's.
+        self._root = root
+        self._prefix = path
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("_root", "_prefix"):
+            raise AttributeError(name)
+        return getattr(self._root, name)
+
+    @property
+    def subtree_path(self) -> str:
+        """The group that this view shows."""
+        return self._prefix
+
+    def _full(self, key: object) -> str:
+        return self._prefix if key == "/" else self._prefix + canonical_key(key)
+
+    def __getitem__(self, key: str) -> Any:
+        return self if key == "/" else self._root[self._full(key)]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._root[self._full(key)] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self._root[self._full(key)]
+
+    def __contains__(self, key: object) -> bool:
+        if not isinstance(key, str) or not key or (key.endswith("/") and key != "/"):
+            return False
+        return self._prefix + ("" if key == "/" else key if key.startswith("/") else "/" + key) in self._root
+
+    def _keys(self) -> list[str]:
+        return self.get_descendants("/")
+
+    def get_descendants(self, path: str) -> list[str]:
+        """All groups and leaves below a group of the view, in order."""
+        cut = len(self._prefix)
+        return [key[cut:] for key in self._root.get_descendants(self._prefix + _group_path(path))]
+
+    def _children(self, path: str) -> tuple[list[str], list[str]]:
+        return self._root._children(self._prefix + path)
+
+    def get_subtree(self, path: str) -> TreeStore:
+        """A view of a group of the view."""
+        return self._root.get_subtree(self._prefix + _group_path(path))
+
+    def _copy_to(self, backend: Any) -> str:  # noqa: ARG002 - whatever it is
+        raise ValueError(f"{self!r} has no file of its own; copy the whole tree, or its leaves one by one")
+
+    @property
+    def vlmeta(self) -> GroupAttributes:
+        """The attributes of the group."""
+        self._root._check_open()
+        return GroupAttributes(self._root, self._prefix)
+
+    def flush(self) -> None:
+        """Publish the changes of the whole tree."""
+        self._root.flush()
+
+    def discard(self) -> None:
+        """Drop the unpublished changes of the whole tree."""
+        self._root.discard()
+
+    def close(self) -> None:
+        """Nothing: close the tree itself."""
+
+    def __enter__(self) -> Self:
+        self._root._check_open()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def __del__(self) -> None:
+        pass
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SubtreeView, (self._root, self._prefix)
+
+    def __repr__(self) -> str:
+        return f"<TreeStore view of {self._prefix!r} in {self._root!r}>"
+
+
+def _group_path(path: str) -> str:
+    """A group in the form that keys begin with: "" for the root."""
+    if path in ("", "/"):
+        return ""
+    return canonical_key(path)
+
+
+_KINDS[TreeStore._metalayer] = TreeStore

@@ -1,0 +1,336 @@
+"""Metadata as mappings: `Meta`, which is fixed at creation, and `VLMeta`, which is not.
+
+Both hold the carrier of the data, and ask it for the current frame at every access. So they stay usable
+after the array that they came from is gone, and see what has been published since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from typing import Any, Protocol
+
+from blosc2.exceptions import FormatError, MissingMetadataError, UnsafeDeserializationError
+from blosc2.serialization import FrameOpener, pack, unpack
+from blosc2.storage import cparams_from
+
+# Limits of the C library: beyond them it crashes, or refuses every later write.
+MAX_ENTRIES = 16
+MAX_NAME_BYTES = 31
+
+# Metalayers that are not up to users: the geometry of arrays, and the filling that moves data to an aligned position.
+_GEOMETRY = "b2nd"
+_RESERVED = (_GEOMETRY, "_pad")
+
+
+class FrameMetadata(Protocol):
+    """What a frame offers here. Contents are packed values."""
+
+    @property
+    def key(self) -> str | None: ...
+    def metalayers(self) -> dict[str, bytes]: ...
+    def metalayer(self, name: str, /) -> bytes | None: ...
+    def vlmeta_names(self) -> list[str]: ...
+    def vlmeta(self, name: str, /) -> bytes | None: ...
+
+
+class MetadataCarrier(Protocol):
+    """What a carrier offers here: the current frame, and how to publish changes of its metadata."""
+
+    @property
+    def frame(self) -> FrameMetadata: ...
+    @property
+    def urlpath(self) -> str | None: ...
+    @property
+    def deserialize(self) -> str: ...
+    def require_writable(self) -> None: ...
+    def set_vlmeta(self, changes: dict[str, bytes | None], /) -> None: ...
+    def set_metalayer(self, name: str, content: bytes, /) -> None: ...
+
+
+def check_name(name: object) -> str:
+    """Check the name of a metadata entry, of either kind, before it is written.
+
+    Raises
+    ------
+    TypeError
+        Not a string.
+    ValueError
+        Empty, longer than 31 bytes of UTF-8, or with a NUL.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a metadata entry must be a str, not {name!r}")
+    size = len(name.encode())
+    if not 1 <= size <= MAX_NAME_BYTES:
+        raise ValueError(f"the name of a metadata entry has 1 to {MAX_NAME_BYTES} bytes in UTF-8, not {size}: {name!r}")
+    if "\0" in name:
+        raise ValueError(f"the name of a metadata entry cannot hold a NUL: {name!r}")
+    return name
+
+
+def pack_metalayers(meta: Mapping[str, Any] | None, reserved: Iterable[str] = ()) -> dict[str, bytes]:
+    """Check and pack the `meta` of something that is to be created.
+
+    Parameters
+    ----------
+    meta : dict or None
+        Names and values.
+    reserved : iterable of str
+        Metalayers that the creator adds; they count towards the limit, and users cannot give them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A name, a value, or a number of entries that cannot be written.
+    """
+    taken = set(reserved)
+    packed: dict[str, bytes] = {}
+    for name, value in (meta or {}).items():
+        if check_name(name) in taken or name in _RESERVED:
+            raise ValueError(f"the metalayer {name!r} is written by the library; choose another name")
+        packed[name] = pack(value)
+    if len(packed) + len(taken) > MAX_ENTRIES:
+        raise ValueError(
+            f"there can be {MAX_ENTRIES} metalayers, {len(taken)} of them are taken: {len(packed)} are too many"
+        )
+    return packed
+
+
+class _Metadata:
+    """What the two mappings share: reading one entry, and how they look."""
+
+    __slots__ = ("_carrier", "_frame_opener")
+
+    _kind = "metadata"
+
+    def __init__(self, carrier: MetadataCarrier, frame_opener: FrameOpener | None = None) -> None:
+        self._carrier = carrier
+        self._frame_opener = frame_opener
+
+    def _missing(self, name: object) -> MissingMetadataError:
+        return MissingMetadataError(f"{name} not found in the {self._kind}", path=self._carrier.urlpath)
+
+    def _unpack(self, name: str, content: bytes) -> Any:
+        where = f"{self._kind} {name!r}"
+        try:
+            return unpack(
+                content, deserialize=self._carrier.deserialize, location=where, frame_opener=self._frame_opener
+            )
+        except FormatError as error:
+            raise FormatError(error.reason, path=self._carrier.urlpath, key=self._carrier.frame.key) from error
+        except UnsafeDeserializationError as error:
+            if self._carrier.urlpath is None:
+                raise
+            key = self._carrier.frame.key
+            place = self._carrier.urlpath if key is None else f"{self._carrier.urlpath}, key {key!r}"
+            raise UnsafeDeserializationError(error.kind, location=f"{where} of {place}") from None
+
+    def _show(self, names: Iterable[str], get: Callable[[str], Any]) -> str:
+        """Show entries as a dictionary would, long values cut; one that cannot be read is named, not raised."""
+        shown = []
+        for name in names:
+            try:
+                text = repr(get(name))
+            except UnsafeDeserializationError as error:
+                text = f"<{error.kind}>"
+            except FormatError as error:
+                text = f"<unreadable: {error.reason}>"
+            shown.append(f"{name!r}: {text if len(text) <= 200 else f'{text[:200]}...'}")
+        return f"{{{', '.join(shown)}}}"
+
+
+def _only_whole(key: slice) -> None:
+    if key != slice(None):
+        raise NotImplementedError("Slicing is not supported, unless [:]")
+
+
+class Meta(_Metadata, Mapping[str, Any]):
+    """The metalayers of an array or super-chunk: a mapping of names to values, fixed at creation.
+
+    A value can be replaced by one of the same packed length; nothing can be added or removed.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> a = blosc2.zeros(3, meta={"unit": "mm"})
+    >>> a.meta["unit"]
+    'mm'
+    """
+
+    __slots__ = ()
+
+    _kind = "fixed metadata"
+
+    def __getitem__(self, name: str | slice) -> Any:
+        if isinstance(name, slice):
+            _only_whole(name)
+            return self.getall()
+        content = self._content(name)
+        if name == _GEOMETRY:
+            content = _with_array_markers(content)
+        return self._unpack(name, content)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._carrier.require_writable()
+        old = self._content(name)
+        if name in _RESERVED:
+            raise ValueError(f"the metalayer {name!r} is written by the library and cannot be assigned")
+        new = pack(value)
+        if len(new) != len(old):
+            raise ValueError(
+                f"The length of the content in a metalayer cannot change: {name!r} has {len(old)} bytes, "
+                f"the new value has {len(new)}; vlmeta has no such limit"
+            )
+        self._carrier.set_metalayer(name, new)
+
+    def __delitem__(self, name: str) -> None:
+        raise NotImplementedError(f"metalayers are fixed at creation: {name!r} cannot be deleted")
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._carrier.frame.metalayer(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+    def keys(self) -> list[str]:  # type: ignore[override]  # callers index and compare it
+        """Give the names, in the order in which they are stored."""
+        return list(self._carrier.frame.metalayers())
+
+    def getall(self) -> dict[str, Any]:
+        """Read all values."""
+        return {name: self[name] for name in self.keys()}
+
+    def __repr__(self) -> str:
+        return self._show(self.keys(), self.__getitem__)
+
+    def _content(self, name: object) -> bytes:
+        content = self._carrier.frame.metalayer(name) if isinstance(name, str) else None
+        if content is None:
+            raise self._missing(name)
+        return content
+
+
+def _with_array_markers(content: bytes) -> bytes:
+    """Mend the geometry of arrays with 16 dimensions, whose three list markers are those of an empty string."""
+    if len(content) < 261 or content[2] != 16:
+        return content
+    marker = b"\xdc\x00\x10"
+    shape, chunks, blocks, rest = content[4:148], content[149:229], content[230:310], content[310:]
+    return content[:3] + marker + shape + marker + chunks + marker + blocks + rest
+
+
+class VLMeta(_Metadata, MutableMapping[str, Any]):
+    """The variable-length metadata of an array or super-chunk: a mapping of names to values.
+
+    ``vlmeta[:]`` reads all entries, ``vlmeta[:] = {...}`` merges a dictionary. Each assignment is published at once;
+    `update`, `clear` and ``[:] =`` publish all their changes together.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> a = blosc2.zeros(3)
+    >>> a.vlmeta["spacing"] = (0.5, 0.5, 1.2)
+    >>> a.vlmeta["spacing"]
+    (0.5, 0.5, 1.2)
+    """
+
+    __slots__ = ()
+
+    _kind = "variable metadata"
+
+    def __getitem__(self, name: str | slice) -> Any:
+        if isinstance(name, slice):
+            _only_whole(name)
+            return self.getall()
+        return self._unpack(name, self._content(name))
+
+    def __setitem__(self, name: str | slice, value: Any) -> None:
+        if isinstance(name, slice):
+            _only_whole(name)
+            self.update(value)
+        else:
+            self._publish({name: pack(value)})
+
+    def __delitem__(self, name: str) -> None:
+        self._carrier.require_writable()
+        if name not in self:
+            raise self._missing(name)
+        self._carrier.set_vlmeta({name: None})
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._carrier.frame.vlmeta_names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._carrier.frame.vlmeta_names())
+
+    def __len__(self) -> int:
+        return len(self._carrier.frame.vlmeta_names())
+
+    def update(self, other: Any = (), /, **entries: Any) -> None:
+        """Merge a mapping, or pairs, publishing all changes together."""
+        self._publish({name: pack(value) for name, value in dict(other, **entries).items()})
+
+    def clear(self) -> None:
+        """Delete all entries, publishing all changes together."""
+        self._publish(dict.fromkeys(self))
+
+    def getall(self) -> dict[str, Any]:
+        """Read all values."""
+        return {name: self[name] for name in self}
+
+    def to_dict(self) -> dict[bytes, Any]:
+        """Read all values; the names are bytes."""
+        return {name.encode(): value for name, value in self.getall().items()}
+
+    def get_names(self) -> list[str]:
+        """Give the names, in the order in which they are stored."""
+        return list(self._carrier.frame.vlmeta_names())
+
+    def nvlmetalayers(self) -> int:
+        """Give the number of entries."""
+        return len(self)
+
+    def get_vlmeta(self, name: str) -> bytes:
+        """Read the packed content of an entry."""
+        return self._content(name)
+
+    def set_vlmeta(self, name: str, content: bytes, **cparams: Any) -> None:
+        """Write the packed content of an entry: one msgpack value, as `get_vlmeta` gives it.
+
+        Compression parameters are checked, but metadata is always compressed in the same way.
+        """
+        if not isinstance(content, (bytes, bytearray, memoryview)):
+            raise TypeError(f"the content of an entry must be bytes, not {type(content).__name__}")
+        cparams_from(cparams)
+        unpack(content, deserialize="full", location="the content of an entry")
+        self._publish({name: bytes(content)})
+
+    def del_vlmeta(self, name: str) -> None:
+        """Delete an entry."""
+        del self[name]
+
+    def __repr__(self) -> str:
+        return self._show(self, self.__getitem__)
+
+    def _content(self, name: object) -> bytes:
+        content = self._carrier.frame.vlmeta(name) if isinstance(name, str) else None
+        if content is None:
+            raise self._missing(name)
+        return content
+
+    def _publish(self, changes: Mapping[str, bytes | None]) -> None:
+        self._carrier.require_writable()
+        old = set(self._carrier.frame.vlmeta_names())
+        new = {check_name(name) for name, content in changes.items() if content is not None} - old
+        gone = {name for name, content in changes.items() if content is None} & old
+        entries = len(old) + len(new) - len(gone)
+        # Files with more exist; they can be changed, but not made worse.
+        if entries > MAX_ENTRIES and new:
+            raise ValueError(
+                f"there can be {MAX_ENTRIES} entries of variable metadata, not {entries}: other programs "
+                "could not change the file any more; put several values into one dictionary"
+            )
+        if changes:
+            self._carrier.set_vlmeta(dict(changes))

@@ -1,0 +1,44 @@
+"""Fixtures for all tests: both ways to read a file, and a fixed seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+# its assertions are those of the tests, and are to say as much
+pytest.register_assert_rewrite("fixture_kit.manifest")
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the interoperability tests out unless they are asked for: they install a package."""
+    asked = "interop" in config.getoption("markexpr") or any("interop" in arg for arg in config.args)
+    if asked:
+        return
+    out = [item for item in items if item.get_closest_marker("interop")]
+    if out:
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if not item.get_closest_marker("interop")]
+
+
+@pytest.fixture(params=[None, "r"], ids=["pread", "mmap"])
+def source(request: pytest.FixtureRequest) -> str | None:
+    """The `mmap_mode` that a file is opened with: positional reads, or one mapping."""
+    value: str | None = request.param
+    return value
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> np.random.Generator:
+    """Random numbers that depend on the test's name only."""
+    return np.random.default_rng(list(request.node.name.encode()))
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Read with one thread."""
+    import blosc2
+
+    old = blosc2.set_nthreads(1)
+    yield
+    blosc2.set_nthreads(old)

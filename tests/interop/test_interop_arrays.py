@@ -1,0 +1,152 @@
+"""Arrays and super-chunks go back and forth between this package and the reference with the same values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fixture_kit import manifest, peer, recipes
+
+import blosc2
+
+pytestmark = pytest.mark.interop
+
+RECIPES = recipes.recipes()
+each = pytest.mark.parametrize("recipe", RECIPES, ids=[r["name"] for r in RECIPES])
+
+
+def check_array(got: dict[str, Any], recipe: dict[str, Any]) -> None:
+    """A description against the recipe."""
+    want = recipes.values(recipe)
+    assert got["kind"] == "ndarray"
+    assert (got["shape"], got["dtype"]) == (list(want.shape), repr(want.dtype))
+    assert got["sha256"] == manifest.sha256(np.ascontiguousarray(want).tobytes())
+    for name in ("chunks", "blocks"):
+        if recipe[name] is not None:
+            assert got[name] == recipe[name]
+    cparams = recipe.get("cparams", {})
+    for name in ("codec", "clevel", "use_dict"):
+        if name in cparams:
+            assert got[name] == cparams[name]
+    if "filters" in cparams:
+        assert [f for f in got["filters"] if f != "NOFILTER"] == cparams["filters"]
+    user = {k: v for k, v in got.get("meta", {}).items() if not k.startswith("_pad")}
+    assert user == (manifest.tagged(recipes.metalayers()) if recipe.get("meta") else {})
+    assert got.get("vlmeta", {}) == (manifest.tagged(recipes.vlmeta()) if recipe.get("vlmeta") else {})
+
+
+@each
+def test_our_array_is_read_by_upstream(recipe: dict[str, Any], tmp_path: Path, upstream: Any) -> None:
+    path = str(tmp_path / "x.b2nd")
+    peer.make_array(path, recipe)
+    check_array(upstream.describe(path=path), recipe)
+    check_array(peer.describe(path), recipe)
+
+
+@each
+def test_upstreams_array_is_read_by_us(
+    recipe: dict[str, Any], tmp_path: Path, upstream: Any, source: str | None
+) -> None:
+    path = str(tmp_path / "x.b2nd")
+    upstream.make_array(path=path, recipe=recipe)
+    check_array(peer.describe(path, source), recipe)
+
+
+@each
+def test_slices_of_both_are_those_of_numpy(
+    recipe: dict[str, Any], tmp_path: Path, upstream: Any, source: str | None
+) -> None:
+    if not recipe["shape"]:
+        return
+    ours, theirs = str(tmp_path / "ours.b2nd"), str(tmp_path / "theirs.b2nd")
+    peer.make_array(ours, recipe)
+    upstream.make_array(path=theirs, recipe=recipe)
+    data = recipes.values(recipe)
+    rng = np.random.default_rng(recipe["seed"])
+    want = []
+    for _ in range(30):
+        got = np.asarray(data[peer.basic_key(rng, data.shape)], dtype=data.dtype)
+        want.append([list(got.shape), manifest.sha256(np.ascontiguousarray(got).tobytes())])
+    for path in (ours, theirs):
+        assert peer.slices(path, recipe["seed"], 30, source) == want
+    cparams = recipe.get("cparams", {})
+    if "DELTA" not in cparams.get("filters", []) and not cparams.get("use_dict"):
+        # slices of those are wrong there, or never end
+        assert upstream.slices(path=ours, seed=recipe["seed"], count=30) == want
+
+
+CHANGEABLE = [
+    r
+    for r in RECIPES
+    if len(r["shape"]) in (1, 2, 3) and r["shape"][0] > 3 and all(r["shape"]) and r["dtype"] in ("<i4", "<f8", "<f4")
+]
+
+
+@pytest.mark.parametrize("recipe", CHANGEABLE, ids=[r["name"] for r in CHANGEABLE])
+@pytest.mark.parametrize("first", ["ours", "upstream"])
+def test_both_change_one_array_in_turn(recipe: dict[str, Any], first: str, tmp_path: Path, upstream: Any) -> None:
+    path = str(tmp_path / "x.b2nd")
+    if recipe.get("vlmeta"):
+        recipe = {**recipe, "vlmeta": False}  # there is room for 16 entries only
+    (peer if first == "ours" else upstream).make_array(path=path, recipe=recipe)
+    data = recipes.values(recipe)
+    for turn, rows in enumerate((3, 5, 20, 1), start=first == "ours"):
+        added = (upstream if turn % 2 else peer).change_array(path=path, rows=rows)
+        data = np.concatenate([data, np.full((added, *data.shape[1:]), rows, data.dtype)])
+        data[1:3] = -rows
+        for got in (peer.describe(path), peer.describe(path, "r"), upstream.describe(path=path)):
+            assert got["shape"] == list(data.shape)
+            assert got["sha256"] == manifest.sha256(data.tobytes())
+            assert got["vlmeta"]["rows"] == rows
+
+
+SCHUNKS = [
+    {"typesize": typesize, "chunksize": chunksize, "items": items, "vlmeta": vlmeta, "clevel": clevel}
+    for typesize, chunksize, items, vlmeta, clevel in (
+        (8, 800, 250, False, 5), (8, 800, 200, True, 5), (3, 300, 170, False, 5), (1, 100, 1, True, 9),
+        (4, 400, 0, False, 5), (4, 400, 0, True, 5), (2, 20, 3000, False, 1), (8, 800, 250, True, 0),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("spec", SCHUNKS, ids=str)
+@pytest.mark.parametrize("writer", ["ours", "upstream"])
+def test_super_chunks(spec: dict[str, Any], writer: str, tmp_path: Path, upstream: Any, source: str | None) -> None:
+    path = str(tmp_path / "x.b2frame")
+    (peer if writer == "ours" else upstream).make_schunk(path=path, **spec)
+    data = np.arange(spec["items"] * spec["typesize"], dtype=np.uint64).astype(np.uint8).tobytes()
+    for got in (peer.describe(path, source), upstream.describe(path=path)):
+        assert (got["kind"], got["typesize"], got["nbytes"]) == ("schunk", spec["typesize"], len(data))
+        assert got["sha256"] == manifest.sha256(data)
+        assert got["nchunks"] == -(-len(data) // spec["chunksize"])
+        user = {k: v for k, v in got.get("meta", {}).items() if not k.startswith("_pad")}
+        assert user == ({"m": [1, 2]} if spec["vlmeta"] else {})
+        assert got.get("vlmeta", {}) == (manifest.tagged(recipes.vlmeta()) if spec["vlmeta"] else {})
+
+
+@pytest.mark.parametrize("first", ["ours", "upstream"])
+def test_both_change_one_super_chunk_in_turn(first: str, tmp_path: Path, upstream: Any) -> None:
+    path = str(tmp_path / "x.b2frame")
+    (peer if first == "ours" else upstream).make_schunk(path=path, typesize=8, chunksize=800, items=400, vlmeta=False)
+    for turn, seed in enumerate(range(6), start=first == "ours"):
+        want = (upstream if turn % 2 else peer).change_schunk(path=path, seed=seed)
+        for mmap_mode in (None, "r"):
+            s = blosc2.open(path, mmap_mode=mmap_mode)
+            assert [manifest.sha256(s.decompress_chunk(n)) for n in range(s.nchunks)] == want
+            assert s.vlmeta["seed"] == seed
+        theirs = upstream.describe(path=path)
+        assert (theirs["nchunks"], theirs["vlmeta"]) == (len(want), {"seed": seed})
+        assert theirs["sha256"] == peer.describe(path)["sha256"]
+
+
+def test_frames_in_memory_go_both_ways(tmp_path: Path, upstream: Any) -> None:
+    """`to_cframe` gives a file that the reference opens."""
+    for recipe in RECIPES[:8]:
+        x = blosc2.asarray(recipes.values(recipe))
+        path = tmp_path / "memory.b2nd"
+        path.write_bytes(x.to_cframe())
+        got = upstream.describe(path=str(path))
+        assert got["sha256"] == manifest.sha256(recipes.values(recipe).tobytes())
+        path.unlink()

@@ -1,0 +1,570 @@
+"""The contract of a store as tests: a class of tests for each kind of store inherits `StoreContract`.
+
+A subclass names how its store is made; every test then runs for it, and every test that reads back runs over both
+ways to read a file.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import pickle
+import stat
+import threading
+import warnings
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+import blosc2
+
+VALUES: dict[str, Any] = {
+    "/scalar": 7,
+    "/list": [1.5, 2.5],
+    "/numpy": np.arange(24, dtype="i2").reshape(2, 3, 4),
+    "/empty": np.zeros((0, 3)),
+    "/text": np.array(["a", "ünï"]),
+    "/date": np.array(["2026-11-21"], "M8[D]"),
+    "/group/fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    "/group/sub/large": np.arange(30_000, dtype="f8"),
+    "/group/struct": np.array([(1, 2.0)], [("a", "i4"), ("b", "f8")]),
+    "/ünï/日本": np.arange(3, dtype=">u4"),
+    "/dots/a.b.c": np.int8(3),
+}
+
+BAD_KEYS = ["/a/", "//a", "/a//b", "", "/..", "/../x", "/a/../b", "/./x", "/a/.", "/a\0b", "/a\nb", "/a\\b", "/C:x",
+            "/\x7f"]  # fmt: skip
+BAD_VALUES = [{"a": 1}, object(), np.array([None, 1]), [[1], [2, 3]], lambda: 0]
+
+
+def tree_state(path: Path) -> dict[str, Any]:
+    """Every file below a path (or the path itself), with content and time."""
+    files = [path] if path.is_file() else sorted(p for p in path.rglob("*"))
+    return {str(p): (p.read_bytes() if p.is_file() else None, p.stat().st_mtime_ns) for p in files}
+
+
+class StoreContract:
+    """What every store must do."""
+
+    kind: ClassVar[type]
+    suffix: ClassVar[str] = ""  # "" for a store in memory
+    options: ClassVar[dict[str, Any]] = {}
+
+    # ------------------------------------------------------------------ how the store is made
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        return tmp_path / f"store{self.suffix}"
+
+    def make(self, path: Path, mode: str = "a", **more: Any) -> Any:
+        if not self.suffix:
+            return self.kind(mode=mode, **self.options, **more)
+        return self.kind(str(path), mode=mode, **self.options, **more)
+
+    def read_back(self, store: Any, path: Path, mmap_mode: str | None) -> Any:
+        """Close a store and open what it left, read-only."""
+        if not self.suffix:
+            return self.kind._from_buffer(store.to_cframe(), "r")
+        store.close()
+        return self.kind(str(path), mode="r", mmap_mode=mmap_mode)
+
+    @pytest.fixture
+    def filled(self, path: Path) -> Iterator[Any]:
+        with self.make(path) as store:
+            store.update(VALUES)
+            yield store
+
+    # ------------------------------------------------------------------ mapping
+    def test_it_is_a_mutable_mapping(self, filled: Any) -> None:
+        assert isinstance(filled, MutableMapping)
+        leaves = [key for key in filled if isinstance(filled[key], blosc2.NDArray)]
+        assert set(leaves) == set(VALUES)
+        assert len(filled) == len(list(filled)) == len(filled.keys()) == len(list(filled.items()))
+        assert set(filled.keys()) >= set(VALUES)
+        assert filled.keys() == set(filled)
+        assert filled.keys() & {"/list", "/none"} == {"/list"}
+        assert filled.keys() - set(filled) == set()
+        assert list(filled.keys()) == list(filled)
+        assert filled.get("/none") is None
+        assert filled.get("/none", 5) == 5
+        assert filled.get("/scalar")[()] == 7
+        for key in VALUES:
+            assert key in filled
+            assert key + "x" not in filled
+        for odd in (5, None, "/a/", "//", "/\0", "/.."):
+            assert odd not in filled
+
+    def test_values_come_back(self, filled: Any, path: Path, source: str | None) -> None:
+        for back in (False, True):
+            store = self.read_back(filled, path, source) if back else filled
+            for key, value in VALUES.items():
+                expected = np.asarray(value)
+                leaf = store[key]
+                assert leaf.dtype == expected.dtype
+                assert leaf.shape == expected.shape
+                np.testing.assert_array_equal(leaf[()], expected)
+                np.testing.assert_array_equal(store[key[1:]][()], expected)
+            order = list(store)
+            assert order == list(store)
+
+    def test_arrays_keep_their_bytes(self, path: Path, source: str | None) -> None:
+        values = {
+            "/array": blosc2.asarray(np.arange(1000), chunks=(300,), blocks=(30,), meta={"m": [1]}),
+            "/schunk": blosc2.SChunk(chunksize=64, data=bytes(range(200)), cparams={"typesize": 1}),
+        }
+        values["/array"].vlmeta["unit"] = "mm"
+        frames = {key: value.to_cframe() for key, value in values.items()}
+        with self.make(path) as store:
+            store.update(values)
+            store = self.read_back(store, path, source)
+        for key, frame in frames.items():
+            assert type(store[key]) is type(values[key])
+            assert store[key].to_cframe() == frame
+        assert store["/array"].vlmeta["unit"] == "mm"
+        assert store["/array"].meta["m"] == [1]
+        assert store["/schunk"][10:20] == bytes(range(10, 20))
+
+    def test_delete(self, filled: Any, path: Path, source: str | None) -> None:
+        del filled["/list"]
+        del filled["group/fortran"]
+        for key in ("/list", "/group/fortran", "/none"):
+            assert key not in filled
+            with pytest.raises(KeyError, match=key):
+                filled[key]
+            with pytest.raises(KeyError, match="not found"):
+                del filled[key]
+        store = self.read_back(filled, path, source)
+        assert set(VALUES) - set(store) == {"/list", "/group/fortran"}
+
+    def test_overwrite(self, filled: Any, path: Path, source: str | None) -> None:
+        held = filled["/numpy"]
+        filled["/numpy"] = np.array([1, 2])
+        np.testing.assert_array_equal(held[:], VALUES["/numpy"])  # what was handed out stays what it was
+        with pytest.raises(ValueError):
+            held[0] = 5
+        filled["/list"] = blosc2.SChunk(data=b"12345678")  # of another kind
+        assert filled["/list"][:] == b"12345678"
+        store = self.read_back(filled, path, source)
+        np.testing.assert_array_equal(store["/numpy"][:], [1, 2])
+        assert store["/list"][:] == b"12345678"
+        assert set(VALUES) <= set(store)
+
+    def test_pop_clear_setdefault(self, filled: Any) -> None:
+        assert filled.pop("/scalar")[()] == 7
+        assert "/scalar" not in filled
+        assert filled.pop("/scalar", "gone") == "gone"
+        filled.clear()
+        assert list(filled) == []
+        assert len(filled) == 0
+        filled["/a"] = [1]
+        assert list(filled) == ["/a"]
+
+    # ------------------------------------------------------------------ keys and values
+    @pytest.mark.parametrize("key", BAD_KEYS)
+    def test_keys_that_no_store_takes(self, path: Path, key: str) -> None:
+        with self.make(path) as store:
+            with pytest.raises(ValueError):
+                store[key] = [1]
+            assert list(store) == []
+            assert key not in store or key == "/"
+
+    @pytest.mark.parametrize("key", [5, None, b"/a", ("/a",), 2.5])
+    def test_keys_that_are_no_strings(self, path: Path, key: Any) -> None:
+        with self.make(path) as store:
+            for error in (TypeError, ValueError):
+                with pytest.raises(error, match="must be a string"):
+                    store[key] = [1]
+                with pytest.raises(error, match="must be a string"):
+                    store[key]
+            assert key not in store
+
+    def test_a_key_gets_its_slash(self, path: Path) -> None:
+        with self.make(path) as store:
+            store["a/b"] = [1]
+            assert "/a/b" in store
+            assert "a/b" in store
+            assert store["a/b"] is not None
+
+    @pytest.mark.parametrize("value", BAD_VALUES, ids=lambda v: type(v).__name__)
+    def test_values_that_are_no_arrays(self, path: Path, value: Any) -> None:
+        with self.make(path) as store:
+            for error in (TypeError, AttributeError):
+                with pytest.raises(error, match=r"/bad.*cannot be stored"):
+                    store["/bad"] = value
+            assert list(store) == []
+
+    # ------------------------------------------------------------------ live leaves
+    def test_leaves_are_live(self, filled: Any, path: Path, source: str | None) -> None:
+        leaf = filled["/numpy"]
+        assert filled["/numpy"] is leaf
+        leaf[0, 0, 0] = 99
+        assert filled["/numpy"][0, 0, 0] == 99
+        filled["/list"][1] = 5  # nobody holds this leaf
+        assert filled["/list"][1] == 5
+        filled["/empty"].vlmeta["note"] = [1, 2]
+        filled.flush()
+        assert filled["/list"][1] == 5
+        leaf[0, 0, 1] = 98  # after a flush too
+        view = filled["/text"].vlmeta
+        view["late"] = True
+        store = self.read_back(filled, path, source)
+        assert store["/numpy"][0, 0, 0] == 99
+        assert store["/numpy"][0, 0, 1] == 98
+        assert store["/list"][1] == 5
+        assert store["/empty"].vlmeta["note"] == [1, 2]
+        assert store["/text"].vlmeta[:] == {"late": True}
+
+    def test_the_same_leaf_while_it_is_held(self, filled: Any, path: Path, source: str | None) -> None:
+        store = self.read_back(filled, path, source)
+        leaf = store["/numpy"]
+        assert store["/numpy"] is leaf
+        assert store["numpy"] is leaf
+        del leaf
+        gc.collect()
+        assert len(store._held) == 0
+
+    # ------------------------------------------------------------------ publishing
+    def test_an_empty_store(self, path: Path, source: str | None) -> None:
+        with self.make(path, "w") as store:
+            store = self.read_back(store, path, source)
+        assert list(store) == []
+        assert "/a" not in store
+        with pytest.raises(KeyError):
+            store["/a"]
+
+    # ------------------------------------------------------------------ closing
+    def test_closed(self, filled: Any, path: Path, source: str | None) -> None:
+        store = self.read_back(filled, path, source)
+        leaf = store["/numpy"]
+        store.close()
+        store.close()
+        assert store.closed
+        np.testing.assert_array_equal(leaf[:], VALUES["/numpy"])
+        for use in (
+            lambda: store["/numpy"], lambda: store["/none"], lambda: "/numpy" in store, lambda: list(store),
+            lambda: len(store), lambda: store.keys(), lambda: store.__setitem__("/a", [1]),
+            lambda: store.__delitem__("/numpy"), lambda: store.get("/numpy"), lambda: store.flush(),
+            lambda: store.discard(), lambda: store.__enter__(), lambda: list(store.items()),
+        ):  # fmt: skip
+            with pytest.raises(ValueError, match="closed store"):
+                use()
+        assert "closed" in repr(store)
+
+    # ------------------------------------------------------------------ modes
+    def test_read_only(self, filled: Any, path: Path, source: str | None) -> None:
+        store = self.read_back(filled, path, source)
+        before = tree_state(path) if self.suffix else None
+        for key in ("/numpy", "/new", "/none"):
+            with pytest.raises(ValueError, match="read-only mode"):
+                store[key] = [1]
+            with pytest.raises(ValueError, match="read-only mode"):
+                del store[key]
+        with pytest.raises(ValueError, match="reading mode"):
+            store["/numpy"][0] = 1
+        with pytest.raises(ValueError, match="reading mode"):
+            store["/numpy"].vlmeta["a"] = 1
+        store.flush()
+        store.close()
+        if self.suffix:
+            assert tree_state(path) == before
+            assert sorted(os.listdir(path.parent)) == [path.name]
+
+    @pytest.mark.parametrize("mode", ["q", "", "rw", "r+", None, 5])
+    def test_unknown_modes(self, path: Path, mode: Any) -> None:
+        with pytest.raises(ValueError, match="must be 'r', 'w', or 'a'"):
+            self.make(path, mode)
+        assert not path.exists()
+
+    @pytest.mark.parametrize("mmap_mode", ["r+", "w+", "c", "x", "", 1])
+    def test_unknown_mmap_modes(self, path: Path, mmap_mode: Any) -> None:
+        with pytest.raises(ValueError, match="must be None or 'r'"):
+            self.make(path, "r", mmap_mode=mmap_mode)
+
+    @pytest.mark.parametrize("mode", ["a", "w", "x"])
+    def test_mapping_needs_mode_r(self, filled: Any, path: Path, mode: str) -> None:
+        if self.suffix:
+            filled.close()
+            before = tree_state(path)
+        with pytest.raises(ValueError, match="requires mode='r'"):
+            self.make(path, mode, mmap_mode="r")
+        if self.suffix:
+            assert tree_state(path) == before
+
+    # ------------------------------------------------------------------ sharing
+    def test_pickle(self, filled: Any, path: Path, source: str | None) -> None:
+        store = self.read_back(filled, path, source)
+        copy = pickle.loads(pickle.dumps(store))
+        assert type(copy) is type(store)
+        assert (copy.mode, copy.mmap_mode) == ("r", store.mmap_mode)
+        np.testing.assert_array_equal(copy["/numpy"][:], VALUES["/numpy"])
+        copy.close()
+
+    def test_threads(self, filled: Any, path: Path, source: str | None) -> None:
+        store = self.read_back(filled, path, source)
+        errors: list[BaseException] = []
+
+        def read() -> None:
+            try:
+                for _ in range(30):
+                    for key, value in VALUES.items():
+                        np.testing.assert_array_equal(store[key][()], np.asarray(value))
+                    assert len(list(store)) == len(store)
+            except BaseException as error:  # noqa: BLE001 - a thread must report whatever goes wrong
+                errors.append(error)
+
+        threads = [threading.Thread(target=read) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+
+    # ------------------------------------------------------------------ against a dictionary
+    def test_as_a_dictionary(self, tmp_path: Path) -> None:
+        """Any sequence of changes, flushes and reopenings, compared with a plain dictionary."""
+        contract = self
+        names = st.sampled_from(["/a", "/b", "/g/a", "/g/b", "/g/h/c", "/é"])
+        counter = iter(range(10**9))
+
+        class Machine(RuleBasedStateMachine):
+            @initialize()
+            def create(self) -> None:
+                self.path = tmp_path / f"m{next(counter)}{contract.suffix}"
+                self.store = contract.make(self.path)
+                self.store.flush()
+                self.now: dict[str, list[int]] = {}
+                self.published: dict[str, list[int]] = {}
+
+            @rule(key=names, length=st.sampled_from([1, 5, 3000]))
+            def put(self, key: str, length: int) -> None:
+                value = np.random.default_rng(length).integers(0, 1 << 40, length)
+                self.store[key] = value
+                self.now[key] = value.tolist()
+
+            @rule(key=names)
+            def delete(self, key: str) -> None:
+                if key in self.now:
+                    del self.store[key]
+                    del self.now[key]
+                else:
+                    with pytest.raises(KeyError):
+                        del self.store[key]
+
+            @rule(key=names, number=st.integers(0, 1000))
+            def edit(self, key: str, number: int) -> None:
+                if key in self.now:
+                    self.store[key][0] = number
+                    self.now[key] = [number, *self.now[key][1:]]
+
+            @rule()
+            def flush(self) -> None:
+                self.store.flush()
+                self.published = dict(self.now)
+
+            @precondition(lambda self: contract.suffix)
+            @rule()
+            def discard(self) -> None:
+                self.store.discard()
+                self.now = dict(self.published)
+
+            @precondition(lambda self: contract.suffix)
+            @rule()
+            def reopen(self) -> None:
+                self.store.close()
+                self.published = dict(self.now)
+                with contract.kind(str(self.path), mode="r") as reader:
+                    self.compare(reader)
+                self.store = contract.make(self.path)
+
+            def compare(self, store: Any) -> None:
+                arrays = {k: v for k, v in store.items() if isinstance(v, blosc2.NDArray)}
+                assert {k: v[:].tolist() for k, v in arrays.items()} == self.now
+
+            @invariant()
+            def same(self) -> None:
+                if hasattr(self, "store"):
+                    self.compare(self.store)
+
+            def teardown(self) -> None:
+                if hasattr(self, "store"):
+                    self.store.close()
+
+        run_state_machine_as_test(
+            Machine, settings=settings(max_examples=15, stateful_step_count=20, deadline=None,
+                                       suppress_health_check=list(HealthCheck))
+        )  # fmt: skip
+
+
+class FileStoreContract(StoreContract):
+    """What every store with a file or directory must do besides."""
+
+    def test_a_leaf_of_a_closed_store_is_read_only(self, path: Path) -> None:
+        store = self.make(path)
+        store["/a"] = np.arange(5)
+        leaf = store["/a"]
+        store.close()
+        np.testing.assert_array_equal(leaf[:], np.arange(5))
+        with pytest.raises(ValueError, match="closed"):
+            leaf[0] = 1
+        with pytest.raises(ValueError, match="closed"):
+            leaf.vlmeta["x"] = 1
+
+    def test_changes_are_seen_when_published(self, path: Path) -> None:
+        with self.make(path) as store:
+            store["/a"] = [1]
+            store.flush()
+            reader = self.kind(str(path), mode="r")
+            store["/b"] = [2]
+            store["/a"] = [3]
+            for other in (reader, self.kind(str(path), mode="r")):
+                assert list(other) == ["/a"]
+                assert other["/a"][0] == 1
+                other.close()
+            store.flush()
+            with self.kind(str(path), mode="r") as other:
+                assert sorted(other) == ["/a", "/b"]
+                assert other["/a"][0] == 3
+
+    def test_a_reader_keeps_its_version(self, path: Path, source: str | None) -> None:
+        with self.make(path) as store:
+            store["/a"] = np.arange(50_000)
+        reader = self.kind(str(path), mode="r", mmap_mode=source)
+        leaf = reader["/a"]
+        with self.make(path) as store:
+            store["/a"] = [1]
+            del store["/a"]
+            store["/b"] = [2]
+        np.testing.assert_array_equal(leaf[:], np.arange(50_000))
+        reader.close()
+        np.testing.assert_array_equal(leaf[::100], np.arange(0, 50_000, 100))
+
+    def test_an_exception_publishes_nothing(self, filled: Any, path: Path) -> None:
+        filled.close()
+        before = tree_state(path)
+        with pytest.raises(ZeroDivisionError), self.make(path) as store:
+            store["/new"] = [1]
+            store["/numpy"][0] = 5
+            del store["/list"]
+            _ = 1 / 0
+        assert store.closed
+        assert tree_state(path) == before
+        assert sorted(os.listdir(path.parent)) == [path.name]
+
+    def test_an_exception_leaves_no_new_store(self, path: Path) -> None:
+        with pytest.raises(ZeroDivisionError), self.make(path) as store:
+            store["/new"] = [1]
+            _ = 1 / 0
+        assert os.listdir(path.parent) == []
+
+    def test_discard(self, filled: Any, path: Path) -> None:
+        filled.flush()
+        before = tree_state(path)
+        leaf = filled["/numpy"]
+        leaf[0] = 5
+        filled["/new"] = [1]
+        del filled["/list"]
+        filled.discard()
+        assert set(VALUES) <= set(filled)
+        assert "/new" not in filled
+        np.testing.assert_array_equal(filled["/numpy"][:], VALUES["/numpy"])
+        filled.close()
+        assert tree_state(path) == before
+
+    def test_a_store_that_was_only_read_is_not_written(self, filled: Any, path: Path) -> None:
+        filled.close()
+        before = tree_state(path)
+        with self.make(path) as store:
+            for key in VALUES:
+                store[key][()]
+            store.flush()
+        assert tree_state(path) == before
+
+    def test_unclosed_changes_are_warned_of(self, path: Path) -> None:
+        store = self.make(path)
+        store["/a"] = [1]
+        holder = [store]
+        del store
+        with pytest.warns(ResourceWarning, match="not closed"):
+            holder.clear()
+        assert not path.exists() or path.is_dir()
+        store = self.make(path)
+        store.close()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            del store
+            gc.collect()
+
+    def test_a_missing_path(self, path: Path, source: str | None) -> None:
+        for error in (FileNotFoundError, RuntimeError):
+            with pytest.raises(error, match="does not exist") as raised:
+                self.make(path, "r", mmap_mode=source)
+            assert path.name in str(raised.value)
+        assert not path.exists()
+
+    def test_create_only(self, path: Path) -> None:
+        with self.make(path, "x") as store:
+            store["/a"] = [1]
+        before = tree_state(path)
+        for error in (FileExistsError, RuntimeError):
+            with pytest.raises(error) as raised:
+                self.make(path, "x")
+            assert path.name in str(raised.value)
+            assert raised.value.errno == errno.EEXIST
+        assert tree_state(path) == before
+
+    def test_start_empty(self, filled: Any, path: Path, source: str | None) -> None:
+        filled.close()
+        before = tree_state(path)
+        store = self.make(path, "w")
+        assert list(store) == []
+        assert "/numpy" not in store
+        store["/only"] = [1]
+        assert tree_state(path) == before  # until the first changes are published
+        store = self.read_back(store, path, source)
+        assert list(store) == ["/only"]
+        assert store["/only"][0] == 1
+
+    def test_path_types(self, path: Path) -> None:
+        for given in (str(path), os.fsencode(path), path):
+            with self.kind(given, mode="a", **self.options) as store:
+                store["/a"] = [1]
+            with self.kind(given, mode="r") as store:
+                assert store["/a"][0] == 1
+        with pytest.raises(TypeError):
+            self.kind(5)
+
+    @pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+    def test_permissions_follow_the_umask(self, path: Path) -> None:
+        old = os.umask(0o027)
+        try:
+            with self.make(path) as store:
+                store["/g/a"] = [1]
+                store["/b"] = np.arange(100_000)
+            for p in [path, *path.rglob("*")]:
+                assert stat.S_IMODE(p.stat().st_mode) == (0o750 if p.is_dir() else 0o640), p
+            for p in [path, *path.rglob("*")]:
+                if p.is_file():
+                    p.chmod(0o600)
+            with self.make(path) as store:
+                store["/c"] = [1]
+            if path.is_file():
+                assert stat.S_IMODE(path.stat().st_mode) == 0o600  # a rewrite keeps it
+        finally:
+            os.umask(old)
+
+    def test_a_store_open_for_writing_is_not_pickled(self, filled: Any) -> None:
+        with pytest.raises(TypeError, match="open for writing"):
+            pickle.dumps(filled)

@@ -1,0 +1,538 @@
+"""`DictStore`: the contract of stores, and what is its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fixture_kit import manifest
+from store_kit import VALUES, FileStoreContract, tree_state
+
+import blosc2
+from blosc2.exceptions import FormatError
+
+STORES = [e for e in manifest.FILES if e["kind"] in ("dictstore", "treestore")]
+HOSTILE = [e for e in manifest.HOSTILE if e["path"].endswith((".b2z", ".b2d"))]
+
+
+class TestZip(FileStoreContract):
+    kind = blosc2.DictStore
+    suffix = ".b2z"
+
+
+class TestZipMixed(TestZip):
+    options = {"threshold": 100}
+
+
+class TestZipEmbedded(TestZip):
+    options = {"threshold": None}
+
+
+class TestDirectory(FileStoreContract):
+    kind = blosc2.DictStore
+    suffix = ".b2d"
+
+
+class TestDirectoryMixed(TestDirectory):
+    options = {"threshold": 100}
+
+
+class TestDirectoryEmbedded(TestDirectory):
+    options = {"threshold": None}
+
+
+@pytest.fixture(params=[".b2d", ".b2z"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return tmp_path / f"store{request.param}"
+
+
+def values_of(store: Any) -> dict[str, list[Any]]:
+    return {key: leaf[()].tolist() for key, leaf in store.items() if isinstance(leaf, blosc2.NDArray)}
+
+
+def writable_copy(entry: dict[str, Any], target: Path) -> Path:
+    source = manifest.path_of(entry)
+    if source.is_dir():
+        shutil.copytree(source, target)
+        for p in [target, *target.rglob("*")]:
+            p.chmod(0o755 if p.is_dir() else 0o644)
+    else:
+        shutil.copyfile(source, target)
+        target.chmod(0o644)
+    return target
+
+
+# ------------------------------------------------------------------------------------------------ files of others
+@pytest.mark.parametrize("entry", HOSTILE, ids=[e["path"] for e in HOSTILE])
+def test_hostile_stores(entry: dict[str, Any], source: str | None) -> None:
+    path = manifest.path_of(entry)
+    step = "open"
+    with pytest.raises((FormatError, FileNotFoundError), match=path.name):
+        store = blosc2.DictStore(path, mode="r", mmap_mode=source)
+        step = "keys"
+        keys = list(store)
+        step = "read"
+        for key in keys:
+            store[key][()]
+    order = ("open", "keys", "read")
+    assert order.index(step) <= order.index(entry["error_by"])
+
+
+@pytest.mark.parametrize("entry", STORES, ids=[e["path"] for e in STORES])
+@pytest.mark.filterwarnings("ignore:.*under an unusual suffix")
+def test_stores_of_others_can_be_changed(entry: dict[str, Any], tmp_path: Path) -> None:
+    path = writable_copy(entry, tmp_path / Path(entry["path"]).name)
+    with blosc2.DictStore(path) as store:
+        frames = {key: store[key].to_cframe() for key in store}
+        store["/added/by/us"] = np.arange(3)
+        gone = next(key for key in frames if not key.endswith("__vlmeta__"))
+        del store[gone]
+    with blosc2.DictStore(path, mode="r") as store:
+        assert set(store) == (set(frames) | {"/added/by/us"}) - {gone}
+        assert all(store[key].to_cframe() == frames[key] for key in frames if key != gone)
+        assert gone not in store
+
+
+@pytest.mark.parametrize("entry", STORES, ids=[e["path"] for e in STORES])
+@pytest.mark.filterwarnings("ignore:.*under an unusual suffix")
+def test_copies_are_byte_copies(entry: dict[str, Any], tmp_path: Path, source: str | None) -> None:
+    with blosc2.DictStore(manifest.path_of(entry), mode="r", mmap_mode=source) as store:
+        frames = {key: store[key].to_cframe() for key in store}
+        directory = store.to_b2d(tmp_path / "copy.b2d")
+    with blosc2.DictStore(directory, mode="r", mmap_mode=source) as store:
+        assert {key: store[key].to_cframe() for key in store} == frames
+        archive = store.to_b2z(filename=tmp_path / "copy.b2z")
+    with blosc2.DictStore(archive, mode="r", mmap_mode=source) as store:
+        assert {key: store[key].to_cframe() for key in store} == frames
+    assert sorted(os.listdir(tmp_path)) == ["copy.b2d", "copy.b2z"]
+    kinds = {"dictstore": blosc2.DictStore, "treestore": blosc2.TreeStore}
+    assert type(blosc2.open(archive)) is kinds[entry["kind"]]
+
+
+def test_strangers_are_leaves_with_a_warning(tmp_path: Path, source: str | None) -> None:
+    (entry,) = [e for e in STORES if "strangers.b2d" in e["path"]]
+    with blosc2.DictStore(manifest.path_of(entry), mode="r", mmap_mode=source) as store:
+        assert store["/odd"].shape == (5,)
+        with pytest.raises(KeyError):
+            store["/notes"]
+        with pytest.warns(UserWarning, match=r"odd\.suffix"):
+            assert list(store) == ["/a", "/odd"]
+        assert list(store) == ["/a", "/odd"]
+        assert store["/odd"].shape == (5,)
+    archive = tmp_path / "x.b2z"
+    with zipfile.ZipFile(archive, "w") as z:
+        for p in manifest.path_of(entry).iterdir():
+            z.write(p, p.name)
+    with pytest.warns(UserWarning, match="/odd"):
+        store = blosc2.DictStore(archive, mode="r", mmap_mode=source)
+    assert list(store) == ["/a", "/odd"]
+
+
+def test_of_two_files_for_a_key_the_suffix_decides(tmp_path: Path, path: Path) -> None:
+    with blosc2.DictStore(path) as store:
+        store["/a"] = [1]
+        store["/b"] = blosc2.SChunk(data=b"1234")
+    folder = tmp_path / "files"
+    with blosc2.DictStore(path, mode="r") as store:
+        store.to_b2d(folder)
+    shutil.copyfile(folder / "b.b2f", folder / "a.b2f")
+    if path.suffix == ".b2z":
+        with zipfile.ZipFile(path, "w") as z:
+            for p in sorted(folder.iterdir()):
+                z.write(p, p.name)
+    else:
+        shutil.rmtree(path)
+        shutil.copytree(folder, path)
+    with pytest.warns(UserWarning, match="more than one"):
+        assert list(blosc2.DictStore(path, mode="r")) == ["/a", "/b"]
+    with warnings.catch_warnings(action="ignore"), blosc2.DictStore(path) as store:
+        assert store["/a"][0] == 1
+        del store["/a"]  # with both files
+    with blosc2.DictStore(path, mode="r") as store:
+        assert list(store) == ["/b"]
+
+
+def test_a_file_that_is_no_store(tmp_path: Path, path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "precious.txt").write_text("text")
+    (tmp_path / "text.b2z").write_text("no archive")
+    (tmp_path / "file.b2d").write_text("no directory")
+    before = tree_state(tmp_path)
+    with pytest.raises(FileExistsError, match="no store"):
+        blosc2.DictStore(other, mode="w")
+    for mode in ("r", "a"):
+        for error in (ValueError, RuntimeError):
+            with pytest.raises(error, match=r"no embed\.b2e"):
+                blosc2.DictStore(other, mode=mode)
+            for name in ("text.b2z", "file.b2d"):
+                with pytest.raises(error, match=name):
+                    blosc2.DictStore(tmp_path / name, mode=mode)
+    assert tree_state(tmp_path) == before
+
+
+def test_an_empty_directory_becomes_a_store(tmp_path: Path) -> None:
+    folder = tmp_path / "x.b2d"
+    folder.mkdir()
+    with pytest.raises(FormatError, match="no embed"):
+        blosc2.DictStore(folder, mode="r")
+    with blosc2.DictStore(folder) as store:
+        store["/a"] = [1]
+    assert list(blosc2.DictStore(folder, mode="r")) == ["/a"]
+
+
+def test_mode_w_leaves_other_files_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "x.b2d"
+    with blosc2.DictStore(folder) as store:
+        store.update({"/a": [1], "/g/b": [2], "/g/h/c": [3]})
+    (folder / "notes.txt").write_text("mine")
+    (folder / "g" / "more.txt").write_text("mine")
+    with blosc2.DictStore(folder, mode="w") as store:
+        store["/n"] = [4]
+    assert sorted(str(p.relative_to(folder)) for p in folder.rglob("*")) == [
+        "embed.b2e", "g", "g/more.txt", "n.b2nd", "notes.txt"
+    ]  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------ tiers and sharing
+def test_tiers(path: Path, source: str | None) -> None:
+    with blosc2.DictStore(path, threshold=100) as store:
+        store["/small"] = np.arange(10, dtype="i1")
+        store["/large"] = np.arange(100)
+        store["/moves"] = np.arange(10, dtype="i1")
+    with blosc2.DictStore(path, threshold=100) as store:
+        assert set(store.map_tree) == {"/large"}
+        assert set(store.estore) == {"/small", "/moves"}
+        store["/moves"] = np.arange(200)
+        store["/large"] = np.arange(3)
+        store["/small"][0] = 5
+    with blosc2.DictStore(path, mode="r", mmap_mode=source) as store:
+        assert dict(store.map_tree) == {"/moves": "moves.b2nd"}
+        assert set(store.estore) == {"/small", "/large"}
+        assert store.estore["/small"][0] == store["/small"][0] == 5
+        assert store["/moves"].shape == (200,)
+        assert store.member_window("/small") is None
+
+
+def test_threshold_none_embeds_what_had_no_file(path: Path, tmp_path: Path) -> None:
+    filed = blosc2.asarray(np.arange(5), urlpath=str(tmp_path / "x.b2nd"))
+    with blosc2.DictStore(path, threshold=None) as store:
+        store["/filed"] = filed
+        store["/other"] = np.arange(100_000)
+        store.flush()
+        assert set(store.map_tree) == {"/filed"}
+    for bad in (-1, 2.5, True, "1"):
+        with pytest.raises(ValueError, match="threshold"):
+            blosc2.DictStore(path, threshold=bad)
+
+
+def test_one_source_for_all_leaves(path: Path, source: str | None) -> None:
+    with blosc2.DictStore(path) as store:
+        for n in range(1000):
+            store[f"/g{n % 7}/leaf{n}"] = np.arange(n % 50)
+    opened = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
+    mapped = Path("/proc/self/maps").read_text().count(str(path)) if sys.platform == "linux" else 0
+    store = blosc2.DictStore(path, mode="r", mmap_mode=source)
+    leaves = list(store.values())
+    if path.suffix == ".b2z":
+        assert len({id(leaf._carrier.frame.source) for leaf in leaves}) == 1
+    if sys.platform == "linux":
+        assert len(os.listdir("/proc/self/fd")) - opened <= 1
+        assert Path("/proc/self/maps").read_text().count(str(path)) - mapped <= 1
+    assert [leaf.shape for leaf in leaves[:3]] == [store[key].shape for key in list(store)[:3]]
+
+
+def test_member_window(tmp_path: Path, source: str | None) -> None:
+    path = tmp_path / "x.b2z"
+    with blosc2.DictStore(path) as store:
+        store["/a"] = np.arange(1000)
+        assert store.member_window("/a") is None  # not published yet
+    data = path.read_bytes()
+    with blosc2.DictStore(path, mode="r", mmap_mode=source) as store:
+        offset, nbytes = store.member_window("/a")
+        assert offset % 64 == 0
+        assert data[offset : offset + nbytes] == store["/a"].to_cframe()
+        assert store.member_window("a") == (offset, nbytes)
+        with pytest.raises(KeyError):
+            store.member_window("/b")
+
+
+# ------------------------------------------------------------------------------------------------ archives in place
+def test_an_append_costs_what_is_new(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2z"
+    with blosc2.DictStore(path) as store:
+        store["/large"] = np.random.default_rng(1).random(200_000)
+        store["/old"] = [1]
+    old = path.read_bytes()
+    inode = path.stat().st_ino
+    with blosc2.DictStore(path) as store:
+        store["/new"] = [2]
+        store["/old"] = [3]
+    new = path.read_bytes()
+    assert new.startswith(old)
+    assert len(new) - len(old) < 3000
+    assert path.stat().st_ino == inode
+    with zipfile.ZipFile(path) as z:
+        assert z.testzip() is None
+        assert sorted(z.namelist()) == ["embed.b2e", "large.b2nd", "new.b2nd", "old.b2nd"]
+    with blosc2.DictStore(path) as store:
+        assert store["/old"][0] == 3
+        store.to_b2z(tmp_path / "y.b2z")
+    assert (tmp_path / "y.b2z").stat().st_size < len(new)
+
+
+def test_an_unfinished_append_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2z"
+    with blosc2.DictStore(path) as store:
+        store["/a"] = [1]
+    sound = path.read_bytes()
+    path.write_bytes(sound + b"PK\3\4 unfinished" * 10_000)
+    with blosc2.DictStore(path, mode="r") as store:
+        assert store["/a"][0] == 1
+    with blosc2.DictStore(path) as store:
+        store["/b"] = [2]
+    assert path.read_bytes().startswith(sound + b"PK\3\4")
+    assert b"unfinished" not in path.read_bytes()
+    with blosc2.DictStore(path, mode="r") as store:
+        assert list(store) == ["/a", "/b"]
+
+
+def test_every_cut_of_an_append_shows_the_old_or_the_new(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2z"
+    with blosc2.DictStore(path) as store:
+        store["/a"] = [1]
+    old = len(path.read_bytes())
+    with blosc2.DictStore(path) as store:
+        store["/a"] = [2]
+        store["/b"] = [3]
+    data = path.read_bytes()
+    cut = tmp_path / "cut.b2z"
+    for length in range(old, len(data) + 1):
+        cut.write_bytes(data[:length])
+        with blosc2.DictStore(cut, mode="r") as store:
+            assert values_of(store) == ({"/a": [2], "/b": [3]} if length == len(data) else {"/a": [1]})
+
+
+def test_another_writer_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2z"
+    with blosc2.DictStore(path) as store:
+        store["/a"] = [1]
+    first, second = blosc2.DictStore(path), blosc2.DictStore(path)
+    first["/b"] = [2]
+    second["/c"] = [3]
+    first.close()
+    before = path.read_bytes()
+    with pytest.raises(OSError, match="changed by somebody else"):
+        second.close()
+    second.discard()
+    second.close()
+    assert path.read_bytes() == before
+
+
+def test_frames_that_do_not_fit_into_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blosc2.store._MEMORY_LIMIT", 2000)
+    expected: dict[str, Any] = {}
+    with blosc2.DictStore(path) as store:
+        store["/first"] = [0]
+        store.flush()
+        for n in range(40):
+            expected[f"/k{n % 25}"] = store[f"/k{n % 25}"] = np.arange(n)
+        del store["/k3"], expected["/k3"]
+        for key, value in expected.items():
+            np.testing.assert_array_equal(store[key][:], value)
+        expected["/first"] = np.array([0])
+    with blosc2.DictStore(path, mode="r") as store:
+        assert values_of(store) == {key: value.tolist() for key, value in expected.items()}
+    assert os.listdir(path.parent) == [path.name]
+    with blosc2.DictStore(path) as store:
+        for n in range(40):
+            store[f"/x{n}"] = np.arange(n)
+        store.discard()
+    assert os.listdir(path.parent) == [path.name]
+    with blosc2.DictStore(path, mode="r") as store:
+        assert set(store) == set(expected)
+
+
+def test_archives_are_sound_for_other_tools(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2z"
+    with blosc2.DictStore(path) as store:
+        store.update(VALUES)
+    with blosc2.DictStore(path) as store:
+        store["/more"] = [1]
+    with zipfile.ZipFile(path) as z:
+        assert z.testzip() is None
+    if shutil.which("unzip"):
+        assert subprocess.run(["unzip", "-tqq", path], check=False).returncode == 0
+
+
+# ------------------------------------------------------------------------------------------------ copies
+def test_copies_carry_unpublished_changes(path: Path, tmp_path: Path) -> None:
+    with blosc2.DictStore(path, threshold=100) as store:
+        store.update({"/a": [1], "/b": np.arange(100), "/c": np.arange(100)})
+        store.flush()
+        store["/a"][0] = 7
+        store["/d"] = [8]
+        del store["/b"]
+        expected = values_of(store)
+        for copy in (store.to_b2d(tmp_path / "copy.b2d"), store.to_b2z(tmp_path / "copy.b2z")):
+            assert copy == str(tmp_path / Path(copy).name)
+            with blosc2.DictStore(copy, mode="r") as other:
+                assert values_of(other) == expected
+        assert values_of(store) == expected
+
+
+def test_names_of_copies(tmp_path: Path) -> None:
+    with blosc2.DictStore(tmp_path / "x.b2d") as store:
+        store["/a"] = [1]
+        assert store.to_b2z() == str(tmp_path / "x.b2z")
+        with pytest.raises(FileExistsError):
+            store.to_b2z()
+        with pytest.raises(FileExistsError):
+            store.to_b2z(tmp_path / "x.b2z")
+        store["/a"] = [2]
+        store.to_b2z(overwrite=True)
+        with pytest.raises(ValueError, match=r"must have a \.b2z extension"):
+            store.to_b2z(tmp_path / "x.zip")
+        with pytest.raises(FileExistsError):
+            store.to_b2d()
+    with blosc2.DictStore(tmp_path / "x.b2z", mode="r") as store:
+        assert store["/a"][0] == 2
+        with pytest.raises(ValueError, match=r"\.b2z DictStore opened in read mode"):
+            store.to_b2z(tmp_path / "y.b2z")
+        with pytest.raises(FileExistsError):
+            store.to_b2d()
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / "mine").touch()
+        with pytest.raises(FileExistsError, match="no store"):
+            store.to_b2d(tmp_path / "other", overwrite=True)
+        store.to_b2d(overwrite=True)
+    with blosc2.DictStore(tmp_path / "x.b2d", mode="r") as store:
+        assert store["/a"][0] == 2
+
+
+def test_description(path: Path) -> None:
+    with blosc2.DictStore(path, mode="w", cparams={"clevel": 1}) as store:
+        store["/a"] = np.arange(1000)
+        assert store["/a"].cparams.clevel == 1
+        assert (store.localpath, store.mode, store.mmap_mode, store.threshold) == (str(path), "w", None, 0)
+        assert store.is_zip_store == (path.suffix == ".b2z")
+        assert store.b2z_path == (str(path) if store.is_zip_store else None)
+        assert store.working_dir == str(path.parent if store.is_zip_store else path)
+        assert "DictStore" in repr(store.info)
+        assert path.name in repr(store)
+        assert len(store.estore) == 0
+    with pytest.raises(ValueError, match="locking"):
+        blosc2.DictStore(path, locking=True)
+
+
+# ------------------------------------------------------------------------------------------------ file systems
+def test_keys_that_differ_in_case_only(path: Path) -> None:
+    with blosc2.DictStore(path) as store:
+        store["/g/Key"] = [1]
+        with pytest.raises(ValueError, match="in case only"):
+            store["/g/kEY"] = [2]
+        store.flush()
+    with blosc2.DictStore(path) as store:
+        with pytest.raises(ValueError, match="in case only"):
+            store["/g/key"] = [2]
+        store["/g/Key"] = [3]
+        del store["/g/Key"]
+        store["/g/key"] = [4]
+    assert list(blosc2.DictStore(path, mode="r")) == ["/g/key"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need privileges there")
+def test_links_out_of_the_tree_are_not_followed_by_writes(tmp_path: Path) -> None:
+    path, outside = tmp_path / "x.b2d", tmp_path / "outside"
+    outside.mkdir()
+    blosc2.asarray([7], urlpath=str(outside / "a.b2nd"))
+    blosc2.DictStore(path).close()
+    (path / "link").symlink_to(outside)
+    before = tree_state(outside)
+    with blosc2.DictStore(path, mode="r") as store:
+        assert list(store) == []
+    for change in (lambda s: s.__setitem__("/link/b", [1]), lambda s: s.__delitem__("/link/a")):
+        store = blosc2.DictStore(path)
+        change(store)
+        with pytest.raises(ValueError, match="out of the store"):
+            store.flush()
+        store.discard()
+        store.close()
+    assert tree_state(outside) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+def test_what_is_no_file_is_no_leaf(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2d"
+    with blosc2.DictStore(path) as store:
+        store["/a"] = [1]
+    os.mkfifo(path / "pipe.b2nd")
+    (path / "folder.b2nd").mkdir()
+    with blosc2.DictStore(path, mode="r") as store:
+        for listed in (False, True):
+            for key in ("/pipe", "/folder"):
+                assert key not in store
+                with pytest.raises(KeyError):
+                    store[key]
+            assert not listed or list(store) == ["/a"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names are Unicode there")
+def test_file_names_that_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2d"
+    blosc2.DictStore(path).close()
+    (path / os.fsdecode(b"\xff\xfe.txt")).touch()
+    assert list(blosc2.DictStore(path, mode="r")) == []
+    (path / os.fsdecode(b"\xff\xfe.b2nd")).touch()
+    with pytest.raises(FormatError, match="not UTF-8"):
+        list(blosc2.DictStore(path, mode="r"))
+
+
+def test_reserved_members_are_no_leaves(path: Path) -> None:
+    with blosc2.DictStore(path) as store:
+        store["/a"] = np.arange(5)
+        with pytest.raises(ValueError, match="reserved"):
+            store["/.b2/a"] = [1]
+        folder = Path(store.to_b2d(path.parent / "files"))
+    (folder / ".b2").mkdir()
+    shutil.copyfile(folder / "a.b2nd", folder / ".b2" / "a.b2nd")
+    archive = path.parent / "x.b2z"
+    with zipfile.ZipFile(archive, "w") as z:
+        for p in folder.rglob("*.b*"):
+            z.write(p, p.relative_to(folder))
+    for where in (folder, archive):
+        with blosc2.DictStore(where) as store:
+            assert list(store) == ["/a"]
+            assert "/.b2/a" not in store
+            store["/b"] = [1]
+    assert (folder / ".b2" / "a.b2nd").exists()
+    with zipfile.ZipFile(archive) as z:
+        assert ".b2/a.b2nd" in z.namelist()
+
+
+def test_a_failed_publication_ends_a_with_block(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with blosc2.DictStore(path) as store:
+        store["/a"] = [1]
+    before = tree_state(path)
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space"), blosc2.DictStore(path) as store:
+            store["/b"] = [2]
+    assert store.closed
+    assert os.listdir(path.parent) == [path.name]
+    with blosc2.DictStore(path, mode="r") as store:
+        assert list(store) == ["/a"]
+    if path.suffix == ".b2d":
+        assert tree_state(path) == before

@@ -1,0 +1,52 @@
+"""The code in README.md, doc/ and the docstrings runs as it stands, and the links between files lead somewhere."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import blosc2
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "RELEASE_NOTES.md", *sorted((ROOT / "doc").rglob("*.md"))]
+
+MODULES = ["blosc2", *sorted(found.name for found in pkgutil.walk_packages(blosc2.__path__, "blosc2."))]
+
+
+def page_name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "doc" / "stores.md"], ids=page_name)
+def test_code(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert blocks
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_links(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
+        assert "://" in target or (page.parent / target).exists(), target
+
+
+def test_commands_are_in_the_readme() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    for name in ("demo", "tests"):
+        assert re.search(rf"^<!-- command: {name} -->\n```sh\n[^\n]+\n```$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    assert doctest.testmod(importlib.import_module(name), optionflags=flags).failed == 0

@@ -1,0 +1,105 @@
+"""Exceptions are what their callers catch, survive pickling, and say where and what."""
+
+from __future__ import annotations
+
+import builtins
+import copy
+import errno
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+
+from blosc2 import exceptions
+from blosc2.exceptions import (
+    ChunkIndexError,
+    ChunkSizeError,
+    ClosedStoreError,
+    ExistingFileError,
+    FormatError,
+    MissingFileError,
+    MissingMetadataError,
+    ReadOnlyError,
+    ShapeError,
+    StoreKeyError,
+    UnsafeDeserializationError,
+    UnsupportedKindError,
+    UnsupportedValueError,
+    codec_error_text,
+)
+
+EXAMPLES = [
+    (FormatError("cut short", path="a.b2nd", key="/k", offset=9), (ValueError, RuntimeError)),
+    (MissingFileError(errno.ENOENT, "No such file or directory", "p"), (FileNotFoundError, RuntimeError)),
+    (ExistingFileError(errno.EEXIST, "File exists", "p"), (FileExistsError, RuntimeError)),
+    (ReadOnlyError("reading mode", path="p", key="/k"), (ValueError,)),
+    (ShapeError("(2,) into (3,)"), (ValueError, RuntimeError)),
+    (ChunkIndexError("no chunk 3", path="p"), (IndexError, RuntimeError)),
+    (ChunkSizeError("9 bytes into 8"), (ValueError, RuntimeError)),
+    (MissingMetadataError("x not found", path="p"), (KeyError, RuntimeError)),
+    (UnsupportedValueError("a file handle", key="/k"), (TypeError, AttributeError)),
+    (ClosedStoreError("closed store", path="p"), (ValueError,)),
+    (StoreKeyError("Key '/q' not found", path="p"), (KeyError,)),
+    (UnsupportedKindError("a lazy expression", path="p"), (NotImplementedError,)),
+    (UnsafeDeserializationError("reference", location="variable metadata 'k'"), (ValueError,)),
+]
+
+
+@pytest.mark.parametrize(("error", "kinds"), EXAMPLES, ids=lambda value: type(value).__name__)
+def test_is_what_callers_catch(error, kinds):
+    for kind in kinds:
+        assert isinstance(error, kind)
+        assert getattr(builtins, kind.__name__) is kind
+
+
+@pytest.mark.parametrize("error", [error for error, _ in EXAMPLES], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_pickles_with_attributes(error, protocol):
+    for twin in (pickle.loads(pickle.dumps(error, protocol)), copy.copy(error)):
+        assert type(twin) is type(error)
+        assert str(twin) == str(error)
+        assert vars(twin) == vars(error)
+        for name in ("errno", "strerror", "filename"):
+            assert getattr(twin, name, None) == getattr(error, name, None)
+
+
+def test_all_are_tried():
+    tried = {type(error) for error, _ in EXAMPLES}
+    defined = {
+        value
+        for value in vars(exceptions).values()
+        if isinstance(value, type) and issubclass(value, Exception) and not value.__name__.startswith("_")
+    }
+    assert defined == tried
+
+
+def test_message_names_the_place():
+    assert (
+        str(FormatError("cut short", path=Path("a.b2nd"), key="/k", offset=9)) == "a.b2nd, key '/k', byte 9: cut short"
+    )
+    assert str(FormatError("cut short")) == "cut short"
+    assert str(StoreKeyError("Key '/q' not found", path="s.b2z")) == "s.b2z: Key '/q' not found"
+
+
+def test_key_errors_are_not_quoted():
+    assert str(KeyError("a 'b'")) != "a 'b'"
+    assert str(StoreKeyError("a 'b'")) == "a 'b'"
+    assert str(MissingMetadataError("a 'b'")) == "a 'b'"
+
+
+def test_unsafe_value_says_how_to_go_on():
+    error = UnsafeDeserializationError("reference", location="variable metadata 'k'")
+    assert (error.kind, error.location) == ("reference", "variable metadata 'k'")
+    assert "while using deserialize='safe'" in str(error)
+    assert "deserialize='full'" in str(error)
+    assert "variable metadata 'k'" in str(error)
+
+
+def test_codec_errors_have_one_text_each():
+    texts = [codec_error_text(code) for code in range(-37, 0)]
+    assert len({re.sub(r" \(.*", "", text) for text in texts}) == 37
+    assert "7" in codec_error_text(-7)
+    assert "built in" in codec_error_text(-7)
+    assert "-1000" in codec_error_text(-1000)
+    assert "unknown" in codec_error_text(-38)

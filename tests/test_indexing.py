@@ -1,0 +1,229 @@
+"""A selection, applied to an array, is what NumPy gives for the key; what NumPy refuses is refused likewise."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import hypothesis.extra.numpy as hnp
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from blosc2.indexing import Selection, basic_selection
+
+
+def apply(selection: Selection, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """What a reader does: gather in ascending order, then give the result its shape and direction."""
+    axes = zip(selection.starts, selection.counts, selection.steps, strict=True)
+    gathered = array[np.ix_(*[start + step * np.arange(count) for start, count, step in axes])] if array.ndim else array
+    result = gathered.reshape(selection.shape)
+    return result if selection.flip is None else result[selection.flip]
+
+
+def check(key: Any, array: np.ndarray[Any, Any]) -> None:
+    selection = basic_selection(key, array.shape)
+    assert selection is not None
+    expected = np.asarray(array[key])
+    got = apply(selection, array)
+    assert got.shape == expected.shape == selection.shape
+    assert np.array_equal(got, expected)
+    assert selection.unit == all(step == 1 for step in selection.steps)
+    for size, start, count, step in zip(array.shape, selection.starts, selection.counts, selection.steps, strict=True):
+        assert step >= 1
+        assert count == 0 or 0 <= start <= start + (count - 1) * step < size
+        assert step == 1 or count > 1
+    numbers = [n for part in selection[:4] for n in part]
+    assert all(type(number) is int for number in numbers)
+
+
+def check_assignment(key: Any, shape: tuple[int, ...]) -> None:
+    selection = basic_selection(key, shape)
+    assert selection is not None
+    expected = np.zeros(shape, dtype=int)
+    value = np.arange(1, 1 + int(np.prod(expected[key].shape))).reshape(expected[key].shape)
+    expected[key] = value
+    got = np.zeros(shape, dtype=int)
+    if selection.flip is not None:
+        value = value[selection.flip]
+    if shape:
+        axes = zip(selection.starts, selection.counts, selection.steps, strict=True)
+        got[np.ix_(*[start + step * np.arange(count) for start, count, step in axes])] = value.reshape(selection.counts)
+    else:
+        got[()] = value.reshape(())
+    assert np.array_equal(got, expected)
+
+
+SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=7)
+NUMBERS = st.one_of(st.none(), st.integers(-20, 20), st.sampled_from([2**40, -(2**40), 2**70, -(2**70)]))
+SLICES = st.builds(slice, NUMBERS, NUMBERS, NUMBERS.filter(lambda n: n != 0))
+
+
+@st.composite
+def array_and_key(draw: Any) -> tuple[np.ndarray[Any, Any], Any]:
+    shape = draw(SHAPES)
+    items: list[Any] = []
+    for size in shape[: draw(st.integers(0, len(shape)))]:
+        if size and draw(st.booleans()):
+            number = draw(st.integers(-size, size - 1))
+            items.append(draw(st.sampled_from([number, np.int64(number), np.int8(number), np.array(number)])))
+        else:
+            items.append(draw(SLICES))
+    if draw(st.booleans()):
+        position = draw(st.integers(0, len(items)))
+        items.insert(position, Ellipsis)
+        # behind an Ellipsis, items count from the last axis
+        behind = len(items) - position - 1
+        for index in range(behind):
+            axis = len(shape) - behind + index
+            item = items[position + 1 + index]
+            if not isinstance(item, slice):
+                items[position + 1 + index] = slice(None) if not shape[axis] else int(item) % shape[axis]
+    for _ in range(draw(st.integers(0, 3))):
+        items.insert(draw(st.integers(0, len(items))), None)
+    key: Any = tuple(items)
+    if len(items) == 1 and draw(st.booleans()):
+        key = items[0]
+    return np.arange(int(np.prod(shape))).reshape(shape), key
+
+
+@given(array_and_key())
+def test_same_items_as_numpy(case):
+    array, key = case
+    check(key, array)
+
+
+@given(array_and_key())
+def test_same_assignment_as_numpy(case):
+    array, key = case
+    check_assignment(key, array.shape)
+
+
+@given(SHAPES, hnp.basic_indices((3, 4, 5), allow_newaxis=True))
+def test_keys_for_another_shape(shape, key):
+    array = np.zeros(shape)
+    try:
+        array[key]
+        text = None
+    except IndexError as error:
+        text = str(error)
+    if text is None:
+        check(key, np.arange(int(np.prod(shape))).reshape(shape))
+    else:
+        with pytest.raises(IndexError, match="^" + text.split()[0]):
+            basic_selection(key, shape)
+
+
+@given(st.integers(0, 9), st.integers(-12, 12), st.integers(-12, 12), st.integers(-4, 4).filter(bool))
+def test_one_dimension(size, start, stop, step):
+    check(np.s_[start:stop:step], np.arange(size))
+
+
+def test_fixed_cases():
+    array = np.arange(120).reshape(2, 3, 4, 5)
+    for key in (
+        np.s_[:],
+        np.s_[()],
+        np.s_[...],
+        np.s_[1],
+        np.s_[-1, ..., -1],
+        np.s_[None],
+        np.s_[..., None],
+        np.s_[0, 1, 2, 3],
+    ):
+        check(key, array)
+    for key in ((), Ellipsis, None, (None, Ellipsis), (Ellipsis, None, None)):
+        check(key, np.array(7))
+
+    class Index:
+        def __index__(self) -> int:
+            return 1
+
+    check(Index(), array)
+    check(np.s_[Index() : np.int8(2)], array)
+
+
+def test_named_tuple_is_a_tuple():
+    assert basic_selection(Selection((1,), (1,), (1,), (1,), None, True)[:1], (3,)) is None  # ((1,),) holds an array
+
+    class Pair(NamedTuple):
+        row: slice
+        column: int
+
+    assert basic_selection(Pair(slice(1, 2), 0), (3, 4)) == basic_selection((slice(1, 2), 0), (3, 4))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *[True, False, np.True_, (True, 0), [0, 1], [], [True, False, True], np.array([0, 1]), range(2), (0, [1])],
+        *[np.array([[0]]), np.array(True), ([0], slice(None)), (None, [0]), (..., [0]), "field", ["field", "other"]],
+        np.array([True, False, True]),
+    ],
+    ids=repr,
+)
+def test_needs_more_than_a_selection(key):
+    assert basic_selection(key, (3, 4)) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "shape", "text"),
+    [
+        (3, (3,), "out of bounds"),
+        (-4, (3,), "out of bounds"),
+        (2**70, (3,), "out of bounds"),
+        (0, (0,), "out of bounds"),
+        ((0, 5), (3, 4), "axis 1 with size 4"),
+        (0, (), "too many indices"),
+        ((0, 0), (3,), "array is 1-dimensional, but 2 were indexed"),
+        ((slice(None), slice(None)), (3,), "too many indices"),
+        ((..., 0, 0), (3,), "too many indices"),
+        ((0, 0, ...), (3,), "too many indices"),
+        ((..., ...), (3,), "single ellipsis"),
+        ((..., None, ...), (3, 4), "single ellipsis"),
+        (1.0, (3,), "only integers, slices"),
+        (np.float64(1), (3,), "integer"),
+        ((0, "x"), (3, 3), "only integers, slices"),
+        ({1}, (3,), "only integers, slices"),
+        ({1: 2}, (3,), "only integers, slices"),
+        (object(), (3,), "only integers, slices"),
+        (b"x", (3,), "integers"),
+        ([1.0], (3,), "must be of integer"),
+        (np.array([1.0]), (3,), "must be of integer"),
+        (np.array([], dtype=float), (3,), "must be of integer"),
+        ([slice(1)], (3,), "must be of integer"),
+        ((0, [1.5]), (3, 3), "must be of integer"),
+        ((0, ["x"]), (3, 3), "must be of integer"),
+    ],
+    ids=repr,
+)
+def test_illegal_keys(key, shape, text):
+    if not isinstance(key, bytes):
+        with pytest.raises(IndexError):
+            np.zeros(shape)[key]
+    with pytest.raises(IndexError, match=text):
+        basic_selection(key, shape)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 4)])
+def test_illegal_slices(shape):
+    for part in (slice("a", None), slice(1.0, None), slice(None, None, 1.5)):
+        with pytest.raises(TypeError, match="slice indices must be integers"):
+            basic_selection(part, shape)
+    for key in (slice(None, None, 0), (Ellipsis, slice(None, None, 0))):
+        with pytest.raises(ValueError, match="slice step cannot be zero"):
+            basic_selection(key, shape)
+
+
+def test_tensor_of_one_item_keeps_its_axis():
+    class Tensor:  # as PyTorch's: of one item, it offers itself as an index too
+        ndim = 1
+        dtype = "int64"
+
+        def __index__(self) -> int:
+            return 1
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+            return np.array([1])
+
+    assert basic_selection(Tensor(), (3,)) is None

@@ -1,0 +1,139 @@
+"""What is installed: metadata, files, symbols, and what an import brings in."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import blosc2
+import blosc2._core
+from blosc2._mixed_install import _FOREIGN, refuse_mixed_install
+
+ROOT = Path(__file__).resolve().parent.parent
+EXTENSIONS = sorted(
+    path for directory in blosc2._core.__path__ for path in Path(directory).iterdir() if path.suffix in (".so", ".pyd")
+)
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run Python code in a new interpreter, away from the checkout."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(sys.prefix),
+        env={**os.environ, **environment},
+    )
+
+
+def test_one_version() -> None:
+    from blosc2 import version
+
+    assert blosc2.__version__ == version.__version__ == metadata.version("python-blosc2")
+    assert np.lib.NumpyVersion(blosc2.__version__) >= "1.0.0.dev0"
+
+
+def test_run_time_dependencies() -> None:
+    needed = [text for text in metadata.requires("python-blosc2") or [] if "extra ==" not in text]
+    assert {re.split(r"[<>=!~ ;\[]", text)[0] for text in needed} == {"numpy", "msgpack"}
+
+
+def test_import_brings_in_no_other_package() -> None:
+    done = run(
+        "import sys; before = set(sys.modules); import blosc2\n"
+        "names = {name.split('.')[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names)\n"
+        "print(*sorted(names))"
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()) <= {"blosc2", "numpy", "msgpack", "cython_runtime"} | {
+        name for name in done.stdout.split() if name.startswith("_cython_")
+    }
+
+
+def test_typing_files() -> None:
+    directories = [Path(path) for path in blosc2.__path__]
+    assert any((directory / "py.typed").is_file() for directory in directories)
+    for extension in EXTENSIONS:
+        stub = f"_core/{extension.name.split('.')[0]}.pyi"
+        assert any((directory / stub).is_file() for directory in directories), stub
+
+
+def test_licences_are_installed() -> None:
+    installed = {Path(str(file)).name for file in metadata.files("python-blosc2") or [] if "licenses" in str(file)}
+    assert installed == {"LICENSE", *(path.name for path in (ROOT / "LICENSES").iterdir())}
+
+
+def test_extensions_exist() -> None:
+    assert {path.name.split(".")[0] for path in EXTENSIONS} == {
+        path.stem for path in (ROOT / "src" / "blosc2" / "_core").glob("*.pyx")
+    }
+
+
+@pytest.mark.parametrize("extension", EXTENSIONS, ids=lambda path: path.name.split(".")[0])
+def test_only_the_init_function_is_exported(extension: Path) -> None:
+    library = ctypes.CDLL(str(extension))
+    assert hasattr(library, f"PyInit_{extension.name.split('.')[0]}")
+    linked_in = (
+        "blosc2_init",
+        "b2nd_uninit",
+        "blosclz_compress",
+        "LZ4_compress_default",
+        "ZSTD_compress",
+        "zfp_compress",
+    )
+    assert [name for name in linked_in if hasattr(library, name)] == []
+
+
+def test_one_module_links_the_c_library() -> None:
+    users = [
+        path.name
+        for path in (ROOT / "src" / "blosc2" / "_core").glob("*.p[xy]*")
+        if re.search(r"^\s*(cimport|from)\s+(blosc2\._core\.|\.)?cblosc2\b", path.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert set(users) <= {"codec.pyx", "codec.pxd"}
+
+
+def test_extensions_import_no_python_layer() -> None:
+    """The import contract sees Python files only; this is its rule for the Cython ones."""
+    allowed = ("blosc2._core", "blosc2.exceptions")
+    for path in (ROOT / "src" / "blosc2" / "_core").glob("*.p[xy]*"):
+        for match in re.finditer(
+            r"^\s*(?:from|import|cimport)\s+(blosc2[\w.]*)", path.read_text("utf-8"), re.MULTILINE
+        ):
+            assert match[1].startswith(allowed), f"{path.name} imports {match[1]}"
+
+
+@pytest.mark.parametrize("name", _FOREIGN)
+def test_mixed_files_are_refused(tmp_path: Path, name: str) -> None:
+    refuse_mixed_install([str(tmp_path)])
+    (tmp_path / name).touch()
+    with pytest.raises(ImportError, match=r"are mixed in .*pip uninstall -y blosc2 python-blosc2"):
+        refuse_mixed_install([str(tmp_path)])
+
+
+def test_import_of_a_mixed_install(tmp_path: Path) -> None:
+    package = tmp_path / "blosc2"
+    for directory in reversed(list(blosc2.__path__)):
+        shutil.copytree(directory, package, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    # PathFinder first: an editable install would be found before the copy.
+    code = (
+        "import sys; from importlib.machinery import PathFinder; sys.meta_path.insert(0, PathFinder)\n"
+        "import blosc2; print(blosc2.__file__)"
+    )
+    whole = run(code, PYTHONPATH=str(tmp_path))
+    assert whole.returncode == 0, whole.stderr
+    assert Path(whole.stdout.strip()).parent == package
+    (package / "c2array.py").touch()
+    mixed = run(code, PYTHONPATH=str(tmp_path))
+    assert mixed.returncode == 1
+    assert "ImportError: the files of two distributions are mixed" in mixed.stderr

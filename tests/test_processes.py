@@ -1,0 +1,106 @@
+"""Handles serve many threads and survive fork, spawn and forkserver: right values, and no hang.
+
+Every scenario runs in a process of its own that dumps its stacks and ends when it takes too long.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fixture_kit.isolated import TESTS, environment
+
+import blosc2
+
+SCRIPT = str(TESTS / "fixture_kit" / "process_scenarios.py")
+NAMES = ["array.b2nd", "schunk.b2frame", "EmbedStore.b2e", "DictStore.b2d", "DictStore.b2z", "TreeStore.b2z"]
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
+
+
+def run(*args: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", SCRIPT, *args], env=environment(), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, f"{args}: exit code {done.returncode}\n{done.stderr[-4000:]}"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("processes"))
+    run("make", path, "", "")
+    return path
+
+
+def mode_of(source: str | None) -> str:
+    return source or "pread"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_four_threads_read_one_handle(folder: str, name: str, source: str | None) -> None:
+    run("threads", folder, name, mode_of(source))
+
+
+@needs_fork
+@pytest.mark.parametrize("name", NAMES)
+def test_forked_workers_read_inherited_handles(folder: str, name: str, source: str | None) -> None:
+    run("inherited", folder, name, mode_of(source))
+
+
+@needs_fork
+@pytest.mark.parametrize("name", ["array.b2nd", "DictStore.b2z", "EmbedStore.b2e"])
+def test_fork_after_a_large_parallel_read(folder: str, name: str, source: str | None) -> None:
+    run("fork_after_parallel_read", folder, name, mode_of(source))
+
+
+@needs_fork
+@pytest.mark.parametrize("name", ["array.b2nd", "DictStore.b2z"])
+def test_fork_while_threads_read(folder: str, name: str, source: str | None) -> None:
+    run("fork_while_reading", folder, name, mode_of(source))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_copies_read_the_same(folder: str, name: str, source: str | None) -> None:
+    run("copies", folder, name, mode_of(source))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param("fork", marks=needs_fork), "spawn", pytest.param("forkserver", marks=needs_fork)],
+)
+@pytest.mark.parametrize("name", ["array.b2nd", "DictStore.b2d", "DictStore.b2z", "EmbedStore.b2e", "schunk.b2frame"])
+def test_workers_read_pickled_handles(folder: str, name: str, method: str, source: str | None) -> None:
+    run(f"pickled_{method}", folder, name, mode_of(source))
+
+
+def test_a_handle_pickles_as_a_reference_not_as_data(folder: str, source: str | None) -> None:
+    for name in NAMES:
+        x = blosc2.open(str(Path(folder, name)), mmap_mode=source)
+        leaf = x["/group/array"] if isinstance(x, blosc2.EmbedStore | blosc2.DictStore) else x
+        assert len(pickle.dumps(leaf)) < 2000, name
+
+
+def test_an_array_in_memory_pickles_with_its_data() -> None:
+    data = np.arange(2000.0).reshape(40, 50)
+    x = blosc2.asarray(data, chunks=(10, 50), blocks=(5, 25), meta={"a": 1})
+    x.vlmeta["b"] = (1, 2)
+    for other in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x)):
+        np.testing.assert_array_equal(other[:], data)
+        assert (other.meta["a"], other.vlmeta["b"]) == (1, (1, 2))
+        other[0, 0] = -1
+    assert x[0, 0] == 0
+
+
+def test_a_pickled_handle_of_a_changed_file_says_so(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.b2nd")
+    blosc2.asarray(np.arange(100), urlpath=path)
+    frozen = pickle.dumps(blosc2.open(path))
+    blosc2.asarray(np.arange(7.0), urlpath=path, mode="w")
+    with pytest.raises((ValueError, RuntimeError), match=r"x\.b2nd"):
+        pickle.loads(frozen)[:]

@@ -1,0 +1,366 @@
+"""`TreeStore`: the contract of stores, groups, views and attributes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fixture_kit import manifest
+from store_kit import FileStoreContract, tree_state
+from test_dict_store import writable_copy
+
+import blosc2
+
+TREES = [e for e in manifest.FILES if e["kind"] == "treestore"]
+LEAVES = ["/a/b/c/d", "/a/b/x", "/a/y", "/a-b", "/top", "/z/w"]
+
+
+class TestZip(FileStoreContract):
+    kind = blosc2.TreeStore
+    suffix = ".b2z"
+
+
+class TestZipEmbedded(TestZip):
+    options = {"threshold": None}
+
+
+class TestDirectory(FileStoreContract):
+    kind = blosc2.TreeStore
+    suffix = ".b2d"
+
+
+class TestDirectoryMixed(TestDirectory):
+    options = {"threshold": 100}
+
+
+@pytest.fixture(params=[(".b2d", 0), (".b2z", 0), (".b2z", None), (".b2d", 100)], ids=str)
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """Makes a tree in a mode, always the same one."""
+    suffix, threshold = request.param
+    return lambda mode="a", **more: blosc2.TreeStore(tmp_path / f"t{suffix}", mode=mode, threshold=threshold, **more)
+
+
+@pytest.fixture
+def tree(made: Any) -> Any:
+    with made() as tree:
+        for n, key in enumerate(LEAVES):
+            tree[key] = np.arange(n)
+        yield tree
+
+
+def test_groups_and_leaves_are_listed(tree: Any, made: Any, source: str | None) -> None:
+    listed = ["/a", "/a-b", "/a/b", "/a/b/c", "/a/b/c/d", "/a/b/x", "/a/y", "/top", "/z", "/z/w"]
+    tree.flush()
+    for store in (tree, made("r", mmap_mode=source)):
+        assert list(store) == listed
+        assert len(store) == len(listed)
+        assert store.get_descendants("/") == listed
+        assert store.get_descendants("/a") == ["/a/b", "/a/b/c", "/a/b/c/d", "/a/b/x", "/a/y"]
+        assert store.get_children("/") == ["/a", "/a-b", "/top", "/z"]
+        assert store.get_children("a/b") == ["/a/b/c", "/a/b/x"]
+        for nothing in ("/none", "/top", "/a/b/c/d", "/a-"):
+            assert store.get_children(nothing) == []
+            assert store.get_descendants(nothing) == []
+        for key in [*listed, "/", "a", "a/b/c"]:
+            assert key in store
+        for key in ["/a/", "/none", "", "/a/b/c/d/e", 5, "//a", "/a-"]:
+            assert key not in store or key == ""
+        assert isinstance(store["/a"], blosc2.TreeStore)
+        assert isinstance(store["a/b"], blosc2.TreeStore)
+        assert isinstance(store["/a/y"], blosc2.NDArray)
+        for key, error in (("/none", KeyError), ("/a/", ValueError), ("/a//b", ValueError), (5, ValueError)):
+            with pytest.raises(error):
+                store[key]
+
+
+def test_walk(tree: Any) -> None:
+    walked = [
+        ("/", ["a", "z"], ["a-b", "top"]),
+        ("/a", ["b"], ["y"]),
+        ("/a/b", ["c"], ["x"]),
+        ("/a/b/c", [], ["d"]),
+        ("/z", [], ["w"]),
+    ]
+    assert list(tree.walk()) == walked
+    assert sorted(tree.walk(topdown=False)) == sorted(walked)
+    order = [path for path, _, _ in tree.walk(topdown=False)]
+    assert order == ["/a/b/c", "/a/b", "/a", "/z", "/"]
+    assert list(tree.walk("/a/b")) == walked[2:4]
+    assert list(tree.walk("/none")) == [("/none", [], [])]
+    assert list(tree["/a"].walk()) == [("/", ["b"], ["y"]), ("/b", ["c"], ["x"]), ("/b/c", [], ["d"])]
+
+
+def test_views(tree: Any, made: Any, source: str | None) -> None:
+    view = tree["/a"]
+    assert view.subtree_path == "/a"
+    assert tree.subtree_path == "/"
+    assert list(view) == ["/b", "/b/c", "/b/c/d", "/b/x", "/y"]
+    assert len(view) == 5
+    assert view.keys() == set(view)
+    assert view.get_children("/") == ["/b", "/y"]
+    assert view["/b"]["/c/d"].shape == view["b/c/d"].shape == (0,)
+    assert view["/b"].subtree_path == "/a/b"
+    assert list(view["/"]) == list(view)
+    assert tree["/"] is tree
+    assert "/y" in view
+    assert "y" in view
+    assert "/" in view
+    assert "/a/y" not in view
+    with pytest.raises(KeyError):
+        view["/top"]
+    view["new/deep"] = [5]
+    view.vlmeta["k"] = "v"
+    del view["/y"]
+    assert tree["/a/new/deep"][0] == 5
+    assert "/a/y" not in tree
+    with view:
+        pass
+    view.close()
+    assert tree["/top"].shape == (4,)
+    assert view.mode == tree.mode
+    with pytest.raises(ValueError, match="no file of its own"):
+        view.to_b2d("elsewhere")
+    tree.flush()
+    reader = made("r", mmap_mode=source)
+    view = reader["/a"]
+    assert view.vlmeta[:] == {"k": "v"}
+    assert view["/new/deep"][0] == 5
+    with pytest.raises(ValueError, match="read-only mode"):
+        view["/x"] = [1]
+    with pytest.raises(ValueError, match="read-only mode"):
+        del view["/new"]
+    copy = pickle.loads(pickle.dumps(view))
+    assert list(copy) == list(view)
+    reader.close()
+    with pytest.raises(ValueError, match="closed"):
+        view["/new"]
+    with pytest.raises(ValueError, match="closed"):
+        list(view)
+    assert "view" in repr(view)
+
+
+def test_a_view_of_a_group_that_is_not_there_yet(tree: Any) -> None:
+    view = tree.get_subtree("/later")
+    assert list(view) == []
+    assert "/later" not in tree
+    view.vlmeta["a"] = 1
+    assert "/later" in tree
+    assert "/later" in list(tree)
+    view["x"] = [1]
+    assert list(view) == ["/x"]
+    del tree["/later"]
+    assert "/later" not in tree
+    assert view.vlmeta[:] == {}
+
+
+def test_structure(tree: Any) -> None:
+    before = list(tree)
+    for key in ("/a", "/a/b", "a/b/c", "/z"):
+        with pytest.raises(ValueError, match="Cannot assign array to structural path"):
+            tree[key] = [1]
+    with pytest.raises(ValueError, match="structural path"):
+        tree["/"] = [1]
+    for key in ("/top/x", "/a/y/z/w", "/a/b/c/d/e"):
+        with pytest.raises(ValueError, match="Cannot add child"):
+            tree[key] = [1]
+    with pytest.raises(ValueError, match="is a leaf"):
+        tree.get_subtree("/top").vlmeta["x"] = 1
+    assert list(tree) == before
+    tree["/top"] = [1, 2]  # a leaf can be replaced
+    del tree["/top"]
+    tree["/top/x"] = [1]  # and then be a group
+    del tree["/z/w"]
+    tree["/z"] = [1]
+
+
+@pytest.mark.parametrize("key", ["/__vlmeta__", "/a/__vlmeta__", "__vlmeta__", "/a/__vlmeta__/x", "/_meta", "_meta"])
+def test_reserved_names(tree: Any, key: str) -> None:
+    tree["/a"].vlmeta["k"] = 1
+    with pytest.raises(ValueError, match="reserved"):
+        tree[key] = [1]
+    assert key not in tree
+    with pytest.raises(KeyError):
+        tree[key]
+    tree["/a/_meta"] = [1]  # an ordinary leaf
+    assert tree["/a/_meta"][0] == 1
+
+
+def test_attributes(tree: Any, made: Any, source: str | None) -> None:
+    tree.vlmeta["author"] = "ünï"
+    tree.attrs["n"] = 5
+    tree["/a"].vlmeta[:] = {"x": [1, (2, 3)], "y": 1 + 2j}
+    tree["/a"].vlmeta[:] = {"y": 7, "z": None}
+    tree["/a/b"].vlmeta.update(k=1)
+    tree["/top"].vlmeta["leaf"] = True
+    tree.flush()
+    tree.vlmeta["later"] = 1
+    del tree.vlmeta["n"]
+    tree.flush()
+    reader = made("r", mmap_mode=source)
+    for store in (tree, reader):
+        assert store.vlmeta[:] == {"author": "ünï", "later": 1}
+        assert dict(store["/a"].attrs) == {"x": [1, (2, 3)], "y": 7, "z": None}
+        assert store["/a"]["/b"].vlmeta.getall() == {"k": 1}
+        assert store["/z"].vlmeta[:] == {}
+        assert store["/top"].vlmeta["leaf"] is True
+        assert len(store.vlmeta) == 2
+        assert sorted(store.vlmeta) == ["author", "later"]
+        assert "author" in repr(store.vlmeta)
+        for bad in ("none", "n"):
+            with pytest.raises(KeyError, match=bad):
+                store.vlmeta[bad]
+            assert bad not in store.vlmeta
+        with pytest.raises(NotImplementedError):
+            store.vlmeta[1:]
+        assert not [key for key in store if "__vlmeta__" in key]
+    for change in (
+        lambda: reader.vlmeta.__setitem__("a", 1), lambda: reader.vlmeta.__setitem__(slice(None), {"a": 1}),
+        lambda: reader.vlmeta.__delitem__("author"), lambda: reader["/z"].vlmeta.__setitem__("a", 1),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="read-only mode"):
+            change()
+    with pytest.raises(KeyError):
+        del tree.vlmeta["none"]
+    with pytest.raises(TypeError):
+        tree.vlmeta[:] = 5
+
+
+def test_a_group_of_attributes_alone(tree: Any) -> None:
+    tree.get_subtree("/only/attributes").vlmeta["a"] = 1
+    assert {"/only", "/only/attributes"} <= set(tree)
+    assert tree.get_children("/only") == ["/only/attributes"]
+    assert tree["/only/attributes"].vlmeta["a"] == 1
+    with pytest.raises(ValueError, match="structural path"):
+        tree["/only/attributes"] = [1]
+
+
+def test_delete_groups(tree: Any, made: Any) -> None:
+    tree["/a"].vlmeta["x"] = 1
+    tree["/a/b"].vlmeta["x"] = 1
+    tree.flush()
+    tree["/a/b/unpublished"] = [1]
+    del tree["/a"]
+    assert list(tree) == ["/a-b", "/top", "/z", "/z/w"]
+    assert tree.get_subtree("/a").vlmeta[:] == {}
+    tree["/a"] = [1]
+    with pytest.raises(KeyError, match="not found"):
+        del tree["/none"]
+    tree.flush()
+    reader = made("r")
+    assert list(reader) == ["/a", "/a-b", "/top", "/z", "/z/w"]
+    assert sorted(blosc2.DictStore(reader.localpath, mode="r")) == ["/a", "/a-b", "/top", "/z/w"]
+    del tree["/"]
+    assert list(tree) == []
+
+
+def test_changes_are_seen_in_groups_at_once(tree: Any) -> None:
+    tree.flush()
+    del tree["/a/b/c/d"]
+    assert "/a/b/c" not in tree
+    assert tree.get_children("/a/b") == ["/a/b/x"]
+    tree["/a/b/c"] = [1]
+    assert isinstance(tree["/a/b/c"], blosc2.NDArray)
+    tree.discard()
+    assert isinstance(tree["/a/b/c"], blosc2.TreeStore)
+
+
+# ------------------------------------------------------------------------------------------------ other objects
+@pytest.fixture
+def with_table(tmp_path: Path) -> Path:
+    (entry,) = [e for e in TREES if "tree_table" in e["path"]]
+    return writable_copy(entry, tmp_path / "table.b2z")
+
+
+def test_an_object_of_another_kind_is_one_key(with_table: Path, source: str | None) -> None:
+    with blosc2.TreeStore(with_table, mode="r", mmap_mode=source) as tree:
+        assert list(tree) == ["/data", "/data/array", "/data/table"]
+        assert list(tree["/data"]) == ["/array", "/table"]
+        assert list(tree.walk()) == [("/", ["data"], []), ("/data", [], ["array", "table"])]
+        assert tree.get_descendants("/data/table") == tree.get_children("/data/table") == []
+        table = tree["/data/table"]
+        assert table.kind == "ctable"
+        assert "ctable" in repr(table)
+        for use in (lambda: table[0], lambda: len(table), lambda: list(table), lambda: table.__setitem__(0, 1)):
+            with pytest.raises(NotImplementedError, match=r"/data/table.*ctable"):
+                use()
+        for inner in ("/data/table/_cols/x", "/data/table/_meta", "/data/table/_cols"):
+            assert inner not in tree
+            with pytest.raises(KeyError):
+                tree[inner]
+
+
+def test_the_inside_of_an_object_is_protected(with_table: Path) -> None:
+    before = tree_state(with_table)
+    with blosc2.TreeStore(with_table) as tree:
+        for inner in ("/data/table/_cols/x", "/data/table/new", "/data/table/_cols/new/deep"):
+            with pytest.raises(ValueError, match="internal component"):
+                tree[inner] = [1]
+            with pytest.raises(ValueError, match="internal component"):
+                del tree[inner]
+        with pytest.raises(ValueError, match="another kind"):
+            tree["/data/table"] = [1]
+        with pytest.raises(ValueError, match="internal component"):
+            tree.get_subtree("/data/table").vlmeta["x"] = 1
+    assert tree_state(with_table) == before
+
+
+def test_objects_move_whole(with_table: Path, tmp_path: Path) -> None:
+    with blosc2.DictStore(with_table, mode="r") as store:
+        frames = {key: store[key].to_cframe() for key in store}
+    with blosc2.TreeStore(with_table) as tree:
+        tree["/more"] = [1]
+        tree.to_b2d(tmp_path / "copy.b2d")
+    for path in (with_table, tmp_path / "copy.b2d"):
+        with blosc2.DictStore(path, mode="r") as store:
+            assert {key: store[key].to_cframe() for key in store if key != "/more"} == frames
+        with blosc2.TreeStore(path, mode="r") as tree:
+            assert tree["/data/table"].kind == "ctable"
+
+
+def test_an_object_is_deleted_whole(with_table: Path) -> None:
+    with blosc2.TreeStore(with_table) as tree:
+        del tree["/data/table"]
+        assert list(tree) == ["/data", "/data/array"]
+    with blosc2.DictStore(with_table, mode="r") as store:
+        assert list(store) == ["/data/array"]
+    with blosc2.TreeStore(with_table) as tree:
+        assert list(tree) == ["/data", "/data/array"]
+        tree["/data/table"] = [1]
+        assert tree["/data/table"][0] == 1
+
+
+def test_an_object_without_a_registry(made: Any) -> None:
+    with made() as tree:
+        tree["/t/_cols/x"] = [1]
+        description = blosc2.SChunk(chunksize=64)
+        description.vlmeta["kind"] = "ctable"
+        tree["/t/_meta"] = description
+        tree["/plain/_meta"] = [1]
+    with made("r") as tree:
+        assert list(tree) == ["/plain", "/plain/_meta", "/t"]
+        assert tree["/t"].kind == "ctable"
+        assert list(tree.walk()) == [("/", ["plain"], ["t"]), ("/plain", [], ["_meta"])]
+
+
+def test_description(tree: Any) -> None:
+    text = repr(tree.info)
+    for name in ("TreeStore", "├── a", "└── d", "top"):
+        assert name in text
+    assert dict(tree.info_items)["entries"] == 10
+    for n in range(500):
+        tree[f"/many/{n}"] = [1]
+    assert len(repr(tree.info).splitlines()) < 150
+    assert len(repr(tree)) < 300
+
+
+def test_changing_many_leaves_leaves_no_files_behind(tree: Any) -> None:
+    tree.flush()
+    for n in range(50):
+        tree[f"/m/{n}"] = [n]
+    tree.close()
+    folder = os.path.dirname(tree.localpath)
+    assert os.listdir(folder) == [os.path.basename(tree.localpath)]

@@ -1,0 +1,395 @@
+"""Metadata as mappings over a carrier that only remembers: `VLMeta` is a dict, `Meta` keeps its sizes."""
+
+from __future__ import annotations
+
+import gc
+import struct
+import weakref
+from collections.abc import Mapping, MutableMapping
+
+import hypothesis.strategies as st
+import msgpack
+import numpy as np
+import pytest
+from fixture_kit import manifest
+from hypothesis import given
+
+from blosc2.exceptions import FormatError, MissingMetadataError, ReadOnlyError, UnsafeDeserializationError
+from blosc2.vlmeta import MAX_ENTRIES, Meta, VLMeta, check_name, pack_metalayers
+
+
+class FakeFrame:
+    key = "/k"
+
+    def __init__(self, metalayers: dict[str, bytes], entries: dict[str, bytes]) -> None:
+        self._metalayers, self._entries = metalayers, entries
+
+    def metalayers(self) -> dict[str, bytes]:
+        return dict(self._metalayers)
+
+    def metalayer(self, name: str) -> bytes | None:
+        return self._metalayers.get(name)
+
+    def vlmeta_names(self) -> list[str]:
+        return list(self._entries)
+
+    def vlmeta(self, name: str) -> bytes | None:
+        return self._entries.get(name)
+
+
+class FakeCarrier:
+    urlpath = "a.b2nd"
+
+    def __init__(
+        self, entries: dict[str, bytes] | None = None, metalayers: dict[str, bytes] | None = None, *,
+        writable: bool = True, deserialize: str = "safe",
+    ) -> None:  # fmt: skip
+        self.frame = FakeFrame(metalayers or {}, entries or {})
+        self.writable, self.deserialize = writable, deserialize
+        self.published: list[dict[str, bytes | None]] = []
+
+    def require_writable(self) -> None:
+        if not self.writable:
+            raise ReadOnlyError("Cannot do this action with reading mode", path=self.urlpath)
+
+    def set_vlmeta(self, changes: dict[str, bytes | None]) -> None:
+        self.published.append(changes)
+        merged = {**self.frame._entries, **changes}
+        entries = {name: content for name, content in merged.items() if content is not None}
+        self.frame = FakeFrame(self.frame._metalayers, entries)
+
+    def set_metalayer(self, name: str, content: bytes) -> None:
+        self.frame = FakeFrame({**self.frame._metalayers, name: content}, self.frame._entries)
+
+
+def entries(number: int) -> dict[str, bytes]:
+    return {f"k{n}": msgpack.packb(n) for n in range(number)}
+
+
+# VLMeta
+
+
+NAMES = st.sampled_from(["a", "b", "c", "é", "日本"])
+STEPS = st.one_of(
+    st.tuples(st.just("set"), NAMES, st.integers(0, 9)),
+    st.tuples(st.just("del"), NAMES, st.none()),
+    st.tuples(st.just("pop"), NAMES, st.integers(0, 9)),
+    st.tuples(st.just("update"), st.dictionaries(NAMES, st.integers(0, 9)), st.none()),
+    st.tuples(st.just("merge"), st.dictionaries(NAMES, st.integers(0, 9)), st.none()),
+    st.tuples(st.just("setdefault"), NAMES, st.integers(0, 9)),
+    st.tuples(st.just("clear"), st.none(), st.none()),
+)
+
+
+@given(st.lists(STEPS))
+def test_behaves_like_a_dict(steps):
+    carrier = FakeCarrier()
+    meta, model = VLMeta(carrier), {}
+    for verb, name, value in steps:
+        if verb == "set":
+            meta[name] = model[name] = value
+        elif verb == "del" and name in model:
+            del meta[name], model[name]
+        elif verb == "del":
+            with pytest.raises(KeyError):
+                del meta[name]
+        elif verb == "pop":
+            assert meta.pop(name, value) == model.pop(name, value)
+        elif verb == "update":
+            meta.update(name)
+            model.update(name)
+        elif verb == "merge":
+            meta[:] = name
+            model.update(name)
+        elif verb == "setdefault":
+            assert meta.setdefault(name, value) == model.setdefault(name, value)
+        else:
+            meta.clear()
+            model.clear()
+        assert list(meta) == list(model) == meta.get_names()
+        assert dict(meta) == meta[:] == meta.getall() == model
+        assert len(meta) == meta.nvlmetalayers() == len(model)
+        assert list(meta.items()) == list(model.items())
+        assert repr(meta) == str(meta) == repr(model)
+        assert meta.to_dict() == {key.encode(): item for key, item in model.items()}
+        assert {key: msgpack.packb(item) for key, item in model.items()} == carrier.frame._entries
+
+
+def test_values_of_every_type():
+    meta = VLMeta(FakeCarrier())
+    values = {"t": (1, (2,)), "c": 1j, "s": {1, 2}, "d": {"x": [None, b"b", True]}, "n": np.float32(0.5)}
+    meta.update(values, a=np.arange(3))
+    assert (meta.pop("a") == [0, 1, 2]).all()
+    assert meta[:] == values
+
+
+def test_bulk_changes_are_published_once():
+    carrier = FakeCarrier(entries(3))
+    meta = VLMeta(carrier)
+    meta.update({"x": 1}, y=2)
+    meta[:] = {"x": 3, "z": 4}
+    meta.update([("k0", 9)])
+    meta.update()
+    meta[:] = {}
+    meta.clear()
+    meta.clear()
+    assert [list(changes) for changes in carrier.published] == [
+        ["x", "y"], ["x", "z"], ["k0"], ["k0", "k1", "k2", "x", "y", "z"],
+    ]  # fmt: skip
+
+
+def test_one_bad_value_and_nothing_is_published():
+    carrier = FakeCarrier(entries(1))
+    meta = VLMeta(carrier)
+    for other, kind in (
+        ({"a": 1, "b": object()}, TypeError),
+        ({"a": 1, "b" * 32: 2}, ValueError),
+        ({"a": 1, 5: 2}, TypeError),
+        ({f"n{n}": n for n in range(16)}, ValueError),
+    ):
+        with pytest.raises(kind):
+            meta.update(other)
+        with pytest.raises(kind):
+            meta[:] = other
+    assert carrier.published == []
+
+
+def test_missing():
+    meta = VLMeta(FakeCarrier(entries(1)))
+    assert "q" not in meta
+    assert 5 not in meta
+    assert meta.get("q", 7) == 7
+    for act in (
+        lambda: meta["q"],
+        lambda: meta.__delitem__("q"),
+        lambda: meta.get_vlmeta("q"),
+        lambda: meta.del_vlmeta("q"),
+        lambda: meta[5],
+    ):
+        with pytest.raises(KeyError) as caught:
+            act()
+        assert isinstance(caught.value, RuntimeError)
+        assert "not found" in str(caught.value)
+        assert "a.b2nd" in str(caught.value)
+
+
+def test_partial_slices():
+    for meta in (VLMeta(FakeCarrier()), Meta(FakeCarrier())):
+        with pytest.raises(NotImplementedError, match=r"unless \[:\]"):
+            meta[1:2]
+    with pytest.raises(NotImplementedError, match=r"unless \[:\]"):
+        VLMeta(FakeCarrier())[:2] = {}
+
+
+def test_read_only():
+    carrier = FakeCarrier(entries(2), {"m": b"\x01"}, writable=False)
+    meta, fixed = VLMeta(carrier), Meta(carrier)
+    for act in (
+        lambda: meta.__setitem__("k0", 1),
+        lambda: meta.__setitem__("new", 1),
+        lambda: meta.__delitem__("k0"),
+        lambda: meta.__delitem__("missing"),
+        lambda: meta.update(k0=1),
+        lambda: meta.clear(),
+        lambda: meta.pop("k0"),
+        lambda: meta.set_vlmeta("k0", b"\x01"),
+        lambda: meta.del_vlmeta("k0"),
+        lambda: fixed.__setitem__("m", 2),
+    ):
+        with pytest.raises(ValueError, match="reading mode"):
+            act()
+    assert carrier.published == []
+    assert (meta["k1"], fixed["m"]) == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["a", "n" * 31, "é" * 15, "日" * 10, " "])
+def test_names(name):
+    meta = VLMeta(FakeCarrier())
+    meta[name] = 1
+    assert check_name(name) == name
+    assert meta[:] == {name: 1}
+
+
+@pytest.mark.parametrize("name", ["", "n" * 32, "é" * 16, "日" * 11, "a\0b", "\ud800"])
+def test_illegal_names(name):
+    carrier = FakeCarrier()
+    with pytest.raises(ValueError):
+        VLMeta(carrier)[name] = 1
+    with pytest.raises(ValueError):
+        pack_metalayers({name: 1})
+    if len(name) > 10:
+        with pytest.raises(ValueError, match="31 bytes"):
+            check_name(name)
+    for other in (5, None, b"a"):
+        with pytest.raises(TypeError, match="must be a str"):
+            VLMeta(carrier)[other] = 1
+    assert carrier.published == []
+
+
+def test_seventeenth_entry():
+    meta = VLMeta(FakeCarrier(entries(15)))
+    meta["k15"] = 15
+    with pytest.raises(ValueError, match="16 entries"):
+        meta["k16"] = 16
+    meta["k0"] = "changed"
+    del meta["k1"]
+    meta["new"] = 1
+    assert len(meta) == MAX_ENTRIES
+
+
+def test_files_with_more_entries_can_be_changed():
+    carrier = FakeCarrier(entries(40))
+    meta = VLMeta(carrier)
+    meta["k39"] = "changed"
+    del meta["k0"]
+    with pytest.raises(ValueError, match="not 40"):
+        meta["new"] = 1
+    meta.clear()
+    assert len(meta) == 0
+
+
+def test_packed_contents():
+    meta = VLMeta(FakeCarrier())
+    meta.set_vlmeta("a", msgpack.packb([1, 2]), typesize=1)
+    assert meta["a"] == [1, 2]
+    assert meta.get_vlmeta("a") == b"\x92\x01\x02"
+    meta.set_vlmeta("b", memoryview(b"\xc0"))
+    assert meta["b"] is None
+    with pytest.raises(FormatError, match="content of an entry"):
+        meta.set_vlmeta("c", b"abc")
+    with pytest.raises(TypeError, match="must be bytes"):
+        meta.set_vlmeta("c", 5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="foo"):
+        meta.set_vlmeta("c", b"\xc0", foo=1)
+    assert meta.get_names() == ["a", "b"]
+
+
+def test_active_values():
+    packed = msgpack.packb(msgpack.ExtType(42, b"frame"))
+    safe = VLMeta(FakeCarrier({"a": packed, "b": b"\x01"}))
+    assert safe["b"] == 1
+    for read in (lambda: safe["a"], lambda: safe[:]):
+        with pytest.raises(UnsafeDeserializationError) as caught:
+            read()
+        assert caught.value.location == "variable metadata 'a'"
+    assert repr(safe) == "{'a': <embedded frame>, 'b': 1}"
+    full = VLMeta(FakeCarrier({"a": packed}, deserialize="full"))
+    assert full["a"] == msgpack.ExtType(42, b"frame")
+    assert VLMeta(FakeCarrier({"a": packed}, deserialize="full"), bytes.decode)["a"] == "frame"
+
+
+def test_damage_names_the_place():
+    carrier = FakeCarrier({"bad": b"\xc1", "good": b"\x01"}, {"bad": b"\xc1"})
+    for view, words in ((VLMeta(carrier), "variable metadata 'bad'"), (Meta(carrier), "fixed metadata 'bad'")):
+        with pytest.raises(FormatError, match=words) as caught:
+            view["bad"]
+        assert (caught.value.path, caught.value.key) == ("a.b2nd", "/k")
+        assert "unreadable" in repr(view)
+
+
+def test_repr_is_bounded():
+    carrier = FakeCarrier()
+    meta = VLMeta(carrier)
+    meta["long"] = "x" * 100_000
+    assert len(repr(meta)) < 300
+
+
+def test_views_hold_their_carrier_and_make_no_cycle():
+    carrier = FakeCarrier(entries(1))
+    reference = weakref.ref(carrier)
+    views = [VLMeta(carrier), Meta(carrier)]
+    del carrier
+    assert views[0]["k0"] == 0
+    gc.disable()
+    try:
+        views.clear()
+        assert reference() is None
+    finally:
+        gc.enable()
+
+
+def test_a_view_sees_what_others_publish():
+    carrier = FakeCarrier()
+    one, other = VLMeta(carrier), VLMeta(carrier)
+    one["a"] = 1
+    assert other["a"] == 1
+    del other["a"]
+    assert "a" not in one
+
+
+# Meta
+
+
+def test_meta_is_a_mapping():
+    carrier = FakeCarrier(metalayers=pack_metalayers({"u": [1, 2], "t": (1,)}))
+    meta = Meta(carrier)
+    assert isinstance(meta, Mapping)
+    assert not isinstance(meta, MutableMapping)
+    assert isinstance(VLMeta(carrier), MutableMapping)
+    expected = {"u": [1, 2], "t": (1,)}
+    assert dict(meta) == meta[:] == meta.getall() == expected
+    assert meta.keys() == ["u", "t"]
+    assert list(meta.items()) == list(expected.items())
+    assert list(meta.values()) == list(expected.values())
+    assert (len(meta), "u" in meta, "v" in meta, 5 in meta, meta.get("v", 3)) == (2, True, False, False, 3)
+    assert repr(meta) == repr(expected)
+    for name in ("v", 5):
+        with pytest.raises(MissingMetadataError, match="not found"):
+            meta[name]
+
+
+def test_meta_keeps_its_sizes():
+    carrier = FakeCarrier(metalayers=pack_metalayers({"u": 5, "t": "abc"}))
+    meta = Meta(carrier)
+    meta["u"] = 7
+    meta["t"] = "xyz"
+    assert meta[:] == {"u": 7, "t": "xyz"}
+    for name, value in (("u", 1000), ("t", "ab"), ("t", None)):
+        with pytest.raises(ValueError, match="The length of the content in a metalayer cannot change"):
+            meta[name] = value
+    with pytest.raises(MissingMetadataError, match="new not found"):
+        meta["new"] = 1
+    with pytest.raises(NotImplementedError):
+        del meta["u"]
+    assert meta[:] == {"u": 7, "t": "xyz"}
+
+
+def test_geometry_can_be_seen_but_not_assigned():
+    content = msgpack.packb([0, 1, [5], [5], [5], 0, "<i8"])
+    carrier = FakeCarrier(metalayers={"b2nd": content, "_pad": b"\xc4\x00"})
+    meta = Meta(carrier)
+    assert meta["b2nd"] == [0, 1, [5], [5], [5], 0, "<i8"]
+    for name in ("b2nd", "_pad"):
+        with pytest.raises(ValueError, match="written by the library"):
+            meta[name] = meta[name]
+
+
+def test_geometry_of_16_dimensions():
+    def numbers(marker: int, form: str, values: list[int]) -> bytes:
+        return b"\xa0" + b"".join(bytes([marker]) + struct.pack(form, value) for value in values)
+
+    shape, chunks, blocks = list(range(1, 17)), list(range(101, 117)), list(range(201, 217))
+    content = b"\x97\x00\x10" + numbers(0xD3, ">q", shape) + numbers(0xD2, ">i", chunks) + numbers(0xD2, ">i", blocks)
+    meta = Meta(FakeCarrier(metalayers={"b2nd": content + b"\x00\xdb\x00\x00\x00\x03<i8"}))
+    assert meta["b2nd"] == [0, 16, shape, chunks, blocks, 0, "<i8"]
+
+
+def test_metalayers_for_something_new():
+    assert pack_metalayers(None) == {}
+    assert pack_metalayers({"a": (1,)}) == {"a": msgpack.packb(["__tuple__", 1])}
+    assert len(pack_metalayers({f"m{n}": n for n in range(15)}, ["b2nd"])) == 15
+    with pytest.raises(ValueError, match="16 metalayers, 1 of them"):
+        pack_metalayers({f"m{n}": n for n in range(16)}, ["b2nd"])
+    with pytest.raises(ValueError, match="'b2embed' is written by the library"):
+        pack_metalayers({"b2embed": 1}, ["b2embed"])
+    with pytest.raises(ValueError, match="'b2nd' is written by the library"):
+        pack_metalayers({"b2nd": 1})
+    with pytest.raises(TypeError, match="can not serialize"):
+        pack_metalayers({"a": object()})
+
+
+def test_names_of_the_manifest_are_legal():
+    names = {name for entry in manifest.FILES for part in ("meta", "vlmeta") for name in entry.get(part, {})}
+    assert max(len(name.encode()) for name in names) == 31
+    for name in names:
+        check_name(name)
