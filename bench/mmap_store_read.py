@@ -1,6 +1,6 @@
 """How fast are stores opened and read, beside the reference package?
 
-    python bench/mmap_store_read.py                  everything, 10 to 20 minutes
+    python bench/mmap_store_read.py                  everything, about 10 minutes
     python bench/mmap_store_read.py --quick          fewer nodes and repetitions, about 2 minutes
     python bench/mmap_store_read.py --only judged    the rows with a goal
 

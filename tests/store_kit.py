@@ -13,6 +13,7 @@ import pickle
 import stat
 import threading
 import warnings
+import weakref
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -232,9 +233,20 @@ class StoreContract:
         leaf = store["/numpy"]
         assert store["/numpy"] is leaf
         assert store["numpy"] is leaf
+        gone = weakref.ref(leaf)
         del leaf
         gc.collect()
-        assert len(store._held) == 0
+        assert gone() is None  # the store keeps no leaf alive
+
+    def test_leaves_that_nobody_holds_are_forgotten(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("blosc2.store._SWEEP", 10)
+        with self.make(path) as store:
+            store.update({f"/k{n}": [n] for n in range(50)})
+            held = [store[f"/k{n}"] for n in range(5)]
+            for n in range(50):
+                store[f"/k{n}"][0]
+            assert len(store._held) <= 25
+            assert all(store[f"/k{n}"] is held[n] for n in range(5))
 
     # ------------------------------------------------------------------ publishing
     def test_an_empty_store(self, path: Path, source: str | None) -> None:

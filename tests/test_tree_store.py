@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from store_kit import FileStoreContract, tree_state
 from test_dict_store import writable_copy
 
 import blosc2
+from blosc2.exceptions import FormatError
 
 TREES = [e for e in manifest.FILES if e["kind"] == "treestore"]
 LEAVES = ["/a/b/c/d", "/a/b/x", "/a/y", "/a-b", "/top", "/z/w"]
@@ -92,6 +95,44 @@ def test_walk(tree: Any) -> None:
     assert list(tree.walk("/a/b")) == walked[2:4]
     assert list(tree.walk("/none")) == [("/none", [], [])]
     assert list(tree["/a"].walk()) == [("/", ["b"], ["y"]), ("/b", ["c"], ["x"]), ("/b/c", [], ["d"])]
+
+
+def test_deep_trees(made: Any) -> None:
+    deep = "/a" * 257
+    with made() as tree:
+        tree["/x" * 5] = [1]
+        with pytest.raises(ValueError, match="segments"):
+            tree[deep + "/a"] = [1]
+    if tree.is_zip_store:
+        with made() as tree:
+            tree[deep] = [2]
+            assert len(list(tree.walk())) == 257 + 4
+            assert len(tree) == 257 + 5
+
+
+def test_names_of_countless_groups_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2z"
+    blosc2.TreeStore(path).close()
+    with zipfile.ZipFile(path, "a") as z:
+        z.writestr("a/" * 30_000 + "x.b2nd", b"")
+    with blosc2.TreeStore(path, mode="r") as tree:
+        with pytest.raises(FormatError, match="groups"):
+            list(tree)
+        assert len(list(tree.walk("/a"))) == 30_000
+
+
+def test_many_changes_do_not_take_long(made: Any) -> None:
+    with made() as tree:
+        for n in range(1000):
+            tree[f"/g{n % 10}/x{n}"] = [n]
+        tree.flush()
+        start = time.perf_counter()
+        for n in range(1000):
+            del tree[f"/g{n % 10}/x{n}"]
+        tree["/a/b"] = [1]
+        tree.clear()
+        assert list(tree) == []
+        assert time.perf_counter() - start < 5  # each by itself in the order of all would take minutes
 
 
 def test_views(tree: Any, made: Any, source: str | None) -> None:

@@ -21,6 +21,7 @@ from blosc2._mixed_install import refuse_mixed_install as _refuse_mixed_install
 
 _refuse_mixed_install(__path__)
 
+from blosc2 import pickling as _pickling  # noqa: F401 - importing it makes arrays picklable
 from blosc2._core.codec import library_version as blosclib_version
 from blosc2.core import free_resources, print_versions, remove_urlpath
 from blosc2.creation import (
@@ -59,7 +60,6 @@ from blosc2.opening import (
     schunk_from_cframe,
 )
 from blosc2.partitions import are_partitions_behaved, compute_chunks_blocks
-from blosc2.pickling import reduce_stored as _reduce_stored
 from blosc2.schunk import SChunk
 from blosc2.storage import (
     MAX_BLOCKSIZE,

@@ -16,7 +16,7 @@ from blosc2.dtypes import format_dtype
 from blosc2.executor import run
 from blosc2.keywords import ConstructorKeywords, array_keywords
 from blosc2.new_frame import check_target, new_carrier
-from blosc2.partitions import as_shape, geometry_of
+from blosc2.partitions import as_shape, geometry_of, padded_chunk_nbytes
 from blosc2.storage import MAX_TYPESIZE, CParams, cparams_from
 from blosc2.vlmeta import pack_metalayers
 
@@ -68,9 +68,9 @@ class ArrayPlan:
         cparams = self.keywords.cparams
         if cparams is None and like is not None:
             cparams = like.cparams
-        self.cparams: CParams = cparams_from(
-            cparams, typesize=self.dtype.itemsize, blocksize=int(self.geometry.block_nbytes)
-        )
+        # An array without items may grow later, into blocks of this size.
+        blocksize = padded_chunk_nbytes(self.geometry.blocks, self.geometry.blocks, self.dtype.itemsize)
+        self.cparams: CParams = cparams_from(cparams, typesize=self.dtype.itemsize, blocksize=blocksize)
         self.encoding: Encoding = encoding_of(self.cparams, self.cparams.typesize, self.cparams.blocksize)
         self.metalayers = {
             "b2nd": self.geometry.metalayer(self.text), **pack_metalayers(self.keywords.storage.meta, ("b2nd",)),
@@ -79,11 +79,11 @@ class ArrayPlan:
     def write(self, chunks: Any, *, vlmeta: dict[str, bytes] | None = None) -> Carrier:
         """Make the array of its stored chunks."""
         geometry = self.geometry
-        empty = geometry.size == 0
+        chunksize = padded_chunk_nbytes(geometry.chunks, geometry.blocks, geometry.itemsize)
         return new_carrier(
-            self.keywords.storage, self.encoding, chunks=() if empty else chunks, count=int(geometry.nchunks),
-            nbytes=int(geometry.nchunks * geometry.chunk_nbytes), chunksize=int(geometry.chunk_nbytes),
-            metalayers=self.metalayers, vlmeta=vlmeta, variable=empty, cparams=self.cparams,
+            self.keywords.storage, self.encoding, chunks=chunks if geometry.size else (), count=int(geometry.nchunks),
+            nbytes=int(geometry.nchunks * geometry.chunk_nbytes), chunksize=chunksize,
+            metalayers=self.metalayers, vlmeta=vlmeta, variable=chunksize == 0, cparams=self.cparams,
             dparams=self.keywords.dparams,
         )  # fmt: skip
 

@@ -143,7 +143,7 @@ class Carrier:
 
         `fresh` asks for a frame that is written anew, for changes that cannot be appended.
         """
-        raise NotImplementedError
+        raise NotImplementedError(draft, fresh)
 
     def _adopt(self, frame: Frame) -> None:
         if self.array is not None:
@@ -153,8 +153,7 @@ class Carrier:
 
     def to_cframe(self) -> bytes:
         """The frame as bytes: verbatim where it was serialised, else written anew."""
-        stored = self.frame.stored_bytes()
-        return frame_bytes(Draft(self.frame)) if stored is None else stored
+        return self.frame.stored_bytes() if self.frame.serialised else frame_bytes(Draft(self.frame))
 
     def refresh(self) -> bool:
         """Look for a newer version; a frame that nobody else can change has none."""
@@ -182,7 +181,7 @@ class MemoryCarrier(Carrier):
         """Copy what the frame shows of a file, so that nothing depends on that file any more."""
         self.frame = Frame.open(Source.of_buffer(self.to_cframe()))
 
-    def publish(self, draft: Draft, *, fresh: bool = False) -> None:
+    def publish(self, draft: Draft, *, fresh: bool = False) -> None:  # noqa: ARG002
         with self._lock:
             if draft.frame is not self.frame:
                 raise RuntimeError("the array was changed by another thread at the same time; try again")
@@ -269,7 +268,8 @@ class FileCarrier(Carrier):
             self._adopt(open_frame(str(self.urlpath), self.mmap_mode))
 
     def _rewrite(self, draft: Draft) -> None:
-        new = NewFile(str(self.urlpath), replace=True)
+        # A link to the file stays one.
+        new = NewFile(os.path.realpath(str(self.urlpath)), replace=True)
         try:
             write_frame(new.file, draft)
         except BaseException:
@@ -316,15 +316,21 @@ class FileCarrier(Carrier):
             if "b2nd" in draft.metalayers:
                 place = frame.metalayer_place("b2nd")
                 header[place : place + len(draft.metalayers["b2nd"])] = draft.metalayers["b2nd"]
-            _write_at(file, 16, bytes(header[16:]))
-            os.fsync(file.fileno())
+            try:
+                _write_at(file, 16, bytes(header[16:]))
+                os.fsync(file.fileno())
+            except OSError:
+                # What was not made durable is no success: the old version is shown again.
+                _write_at(file, 16, frame.header_bytes()[16:])
+                file.truncate(end)
+                raise
 
     def _check_unchanged(self, file: FileIO) -> None:
         """Refuse to write into a file that is no longer the one that was read."""
         status = os.fstat(file.fileno())
         identity = self.frame.source.identity
         fixed = self.frame.header_bytes()[:87]
-        if (status.st_dev, status.st_ino) != identity[:2] or file.read(len(fixed)) != fixed:
+        if identity is None or (status.st_dev, status.st_ino) != identity[:2] or file.read(len(fixed)) != fixed:
             raise FormatError(
                 "another handle or process changed this file since it was opened: open it again, "
                 "or call refresh(), before writing",
@@ -382,7 +388,10 @@ def make_plugin(frame: Frame) -> Plugin:
         frame.codec, frame.codec_meta, frame.clevel, frame.use_dict, frame.typesize, frame.blocksize,
         frame.splitmode, frame.filters, frame.filters_meta,
     )  # fmt: skip
-    return Plugin(encoding, frame.metalayer("b2nd"), frame.chunksize)
+    try:
+        return Plugin(encoding, frame.metalayer("b2nd") or b"", frame.chunksize)
+    except ValueError as error:
+        raise FormatError(str(error), path=frame.source.path, key=frame.key, offset=frame.offset) from None
 
 
 def open_frame(path: str, mmap_mode: str | None, offset: int = 0) -> Frame:

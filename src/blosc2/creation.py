@@ -1,4 +1,7 @@
-"""Making arrays: `asarray`, `zeros`, `arange` and their like."""
+"""Making arrays: `asarray`, `zeros`, `arange` and their like.
+
+`c_order=False` allows items in any order that is convenient; C order is, so it is taken and changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from blosc2.exceptions import ChunkSizeError
 from blosc2.ndarray import NDArray, copied
 from blosc2.partitions import as_shape
 from blosc2.schunk import SChunk
+
 
 def asarray(array: Any, copy: bool | None = None, dtype: Any = None, **kwargs: Any) -> NDArray:
     """Compress an array.
@@ -159,7 +163,7 @@ def ones(shape: Any, dtype: Any = None, **kwargs: Any) -> NDArray:
 
 
 def arange(
-    start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, shape: Any = None, c_order: bool = True,
+    start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, shape: Any = None, c_order: bool = True,  # noqa: ARG001
     **kwargs: Any,
 ) -> NDArray:  # fmt: skip
     """Make an array of evenly spaced values, as `numpy.arange`, of any shape.
@@ -184,13 +188,13 @@ def arange(
     if math.prod(target) != count:
         raise ValueError(f"shape is not consistent: {target} has {math.prod(target)} items, the range {count}")
 
-    items = np.arange(start, stop, step, dtype)
+    items: np.ndarray[Any, Any] = np.arange(start, stop, step, dtype)  # type: ignore[call-overload]
     return _compressed(items.reshape(target), kwargs)
 
 
 def linspace(
     start: Any, stop: Any, num: int | None = None, dtype: Any = None, endpoint: bool = True, shape: Any = None,
-    c_order: bool = True, **kwargs: Any,
+    c_order: bool = True, **kwargs: Any,  # noqa: ARG001
 ) -> NDArray:  # fmt: skip
     """Make an array of `num` evenly spaced values from `start` to `stop`, as `numpy.linspace`, of any shape.
 
@@ -238,7 +242,7 @@ def frombuffer(buffer: Any, shape: Any, dtype: Any = np.uint8, **kwargs: Any) ->
     return asarray(np.frombuffer(view[:needed], dtype).reshape(shape), **kwargs)
 
 
-def fromiter(iterable: Any, shape: Any, dtype: Any, c_order: bool = True, **kwargs: Any) -> NDArray:
+def fromiter(iterable: Any, shape: Any, dtype: Any, c_order: bool = True, **kwargs: Any) -> NDArray:  # noqa: ARG001
     """Compress as many items of an iterable as the shape has."""
     shape = as_shape(shape, "shape")
     items = np.fromiter(iterable, dtype, math.prod(shape))

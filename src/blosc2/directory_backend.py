@@ -115,17 +115,17 @@ class DirectoryBackend:
             descriptor = os.open(path, _FLAGS)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        # A small file is read at once: cheaper than a mapping, and a thousand of them need no descriptors.
         try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
+            data = os.read(descriptor, _SMALL_FILE)
+            if (not data or len(data) == _SMALL_FILE) and not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return None
-            # A small file is read at once: cheaper than a mapping, and a thousand of them need no descriptors.
-            if status.st_size <= _SMALL_FILE:
-                data = os.read(descriptor, _SMALL_FILE)
-                if len(data) == status.st_size:
-                    return Source.of_buffer(data, path)
+        except (IsADirectoryError, BlockingIOError):
+            return None
         finally:
             os.close(descriptor)
+        if len(data) < _SMALL_FILE:
+            return Source.of_buffer(data, path)
         return open_source(path, self._mmap_mode)
 
     def __contains__(self, key: str) -> bool:

@@ -62,8 +62,7 @@ class Embedded:
         source, offset, length = window
         self._source = source
         self.frame = Frame.open(source, offset, length)
-        names = self.frame.metalayers()
-        self.kind = next((kind for kind in KINDS if kind in names), None)
+        self.kind = kind_of(self.frame)
         self.entries: dict[str, dict[str, Any]] = {}
         if self.kind is None:
             raise self._error("not a store: its frame bears none of the metalayers b2embed, b2dict and b2tree")
@@ -131,6 +130,11 @@ class Embedded:
         """Stored metadata entries besides the map, to be kept as they are."""
         chunks: dict[str, bytes] = self.frame.vlmeta_chunks()
         return {name: chunk for name, chunk in chunks.items() if name != MAP}
+
+
+def kind_of(frame: Frame) -> str | None:
+    """The metalayer that marks a frame of embedded values."""
+    return next((kind for kind in KINDS if frame.metalayer(kind) is not None), None)
 
 
 def compose(

@@ -22,7 +22,8 @@ _pool: ThreadPoolExecutor | None = None
 class Operation(Protocol):
     """Work that any number of threads can draw pieces of."""
 
-    tasks: int
+    @property
+    def tasks(self) -> int: ...
 
     def share(self, threads: int) -> None:
         """Divide the work so that as many threads have something to do."""
@@ -69,7 +70,7 @@ def _start(operation: Operation, count: int) -> list[Future[None]]:
         pool = _pool = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="blosc2")
     started: list[Future[None]] = []
     try:
-        for _ in range(count):
+        while len(started) < count:
             started.append(pool.submit(operation.run))
     except RuntimeError:  # the interpreter is shutting down, or no thread can be had: the caller does all
         pass

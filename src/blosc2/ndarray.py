@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections import namedtuple
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,8 @@ from blosc2.executor import PARALLEL_WORK, run, work_of
 from blosc2.indexing import Selection, basic_selection
 from blosc2.info import InfoReporter, size_text
 from blosc2.new_frame import copy_frame
+from blosc2.partitions import as_shape, normalized_axes
+from blosc2.resizing import resize_draft, resized_geometry
 from blosc2.schunk import SChunk, chunk_description
 from blosc2.serialization import pack
 from blosc2.stored import Stored
@@ -312,7 +315,116 @@ class NDArray(Stored):
             mark_indexes_stale(self, draft)
             carrier.publish(draft)
 
+    def resize(self, newshape: Any) -> None:
+        """Change the lengths of the axes; what is new reads zeros, what no longer fits is given up.
+
+        In a file, old chunks stay where they are, unless an axis other than the first gets more or fewer chunks:
+        then the file is written anew.
+
+        Parameters
+        ----------
+        newshape : int, tuple or list
+            As many axes as the array has.
+
+        Raises
+        ------
+        ValueError
+            Another number of axes, or an array that was made without items and without chunks.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> array = blosc2.ones((2, 3))
+        >>> array.resize((3, 2))
+        >>> array[:]
+        array([[1., 1.],
+               [1., 1.],
+               [0., 0.]])
+        """
+        carrier = self._carrier
+        carrier.require_writable()
+        geometry, _, frame = carrier.array  # type: ignore[misc]
+        new = resized_geometry(geometry, newshape)
+        if new.shape == geometry.shape:
+            return
+        draft = Draft(frame)
+        renumbered = resize_draft(carrier, draft, new)
+        mark_indexes_stale(self, draft)
+        carrier.publish(draft, fresh=renumbered)
+
+    def append(self, values: Any) -> int:
+        """Add items to the end of an array of one axis; returns the new number of items.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> array = blosc2.arange(3)
+        >>> array.append([7, 8])
+        5
+        """
+        carrier = self._carrier
+        carrier.require_writable()
+        geometry, dtype, frame = carrier.array  # type: ignore[misc]
+        if geometry.ndim != 1:
+            raise ValueError(f"append is only supported for 1-D arrays, not for {geometry.ndim} axes; see resize")
+        items = np.ravel(as_items(values, dtype, None))
+        if items.size == 0:
+            return self.size
+        start = geometry.shape[0]
+        new = resized_geometry(geometry, (start + items.size,))
+        draft = Draft(frame)
+        resize_draft(carrier, draft, new)
+        operation = Write(
+            frame, new, (start,), (1,), (items.size,), items, carrier.encoding(blocksize=int(new.block_nbytes)),
+            carrier.plugin(),
+        )  # fmt: skip
+        run(operation, items.nbytes, carrier.cparams.nthreads)
+        for nchunk, stored in operation.take_chunks().items():
+            draft.replace(nchunk, stored)
+        mark_indexes_stale(self, draft)
+        carrier.publish(draft)
+        return self.size
+
     # ------------------------------------------------------------ as a whole
+    def squeeze(self, axis: Any = None) -> NDArray:
+        """A new array without axes of length 1: all of them, or those that are named. Metadata is kept.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> blosc2.ones((1, 3, 1)).squeeze(0).shape
+        (3, 1)
+        """
+        axes = range(self.ndim) if axis is None else normalized_axes(axis, self.ndim)
+        gone = {n for n in axes if axis is not None or self.shape[n] == 1}
+        for n in gone:
+            if self.shape[n] != 1:
+                raise ValueError(f"cannot squeeze axis {n}, which has length {self.shape[n]}; only 1 can go")
+        shape, chunks, blocks = (
+            tuple(length for n, length in enumerate(lengths) if n not in gone)
+            for lengths in (self.shape, self.chunks, self.blocks)
+        )
+        plan = ArrayPlan(shape, self.dtype, {"cparams": self.cparams, "chunks": chunks, "blocks": blocks})
+        return _with_metadata(self, plan, self[...].reshape(shape))
+
+    def reshape(self, shape: Any, **kwargs: Any) -> NDArray:
+        """A new array with the same items in C order in another shape; keywords as for `blosc2.asarray`.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> blosc2.arange(6).reshape((2, 3))[1]
+        array([3, 4, 5])
+        """
+        lengths = as_shape(shape, "shape")
+        if math.prod(lengths) != self.size:
+            raise ValueError(
+                f"total size of new array must be unchanged: {self.shape} has {self.size} items, "
+                f"{lengths} {math.prod(lengths)}"
+            )
+        plan = ArrayPlan(lengths, self.dtype, {"cparams": self.cparams, **kwargs})
+        return NDArray._of(plan.write(plan.compressed(self[...].reshape(lengths))))
+
     def copy(self, dtype: Any = None, **kwargs: Any) -> NDArray:
         """Copy the array with its metadata.
 
@@ -365,9 +477,14 @@ def copied(array: NDArray, dtype: Any, kwargs: dict[str, Any]) -> NDArray:
     if same:
         how = {"cparams": plan.cparams, "dparams": plan.keywords.dparams, "deserialize": "full"}
         return NDArray._of(copy_frame(frame, plan.keywords.storage, **how))
+    return _with_metadata(array, plan, array[...].astype(dtype, copy=False))
+
+
+def _with_metadata(array: NDArray, plan: ArrayPlan, items: np.ndarray[Any, Any]) -> NDArray:
+    """A new array of these items with the metadata of another."""
+    frame = array._carrier.frame
     kept = {name: packed for name, packed in frame.metalayers().items() if name not in ("b2nd", "_pad")}
     plan.metalayers = {"b2nd": plan.metalayers["b2nd"], **kept, **plan.metalayers}
-    items = array[...].astype(dtype, copy=False)
     return NDArray._of(plan.write(plan.compressed(items), vlmeta=Draft(frame).vlmeta))
 
 
@@ -439,8 +556,11 @@ class NDField:
         return f"<NDField {self.field!r} {self.dtype} of {self._array!r}>"
 
 
-def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """A value as an array of this dtype and shape, cast and broadcast as NumPy does on assignment."""
+def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...] | None) -> np.ndarray[Any, Any]:
+    """A value as an array of this dtype and shape, cast and broadcast as NumPy does on assignment.
+
+    Without a shape it keeps its own.
+    """
     value = _plain(value)
     if not (isinstance(value, np.ndarray) and value.dtype == dtype):
         if dtype.names is not None and not isinstance(value, np.ndarray):
@@ -449,6 +569,8 @@ def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.nda
             items = np.empty(np.shape(value), dtype)
             items[...] = value
             value = items
+    if shape is None:
+        return np.asarray(value)
     while value.ndim > len(shape) and value.shape[0] == 1:
         value = value[0]
     try:

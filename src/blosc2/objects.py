@@ -1,4 +1,4 @@
-"""Kinds of objects besides arrays and super-chunks: lists of values, which can be read, and opaque ones, which cannot."""
+"""Kinds of objects besides arrays and super-chunks: lists of values, and opaque ones, which cannot be read."""
 
 from __future__ import annotations
 
@@ -141,9 +141,9 @@ class OpaqueObject:
         names = self._carrier.frame.metalayers()
         return next(name for name in OPAQUE_KINDS if name in names)
 
-    def _refuse(self, *args: Any, **kwargs: Any) -> Never:
+    def _refuse(self, *_: Any, **__: Any) -> Never:
         raise UnsupportedKindError(
-            f"an object of kind {self.kind!r} can be described and copied here, but its items cannot be read or changed",
+            f"an object of kind {self.kind!r} can be described and copied here, not read or changed",
             path=self._carrier.urlpath, key=self._carrier.key,
         )  # fmt: skip
 
@@ -159,8 +159,8 @@ class OpaqueArray(OpaqueObject, NDArray):
     """An array that is computed or fetched by another package."""
 
     __slots__ = ()
-    __getitem__ = __setitem__ = __array__ = __iter__ = OpaqueObject._refuse  # type: ignore[assignment]
-    _read_all = tobytes = get_chunk = slice = iterchunks_info = item = OpaqueObject._refuse  # type: ignore[assignment]
+    __getitem__ = __setitem__ = __array__ = __iter__ = OpaqueObject._refuse
+    _read_all = tobytes = get_chunk = slice = iterchunks_info = item = OpaqueObject._refuse
     __repr__ = OpaqueObject.__repr__
 
     def copy(self, dtype: Any = None, **kwargs: Any) -> NDArray:
@@ -179,9 +179,9 @@ class OpaqueSChunk(OpaqueObject, SChunk):
     """A super-chunk of another package's object."""
 
     __slots__ = ()
-    __getitem__ = __setitem__ = set_slice = get_slice = OpaqueObject._refuse  # type: ignore[assignment]
-    decompress_chunk = get_chunk = get_lazychunk = iterchunks = OpaqueObject._refuse  # type: ignore[assignment]
-    iterchunks_info = append_data = insert_data = update_data = OpaqueObject._refuse  # type: ignore[assignment]
-    append_chunk = insert_chunk = update_chunk = delete_chunk = OpaqueObject._refuse  # type: ignore[assignment]
-    fill_special = update_special = reorder_offsets = OpaqueObject._refuse  # type: ignore[assignment]
+    __getitem__ = __setitem__ = set_slice = get_slice = OpaqueObject._refuse
+    decompress_chunk = get_chunk = get_lazychunk = iterchunks = OpaqueObject._refuse
+    iterchunks_info = append_data = insert_data = update_data = OpaqueObject._refuse
+    append_chunk = insert_chunk = update_chunk = delete_chunk = OpaqueObject._refuse
+    fill_special = update_special = reorder_offsets = OpaqueObject._refuse
     __repr__ = OpaqueObject.__repr__

@@ -26,7 +26,7 @@ Shape = tuple[int, ...]
 
 
 def compute_chunks_blocks(
-    shape: Any, chunks: Any = None, blocks: Any = None, dtype: Any = np.uint8, **kwargs: Any
+    shape: Any, chunks: Any = None, blocks: Any = None, dtype: Any = np.uint8, **_: Any
 ) -> tuple[Shape, Shape]:
     """Chunk and block shapes for an array.
 
@@ -37,7 +37,7 @@ def compute_chunks_blocks(
         What is given is kept; the rest is chosen. Blocks without chunks are clamped to the shape.
     dtype : dtype
         Its item size counts.
-    **kwargs
+    **_
         Taken and ignored, so that the keywords of a constructor can be passed on.
 
     Returns
@@ -59,7 +59,11 @@ def compute_chunks_blocks(
     wanted_chunks = None if chunks is None else _axes(chunks, shape, "chunks")
     wanted_blocks = None if blocks is None else _axes(blocks, shape, "blocks")
     if 0 in shape:
-        return shape, shape
+        if wanted_chunks is None or 0 in wanted_chunks:
+            return shape, shape
+        # An array without items that may grow.
+        if wanted_blocks is not None and 0 in wanted_blocks:
+            wanted_blocks = None
     if wanted_chunks is None:
         if wanted_blocks is None:
             block = _halve(shape, BLOCK_NBYTES, itemsize)
@@ -121,6 +125,19 @@ def as_shape(value: Any, name: str) -> Shape:
     return tuple(lengths)
 
 
+def normalized_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """One axis or several as numbers from 0 on, each at most once."""
+    axes = []
+    for n in axis if isinstance(axis, (tuple, list)) else (axis,):
+        number = operator.index(n)
+        if not -ndim <= number < ndim:
+            raise ValueError(f"axis {number} is out of bounds for an array of {ndim} axes")
+        axes.append(number % ndim)
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"an axis is named twice: {axis}")
+    return tuple(axes)
+
+
 def _axes(value: Any, shape: Shape, name: str) -> Shape:
     lengths = as_shape(value, name)
     if len(lengths) != len(shape):
@@ -135,13 +152,16 @@ def geometry_of(shape: Shape, chunks: Any, blocks: Any, dtype: np.dtype[Any]) ->
     if len(shape) > 16:
         raise ValueError(f"the number of dimensions, {len(shape)}, is too large: at most 16 are possible")
     chunks, blocks = compute_chunks_blocks(shape, chunks, blocks, dtype)
-    if 0 not in shape:
-        padded = [b * -(-c // b) for c, b in zip(chunks, blocks, strict=True)]
-        if _nbytes(padded, dtype.itemsize) > MAX_BUFFERSIZE:
-            raise ChunkSizeError(
-                f"chunks of {chunks} items in blocks of {blocks} have more than {MAX_BUFFERSIZE} bytes: "
-                "choose smaller chunks")  # fmt: skip
+    if padded_chunk_nbytes(chunks, blocks, dtype.itemsize) > MAX_BUFFERSIZE:
+        raise ChunkSizeError(
+            f"chunks of {chunks} items in blocks of {blocks} have more than {MAX_BUFFERSIZE} bytes: "
+            "choose smaller chunks")  # fmt: skip
     return Geometry(shape, chunks, blocks, dtype.itemsize)
+
+
+def padded_chunk_nbytes(chunks: Shape, blocks: Shape, itemsize: int) -> int:
+    """Bytes of a chunk, padded to whole blocks; 0 for chunks without items."""
+    return _nbytes([b and b * -(-c // b) for c, b in zip(chunks, blocks, strict=True)], itemsize)
 
 
 def are_partitions_behaved(shape: Any, chunks: Any, blocks: Any) -> bool:

@@ -69,4 +69,4 @@ def _store(path: str, mmap_mode: str | None, deserialize: str) -> Any:
 
 
 for _kind in (NDArray, SChunk, ObjectArray, BatchArray, OpaqueArray, OpaqueSChunk):
-    copyreg.pickle(_kind, reduce_stored)  # type: ignore[arg-type]
+    copyreg.pickle(_kind, reduce_stored)

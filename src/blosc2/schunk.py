@@ -265,11 +265,11 @@ class SChunk(Stored):
         """Compress a buffer into a new last chunk; returns the number of chunks."""
         return self._insert(self.nchunks, self._encode(data, "append"))
 
-    def insert_data(self, nchunk: int, data: Any, copy: bool = True) -> int:
+    def insert_data(self, nchunk: int, data: Any, copy: bool = True) -> int:  # noqa: ARG002
         """Compress a buffer into a new chunk before `nchunk`; returns the number of chunks."""
         return self._insert(self._check_place(nchunk), self._encode(data, "insert"))
 
-    def update_data(self, nchunk: int, data: Any, copy: bool = True) -> int:
+    def update_data(self, nchunk: int, data: Any, copy: bool = True) -> int:  # noqa: ARG002
         """Compress a buffer in the place of a chunk; returns the number of chunks."""
         return self._update(nchunk, self._encode(data, "update"))
 
@@ -341,6 +341,8 @@ class SChunk(Stored):
             raise ValueError(f"Not enough data: {size} bytes are needed for the slice, not {len(data)}")
         if size < len(data):
             raise ValueError(f"{len(data)} bytes do not fit a slice of {size} bytes")
+        if self._carrier.frame.metalayer("b2nd") is not None and start * typesize + size > self.nbytes:
+            raise ValueError("the super-chunk of an array cannot grow on its own: resize the array instead")
         if size > 0:
             self._overwrite(start * typesize, data)
 
@@ -402,6 +404,10 @@ class SChunk(Stored):
         draft = Draft(self._carrier.frame)
         if draft.frame.vlblocks:
             raise NotImplementedError("chunks with blocks of variable length can only be read")
+        if "b2nd" in draft.metalayers and [size for _, size in added] != [draft.chunksize] * removed:
+            raise ChunkSizeError(
+                f"the shape of the array says how many chunks there are, and that each has {draft.chunksize} bytes: "
+                "resize the array instead")  # fmt: skip
         draft.splice(index, removed, added)
         self._carrier.publish(draft)
         return self.nchunks
@@ -462,7 +468,8 @@ def _bytes_of(data: Any) -> memoryview:
     except TypeError:
         raise TypeError(f"a bytes-like object is needed, not {type(data).__name__}") from None
     except ValueError:  # dtypes that the buffer protocol does not know
-        view = memoryview(np.ascontiguousarray(data).view(np.uint8))
+        items: Any = np.ascontiguousarray(data).view(np.uint8)
+        view = memoryview(items)
     return (view if view.c_contiguous else memoryview(view.tobytes())).cast("B") if view.nbytes else memoryview(b"")
 
 
@@ -485,7 +492,12 @@ def _checked_chunk(chunk: Any) -> tuple[bytes, int]:
     stored = bytes(chunk)
     if len(stored) < 32:
         raise ValueError(f"a chunk has at least 32 bytes, not {len(stored)}")
-    return stored, len(decode_bytes(stored))
+    size = len(decode_bytes(stored))
+    if size == 0:
+        raise ChunkSizeError("a chunk of a super-chunk cannot be empty")
+    if stored[30] & 1:
+        raise NotImplementedError("chunks with blocks of variable length can only be read")
+    return stored, size
 
 
 def _special(value: Any) -> SpecialValue:
@@ -505,7 +517,7 @@ def _item_bytes(value: Any, typesize: int) -> bytes:
             raise ValueError(f"a float does not fit items of {typesize} bytes")
         item = np.array(value, f"f{typesize}").tobytes()
     elif isinstance(value, (int, np.integer)):
-        item = int(value).to_bytes(typesize, "little", signed=value < 0)
+        item = int(value).to_bytes(typesize, "little", signed=bool(value < 0))
     else:
         item = np.asarray(value).tobytes()
     if len(item) != typesize:

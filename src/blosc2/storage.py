@@ -353,15 +353,24 @@ _RENAMED = {"compcode": "renamed to `codec`", "shuffle": "substituted by `filter
 class _Described(Protocol):
     """What a frame says about how its chunks were compressed."""
 
-    codec: int
-    codec_meta: int
-    clevel: int
-    use_dict: bool
-    typesize: int
-    blocksize: int
-    splitmode: int
-    filters: tuple[int, ...]
-    filters_meta: tuple[int, ...]
+    @property
+    def codec(self) -> int: ...
+    @property
+    def codec_meta(self) -> int: ...
+    @property
+    def clevel(self) -> int: ...
+    @property
+    def use_dict(self) -> bool: ...
+    @property
+    def typesize(self) -> int: ...
+    @property
+    def blocksize(self) -> int: ...
+    @property
+    def splitmode(self) -> int: ...
+    @property
+    def filters(self) -> tuple[int, ...]: ...
+    @property
+    def filters_meta(self) -> tuple[int, ...]: ...
 
 
 def cparams_of(frame: _Described, nthreads: int | None = None) -> CParams:

@@ -28,6 +28,8 @@ from blosc2.store_layout import Window
 _MODES: Final = ("r", "w", "a", "x")
 # Unpublished frames are held in memory up to this; a store that can then puts them into files.
 _MEMORY_LIMIT: Final = 64 << 20
+# References to leaves that may be dead, before they are looked through.
+_SWEEP: Final = 1024
 
 
 def check_mode(mode: str) -> None:
@@ -42,13 +44,6 @@ def check_mmap_mode(mmap_mode: str | None, mode: str) -> None:
         raise ValueError(f"mmap_mode must be None or 'r' for a store, not {mmap_mode!r}")
     if mmap_mode == "r" and mode != "r":
         raise ValueError(f"mmap_mode='r' requires mode='r', not {mode!r}: a mapped store is read-only")
-
-
-class _HeldLeaf(weakref.ref[Any]):
-    """A weak reference to a leaf that knows the leaf's key."""
-
-    __slots__ = ("key",)
-    key: str
 
 
 class Store(MutableMapping[str, Any]):
@@ -66,6 +61,7 @@ class Store(MutableMapping[str, Any]):
         self._unwritten = False
         self._in_memory = 0
         self._lock = threading.RLock()
+        self._sweep_at: int = _SWEEP
         self._forget_leaves()
 
     # ------------------------------------------------------------------ what a kind of store provides
@@ -131,9 +127,14 @@ class Store(MutableMapping[str, Any]):
             return leaf
 
     def _hold(self, key: str, leaf: Any) -> None:
-        held = _HeldLeaf(leaf, self._forget)
-        held.key = key
-        self._held[key] = held
+        held = self._held
+        held[key] = weakref.ref(leaf)
+        if len(held) > self._sweep_at:
+            # References do not remove themselves, which would cost each leaf more than a sweep now and then.
+            for name, reference in list(held.items()):
+                if reference() is None:
+                    del held[name]
+            self._sweep_at = max(_SWEEP, 2 * len(held))
 
     def _window(self, key: str) -> Window | None:
         """Where the current frame of a key lies, published or not."""
@@ -144,14 +145,8 @@ class Store(MutableMapping[str, Any]):
         return self._published(key)
 
     def _forget_leaves(self) -> None:
-        held: dict[str, _HeldLeaf] = {}
-
-        def forget(reference: _HeldLeaf) -> None:
-            if held.get(reference.key) is reference:
-                del held[reference.key]
-
-        self._held = held
-        self._forget = forget
+        self._held: dict[str, weakref.ref[Any]] = {}
+        self._sweep_at = _SWEEP
         for carrier in list(getattr(self, "_carriers", {}).values()):
             carrier.cut_off()
         self._carriers: weakref.WeakValueDictionary[str, LiveCarrier] = weakref.WeakValueDictionary()
@@ -226,6 +221,13 @@ class Store(MutableMapping[str, Any]):
             if not self._has(key):
                 raise self._missing_key(key)
             self._remove(key)
+
+    def clear(self) -> None:
+        """Delete all keys."""
+        self._check_writable("delete items")
+        with self._lock:
+            for key in self._keys():
+                self._remove(key)
 
     def _put(self, key: str, window: Window, value: Any = None) -> None:  # noqa: ARG002 - for tiers
         self._changes[key] = window

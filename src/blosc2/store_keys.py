@@ -17,6 +17,10 @@ _UNSAFE: Final = re.compile(r"\x00|/\.{0,2}(?:/|$)")
 _UNSAFE_LINES: Final = re.compile(r"\x00|^(?!/)|/\.{0,2}(?:/|$)", re.MULTILINE)
 
 
+# A key with one more would not be listed.
+_MAX_SEGMENTS: Final = 257
+
+
 class KeyKindError(TypeError, ValueError):
     """A key that is not a string."""
 
@@ -48,6 +52,8 @@ def new_key(key: object) -> str:
             f"Key {key!r} has a '.' or '..' segment, a control character, a backslash or a colon, "
             "which no key of a store may have"
         )
+    if key.count("/") > _MAX_SEGMENTS:
+        raise ValueError(f"Key {key[:60]!r}... has more than {_MAX_SEGMENTS} segments")
     return key
 
 
@@ -58,7 +64,12 @@ def is_path(key: str) -> bool:
 
 def is_safe(key: object) -> bool:
     """Whether a key that was read from a file stays below its store."""
-    return isinstance(key, str) and key.startswith("/") and not _UNSAFE.search(key)
+    if not isinstance(key, str) or not key.startswith("/"):
+        return False
+    # Most keys have nothing that could be wrong with them.
+    if "/." in key or "//" in key or "\0" in key or key[-1] == "/":
+        return not _UNSAFE.search(key)
+    return True
 
 
 def all_safe(keys: Iterable[object]) -> bool:

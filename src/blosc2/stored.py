@@ -34,17 +34,17 @@ class Stored:
     @property
     def meta(self) -> Meta:
         """Fixed metalayers, by name."""
-        return Meta(self._carrier, self._carrier.open_cframe)
+        return Meta(self._carrier, Carrier.open_cframe)
 
     @property
     def vlmeta(self) -> VLMeta:
         """Variable-length metadata, by name."""
-        return VLMeta(self._carrier, self._carrier.open_cframe)
+        return VLMeta(self._carrier, Carrier.open_cframe)
 
     @property
     def attrs(self) -> VLMeta:
         """The same as `vlmeta`."""
-        return VLMeta(self._carrier, self._carrier.open_cframe)
+        return VLMeta(self._carrier, Carrier.open_cframe)
 
     @property
     def cparams(self) -> CParams:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, ClassVar, Self
 
 from blosc2.dict_store import _KINDS, DictStore
@@ -279,15 +280,20 @@ class TreeStore(DictStore):
         tuple
             The key of a group, the names of the groups in it, and those of the leaves in it.
         """
-        start = _group_path(path)
-        groups, leaves = self._children(start)
-        here = (start or "/", groups, leaves)
-        if topdown:
-            yield here
-        for name in groups:
-            yield from self.walk(f"{start}/{name}", topdown)
-        if not topdown:
-            yield here
+        # Groups to visit; in the order from the bottom up, each comes back when all in it were visited.
+        waiting: list[tuple[str, tuple[str, list[str], list[str]] | None]] = [(_group_path(path), None)]
+        while waiting:
+            group, done = waiting.pop()
+            if done is not None:
+                yield done
+                continue
+            groups, leaves = self._children(group)
+            here = (group or "/", groups, leaves)
+            if topdown:
+                yield here
+            else:
+                waiting.append((group, here))
+            waiting += [(f"{group}/{name}", None) for name in reversed(groups)]
 
     def get_subtree(self, path: str) -> TreeStore:
         """A view of a group, which need not exist yet: it appears with its first leaf or attribute."""
@@ -319,6 +325,11 @@ class TreeStore(DictStore):
             end = key.find("/", end + 1)
         super().__setitem__(key, value)
 
+    def clear(self) -> None:
+        """Delete all groups, leaves and attributes."""
+        with suppress(StoreKeyError):
+            del self["/"]
+
     def _check_not_inside(self, key: str) -> None:
         owner = self._object_above(key)
         if owner is not None:
@@ -330,6 +341,9 @@ class TreeStore(DictStore):
         with self._lock:
             if path:
                 self._check_not_inside(path)
+            if path and self._has(path) and not self._is_group(path) and not path.endswith("/" + ATTRIBUTES):
+                self._remove(path)
+                return
             found = self._object_at(path) is not None if path else True
             listing = self._listing()
             start, stop = listing.group(path or "/")

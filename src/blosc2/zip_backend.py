@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import warnings
+from collections.abc import Callable
 
 from blosc2._core.archive import Archive, ArchiveWriter
 from blosc2._core.keytable import KeyTable
@@ -60,8 +61,8 @@ class ZipBackend:
     def _forget(self) -> None:
         self._source: Source | None = None
         self._archive: Archive | None = None
-        self._keys = KeyTable.of_keys(())
-        self._find = self._keys.find
+        self._keys: KeyTable | None = None
+        self._find: Callable[[str], int] = self._find_first
 
     # ------------------------------------------------------------------ reading
     def exists(self) -> bool:
@@ -82,18 +83,31 @@ class ZipBackend:
         if number < 0:
             raise FormatError(f"not a store: the archive has no member {EMBED}", path=self.root)
         offset, length = archive.window(number)
-        self._keys = KeyTable.of_archive(archive, _SUFFIXES, _SKIPPED)
-        self._source, self._archive = source, archive
-        self._find, self._member = self._keys.find, archive.window
-        if (self._keys.strangers or self._keys.clashes) and not self._warned:
-            self._warn()
+        self._source, self._archive, self._member = source, archive, archive.window
+        self._keys = None
+        self._find = self._find_first
         return source, offset, length
 
-    def _warn(self) -> None:
+    def _find_first(self, key: str) -> int:
+        """Find a key, and from then on by the table."""
+        return self.table().find(key)
+
+    def table(self) -> KeyTable:
+        """The keys of all members."""
+        if self._keys is None:
+            if self._archive is None:
+                return KeyTable.of_keys(())
+            self._keys = keys = KeyTable.of_archive(self._archive, _SUFFIXES, _SKIPPED)
+            self._find = keys.find
+            if (keys.strangers or keys.clashes) and not self._warned:
+                self._warn(keys)
+        return self._keys
+
+    def _warn(self, keys: KeyTable) -> None:
         self._warned = True
-        for key in self._keys.strangers:
+        for key in keys.strangers:
             warnings.warn(f"{self.root}: {key!r} is a frame under an unusual suffix", UserWarning, stacklevel=2)
-        for key in self._keys.clashes:
+        for key in keys.clashes:
             warnings.warn(
                 f"{self.root}: {key!r} has more than one member; of these, the suffixes "
                 f"{', '.join(LEAF_SUFFIXES)} win in this order",
@@ -125,10 +139,6 @@ class ZipBackend:
             return None
         name: str = self._archive.name(number)
         return name
-
-    def table(self) -> KeyTable:
-        """The keys of all members."""
-        return self._keys
 
     def close(self) -> None:
         """Let go of the file; leaves that need it keep it."""
@@ -217,7 +227,7 @@ class ZipBackend:
         archive = self._archive
         assert archive is not None
         gone: set[int] = set()
-        shadowed = self._keys.shadowed
+        shadowed = self.table().shadowed
         for key in changes:
             number = self._find(key)
             if number >= 0:

@@ -96,16 +96,29 @@ _ENVIRONMENT = (
 
 
 class _environment_set_aside:
-    """Take the C library's variables out of the process environment for a moment."""
+    """Take the C library's variables out of the process environment for a moment.
+
+    Threads may meet here whenever Python code runs, so those who are inside are counted: the first one takes
+    the variables out, the last one puts them back.
+    """
+
+    def __init__(self):
+        self.inside = 0
+        self.values = {}
 
     def __enter__(self):
-        self.names = [name for name in _ENVIRONMENT if name in os.environ]
-        for name in self.names:
-            os.unsetenv(name)
+        values = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        self.inside += 1
+        if self.inside == 1:
+            self.values = values
+            for name in values:
+                os.unsetenv(name)
 
     def __exit__(self, *_):
-        for name in self.names:
-            os.putenv(name, os.environ[name])
+        self.inside -= 1
+        if self.inside == 0:
+            for name, value in self.values.items():
+                os.putenv(name, value)
 
 
 _set_aside = _environment_set_aside()
@@ -594,7 +607,7 @@ cdef class Plugin:
         with _set_aside:
             self.schunk = c.blosc2_schunk_new(&storage)
         if self.schunk == NULL:
-            raise MemoryError
+            raise ValueError("the C library does not take these compression parameters")
         (<c.blosc2_schunk *> self.schunk).chunksize = chunksize
         if c.blosc2_meta_add(<c.blosc2_schunk *> self.schunk, b"b2nd", geometry, len(geometry)) < 0:
             raise ValueError("the C library does not take this array geometry")

@@ -1,78 +1,15 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t
 
-from blosc2._core.codec cimport Chunk, Plugin, Worker
-from blosc2._core.source cimport Source
-
-cdef enum:
-    MAX_METALAYERS = 16
-    FIXED_HEADER = 87
-    MIN_HEADER = 97
-    MIN_TRAILER = 35
-    TRAILER_TAIL = 23  # trailer_len and fingerprint, at the very end
+from blosc2._core.chunk_table cimport ChunkTable
+from blosc2._core.codec cimport Worker
 
 
-cdef struct Entry:  # of the table of metalayers, from the start of the frame
-    int32_t name
-    int32_t name_length
-    int32_t content
-    int32_t content_length
-
-
-cdef class Frame:
+cdef class Frame(ChunkTable):
     """One version of one frame; see frame.pyx."""
 
-    cdef readonly Source source
-    cdef uint64_t serial                # no other frame of this process ever has it
-    cdef readonly int64_t offset        # of the frame in its source
-    cdef readonly object key
-    cdef readonly int64_t frame_len
-    cdef readonly int64_t nbytes
-    cdef readonly int64_t cbytes
-    cdef readonly int32_t header_len, typesize, blocksize, chunksize, trailer_len
-    cdef readonly int flags, codec, codec_meta, clevel, splitmode
-    cdef readonly bint variable, vlblocks, use_dict
-    cdef uint8_t filter_ids[6]
-    cdef uint8_t filter_metas[6]
-    # Chunks lie between these two, absolute; offsets count from the first.
-    cdef int64_t chunks_start, chunks_stop
-    cdef uint8_t *header                # a checked copy, header_len bytes; NULL for a frame never serialised
-    cdef Entry entries[MAX_METALAYERS]
-    cdef int entry_count
-    cdef dict own_metalayers            # of a frame never serialised
-    cdef dict vlmeta_table              # name -> (absolute offset, length), or the stored chunk itself
-    # The table of offsets: one value for all chunks, or one each. Loaded when first needed.
-    cdef bint index_loaded
-    cdef int64_t chunk_count
-    cdef int64_t repeated
-    cdef int64_t *offsets
-    cdef int64_t *starts                # uncompressed starts of variable chunks, chunk_count + 1
-    cdef readonly Plugin plugin
-
-    cdef int load_index(self) except -1
-    cdef int load_starts(self) except -1
-    cdef int open_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil
-    cdef int load_block(self, int64_t index, Worker *worker, Chunk *chunk, int32_t block) noexcept nogil
-    cdef int load_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil
-    cdef int part_block(
-        self, int64_t index, Worker *worker, Chunk *chunk, int32_t block, const uint8_t **decoded) noexcept nogil
-    cdef int decode_chunk_into(self, int64_t index, Worker *worker, uint8_t *destination) noexcept nogil
-    cdef int64_t chunk_nbytes(self, int64_t index) noexcept nogil
-    cdef int fail(self, int status, int64_t index) except -1
-    cdef int read_range(self, int64_t start, int64_t stop, uint8_t *destination) except -1
-    cdef const uint8_t *find_metalayer(self, const char *name, int32_t *length) noexcept
-
-    cdef int bad(self, int64_t at, str what) except -1
-    cdef int parse_header(self, const uint8_t *p, int64_t have, int64_t available, int64_t window) except -1
-    cdef int parse_metalayers(self) except -1
-    cdef int check_name(self, const uint8_t *name, int length, int64_t at) except -1
-    cdef int find_trailer(self, const uint8_t *prefix, int64_t have) except -1
-    cdef int copy(self, int64_t at, int64_t length, uint8_t *to, const uint8_t *prefix, int64_t have) except -1
-    cdef dict load_vlmeta(self)
-    cdef int64_t entry(self, int64_t index) noexcept nogil
-    cdef int check_entry(self, int64_t value, int64_t at) except -1
-    cdef int load_span(self, int64_t index, Chunk *chunk, int64_t start, int64_t stop) noexcept nogil
     cdef int check_index(self, int64_t index) except -1
     cdef int decode_checked(self, int64_t index, Worker *worker, uint8_t *destination, int64_t size) except -1
     cdef int64_t chunk_at(self, int64_t position) noexcept nogil
+    cdef int read_range(self, int64_t start, int64_t stop, uint8_t *destination) except -1
     cdef int read_from_chunk(
         self, int64_t index, Worker *worker, int64_t start, int64_t stop, uint8_t *destination) noexcept nogil

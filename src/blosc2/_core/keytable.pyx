@@ -23,6 +23,8 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 cdef enum:
+    # Groups that a listed key may lie in: without a limit, one long name could stand for a gigabyte of group keys.
+    MAX_GROUPS = 256
     # Members with another suffix than a leaf's, then values that are embedded.
     RANK_STRANGER = 1 << 20
     RANK_GIVEN = 1 << 30
@@ -369,7 +371,7 @@ cdef class KeyTable:
         """
         cdef bytes hidden_name = hidden.encode()
         cdef Py_ssize_t hidden_length = PyBytes_GET_SIZE(hidden_name), base = PyBytes_GET_SIZE(_prefix(path))
-        cdef Py_ssize_t i, start, stop, at, common, last, most
+        cdef Py_ssize_t i, start, stop, at, common, last, most, groups
         cdef Key *key
         cdef const uint8_t *before = NULL
         cdef list result = []
@@ -386,8 +388,12 @@ cdef class KeyTable:
                     if key.bytes[at - 1] == 0x2F:
                         common = at
             last = base
+            groups = 0
             for at in range(base, key.length):
                 if key.bytes[at] == 0x2F:
+                    groups += 1
+                    if groups > MAX_GROUPS:
+                        raise FormatError(f"a key lies in more than {MAX_GROUPS} groups", key=text_of(key.bytes, at))
                     if at >= common and self._lookup(key.bytes, at, sip_hash(key.bytes, at)) == NULL:
                         result.append(text_of(key.bytes, at))
                     last = at + 1

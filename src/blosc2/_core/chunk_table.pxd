@@ -1,0 +1,31 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from blosc2._core.codec cimport Chunk, Plugin, Worker
+from blosc2._core.header cimport Header
+
+
+cdef class ChunkTable(Header):
+    """Where the chunks of a frame lie; see chunk_table.pyx."""
+
+    # One value for all chunks, or one each.
+    cdef bint index_loaded
+    cdef int64_t chunk_count
+    cdef int64_t repeated
+    cdef int64_t *offsets
+    cdef int64_t *starts                # uncompressed starts of variable chunks, chunk_count + 1
+    cdef readonly Plugin plugin
+
+    cdef int count_chunks(self) except -1
+    cdef int64_t entry(self, int64_t index) noexcept nogil
+    cdef int load_index(self) except -1
+    cdef int check_entry(self, int64_t value, int64_t at) except -1
+    cdef int load_starts(self) except -1
+    cdef int64_t chunk_nbytes(self, int64_t index) noexcept nogil
+    cdef int open_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil
+    cdef int load_span(self, int64_t index, Chunk *chunk, int64_t start, int64_t stop) noexcept nogil
+    cdef int load_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil
+    cdef int load_block(self, int64_t index, Worker *worker, Chunk *chunk, int32_t block) noexcept nogil
+    cdef int part_block(
+        self, int64_t index, Worker *worker, Chunk *chunk, int32_t block, const uint8_t **decoded) noexcept nogil
+    cdef int decode_chunk_into(self, int64_t index, Worker *worker, uint8_t *destination) noexcept nogil
+    cdef int fail(self, int status, int64_t index) except -1

@@ -1,0 +1,375 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The chunks of a frame: where each lies, and bringing and decoding what a read needs of it (FORMATS 1.4, 2)."""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from blosc2._core.codec cimport (
+    BAD_LENGTH, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, KIND_ZERO, NO_MEMORY, Chunk, ChunkKind,
+    KeptBlock, Plugin, Worker, block_span, borrow, decode_block, decode_whole, give_back, inspect, keep_block,
+    kept_block, name_kept, reserve_scratch, reserve_stored)
+from blosc2._core.header cimport Header
+
+from blosc2._core import codec
+from blosc2.exceptions import FormatError
+
+cdef enum:
+    FIRST_READ = 4096       # of a chunk read by position: its header, and all of a small one
+    MAX_CHUNKS = 268435455
+    EXPANSION = 4096        # an offsets table may hold this many times its stored bytes
+
+cdef int64_t SPECIAL_ZERO = <int64_t> (<uint64_t> 0x81 << 56)
+cdef int64_t SPECIAL_NAN = <int64_t> (<uint64_t> 0x82 << 56)
+cdef int64_t SPECIAL_UNINIT = <int64_t> (<uint64_t> 0x84 << 56)
+
+
+cdef inline int64_t _i64le(const uint8_t *p) noexcept nogil:
+    cdef uint64_t value = 0
+    cdef int i
+    for i in range(8):
+        value |= <uint64_t> p[i] << (8 * i)
+    return <int64_t> value
+
+
+cdef class ChunkTable(Header):
+    """A header with its table of offsets, decoded and checked when it is first needed."""
+
+    def __cinit__(self):
+        self.offsets = NULL
+        self.starts = NULL
+
+    def __dealloc__(self):
+        free(self.offsets)
+        free(self.starts)
+
+    cdef int count_chunks(self) except -1:
+        """What the header alone says about the number of chunks."""
+        if self.nbytes == 0:
+            self.index_loaded = True
+        elif not self.variable:
+            self.chunk_count = self.nbytes // self.chunksize + (self.nbytes % self.chunksize != 0)
+            if self.chunk_count > MAX_CHUNKS:
+                self.bad(30, f"{self.chunk_count} chunks; there are at most {MAX_CHUNKS}")
+        return 0
+
+    @property
+    def nchunks(self):
+        self.load_index()
+        return self.chunk_count
+
+    @property
+    def stored_nbytes(self):
+        """Bytes of all stored chunks, their headers included."""
+        cdef int64_t i, total = 0
+        cdef Chunk chunk
+        cdef int status
+        cdef Worker *worker
+        self.load_index()
+        if self.offsets == NULL:
+            if self.chunk_count == 0 or self.repeated < 0:
+                return 0
+        worker = borrow(0)
+        try:
+            for i in range(self.chunk_count):
+                if self.entry(i) >= 0:
+                    status = self.open_chunk(i, worker, &chunk)
+                    if status:
+                        self.fail(status, i)
+                    total += chunk.cbytes
+        finally:
+            give_back(worker)
+        return total
+
+    # ------------------------------------------------------------ offsets
+
+    cdef int64_t entry(self, int64_t index) noexcept nogil:
+        return self.repeated if self.offsets == NULL else self.offsets[index]
+
+    cdef int load_index(self) except -1:
+        """Decode and check the table of offsets (FORMATS 1.4 and 1.6, points 10-12), once."""
+        cdef uint8_t header[CHUNK_HEADER + 8]
+        cdef Chunk chunk
+        cdef int64_t at, room, i, count, stored = 0, value, have
+        cdef int64_t *table = NULL
+        cdef uint8_t *raw
+        cdef int status
+        cdef Worker *worker
+        if self.index_loaded:
+            return 0
+        at = self.chunks_stop - self.offset
+        room = self.frame_len - self.trailer_len - at
+        have = min(room, <int64_t> (CHUNK_HEADER + 8))
+        self.source.check(self.source.read_into(self.offset + at, have, header), self.offset + at, have)
+        status = inspect(header, room, &chunk)
+        if status:
+            self.bad(at, f"the offsets table: {codec.reason(status)}")
+        count = chunk.nbytes // 8
+        if not self.variable:
+            count = self.chunk_count
+        if chunk.nbytes != 8 * count or chunk.variable or count == 0 or chunk.needs_geometry:
+            self.bad(at + 4, f"the offsets table has {chunk.nbytes} bytes, which does not fit {count} chunks")
+        if chunk.kind != KIND_RAW and chunk.kind != KIND_REGULAR:
+            value = 0
+            if chunk.kind == KIND_VALUE:
+                if chunk.cbytes != CHUNK_HEADER + 8:
+                    self.bad(at + 12, "the offsets table repeats a value that is no offset")
+                value = _i64le(header + CHUNK_HEADER)
+            elif chunk.kind != KIND_ZERO:
+                self.bad(at + 31, "the offsets table is a special chunk of the wrong kind")
+            self.check_entry(value, at)
+            if value >= 0 and count > 1:
+                self.bad(at, f"{count} chunks are said to lie in one place")
+            self.repeated = value
+            self.chunk_count = count
+            self.index_loaded = True
+            return 0
+        if 8 * count > EXPANSION * <int64_t> chunk.cbytes:
+            self.bad(at, f"an offsets table of {chunk.cbytes} bytes claims {count} chunks")
+        raw = <uint8_t *> malloc(chunk.cbytes)
+        table = <int64_t *> malloc(8 * count)
+        worker = borrow(chunk.blocksize)
+        try:
+            if raw == NULL or table == NULL:
+                raise MemoryError
+            with nogil:
+                status = self.source.read_into(self.offset + at, chunk.cbytes, raw)
+            self.source.check(status, self.offset + at, chunk.cbytes)
+            # What was checked is what is decoded, whatever the file shows by now.
+            memcpy(raw, header, CHUNK_HEADER)
+            chunk.data = raw
+            chunk.loaded = chunk.cbytes
+            with nogil:
+                status = decode_whole(worker, &chunk, <uint8_t *> table)
+            if status:
+                self.bad(at, f"the offsets table: {codec.reason(status)}")
+            for i in range(count):
+                value = _i64le(<const uint8_t *> (table + i))
+                self.check_entry(value, at)
+                stored += value >= 0
+                table[i] = value
+            if stored > 1 and stored > self.cbytes // CHUNK_HEADER:
+                self.bad(at, f"{stored} stored chunks do not fit {self.cbytes} bytes")
+            # Another thread may have been faster while the GIL was free.
+            if not self.index_loaded:
+                self.offsets = table
+                table = NULL
+                self.chunk_count = count
+                self.index_loaded = True
+        finally:
+            give_back(worker)
+            free(raw)
+            free(table)
+        return 0
+
+    cdef int check_entry(self, int64_t value, int64_t at) except -1:
+        if value >= 0:
+            if value > self.cbytes - CHUNK_HEADER:
+                self.bad(at, f"the offsets table points to {value}, outside the {self.cbytes} bytes of chunks")
+        elif value != SPECIAL_ZERO and value != SPECIAL_NAN and value != SPECIAL_UNINIT:
+            self.bad(at, f"the offsets table has an entry {value} that is neither a place nor a special value")
+        elif self.variable:
+            self.bad(at, "a special offset in a frame of variable chunks, which gives it no size")
+        elif value == SPECIAL_NAN and self.typesize != 4 and self.typesize != 8:
+            self.bad(at, f"chunks of NaN with items of {self.typesize} bytes; 4 or 8 are possible")
+        return 0
+
+    cdef int load_starts(self) except -1:
+        """Uncompressed start of each variable chunk, from the chunk headers."""
+        cdef int64_t *starts
+        cdef int64_t i, total = 0
+        cdef Chunk chunk
+        cdef Worker *worker
+        cdef int status
+        self.load_index()
+        if not self.variable or self.starts != NULL:
+            return 0
+        starts = <int64_t *> malloc(8 * (self.chunk_count + 1))
+        if starts == NULL:
+            raise MemoryError
+        try:
+            worker = borrow(0)
+            try:
+                for i in range(self.chunk_count):
+                    starts[i] = total
+                    status = self.open_chunk(i, worker, &chunk)
+                    if status:
+                        self.fail(status, i)
+                    total += chunk.nbytes
+            finally:
+                give_back(worker)
+            starts[self.chunk_count] = total
+            if total != self.nbytes:
+                self.bad(30, f"the chunks hold {total} bytes, the header says {self.nbytes}")
+            if self.starts == NULL:
+                self.starts = starts
+                starts = NULL
+        finally:
+            free(starts)
+        return 0
+
+    @property
+    def repeated_offset(self):
+        """The one offset that all chunks share (a special one), or None."""
+        self.load_index()
+        return self.repeated if self.offsets == NULL and self.chunk_count else None
+
+    def offsets_bytes(self):
+        """The table of offsets as native int64; empty where one value stands for all."""
+        self.load_index()
+        if self.offsets == NULL:
+            return b""
+        return PyBytes_FromStringAndSize(<const char *> self.offsets, 8 * self.chunk_count)
+
+    def chunk_sizes(self):
+        """Uncompressed sizes of all chunks of a frame of variable chunks, as native int64 bytes."""
+        cdef int64_t i
+        self.load_starts()
+        if self.starts == NULL:
+            raise ValueError("the chunks of this frame are equal")
+        return b"".join([(self.starts[i + 1] - self.starts[i]).to_bytes(8, "little") for i in range(self.chunk_count)])
+
+    def offsets_list(self):
+        """The table of offsets as stored: counted from the header's end; negative ones are special."""
+        self.load_index()
+        return [self.entry(i) for i in range(self.chunk_count)]
+
+    # ------------------------------------------------------------ chunks
+
+    cdef int64_t chunk_nbytes(self, int64_t index) noexcept nogil:
+        """Uncompressed size that a chunk of equal chunks must have."""
+        cdef int64_t rest = self.nbytes - index * self.chunksize
+        return rest if rest < self.chunksize else self.chunksize
+
+    cdef int open_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
+        """Find a chunk and check its header; `load_block` or `load_chunk` bring the rest.
+
+        The index must be loaded and valid. Returns a status of `codec` or `source`.
+        """
+        cdef int64_t value = self.entry(index)
+        cdef int64_t at, room, have
+        cdef uint8_t *stored
+        cdef int status
+        if value < 0:
+            chunk.data = NULL
+            chunk.kind = <ChunkKind> (<uint64_t> value >> 56 & 7)
+            chunk.nbytes = <int32_t> self.chunk_nbytes(index)
+            chunk.blocksize = chunk.nbytes
+            chunk.cbytes = CHUNK_HEADER
+            chunk.nblocks = 1
+            chunk.typesize = self.typesize
+            chunk.variable = chunk.whole = chunk.needs_geometry = chunk.dictionary = False
+            chunk.loaded = CHUNK_HEADER
+            return CHUNK_OK
+        at = self.chunks_start + value
+        room = self.chunks_stop - at
+        if self.source.base != NULL:
+            status = inspect(self.source.base + at, room, chunk)
+            chunk.loaded = chunk.cbytes
+        else:
+            have = room if room < FIRST_READ else FIRST_READ
+            stored = reserve_stored(worker, FIRST_READ)
+            if stored == NULL:
+                return NO_MEMORY
+            status = self.source.read_into(at, have, stored)
+            if status:
+                return status
+            status = inspect(stored, room, chunk)
+            if status:
+                return status
+            chunk.loaded = have if have < chunk.cbytes else chunk.cbytes
+            if chunk.cbytes > have:
+                stored = reserve_stored(worker, chunk.cbytes)
+                if stored == NULL:
+                    return NO_MEMORY
+                chunk.data = stored
+        if status:
+            return status
+        if not self.variable and chunk.nbytes != self.chunk_nbytes(index):
+            return BAD_LENGTH
+        if chunk.variable != self.vlblocks:
+            return BAD_LENGTH
+        return CHUNK_OK
+
+    cdef int load_span(self, int64_t index, Chunk *chunk, int64_t start, int64_t stop) noexcept nogil:
+        """Bring stored bytes ``start .. stop`` of a chunk that was opened by position."""
+        if stop <= chunk.loaded or self.source.base != NULL or chunk.data == NULL:
+            return CHUNK_OK
+        if start < chunk.loaded:
+            start = chunk.loaded
+        return self.source.read_into(
+            self.chunks_start + self.entry(index) + start, stop - start, <void *> (chunk.data + start))
+
+    cdef int load_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
+        cdef int status = self.load_span(index, chunk, chunk.loaded, chunk.cbytes)
+        if status == CHUNK_OK:
+            chunk.loaded = chunk.cbytes
+        return status
+
+    cdef int load_block(self, int64_t index, Worker *worker, Chunk *chunk, int32_t block) noexcept nogil:
+        """Bring what one block of a regular chunk needs: the table of starts and its own bytes."""
+        cdef int64_t table = CHUNK_HEADER + 4 * <int64_t> chunk.nblocks
+        cdef int32_t start, stop
+        cdef int status
+        if chunk.loaded >= chunk.cbytes:
+            return CHUNK_OK
+        if chunk.loaded < table:
+            status = self.load_span(index, chunk, chunk.loaded, table)
+            if status:
+                return status
+            chunk.loaded = table
+        status = block_span(chunk, block, &start, &stop)
+        if status:
+            return status
+        return self.load_span(index, chunk, start, stop)
+
+    cdef int part_block(
+            self, int64_t index, Worker *worker, Chunk *chunk, int32_t block, const uint8_t **decoded) noexcept nogil:
+        """The bytes of a block of which a part is wanted, and which may be wanted again soon."""
+        cdef KeptBlock *kept
+        cdef uint8_t *room
+        cdef int status
+        decoded[0] = kept_block(worker, self.serial, index, block)
+        if decoded[0] != NULL:
+            return CHUNK_OK
+        status = self.load_block(index, worker, chunk, block)
+        if status:
+            return status
+        kept = keep_block(worker, chunk.blocksize)
+        room = kept.data if kept != NULL else reserve_scratch(worker, chunk.blocksize)
+        if room == NULL:
+            return NO_MEMORY
+        status = decode_block(worker, chunk, block, room)
+        if status:
+            return status
+        if kept != NULL:
+            name_kept(worker, kept, self.serial, index, block)
+        decoded[0] = room
+        return CHUNK_OK
+
+    cdef int decode_chunk_into(self, int64_t index, Worker *worker, uint8_t *destination) noexcept nogil:
+        """A whole chunk, through the super-chunk of the C library when its codec needs one."""
+        cdef Chunk chunk
+        cdef int status = self.open_chunk(index, worker, &chunk)
+        if status == CHUNK_OK:
+            status = self.load_chunk(index, worker, &chunk)
+        if status:
+            return status
+        if chunk.needs_geometry and self.plugin is not None:
+            return self.plugin.decode(&chunk, destination)
+        return decode_whole(worker, &chunk, destination)
+
+    cdef int fail(self, int status, int64_t index) except -1:
+        """Raise what a status says about a chunk."""
+        cdef int64_t value = self.entry(index)
+        at = self.chunks_start + value if value >= 0 else None
+        if status == NO_MEMORY:
+            raise MemoryError(f"not enough memory to decode chunk {index} of {self.source.path}")
+        if status > 0 or status == -200:
+            self.source.check(status, self.chunks_start + max(value, 0), CHUNK_HEADER)
+        raise FormatError(f"chunk {index}: {codec.reason(status)}", path=self.source.path, key=self.key, offset=at)
+
+    def set_plugin(self, plugin):
+        """Give the frame what codecs and filters need that work on array blocks."""
+        self.plugin = plugin

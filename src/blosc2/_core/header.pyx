@@ -1,0 +1,401 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""What a contiguous frame says about itself: header, metalayers, trailer (FORMATS 1.1-1.3, 1.5)."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy, strlen
+
+from blosc2._core.codec cimport CHUNK_HEADER, MAX_BLOCK, MAX_BUFFER
+from blosc2._core.source cimport Source
+
+from blosc2._core import codec
+from blosc2.exceptions import FormatError
+
+cdef enum:
+    PREFIX = 512            # of a mapped frame, copied before it is checked
+    PREFIX_READ = 4096      # of a frame read by position: small leaves come in one read
+    MAX_VLMETA = 8192
+    EXPANSION = 4096        # a metadata value above the floor may be this many times its stored bytes
+    VLMETA_FLOOR = 64 << 20  # a metadata value up to this size is always decoded
+
+cdef uint64_t _serial = 0
+
+
+cdef inline int32_t _i32be(const uint8_t *p) noexcept nogil:
+    return <int32_t> (<uint32_t> p[0] << 24 | <uint32_t> p[1] << 16 | <uint32_t> p[2] << 8 | p[3])
+
+
+cdef inline int64_t _i64be(const uint8_t *p) noexcept nogil:
+    return <int64_t> (<uint64_t> <uint32_t> _i32be(p) << 32 | <uint32_t> _i32be(p + 4))
+
+
+cdef inline int _u16be(const uint8_t *p) noexcept nogil:
+    return p[0] << 8 | p[1]
+
+
+cdef class Header:
+    """The checked header of a frame, and the way to its trailer.
+
+    All offsets in errors are absolute in the source.
+    """
+
+    def __cinit__(self):
+        global _serial
+        _serial += 1
+        self.serial = _serial
+        self.header = NULL
+
+    def __dealloc__(self):
+        free(self.header)
+
+    cdef int read(self, Source source, int64_t offset, int64_t length, object key) except -1:
+        """Parse and check the header at an offset, and find the trailer; see `Frame.open`."""
+        cdef uint8_t prefix[PREFIX_READ]
+        cdef int64_t available, have
+        self.source = source
+        self.offset = offset
+        self.key = key
+        if offset < 0 or offset > source.size:
+            raise FormatError(
+                f"no frame starts at offset {offset} of a file of {source.size} bytes", path=source.path, key=key)
+        available = source.size - offset
+        if length >= 0:
+            if length > available:
+                self.bad(0, f"the frame's window of {length} bytes reaches past the end of the file")
+            available = length
+        if available < FIXED_HEADER + 10 + 15:
+            if available == 0:
+                self.bad(0, "no bytes: an empty file or window is no frame")
+            self.bad(0, f"a frame needs at least 112 bytes and there are {available}: cut short, or no frame")
+        have = PREFIX if source.base != NULL else PREFIX_READ
+        have = min(have, available)
+        source.check(source.read_into(offset, have, prefix), offset, have)
+        self.parse_header(prefix, have, available, length)
+        self.find_trailer(prefix, have)
+        return 0
+
+    cdef int bad(self, int64_t at, str what) except -1:
+        raise FormatError(what, path=self.source.path, key=self.key, offset=self.offset + at)
+
+    cdef int parse_header(self, const uint8_t *p, int64_t have, int64_t available, int64_t window) except -1:
+        cdef uint64_t frame_len
+        cdef int i, version
+        if memcmp(p, b"\x9e\xa8b2frame\x00", 10) != 0:
+            self.bad(0, "not a Blosc2 frame: it does not start with the magic bytes '9e a8 b2frame 00'")
+        if (p[10] != 0xD2 or p[15] != 0xCF or p[24] != 0xA4 or p[29] != 0xD3 or p[38] != 0xD3 or p[47] != 0xD2
+                or p[52] != 0xD2 or p[57] != 0xD2 or p[62] != 0xD1 or p[65] != 0xD1 or p[69] != 0xD8
+                or (p[68] != 0xC2 and p[68] != 0xC3)):
+            self.bad(10, "the frame header is damaged: a field has the wrong type marker")
+        self.flags = p[25]
+        version = self.flags & 15
+        if version != 2 and version != 3:
+            self.bad(25, f"frame format version {version}; this package reads 2 and 3")
+        if self.flags & 0x30 != 0x10:
+            self.bad(25, "the frame does not use 64-bit offsets, which the format asks for")
+        self.variable = self.flags >> 6 & 1
+        self.vlblocks = self.flags >> 7 & 1
+        if p[26] & 15 != 0:
+            self.bad(26, "the header of a directory frame in a file: open the directory that holds its chunk files")
+        frame_len = <uint64_t> _i64be(p + 16)
+        if frame_len > <uint64_t> available:
+            self.bad(16, f"the frame says it has {frame_len} bytes and there are {available}: cut short or damaged")
+        self.frame_len = <int64_t> frame_len
+        if window >= 0 and self.frame_len != window:
+            self.bad(16, f"the frame says it has {frame_len} bytes, its window has {window}")
+        self.header_len = _i32be(p + 11)
+        if self.header_len < MIN_HEADER or self.header_len > self.frame_len - MIN_TRAILER:
+            self.bad(11, f"header length {self.header_len} does not fit a frame of {frame_len} bytes")
+        self.nbytes = _i64be(p + 30)
+        if self.nbytes < 0:
+            self.bad(30, f"negative size {self.nbytes}")
+        self.typesize = _i32be(p + 48)
+        if self.typesize < 1 or self.typesize > MAX_BLOCK:
+            self.bad(48, f"item size {self.typesize} is outside 1..{MAX_BLOCK}")
+        self.blocksize = _i32be(p + 53)
+        self.chunksize = _i32be(p + 58)
+        if p[70] > 6:
+            self.bad(70, f"{p[70]} filter slots; there are at most 6")
+        self.codec = p[27] & 15
+        if self.codec == 6:
+            self.codec = p[77]
+        self.clevel = p[27] >> 4
+        self.splitmode = (p[28] & 3) + 1
+        self.codec_meta = p[78]
+        self.use_dict = p[85] & 1
+        for i in range(6):
+            self.filter_ids[i] = p[71 + i]
+            self.filter_metas[i] = p[79 + i]
+        if self.nbytes:
+            if self.variable != (self.chunksize == 0):
+                self.bad(58, f"chunk size {self.chunksize} contradicts the flags at byte {self.offset + 25}")
+            if self.chunksize < 0 or self.chunksize > MAX_BUFFER:
+                self.bad(58, f"chunk size {self.chunksize} is outside 1..{MAX_BUFFER}")
+            self.cbytes = _i64be(p + 39)
+        self.header = <uint8_t *> malloc(self.header_len)
+        if self.header == NULL:
+            raise MemoryError
+        if self.header_len <= have:
+            memcpy(self.header, p, self.header_len)
+        else:
+            # The checked copy of the fixed fields is kept; only the metalayers are read anew.
+            memcpy(self.header, p, <size_t> have)
+            self.source.check(
+                self.source.read_into(self.offset + have, self.header_len - have, self.header + have),
+                self.offset + have, self.header_len - have)
+        self.parse_metalayers()
+        self.chunks_start = self.offset + self.header_len
+        return 0
+
+    cdef int parse_metalayers(self) except -1:
+        """The table of FORMATS 1.3, in the header."""
+        cdef const uint8_t *h = self.header
+        cdef int64_t end = self.header_len
+        cdef int64_t at = FIXED_HEADER
+        cdef int n, i, j
+        cdef Entry *entry
+        if h[at] != 0x93 or h[at + 1] != 0xCD or h[at + 4] != 0xDE:
+            self.bad(at, "the table of metalayers has the wrong type markers")
+        n = _u16be(h + at + 5)
+        if n > MAX_METALAYERS:
+            self.bad(at + 5, f"{n} metalayers; there are at most {MAX_METALAYERS}")
+        at += 7
+        for i in range(n):
+            entry = &self.entries[i]
+            if at >= end or h[at] & 0xE0 != 0xA0 or at + 6 + (h[at] & 31) > end:
+                self.bad(at, f"the name of metalayer {i} does not fit the header")
+            entry.name = <int32_t> at + 1
+            entry.name_length = h[at] & 31
+            at += 1 + entry.name_length
+            if h[at] != 0xD2:
+                self.bad(at, f"the offset of metalayer {i} has the wrong type marker")
+            entry.content = _i32be(h + at + 1)
+            at += 5
+            if entry.content < FIXED_HEADER or entry.content > end - 5 or h[entry.content] != 0xC6:
+                self.bad(at - 4, f"the content of metalayer {i} is not where its offset {entry.content} says")
+            entry.content_length = _i32be(h + entry.content + 1)
+            entry.content += 5
+            if entry.content_length < 0 or entry.content_length > end - entry.content:
+                self.bad(entry.content - 4, f"the content of metalayer {i} reaches outside the header")
+            self.check_name(h + entry.name, entry.name_length, entry.name)
+            for j in range(i):
+                if self.entries[j].name_length == entry.name_length and memcmp(
+                        h + self.entries[j].name, h + entry.name, entry.name_length) == 0:
+                    self.bad(entry.name, "two metalayers have the same name")
+        self.entry_count = n
+        return 0
+
+    cdef int check_name(self, const uint8_t *name, int length, int64_t at) except -1:
+        cdef int i
+        if length == 0:
+            self.bad(at, "a metalayer without a name")
+        for i in range(length):
+            if name[i] >= 0x80:
+                try:
+                    (<const char *> name)[:length].decode("utf-8")
+                except UnicodeDecodeError:
+                    self.bad(at, "the name of a metalayer is not UTF-8")
+                return 0
+        return 0
+
+    cdef int find_trailer(self, const uint8_t *prefix, int64_t have) except -1:
+        cdef uint8_t tail[TRAILER_TAIL]
+        cdef uint8_t head[2]
+        cdef int64_t at = self.frame_len - TRAILER_TAIL
+        cdef int64_t start, room
+        cdef uint32_t length
+        self.copy(at, TRAILER_TAIL, tail, prefix, have)
+        if tail[0] != 0xCE:
+            self.bad(at, "no trailer at the end of the frame: cut short or damaged")
+        length = <uint32_t> _i32be(tail + 1)
+        if length < MIN_TRAILER or length > <uint64_t> (self.frame_len - self.header_len):
+            self.bad(at + 1, f"trailer length {length} does not fit the frame")
+        self.trailer_len = <int32_t> length
+        start = self.frame_len - length
+        if self.nbytes == 0:
+            start = self.header_len
+        self.copy(start, 2, head, prefix, have)
+        if head[0] != 0x94 or head[1] != 1:
+            self.bad(start, "the trailer does not start where its length says")
+        if self.nbytes:
+            room = start - self.header_len - CHUNK_HEADER
+            if self.cbytes < 0 or self.cbytes > room:
+                self.bad(39, f"the offsets table cannot lie {self.cbytes} bytes behind the header")
+        self.chunks_stop = self.chunks_start + self.cbytes
+        return 0
+
+    cdef int copy(self, int64_t at, int64_t length, uint8_t *to, const uint8_t *prefix, int64_t have) except -1:
+        """Bytes of the frame, from the prefix that was read already where they are in it."""
+        if at + length <= have:
+            memcpy(to, prefix + at, <size_t> length)
+        else:
+            self.source.check(self.source.read_into(self.offset + at, length, to), self.offset + at, length)
+        return 0
+
+    # ------------------------------------------------------------ fields
+
+    @property
+    def filters(self):
+        return tuple([self.filter_ids[i] for i in range(6)])
+
+    @property
+    def filters_meta(self):
+        return tuple([self.filter_metas[i] for i in range(6)])
+
+    @property
+    def needs_geometry(self):
+        """Whether the frame declares a codec or filter that works on the blocks of an array."""
+        if self.codec >= 32:
+            return True
+        for i in range(6):
+            if 32 <= self.filter_ids[i] <= 33 or (self.filter_ids[i] == 35 and self.filter_metas[i] == 0):
+                return True
+        return False
+
+    @property
+    def serialised(self):
+        """Whether the frame lies in its source as it would in a file."""
+        return self.header != NULL
+
+    cdef const uint8_t *find_metalayer(self, const char *name, int32_t *length) noexcept:
+        cdef int i
+        cdef size_t n = strlen(name)
+        for i in range(self.entry_count):
+            if <size_t> self.entries[i].name_length == n and memcmp(
+                    self.header + self.entries[i].name, name, n) == 0:
+                length[0] = self.entries[i].content_length
+                return self.header + self.entries[i].content
+        return NULL
+
+    @property
+    def only_array(self):
+        """Whether `b2nd` is the only metalayer."""
+        return self.header != NULL and self.entry_count == 1 and self.entries[0].name_length == 4 and memcmp(
+            self.header + self.entries[0].name, b"b2nd", 4) == 0
+
+    def metalayers(self):
+        """Name -> packed content of every fixed metalayer, in their order."""
+        if self.header == NULL:
+            return dict(self.own_metalayers)
+        result = {}
+        for i in range(self.entry_count):
+            name = (<const char *> self.header + self.entries[i].name)[:self.entries[i].name_length]
+            content = (<const char *> self.header + self.entries[i].content)[:self.entries[i].content_length]
+            result[name.decode()] = content
+        return result
+
+    def metalayer(self, str name):
+        """Packed content of one metalayer, or None."""
+        cdef int32_t length
+        cdef bytes encoded
+        cdef const uint8_t *content
+        if self.header == NULL:
+            return self.own_metalayers.get(name)
+        encoded = name.encode()
+        content = self.find_metalayer(encoded, &length)
+        return None if content == NULL else PyBytes_FromStringAndSize(<const char *> content, length)
+
+    def header_bytes(self):
+        """The header as it was checked, of a serialised frame."""
+        if self.header == NULL:
+            raise ValueError("a frame that was never serialised has no header")
+        return PyBytes_FromStringAndSize(<const char *> self.header, self.header_len)
+
+    def metalayer_place(self, str name):
+        """Where the content of a metalayer starts, from the first byte of a serialised frame."""
+        cdef int32_t length
+        cdef bytes encoded = name.encode()
+        cdef const uint8_t *content = self.find_metalayer(encoded, &length)
+        if content == NULL:
+            raise KeyError(name)
+        return content - self.header
+
+    @property
+    def chunks_window(self):
+        """Absolute start and stop of the bytes that hold chunks."""
+        return self.chunks_start, self.chunks_stop
+
+    def stored_bytes(self):
+        """A serialised frame as it lies in its source."""
+        if self.header == NULL:
+            raise ValueError("a frame that was never serialised has no bytes of its own")
+        return self.source.read(self.offset, self.frame_len)
+
+    # ------------------------------------------------------------ variable-length metadata
+
+    cdef dict load_vlmeta(self):
+        """Parse the table in the trailer, once: name -> (absolute offset, length)."""
+        cdef int64_t start = self.frame_len - self.trailer_len
+        cdef int64_t size = self.trailer_len
+        cdef bytes trailer
+        cdef const uint8_t *t
+        cdef int64_t at = 2
+        cdef int64_t end
+        cdef int n, i, name_length
+        cdef int64_t content, length
+        if self.vlmeta_table is not None:
+            return self.vlmeta_table
+        if self.nbytes == 0:
+            start = self.header_len
+            size = self.frame_len - start
+        trailer = self.source.read(self.offset + start, size)
+        t = <const uint8_t *> PyBytes_AS_STRING(trailer)
+        end = size - TRAILER_TAIL
+        table = {}
+        if end < at + 10 or t[at] != 0x93 or t[at + 1] != 0xCD or t[at + 4] != 0xDE:
+            self.bad(start + at, "the table of variable-length metadata has the wrong type markers")
+        n = _u16be(t + at + 5)
+        if n > MAX_VLMETA:
+            self.bad(start + at + 5, f"{n} entries of variable-length metadata; there are at most {MAX_VLMETA}")
+        at += 7
+        for i in range(n):
+            if at >= end or t[at] & 0xE0 != 0xA0 or at + 6 + (t[at] & 31) > end:
+                self.bad(start + at, f"the name of metadata entry {i} does not fit the trailer")
+            name_length = t[at] & 31
+            self.check_name(t + at + 1, name_length, start + at + 1)
+            name = (<const char *> t + at + 1)[:name_length].decode()
+            at += 1 + name_length
+            if t[at] != 0xD2:
+                self.bad(start + at, f"the offset of metadata entry {i} has the wrong type marker")
+            content = _i32be(t + at + 1)
+            at += 5
+            if content < 2 or content > end - 5 or t[content] != 0xC6:
+                self.bad(start + at - 4, f"metadata entry {name!r} is not where its offset {content} says")
+            length = _i32be(t + content + 1)
+            content += 5
+            if length < 0 or length > end - content:
+                self.bad(start + content - 4, f"metadata entry {name!r} reaches outside the trailer")
+            if name in table:
+                self.bad(start + at, f"two metadata entries are named {name!r}")
+            table[name] = (self.offset + start + content, length)
+        self.vlmeta_table = table
+        return table
+
+    def vlmeta_names(self):
+        """Names of the variable-length metadata, in their order."""
+        return list(self.load_vlmeta())
+
+    def vlmeta_chunk(self, str name):
+        """One entry as stored: a compressed chunk; None where there is no such entry."""
+        found = self.load_vlmeta().get(name)
+        if found is None or isinstance(found, bytes):
+            return found
+        return self.source.read(found[0], found[1])
+
+    def vlmeta_chunks(self):
+        """Name -> stored chunk of every entry."""
+        return {name: self.vlmeta_chunk(name) for name in self.load_vlmeta()}
+
+    def vlmeta(self, str name):
+        """Packed content of one entry, or None."""
+        found = self.load_vlmeta().get(name)
+        if found is None:
+            return None
+        stored = found if isinstance(found, bytes) else self.source.read(found[0], found[1])
+        at = None if isinstance(found, bytes) else found[0]
+        if len(stored) >= CHUNK_HEADER and stored[31] >> 4 & 7:
+            raise FormatError(
+                f"metadata entry {name!r} is a special chunk, which none may be",
+                path=self.source.path, key=self.key, offset=at)
+        return codec.decode_bytes(
+            stored, max(VLMETA_FLOOR, EXPANSION * len(stored)), self.source.path, self.key, at)

@@ -1,0 +1,118 @@
+"""Other lengths of axes: which chunks stay, which number they get, and what the part that is new reads.
+
+Padding is never shown, so what it holds is not known: a shrunk array leaves items there, and so may other
+programs. Where axes grow into the padding of chunks, these are compressed anew with zeros in it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from blosc2._core.geometry import Geometry
+from blosc2._core.grid import Read, Write
+from blosc2.carrier import Carrier
+from blosc2.draft import UNINIT_OFFSET, ZERO_OFFSET, Draft
+from blosc2.partitions import as_shape
+
+# In b2nd, behind three bytes and a marker, each length is 8 bytes after a marker of its own.
+_FIRST_LENGTH = 5
+_LENGTH_STEP = 9
+
+
+def resized_geometry(old: Geometry, shape: Any) -> Geometry:
+    """The geometry of an array with other lengths of its axes.
+
+    Raises
+    ------
+    ValueError
+        Another number of axes, or chunks without items, as arrays have that were made without any.
+    """
+    lengths = as_shape(shape, "shape")
+    if len(lengths) != old.ndim:
+        raise ValueError(f"Cannot resize array: it has {old.ndim} axes, the new shape {lengths} has {len(lengths)}")
+    if 0 in old.chunks and lengths != old.shape:
+        raise ValueError(f"Cannot resize array: its chunks {old.chunks} hold no items; make a new one with chunks")
+    return Geometry(lengths, old.chunks, old.blocks, old.itemsize)
+
+
+def resize_draft(carrier: Carrier, draft: Draft, new: Geometry) -> bool:
+    """Edit a draft of the current frame so that it has this geometry; the part that is new reads zeros.
+
+    Returns
+    -------
+    bool
+        Whether chunks that stay get another number, so that the frame has to be written anew.
+    """
+    old, dtype, _ = carrier.array  # type: ignore[misc]
+    if old.size and new.size:
+        for nchunk in _chunks_with_padding_to_show(old, new):
+            offset = int(draft.offsets[nchunk])
+            if offset not in (ZERO_OFFSET, UNINIT_OFFSET):
+                draft.replace(nchunk, _with_zero_padding(carrier, old, dtype, nchunk))
+    old_grid, new_grid = _grid(old), _grid(new)
+    numbers = np.full(new_grid, -1, np.int64)
+    kept = tuple(slice(0, min(pair)) for pair in zip(old_grid, new_grid, strict=True))
+    numbers[kept] = np.arange(old.nchunks).reshape(old_grid)[kept]
+    before = numbers.reshape(-1)
+    stays = before >= 0
+    offsets = np.full(new.nchunks, ZERO_OFFSET, np.int64)
+    offsets[stays] = draft.offsets[before[stays]]
+    places = {int(number): int(place) for place, number in enumerate(before.tolist()) if number in draft.new}
+    draft.new = {places[number]: stored for number, stored in draft.new.items() if number in places}
+    draft.offsets = offsets
+    draft.sizes = np.full(new.nchunks, new.chunk_nbytes, np.int64)
+    if new.size:
+        draft.chunksize = new.chunk_nbytes
+    packed = bytearray(draft.metalayers["b2nd"])
+    for axis, length in enumerate(new.shape):
+        at = _FIRST_LENGTH + _LENGTH_STEP * axis
+        packed[at : at + 8] = length.to_bytes(8, "big")
+    draft.metalayers["b2nd"] = bytes(packed)
+    return bool(np.any(np.flatnonzero(stays) != before[stays]))
+
+
+def _grid(geometry: Geometry) -> tuple[int, ...]:
+    """Chunks on each axis, also of an array without items."""
+    return geometry.grid if geometry.size else (0,) * geometry.ndim
+
+
+def _chunks_with_padding_to_show(old: Geometry, new: Geometry) -> list[int]:
+    """Numbers, in the old grid, of chunks whose padding becomes part of the array."""
+    last = [
+        was - 1 if now > length and length % chunk else None
+        for was, length, now, chunk in zip(old.grid, old.shape, new.shape, old.chunks, strict=True)
+    ]
+    if not any(edge is not None for edge in last):
+        return []
+    chosen = np.zeros(old.grid, bool)
+    for axis, edge in enumerate(last):
+        if edge is not None:
+            chosen[(slice(None),) * axis + (edge,)] = True
+    # Chunks that are given up need nothing.
+    for axis, (length, chunk) in enumerate(zip(new.shape, old.chunks, strict=True)):
+        chosen[(slice(None),) * axis + (slice(-(-length // chunk), None),)] = False
+    return [int(number) for number in np.flatnonzero(chosen)]
+
+
+def _with_zero_padding(carrier: Carrier, geometry: Geometry, dtype: np.dtype[Any], nchunk: int) -> bytes | int:
+    """A chunk compressed anew: the items that it shows, and zeros."""
+    frame = carrier.frame
+    place = np.unravel_index(nchunk, geometry.grid)
+    starts = tuple(int(n) * chunk for n, chunk in zip(place, geometry.chunks, strict=True))
+    counts = tuple(
+        min(chunk, length - start)
+        for start, chunk, length in zip(starts, geometry.chunks, geometry.shape, strict=True)
+    )
+    steps = (1,) * geometry.ndim
+    items = np.empty(counts, dtype)
+    for operation in (
+        Read(frame, geometry, starts, steps, counts, items),
+        Write(None, geometry, starts, steps, counts, items,
+              carrier.encoding(blocksize=int(geometry.block_nbytes)), carrier.plugin()),
+    ):  # fmt: skip
+        operation.run()
+        operation.finish()
+    chunks: dict[int, bytes | int] = operation.take_chunks()  # type: ignore[union-attr]
+    return chunks[nchunk]
