@@ -134,3 +134,7 @@ def test_a_large_table() -> None:
     assert all(table.find(names[n]) == n for n in range(0, 100_000, 997))
     assert len(table.children("/")[0]) == 97
     assert len(table.children("/g5")[1]) == len([n for n in range(100_000) if n % 97 == 5])
+
+
+def test_groups_come_in_the_order_of_their_names() -> None:
+    assert KeyTable.of_keys(["/a/x", "/a./x", "/a-/x", "/a.", "/a"]).children("/") == (["a", "a-", "a."], ["a", "a."])

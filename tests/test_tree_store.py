@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -118,21 +117,32 @@ def test_names_of_countless_groups_are_refused(tmp_path: Path) -> None:
     with blosc2.TreeStore(path, mode="r") as tree:
         with pytest.raises(FormatError, match="groups"):
             list(tree)
-        assert len(list(tree.walk("/a"))) == 30_000
+        with pytest.raises(FormatError, match="groups"):
+            list(tree.walk())
+        assert "/a/a" in tree
 
 
-def test_many_changes_do_not_take_long(made: Any) -> None:
+def test_a_change_does_not_look_at_all_keys(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with made() as tree:
-        for n in range(1000):
+        for n in range(100):
             tree[f"/g{n % 10}/x{n}"] = [n]
         tree.flush()
-        start = time.perf_counter()
-        for n in range(1000):
+        listings = []
+        listing = blosc2.DictStore._listing
+
+        def counted(store: Any) -> Any:
+            listings.append(store)
+            return listing(store)
+
+        monkeypatch.setattr(blosc2.DictStore, "_listing", counted)
+        for n in range(100):
+            tree[f"/g{n % 10}/y{n}"] = [n]
+            tree[f"/g{n % 10}/x{n}"] = [n]
+            tree[f"/g{n % 10}/x{n}"][0] = 5
             del tree[f"/g{n % 10}/x{n}"]
-        tree["/a/b"] = [1]
         tree.clear()
+        assert len(listings) < 10
         assert list(tree) == []
-        assert time.perf_counter() - start < 5  # each by itself in the order of all would take minutes
 
 
 def test_views(tree: Any, made: Any, source: str | None) -> None:

@@ -215,7 +215,11 @@ class MemoryCarrier(Carrier):
             self._arena[:live] = self.frame.source.read(start, live)
             self._used = live
         elif self._used + more > len(self._arena):
-            live = sum(len(self.frame.chunk_stored_at(int(o))) for o in draft.offsets if o >= 0)
+            live = sum(
+                len(self.frame.chunk_stored_at(int(o)))
+                for i, o in enumerate(draft.offsets)
+                if o >= 0 and i not in draft.new
+            )
             if self._used > 2 * live + _SLACK:
                 self._compact(draft, more)
             else:

@@ -44,7 +44,10 @@ class NewFile:
 
     def abandon(self) -> None:
         """Leave nothing behind."""
-        self.file.close()
+        try:
+            self.file.close()
+        except OSError:  # what could not be written is not wanted any more
+            pass
         if os.path.exists(self._temporary):
             os.unlink(self._temporary)
 

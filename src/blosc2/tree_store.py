@@ -134,6 +134,8 @@ class TreeStore(DictStore):
 
     def _object_above(self, key: str) -> str | None:
         """The object of another kind that a key is part of, other than itself."""
+        if not self._has_objects():
+            return None
         end = key.find("/", 1)
         while end > 0:
             if self._object_at(key[:end]) is not None:
@@ -192,7 +194,7 @@ class TreeStore(DictStore):
             return self
         window = self._window(key)
         if window is not None:
-            if not key.endswith("/" + ATTRIBUTES) and not (self._has_objects() and self._object_above(key)):
+            if not key.endswith("/" + ATTRIBUTES) and not self._object_above(key):
                 return self._make(key, window)
             raise StoreKeyError(f"Key {key!r} not found: it is internal to the store", path=self._path)
         path = canonical_key(key)
@@ -222,7 +224,7 @@ class TreeStore(DictStore):
             return True
         if not self._has(key) and not self._is_group(key):
             return False
-        return not key.endswith("/" + ATTRIBUTES) and not (self._has_objects() and self._object_above(key))
+        return not key.endswith("/" + ATTRIBUTES) and not self._object_above(key)
 
     def _keys(self) -> list[str]:
         return self.get_descendants("/")

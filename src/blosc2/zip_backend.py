@@ -62,7 +62,8 @@ class ZipBackend:
         self._source: Source | None = None
         self._archive: Archive | None = None
         self._keys: KeyTable | None = None
-        self._find: Callable[[str], int] = self._find_first
+        self._find: Callable[[str], int] | None = None
+        self._member: Callable[[int], tuple[int, int]] = _no_member
 
     # ------------------------------------------------------------------ reading
     def exists(self) -> bool:
@@ -85,12 +86,12 @@ class ZipBackend:
         offset, length = archive.window(number)
         self._source, self._archive, self._member = source, archive, archive.window
         self._keys = None
-        self._find = self._find_first
+        self._find = None
         return source, offset, length
 
-    def _find_first(self, key: str) -> int:
-        """Find a key, and from then on by the table."""
-        return self.table().find(key)
+    def _number(self, key: str) -> int:
+        """The member of a key, or -1."""
+        return (self._find or self.table().find)(key)
 
     def table(self) -> KeyTable:
         """The keys of all members."""
@@ -117,24 +118,24 @@ class ZipBackend:
 
     def locate(self, key: str) -> Window | None:
         """The member of a key; None where there is none."""
-        number = self._find(key)
+        number = (self._find or self.table().find)(key)
         if number < 0:
             return None
         offset, length = self._member(number)
         return self._source, offset, length  # type: ignore[return-value]  # there is a source where there are keys
 
     def __contains__(self, key: str) -> bool:
-        found: bool = self._find(key) >= 0
+        found: bool = self._number(key) >= 0
         return found
 
     def window_in_archive(self, key: str) -> tuple[int, int] | None:
         """Offset and length of a leaf in the file."""
-        number = self._find(key)
+        number = self._number(key)
         return None if number < 0 else self._member(number)
 
     def name_of(self, key: str) -> str | None:
         """The name of a leaf's member."""
-        number = self._find(key)
+        number = self._number(key)
         if number < 0 or self._archive is None:
             return None
         name: str = self._archive.name(number)
@@ -229,7 +230,7 @@ class ZipBackend:
         gone: set[int] = set()
         shadowed = self.table().shadowed
         for key in changes:
-            number = self._find(key)
+            number = self._number(key)
             if number >= 0:
                 gone.add(number)
                 gone.update(shadowed.get(key, ()))
@@ -263,3 +264,8 @@ class ZipBackend:
         self._descriptor = -1
         self._new = self._writer = None
         self._appended = {}
+
+
+def _no_member(number: int) -> tuple[int, int]:
+    """The window of a member of an archive that is not open."""
+    raise LookupError(f"no archive is open that could have a member {number}")

@@ -625,15 +625,24 @@ cdef class Plugin:
             return self.decode_locked(chunk, destination)
 
     cdef int decode_locked(self, Chunk *chunk, uint8_t *destination) except? -1:
+        # These codecs do not stop at the end of damaged input: what lies behind it must be ours, and always the same.
+        cdef size_t behind = 2 * <size_t> chunk.blocksize + 4096
+        cdef uint8_t *padded
         cdef int status
         cdef c.blosc2_context *context = (<c.blosc2_schunk *> self.schunk).dctx
         if os.getpid() != self.process:
             # A forked child has no thread that could hold the lock, nor one that could release it.
             self.lock = threading.Lock()
             self.process = os.getpid()
+        padded = <uint8_t *> malloc(<size_t> chunk.cbytes + behind)
+        if padded == NULL:
+            return NO_MEMORY
+        memcpy(padded, chunk.data, <size_t> chunk.cbytes)
+        memset(padded + chunk.cbytes, 0, behind)
         with self.lock:
             with nogil:
-                status = c.blosc2_decompress_ctx(context, chunk.data, chunk.cbytes, destination, chunk.nbytes)
+                status = c.blosc2_decompress_ctx(context, padded, chunk.cbytes, destination, chunk.nbytes)
+        free(padded)
         if status < 0:
             return BAD_DECODED if status == -1 else status
         return CHUNK_OK if status == chunk.nbytes else BAD_DECODED

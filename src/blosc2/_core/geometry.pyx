@@ -58,9 +58,12 @@ cdef class Geometry:
             n = self.c.shape[i]
             if n < 0:
                 raise ValueError(f"negative length {n} on axis {i}")
+            # NumPy counts the other axes of an array without items too.
             if n and self.c.size > MAX_BYTES // self.c.itemsize // n:
                 raise ValueError("the array has more than 2**63 - 1 bytes")
-            self.c.size *= n
+            self.c.size *= n if n else 1
+        for i in range(self.c.ndim):
+            self.c.size *= self.c.shape[i] != 0
         if self.c.size == 0:
             self.c.nchunks = self.c.block_nbytes = self.c.chunk_nbytes = 0
             return 0

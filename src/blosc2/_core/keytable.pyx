@@ -336,6 +336,8 @@ cdef class KeyTable:
         cdef const uint8_t *rest
         cdef const uint8_t *slash
         cdef list groups = [], leaves = []
+        if path.count("/") > MAX_GROUPS:
+            raise FormatError(f"a key lies in more than {MAX_GROUPS} groups", key=path)
         i, stop = self.group(path)
         while i < stop:
             rest = self.order[i].bytes + skip
@@ -347,6 +349,8 @@ cdef class KeyTable:
                 length = slash - rest
                 groups.append(name_of(rest, length))
                 i = self._run_end(i, stop, skip + length + 1)
+        # Groups came in the order of their keys, which go on with "/": "a.b" before "a".
+        groups.sort()
         return groups, leaves
 
     def named(self, str name not None):

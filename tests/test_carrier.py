@@ -1,0 +1,459 @@
+"""Changes of a file are appended, then published: every state in between, and every failure, shows one version.
+
+The states are those of FORMATS 8.1, built from the bytes before and after a change.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fixture_kit.isolated import environment
+
+import blosc2
+from blosc2 import SChunk, SpecialValue
+from blosc2.carrier import FileCarrier, MemoryCarrier
+
+# Header fields that make a version current: name -> bytes (FORMATS 1.1)
+FIELDS = {"frame_len": slice(16, 24), "nbytes": slice(30, 38), "cbytes": slice(39, 47)}
+# The shape of b2nd as the only metalayer, of an array of one axis (FORMATS 3.1)
+SHAPE = slice(117, 125)
+
+ITEMS = np.arange(1000, dtype="<i4") // 7
+
+
+def everything(path: Path) -> Any:
+    """All that a file holds; raises where something of it cannot be read."""
+    found = blosc2.open(str(path))
+    frame = found._carrier.frame
+    frame.check_all()
+    data = found[...].tobytes() if isinstance(found, blosc2.NDArray) else found[:]
+    shape = found.shape if isinstance(found, blosc2.NDArray) else found.nchunks
+    return data, shape, dict(found.vlmeta)
+
+
+def array_file(path: Path) -> None:
+    array = blosc2.asarray(ITEMS, chunks=(300,), blocks=(100,), urlpath=str(path))
+    array.vlmeta["kept"] = "old"
+
+
+def schunk_file(path: Path) -> None:
+    schunk = SChunk(chunksize=1200, data=ITEMS, urlpath=str(path))
+    schunk.vlmeta["kept"] = "old"
+
+
+def assign(x: Any) -> None:
+    x[250:700] = np.arange(450, dtype="<i4") * 3
+
+
+def grow(x: Any) -> None:
+    x.append(np.arange(450, dtype="<i4"))
+
+
+def shrink(x: Any) -> None:
+    x.resize((301,))
+
+
+def set_vlmeta(x: Any) -> None:
+    x.vlmeta["kept"] = "new"
+
+
+def append_chunk(x: Any) -> None:
+    x.append_data(np.arange(300, dtype="<i4"))
+
+
+def append_special(x: Any) -> None:
+    x.fill_special(600, SpecialValue.ZERO)
+
+
+def delete_chunk(x: Any) -> None:
+    x.delete_chunk(1)
+
+
+def lengthen_last(x: Any) -> None:
+    x.set_slice(bytes(400), start=1000)
+
+
+CHANGES: list[tuple[Callable[[Path], None], Callable[[Any], None]]] = [
+    (array_file, assign), (array_file, grow), (array_file, shrink), (array_file, set_vlmeta),
+    (schunk_file, set_vlmeta), (schunk_file, append_chunk), (schunk_file, append_special), (schunk_file, delete_chunk),
+    (schunk_file, lengthen_last),
+]  # fmt: skip
+
+each_change = pytest.mark.parametrize(("make", "change"), CHANGES, ids=lambda f: f.__name__)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "x.b2frame"
+
+
+class Versions:
+    """A file before and after a change, with what each version holds."""
+
+    def __init__(self, path: Path, make: Callable[[Path], None], change: Callable[[Any], None]) -> None:
+        make(path)
+        self.path = path
+        self.before, self.old = path.read_bytes(), everything(path)
+        change(blosc2.open(str(path), mode="a"))
+        self.after, self.new = path.read_bytes(), everything(path)
+        assert self.old != self.new
+        self.end = int.from_bytes(self.before[FIELDS["frame_len"]], "big")
+        self.header_len = int.from_bytes(self.before[11:15], "big")
+
+    def show(self, data: bytes) -> Any:
+        self.path.write_bytes(data)
+        return everything(self.path)
+
+
+@each_change
+def test_the_published_version_is_never_overwritten(path: Path, make: Any, change: Any) -> None:
+    v = Versions(path, make, change)
+    assert v.end == len(v.before)
+    assert int.from_bytes(v.after[FIELDS["frame_len"]], "big") == len(v.after)
+    assert v.after[v.header_len : v.end] == v.before[v.header_len :]
+    assert v.after[:16] == v.before[:16]
+    changed = {i for i in range(v.header_len) if v.before[i] != v.after[i]}
+    allowed = {*range(16, 47), 58, 59, 60, 61, 68, *(range(117, 125) if make is array_file else ())}
+    assert changed <= allowed
+
+
+@each_change
+def test_an_unfinished_append_shows_the_old_version(path: Path, make: Any, change: Any) -> None:
+    v = Versions(path, make, change)
+    tail = v.after[v.end :]
+    for size in {0, 1, 20, 31, 32, len(tail) // 2, len(tail) - 1, len(tail)}:
+        assert v.show(v.before + tail[:size]) == v.old
+        # and it can be changed: the remains are overwritten
+        change(blosc2.open(str(path), mode="a"))
+        assert path.read_bytes() == v.after
+    assert v.show(v.before + b"\xff" * 5000) == v.old
+    change(blosc2.open(str(path), mode="a"))
+    assert everything(path) == v.new
+    assert path.stat().st_size == len(v.after)
+
+
+@each_change
+def test_torn_headers(path: Path, make: Any, change: Any) -> None:
+    v = Versions(path, make, change)
+    differing = {name for name, field in FIELDS.items() if v.before[field] != v.after[field]}
+    assert "frame_len" in differing
+    for mask in range(1, 2 ** len(differing)):
+        new = {name for bit, name in enumerate(sorted(differing)) if mask >> bit & 1}
+        data = bytearray(v.before[: v.header_len] + v.after[v.header_len :])
+        for name in new:
+            data[FIELDS[name]] = v.after[FIELDS[name]]
+        if new == differing:
+            continue
+        if new == {"frame_len"}:  # the old data with the new metadata
+            shown = v.show(bytes(data))
+            assert shown == (*v.old[:2], v.new[2])
+        else:
+            with pytest.raises(blosc2.FormatError):
+                v.show(bytes(data))
+
+
+def test_torn_headers_of_a_growing_array(path: Path) -> None:
+    v = Versions(path, array_file, grow)
+    assert v.after[SHAPE] == (1450).to_bytes(8, "big")
+    data = bytearray(v.after)
+    data[SHAPE] = v.before[SHAPE]
+    assert v.show(bytes(data)) == v.old  # surplus chunks are ignored
+    array = blosc2.open(str(path), mode="a")
+    grow(array)
+    assert everything(path)[0] == v.new[0]
+    data = bytearray(v.before[: v.header_len] + v.after[v.header_len :])
+    data[SHAPE] = v.after[SHAPE]
+    with pytest.raises(blosc2.FormatError, match="the shape needs 5 chunks"):
+        v.show(bytes(data))
+
+
+def test_a_reader_keeps_its_version_through_changes_and_replacements(path: Path, source: str | None) -> None:
+    array_file(path)
+    reader = blosc2.open(str(path), mmap_mode=source)
+    writer = blosc2.open(str(path), mode="a")
+    for change in (assign, grow, shrink, set_vlmeta):
+        change(writer)
+    writer.resize((0,))  # replaces the file
+    np.testing.assert_array_equal(reader[:], ITEMS)
+    assert reader.vlmeta["kept"] == "old"
+    np.testing.assert_array_equal(blosc2.open(str(path))[:], ITEMS[:0])
+
+
+@pytest.mark.parametrize("make", [array_file, schunk_file])
+def test_metadata_of_a_frame_without_data_is_written_anew(path: Path, make: Any) -> None:
+    make(path)
+    x = blosc2.open(str(path), mode="a")
+    if make is array_file:
+        x.resize((0,))
+    else:
+        while x.nchunks:
+            x.delete_chunk(0)
+    # without data the trailer is at the header's end (FORMATS 1.5)
+    for value in ("new", "newer", "x" * 3000):
+        x.vlmeta["kept"] = value
+        data = path.read_bytes()
+        header_len = int.from_bytes(data[11:15], "big")
+        assert data[30:38] == bytes(8)
+        assert data[header_len : header_len + 2] == b"\x94\x01"
+        assert blosc2.open(str(path)).vlmeta["kept"] == value
+    (grow if make is array_file else append_chunk)(x)
+    assert len(everything(path)[0]) == (450 if make is array_file else 300) * 4
+    assert blosc2.open(str(path)).vlmeta["kept"] == "x" * 3000
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_many_small_changes_and_a_whole_new_file(path: Path) -> None:
+    array = blosc2.asarray(ITEMS, chunks=(300,), blocks=(100,), urlpath=str(path))
+    for n in range(30):
+        array[n * 10 : n * 10 + 20] = n
+    want = ITEMS.copy()
+    for n in range(30):
+        want[n * 10 : n * 10 + 20] = n
+    np.testing.assert_array_equal(blosc2.open(str(path))[:], want)
+    size = path.stat().st_size
+    array.save(str(path.with_name("copy.b2nd")))
+    assert path.with_name("copy.b2nd").stat().st_size < size / 3  # no holes
+    np.testing.assert_array_equal(blosc2.open(str(path.with_name("copy.b2nd")))[:], want)
+
+
+def test_headers_beyond_one_sector_are_never_written_in_place(path: Path) -> None:
+    array = blosc2.asarray(ITEMS, chunks=(300,), blocks=(100,), urlpath=str(path), meta={"long": "x" * 600})
+    before, inode = path.read_bytes(), path.stat().st_ino
+    keep = path.with_name("keep")
+    os.link(path, keep)
+    array[0] = 5
+    assert path.stat().st_ino != inode
+    assert keep.read_bytes() == before
+    assert blosc2.open(str(path))[0] == 5
+
+
+def test_a_replaced_file_keeps_its_permissions_and_links(path: Path) -> None:
+    SChunk(urlpath=str(path))
+    path.chmod(0o640)
+    link = path.with_name("link")
+    link.symlink_to(path.name)
+    blosc2.open(str(link), mode="a").vlmeta["a"] = 1
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert blosc2.open(str(path)).vlmeta["a"] == 1
+
+
+def test_a_file_that_changed_behind_the_handle_is_not_written(path: Path) -> None:
+    array_file(path)
+    one, two = blosc2.open(str(path), mode="a"), blosc2.open(str(path), mode="a")
+    assign(one)
+    after = path.read_bytes()
+    with pytest.raises(blosc2.FormatError, match="refresh") as caught:
+        grow(two)
+    assert str(path) in str(caught.value)
+    assert path.read_bytes() == after
+    assert two.refresh() is True
+    np.testing.assert_array_equal(two[:], one[:])
+    shutil.copy(path, path.with_name("other"))
+    os.replace(path.with_name("other"), path)
+    with pytest.raises(blosc2.FormatError, match="refresh"):
+        grow(two)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        grow(two)
+    with pytest.raises(FileNotFoundError):
+        two.refresh()
+    np.testing.assert_array_equal(two[:], one[:])
+
+
+def test_a_draft_of_an_older_version_is_refused(path: Path) -> None:
+    from blosc2.draft import Draft
+
+    array_file(path)
+    for carrier in (blosc2.open(str(path), mode="a")._carrier, blosc2.arange(3)._carrier):
+        assert isinstance(carrier, (FileCarrier, MemoryCarrier))
+        draft = Draft(carrier.frame)
+        carrier.set_vlmeta({"a": b"\x01"})
+        with pytest.raises(RuntimeError, match="another thread"):
+            carrier.publish(draft)
+
+
+# --------------------------------------------------------------------- failures
+
+
+class FailingSync:
+    """An `os.fsync` that fails at its nth call, and counts."""
+
+    def __init__(self, fail_at: int) -> None:
+        self.calls, self.fail_at = 0, fail_at
+
+    def __call__(self, fd: int) -> None:
+        self.calls += 1
+        if self.calls == self.fail_at:
+            raise OSError(5, "injected")
+
+
+@each_change
+@pytest.mark.parametrize("fail_at", [1, 2])
+def test_a_failing_sync_leaves_the_old_version(
+    path: Path, make: Any, change: Any, fail_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(path)
+    before, old = path.read_bytes(), everything(path)
+    x = blosc2.open(str(path), mode="a")
+    with monkeypatch.context() as patch:
+        sync = FailingSync(fail_at)
+        patch.setattr(os, "fsync", sync)
+        with pytest.raises(OSError, match="injected"):
+            change(x)
+    assert path.read_bytes() == before
+    assert everything(path) == old
+    assert (x[:].tobytes() if make is array_file else x[:]) == old[0]
+    assert os.listdir(path.parent) == [path.name]
+    change(x)  # the handle still works
+    assert everything(path) != old
+
+
+@each_change
+def test_a_change_syncs_before_and_after_it_is_published(
+    path: Path, make: Any, change: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(path)
+    before = path.read_bytes()
+    header_len = int.from_bytes(before[11:15], "big")
+    x = blosc2.open(str(path), mode="a")
+    seen: list[tuple[bytes, int]] = []
+
+    def sync(fd: int) -> None:
+        seen.append((path.read_bytes()[:header_len], os.fstat(fd).st_size))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    change(x)
+    after = path.read_bytes()
+    assert seen == [(before[:header_len], len(after)), (after[:header_len], len(after))]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("fail_at", [1, 2])
+def test_a_failing_sync_of_a_new_file_leaves_no_half_of_it(
+    path: Path, replaced: bool, fail_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if replaced:
+        schunk_file(path)
+    before = path.read_bytes() if replaced else None
+    monkeypatch.setattr(os, "fsync", FailingSync(fail_at))
+    with pytest.raises(OSError, match="injected"):
+        blosc2.asarray(ITEMS, urlpath=str(path), mode="w")
+    monkeypatch.undo()
+    if fail_at == 1:  # the file's own
+        assert (path.read_bytes() if path.exists() else None) == before
+    else:  # the folder's: the file is whole
+        np.testing.assert_array_equal(blosc2.open(str(path))[:], ITEMS)
+    assert set(os.listdir(path.parent)) <= {path.name}
+
+
+LIMITED = """
+import os, resource, sys
+import numpy as np
+import blosc2
+
+path, limit = sys.argv[1], int(sys.argv[2])
+rng = np.random.default_rng(1)
+want = np.arange(10000)
+array = blosc2.asarray(want, urlpath=path, chunks=(1000,), blocks=(500,))
+size = os.path.getsize(path)
+before = open(path, "rb").read()
+resource.setrlimit(resource.RLIMIT_FSIZE, (size + limit, size + limit))
+noise = rng.integers(0, 1 << 60, 200000)
+
+def failing(work):
+    try:
+        work()
+    except OSError as error:
+        assert error.errno == 27, error
+    else:
+        raise AssertionError("the limit was not felt")
+    assert open(path, "rb").read() == before
+    assert (array[:] == want).all()
+    assert (blosc2.open(path)[:] == want).all()
+    assert os.listdir(os.path.dirname(path)) == [os.path.basename(path)], os.listdir(os.path.dirname(path))
+
+def assign():
+    array[:] = noise[:10000]
+
+failing(assign)
+failing(lambda: array.append(noise))
+failing(lambda: array.vlmeta.update(a=noise.tobytes()))
+failing(lambda: array.save(path + ".copy.b2nd", cparams={"clevel": 0}))
+failing(lambda: blosc2.asarray(noise, urlpath=path, mode="w"))
+failing(lambda: blosc2.asarray(noise, urlpath=path + ".new"))
+failing(lambda: blosc2.SChunk(data=noise, urlpath=path + ".new"))
+print("ok")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits the size of files, which Linux lets it do")
+@pytest.mark.parametrize("limit", [0, 100, 4097, 70000])
+def test_a_full_disk_leaves_the_old_version_and_no_temporary_files(tmp_path: Path, limit: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", LIMITED, str(tmp_path / "a.b2nd"), str(limit)],
+        env=environment(), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+# --------------------------------------------------------------------- in memory
+
+
+def test_memory_is_given_back_when_chunks_are_replaced_over_and_over(rng: np.random.Generator) -> None:
+    array = blosc2.asarray(rng.integers(0, 1 << 60, 20000), chunks=(5000,), blocks=(5000,))
+    live = array.cbytes
+    largest = 0
+    for n in range(60):
+        array[n : n + 5] = n
+        largest = max(largest, array.cbytes)
+    assert largest < 8 * live
+    assert len(array.to_cframe()) < 2 * live
+
+
+def test_readers_in_memory_keep_their_version() -> None:
+    array = blosc2.asarray(ITEMS, chunks=(300,), blocks=(100,))
+    frames = []
+    for n in range(20):
+        frames.append(array.to_cframe())
+        old = array._carrier.array
+        array[:] = n
+        assert old is not None
+        assert old[2].read_bytes(0, 4) == (ITEMS[:1] if n == 0 else np.full(1, n - 1, "<i4")).tobytes()
+    for n, frame in enumerate(frames):
+        want = ITEMS if n == 0 else np.full(1000, n - 1, "<i4")
+        np.testing.assert_array_equal(blosc2.from_cframe(frame)[:], want)
+
+
+def test_private_changes_of_a_mapping(path: Path) -> None:
+    array_file(path)
+    before = path.read_bytes()
+    array = blosc2.open(str(path), mmap_mode="c")
+    want = ITEMS.copy()
+    assign(array)
+    want[250:700] = np.arange(450) * 3
+    array.vlmeta["kept"] = "private"
+    np.testing.assert_array_equal(array[:], want)
+    assert path.read_bytes() == before
+    assert blosc2.open(str(path)).vlmeta["kept"] == "old"
+
+
+def test_a_window_of_a_file_is_never_written(tmp_path: Path) -> None:
+    inner, path = tmp_path / "inner", tmp_path / "outer"
+    array_file(inner)
+    path.write_bytes(b"before" + inner.read_bytes() + b"behind")
+    before = path.read_bytes()
+    array = blosc2.open(str(path), mode="a", offset=6)
+    for change in (assign, grow, shrink, set_vlmeta):
+        with pytest.raises(ValueError, match="reading mode"):
+            change(array)
+    np.testing.assert_array_equal(array[:], ITEMS)
+    assert path.read_bytes() == before
