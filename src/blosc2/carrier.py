@@ -64,15 +64,15 @@ class Carrier:
     def __init__(
         self,
         frame: Frame,
-        *,
         mode: str = "r",
         urlpath: str | None = None,
         mmap_mode: str | None = None,
         key: str | None = None,
         deserialize: str = "safe",
+        origin: tuple[Any, ...] | None = None,
+        *,
         dparams: DParams | None = None,
         cparams: CParams | None = None,
-        origin: tuple[Any, ...] | None = None,
     ) -> None:
         self.frame = frame
         self.array: tuple[Geometry, np.dtype[Any], Frame] | None = None

@@ -122,8 +122,8 @@ class DictStore(Store):
             raise ValueError(f"threshold must be None or a number of bytes, not {threshold!r}")
         if locking:
             raise ValueError("locking=True is not possible: a store has one writer at a time, and readers need no lock")
-        self._cparams = cparams_from(cparams)
-        self._dparams = dparams_from(dparams)
+        self._cparams = None if cparams is None else cparams_from(cparams)
+        self._dparams = None if dparams is None else dparams_from(dparams)
         self._threshold = threshold
         super().__init__(path, mode, mmap_mode, str(deserialize_mode(deserialize or "safe")))
         self._backend = _backend_of(path, mmap_mode) if _opened is None else _opened[0]
@@ -164,16 +164,8 @@ class DictStore(Store):
 
     def _start(self) -> None:
         """Begin to show what is published."""
-        self._published_cache = self._listing_cache = None
+        self._find = self._published_cache = self._listing_cache = None
         self._replaces = False
-        if self._mode == "r" and self._backend.lists_cheaply:
-            self._find = self._published_listing().find
-
-    @staticmethod
-    def kind_at(path: str, mmap_mode: str | None) -> type[DictStore]:
-        """The class of the store at a path: that of its tag; stores of before 4.1 have one that says nothing."""
-        kind = kind_of(Frame.open(*_backend_of(path, mmap_mode).embed_window()))
-        return _KINDS.get(str(kind), DictStore)
 
     @staticmethod
     def open_tagged(path: str, mode: str, mmap_mode: str | None, deserialize: str, **how: Any) -> DictStore:
@@ -208,10 +200,16 @@ class DictStore(Store):
         return window
 
     def __contains__(self, key: object) -> bool:
-        find = self._find
+        find = self._find or self._first_find()
         if find is not None and type(key) is str:
             return find(key) >= 0 or (key[:1] != "/" and find("/" + key) >= 0)
         return super().__contains__(key)
+
+    def _first_find(self) -> Callable[[str], int] | None:
+        """What finds a key at once, in a store that does not change and knows all keys; made when first needed."""
+        if self._mode == "r" and self._backend.lists_cheaply and self._embedded is not None:
+            self._find = self._published_listing().find
+        return self._find
 
     def _has(self, key: str) -> bool:
         if self._changes and key in self._changes:
@@ -345,7 +343,7 @@ class DictStore(Store):
         self._published_cache = self._listing_cache = None
 
     def _encoding(self) -> dict[str, Any]:
-        return {"cparams": self._cparams}
+        return {"cparams": self.cparams}
 
     # ------------------------------------------------------------------ copies
     def to_b2z(self, overwrite: bool | str | os.PathLike[Any] = False, filename: Any = None) -> str:
@@ -495,11 +493,15 @@ class DictStore(Store):
     @property
     def cparams(self) -> CParams:
         """How arrays are compressed that the store makes of plain values."""
+        if self._cparams is None:
+            self._cparams = cparams_from(None)
         return self._cparams
 
     @property
     def dparams(self) -> DParams:
         """Decompression parameters, as given."""
+        if self._dparams is None:
+            self._dparams = dparams_from(None)
         return self._dparams
 
     @property

@@ -58,11 +58,8 @@ def open_leaf(
 ) -> Any:
     """A read-only leaf over a window."""
     frame = Frame.open(source, offset, length, key)
-    return wrap(
-        Carrier(
-            frame, urlpath=path, mmap_mode=mmap_mode, key=key, deserialize=deserialize, origin=(path, key, mmap_mode)
-        )
-    )
+    # Arguments by position: this is on the way of every leaf that is opened.
+    return wrap(Carrier(frame, "r", path, mmap_mode, key, deserialize, (path, key, mmap_mode)))
 
 
 def live_carrier(window: Window, key: str, store: Store, path: str | None, deserialize: str) -> LiveCarrier:

@@ -149,10 +149,9 @@ def _open_store(name: str, suffix: str, mode: str, mmap_mode: str | None, policy
     check_mmap_mode(mmap_mode, mode)
     if not os.path.lexists(name):
         raise MissingFileError(errno.ENOENT, "No such file or directory: the store does not exist", name)
-    kind: type[EmbedStore | DictStore] = EmbedStore
-    if suffix != ".b2e" or os.path.isdir(name):
-        kind = DictStore.kind_at(name, mmap_mode)
-    return kind(name, mode=mode, mmap_mode=mmap_mode, deserialize=policy, **how)
+    if suffix == ".b2e" and not os.path.isdir(name):
+        return EmbedStore(name, mode=mode, mmap_mode=mmap_mode, deserialize=policy, **how)
+    return DictStore.open_tagged(name, mode, mmap_mode, policy, **how)
 
 
 def _open_directory_frame(name: str, mode: str, policy: str) -> Any:

@@ -16,6 +16,8 @@ from blosc2.store_layout import Window
 
 # The leaf that describes an object of another kind, and the groups that `info` still draws.
 _DESCRIPTION = "_meta"
+# How the keys of leaves end that hold the attributes of a group.
+_HIDDEN = "/" + ATTRIBUTES
 _DRAWN_LINES = 100
 
 
@@ -83,8 +85,6 @@ class TreeStore(DictStore):
         self._described = {}
         self._objects_possible = None
         self._more = {}
-        if self._find is not None:
-            self._has_objects()
 
     def _drop_unpublished(self) -> None:
         super()._drop_unpublished()
@@ -194,7 +194,7 @@ class TreeStore(DictStore):
             return self
         window = self._window(key)
         if window is not None:
-            if not key.endswith("/" + ATTRIBUTES) and not self._object_above(key):
+            if not key.endswith(_HIDDEN) and (self._objects_possible is False or not self._object_above(key)):
                 return self._make(key, window)
             raise StoreKeyError(f"Key {key!r} not found: it is internal to the store", path=self._path)
         path = canonical_key(key)
@@ -208,10 +208,10 @@ class TreeStore(DictStore):
         raise StoreKeyError(f"Key {key!r} not found", path=self._path)
 
     def __contains__(self, key: object) -> bool:
-        find = self._find
-        if find is not None and self._objects_possible is False and type(key) is str:
+        find = self._find or self._first_find()
+        if find is not None and not self._has_objects() and type(key) is str:
             if find(key) >= 0:
-                return not key.endswith("/" + ATTRIBUTES)
+                return not key.endswith(_HIDDEN)
             if key[:1] == "/" and key[-1] != "/":
                 return self._is_group(key)
         if self._closed:
@@ -224,7 +224,7 @@ class TreeStore(DictStore):
             return True
         if not self._has(key) and not self._is_group(key):
             return False
-        return not key.endswith("/" + ATTRIBUTES) and not self._object_above(key)
+        return not key.endswith(_HIDDEN) and not self._object_above(key)
 
     def _keys(self) -> list[str]:
         return self.get_descendants("/")

@@ -42,10 +42,9 @@ cdef class Archive:
     cdef int _find_end(self) except -1
     cdef int _try_end(self, int64_t position, int64_t *work) except -1
     cdef int _parse(self, int64_t count) except -1
-    cdef int _take(self, Member *member, const uint8_t *record, int64_t room) except -1
+    cdef int _refuse_name(self, Member *member) except -1
     cdef int _decode(self, Member *member, uint16_t flags) except -1
     cdef int64_t _locate(self, Py_ssize_t number) except -1
-    cdef int _same_name(self, Member *member, int64_t offset, int64_t length) except -1
     cdef int _check_number(self, Py_ssize_t number) except -1
     cdef int64_t _record_length(self, Py_ssize_t number) noexcept
     cdef bytes _piece(self, Py_ssize_t start, Py_ssize_t stop)

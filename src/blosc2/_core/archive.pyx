@@ -16,7 +16,7 @@ import zlib
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy
 
 from blosc2._core.source cimport Source
 
@@ -34,6 +34,9 @@ cdef enum:
     # How far the end record of an archive with the longest comment lies from the end of the file.
     USUAL_TAIL = 65557
     SCAN_STEP = 1 << 20
+
+# A 32-bit field whose value is in the zip64 extra field.
+cdef uint64_t FULL = 0xFFFFFFFFULL
 
 cdef dict _PROBLEMS = {
     MEMBER_COMPRESSED: "the member is compressed; members are read in place, so they must be stored",
@@ -74,25 +77,95 @@ cdef int64_t last_end(const uint8_t *start, int64_t length) noexcept nogil:
 
 cdef bint safe_name(const uint8_t *name, int length, bint *ascii) noexcept nogil:
     """Whether a member name stays below its root: no NUL, no empty, "." or ".." segment, not absolute."""
-    cdef int start = 0, i, size
-    cdef uint8_t seen = 0
-    ascii[0] = True
-    if length == 0:
+    cdef const uint8_t *start = name
+    cdef const uint8_t *stop = name + length
+    cdef const uint8_t *end
+    cdef const uint8_t *at = name
+    cdef uint64_t word, seen = 0
+    cdef int64_t size
+    if length == 0 or memchr(name, 0, length) != NULL:
         return False
-    for i in range(length + 1):
-        if i < length:
-            seen |= name[i]
-            if name[i] == 0:
-                return False
-            if name[i] != 0x2F:
-                continue
-        elif start == length:
-            break           # a folder: the name ends with its separator
-        size = i - start
-        if size == 0 or (name[start] == 0x2E and (size == 1 or (size == 2 and name[start + 1] == 0x2E))):
+    while stop - at >= 8:
+        memcpy(&word, at, 8)
+        seen |= word
+        at += 8
+    while at < stop:
+        seen |= at[0]
+        at += 1
+    ascii[0] = seen & <uint64_t> 0x8080808080808080 == 0
+    while start < stop:     # a folder's name ends with its separator
+        end = <const uint8_t *> memchr(start, 0x2F, stop - start)
+        if end == NULL:
+            end = stop
+        size = end - start
+        if size == 0 or (start[0] == 0x2E and (size == 1 or (size == 2 and start[1] == 0x2E))):
             return False
-        start = i + 1
-    ascii[0] = seen < 0x80
+        start = end + 1
+    return True
+
+
+cdef bint take(Member *member, const uint8_t *record, int64_t room, int64_t directory_offset, bint *ascii) noexcept nogil:
+    """Fill in one member from its central record of `room` bytes; False when its name is not safe."""
+    cdef int64_t name_length = u16(record + 28), extra_length = u16(record + 30)
+    cdef const uint8_t *extra
+    cdef const uint8_t *stop
+    cdef const uint8_t *value = NULL
+    cdef const uint8_t *value_stop = NULL
+    cdef uint16_t flags = u16(record + 8)
+    cdef uint64_t size = u32(record + 24), csize = u32(record + 20), header = u32(record + 42)
+    if CENTRAL_LENGTH + name_length + extra_length > room:  # a mapped file may change under us
+        return False
+    member.record = record
+    member.name = record + CENTRAL_LENGTH
+    member.name_length = <uint16_t> name_length
+    member.problem = MEMBER_FINE
+    member.crc = u32(record + 16)
+    member.data = -1
+    if not safe_name(member.name, <int> name_length, ascii):
+        return False
+    if size == FULL or csize == FULL or header == FULL:
+        extra = record + CENTRAL_LENGTH + name_length
+        stop = extra + extra_length
+        while stop - extra >= 4:
+            if u16(extra + 2) > stop - extra - 4:
+                break
+            if u16(extra) == 1:
+                value = extra + 4
+                value_stop = value + u16(extra + 2)
+                break
+            extra += 4 + u16(extra + 2)
+        # The values come in this order, and only those whose 32-bit field is full.
+        if size == FULL:
+            if value_stop - value < 8:
+                member.problem = MEMBER_ZIP64_SHORT
+                return True
+            size = u64(value)
+            value += 8
+        if csize == FULL:
+            if value_stop - value < 8:
+                member.problem = MEMBER_ZIP64_SHORT
+                return True
+            csize = u64(value)
+            value += 8
+        if header == FULL:
+            if value_stop - value < 8:
+                member.problem = MEMBER_ZIP64_SHORT
+                return True
+            header = u64(value)
+    member.size = <int64_t> size
+    member.header = <int64_t> header
+    if member.name[member.name_length - 1] == 0x2F:
+        member.problem = MEMBER_FOLDER
+    elif u16(record + 10) != 0:
+        member.problem = MEMBER_COMPRESSED
+    elif flags & FLAGS_ENCRYPTED:
+        member.problem = MEMBER_ENCRYPTED
+    elif size != csize:
+        member.problem = MEMBER_SIZES_DIFFER
+    elif u16(record + 34) != 0:
+        member.problem = MEMBER_OTHER_DISK
+    elif header > <uint64_t> directory_offset or size > <uint64_t> directory_offset - header:
+        member.problem = MEMBER_OUTSIDE
     return True
 
 
@@ -218,107 +291,44 @@ cdef class Archive:
     cdef int _parse(self, int64_t count) except -1:
         """Read the directory; 0 when its records do not fill it exactly."""
         cdef const uint8_t *p = self._directory
-        cdef int64_t left = self.directory_size, length, number
+        cdef int64_t left = self.directory_size, length, number, unsafe = -1
+        cdef bint ascii = True, plain = True
         PyMem_Free(self.members)
         self.members = NULL
         self._names.clear()
-        # Walked once before anything is allocated or believed.
+        self.members = <Member *> PyMem_Malloc(max(1, count) * sizeof(Member))
+        if self.members == NULL:
+            raise MemoryError
         for number in range(count):
             if left < CENTRAL_LENGTH or not is_signature(p, 1, 2):
                 return 0
             length = CENTRAL_LENGTH + u16(p + 28) + u16(p + 30) + u16(p + 32)
             if length > left:
                 return 0
+            # Not before all of it has proved to be a directory is a name in it anything to complain of.
+            if not take(&self.members[number], p, length, self.directory_offset, &ascii) and unsafe < 0:
+                unsafe = number
+            plain = plain and ascii
             p += length
             left -= length
         if left:
             return 0
-        self.members = <Member *> PyMem_Malloc(max(1, count) * sizeof(Member))
-        if self.members == NULL:
-            raise MemoryError
         self.count = count
-        p = self._directory
-        left = self.directory_size
-        for number in range(count):
-            # A mapped file may change under us: lengths are checked again where they are used again.
-            length = CENTRAL_LENGTH + u16(p + 28) + u16(p + 30) + u16(p + 32)
-            if length > left:
-                raise FormatError("the directory changed while it was read", path=self.source.path)
-            self._take(&self.members[number], p, length)
-            p += length
-            left -= length
+        if unsafe >= 0:
+            self._refuse_name(&self.members[unsafe])
+        if not plain:
+            for number in range(count):
+                safe_name(self.members[number].name, self.members[number].name_length, &ascii)
+                if not ascii:
+                    self._decode(&self.members[number], u16(self.members[number].record + 8))
         return 1
 
-    cdef int _take(self, Member *member, const uint8_t *record, int64_t room) except -1:
-        """Fill in one member from its central record."""
-        cdef int64_t name_length = u16(record + 28), extra_length = u16(record + 30)
-        cdef const uint8_t *extra
-        cdef const uint8_t *stop
-        cdef const uint8_t *value = NULL
-        cdef const uint8_t *value_stop = NULL
-        cdef uint16_t flags = u16(record + 8)
-        cdef uint64_t size = u32(record + 24), csize = u32(record + 20), header = u32(record + 42)
-        cdef bint ascii = True
-        if CENTRAL_LENGTH + name_length + extra_length > room:
-            raise FormatError("the directory changed while it was read", path=self.source.path)
-        member.record = record
-        member.name = record + CENTRAL_LENGTH
-        member.name_length = <uint16_t> name_length
-        member.problem = MEMBER_FINE
-        member.crc = u32(record + 16)
-        member.data = -1
-        if not safe_name(member.name, <int> name_length, &ascii):
-            raise FormatError(
-                f"the member name {bytes(member.name[:name_length])!r} is absolute, or has an empty, '.' or '..' "
-                "segment or a NUL; nothing of this archive is used",
-                path=self.source.path, offset=self.directory_offset + (record - self._directory),
-            )
-        if not ascii:
-            self._decode(member, flags)
-        if size == 0xFFFFFFFF or csize == 0xFFFFFFFF or header == 0xFFFFFFFF:
-            extra = record + CENTRAL_LENGTH + name_length
-            stop = extra + extra_length
-            while stop - extra >= 4:
-                if u16(extra + 2) > stop - extra - 4:
-                    break
-                if u16(extra) == 1:
-                    value = extra + 4
-                    value_stop = value + u16(extra + 2)
-                    break
-                extra += 4 + u16(extra + 2)
-            # The values come in this order, and only those whose 32-bit field is full.
-            if size == 0xFFFFFFFF:
-                if value_stop - value < 8:
-                    member.problem = MEMBER_ZIP64_SHORT
-                    return 0
-                size = u64(value)
-                value += 8
-            if csize == 0xFFFFFFFF:
-                if value_stop - value < 8:
-                    member.problem = MEMBER_ZIP64_SHORT
-                    return 0
-                csize = u64(value)
-                value += 8
-            if header == 0xFFFFFFFF:
-                if value_stop - value < 8:
-                    member.problem = MEMBER_ZIP64_SHORT
-                    return 0
-                header = u64(value)
-        member.size = <int64_t> size
-        member.header = <int64_t> header
-        if member.name[member.name_length - 1] == 0x2F:
-            member.problem = MEMBER_FOLDER
-        elif u16(record + 10) != 0:
-            member.problem = MEMBER_COMPRESSED
-        elif flags & FLAGS_ENCRYPTED:
-            member.problem = MEMBER_ENCRYPTED
-        elif size != csize:
-            member.problem = MEMBER_SIZES_DIFFER
-        elif u16(record + 34) != 0:
-            member.problem = MEMBER_OTHER_DISK
-        elif header > <uint64_t> self.directory_offset or size > <uint64_t> self.directory_offset - header:
-            member.problem = MEMBER_OUTSIDE
-        return 0
+    cdef int _refuse_name(self, Member *member) except -1:
+        raise FormatError(
+            f"the member name {bytes(member.name[:member.name_length])!r} is absolute, or has an empty, '.' or '..' "
+            "segment or a NUL; nothing of this archive is used",
+            path=self.source.path, offset=self.directory_offset + (member.record - self._directory),
+        )
 
     cdef int _decode(self, Member *member, uint16_t flags) except -1:
         """Check a name beyond ASCII, and bring one in cp437 to UTF-8."""
@@ -348,36 +358,35 @@ cdef class Archive:
         """First byte of a member's data, from its local header."""
         cdef Member *member = &self.members[number]
         cdef Source source = self.source
-        cdef uint8_t header[LOCAL_LENGTH]
-        cdef int64_t data, length
-        cdef str reason
+        cdef uint8_t header[LOCAL_LENGTH + 226]
+        cdef int64_t data, length, have
+        cdef bytes copy
+        cdef bint named
         if member.data >= 0:
             return member.data
         if member.problem:
             raise self._error(number, _PROBLEMS[member.problem], member.record - self._directory + self.directory_offset)
         if member.header > self.directory_offset - LOCAL_LENGTH:
             raise self._error(number, "the local header reaches into the directory", member.header)
-        source.check(source.read_into(member.header, LOCAL_LENGTH, header), member.header, LOCAL_LENGTH)
+        # Header and name in one read, unless the name is a long one.
+        length = u16(member.record + 28)
+        have = min(<int64_t> sizeof(header), LOCAL_LENGTH + length, self.directory_offset - member.header)
+        source.check(source.read_into(member.header, have, header), member.header, have)
         if not is_signature(header, 3, 4):
             raise self._error(number, "there is no local header where the directory says", member.header)
-        length = u16(member.record + 28)
-        if u16(header + 26) != length or not self._same_name(member, member.header + LOCAL_LENGTH, length):
+        named = u16(header + 26) == length and length <= self.directory_offset - member.header - LOCAL_LENGTH
+        if named and have == LOCAL_LENGTH + length:
+            named = memcmp(header + LOCAL_LENGTH, member.record + CENTRAL_LENGTH, length) == 0
+        elif named:
+            copy = source.read(member.header + LOCAL_LENGTH, length)
+            named = memcmp(PyBytes_AS_STRING(copy), member.record + CENTRAL_LENGTH, length) == 0
+        if not named:
             raise self._error(number, "the local header bears another name", member.header)
         data = member.header + LOCAL_LENGTH + length + u16(header + 28)
         if data > self.directory_offset or member.size > self.directory_offset - data:
             raise self._error(number, "the member's data reaches into the directory", data)
         member.data = data
         return data
-
-    cdef int _same_name(self, Member *member, int64_t offset, int64_t length) except -1:
-        cdef const uint8_t *name = member.record + CENTRAL_LENGTH
-        cdef bytes copy
-        if offset > self.directory_offset - length:
-            return False
-        if self.source.base != NULL:
-            return memcmp(self.source.base + offset, name, length) == 0
-        copy = self.source.read(offset, length)
-        return memcmp(PyBytes_AS_STRING(copy), name, length) == 0
 
     def _error(self, Py_ssize_t number, str reason, int64_t offset):
         return FormatError(f"member {self._name(number)!r}: {reason}", path=self.source.path, offset=offset)

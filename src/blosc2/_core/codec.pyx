@@ -80,6 +80,8 @@ def library_info(str name):
     """(name, version) of the library behind a codec; None where there is none."""
     cdef char *library = NULL
     cdef char *version = NULL
+    if name not in compressor_names():  # which the C library would follow a null pointer for
+        return None
     if c.blosc2_get_complib_info(name.encode(), &library, &version) < 0:
         return None
     found = (<bytes> library).decode(), (<bytes> version).decode()

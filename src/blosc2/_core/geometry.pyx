@@ -163,6 +163,17 @@ cdef class Geometry:
         return b"".join(parts)
 
 
+cdef enum:
+    MOST_DTYPES = 1024
+
+# Of plain dtypes, by their text; there are few.
+cdef dict _known_dtypes = {}
+
+
+cdef object _bad(Frame frame, int64_t at, str what):
+    return FormatError(f"array metadata: {what}", path=frame.source.path, key=frame.key, offset=at)
+
+
 def parse_geometry(Frame frame not None, dtype_of):
     """Geometry and dtype of a frame from its `b2nd` metalayer (FORMATS 3.1 and 1.6, points 17-19).
 
@@ -174,7 +185,8 @@ def parse_geometry(Frame frame not None, dtype_of):
     cdef Geometry self
     cdef int64_t at, needed, text_length
     cdef int i, ndim, fields
-    cdef object dtype
+    cdef object dtype = None
+    cdef bytes encoded = None
     if m == NULL and frame.header == NULL:
         own = frame.own_metalayers.get("b2nd")
         if own is not None:
@@ -184,30 +196,27 @@ def parse_geometry(Frame frame not None, dtype_of):
         raise FormatError("no b2nd metalayer: not an array", path=frame.source.path, key=frame.key)
     at = frame.offset + (m - frame.header if frame.header != NULL else 0)
 
-    def bad(what):
-        return FormatError(f"array metadata: {what}", path=frame.source.path, key=frame.key, offset=at)
-
     if length < 6 or (m[0] != 0x96 and m[0] != 0x97):
-        raise bad("cut short, or not the metadata of an array")
+        raise _bad(frame, at, "cut short, or not the metadata of an array")
     if m[1] != 0:
-        raise bad(f"unknown version {m[1]}")
+        raise _bad(frame, at, f"unknown version {m[1]}")
     ndim = m[2]
     if ndim > MAX_DIM:
-        raise bad(f"{ndim} dimensions; at most {MAX_DIM} are possible")
+        raise _bad(frame, at, f"{ndim} dimensions; at most {MAX_DIM} are possible")
     needed = 6 + 19 * ndim
     if length < needed:
-        raise bad(f"{length} bytes do not hold {ndim} dimensions")
+        raise _bad(frame, at, f"{length} bytes do not hold {ndim} dimensions")
     self = Geometry.__new__(Geometry)
     self.c.ndim = ndim
     m += 3
     for fields in range(3):
         # With 16 dimensions the array marker overflows to 0xa0.
         if m[0] != 0x90 + ndim:
-            raise bad(f"an array of {ndim} values was expected")
+            raise _bad(frame, at, f"an array of {ndim} values was expected")
         m += 1
         for i in range(ndim):
             if m[0] != (0xD3 if fields == 0 else 0xD2):
-                raise bad("a length has the wrong type marker")
+                raise _bad(frame, at, "a length has the wrong type marker")
             if fields == 0:
                 self.c.shape[i] = _be(m + 1, 8)
                 m += 9
@@ -222,32 +231,39 @@ def parse_geometry(Frame frame not None, dtype_of):
         text = f"S{frame.typesize}"
     else:
         if length < 6 or m[0] != 0 or m[1] != 0xDB:
-            raise bad("the dtype has an unknown form; only NumPy dtype strings are known")
+            raise _bad(frame, at, "the dtype has an unknown form; only NumPy dtype strings are known")
         text_length = <int64_t> <uint32_t> _be(m + 2, 4)
         if text_length != length - 6:
-            raise bad(f"a dtype of {text_length} bytes is announced and {length - 6} are there")
+            raise _bad(frame, at, f"a dtype of {text_length} bytes is announced and {length - 6} are there")
         if text_length > 65536:
-            raise bad(f"a dtype of {text_length} bytes; at most 65536 are read")
-        try:
-            text = (<const char *> m + 6)[:text_length].decode()
-        except UnicodeDecodeError:
-            raise bad("the dtype is not UTF-8") from None
+            raise _bad(frame, at, f"a dtype of {text_length} bytes; at most 65536 are read")
+        encoded = (<const char *> m + 6)[:text_length]
+        dtype = _known_dtypes.get(encoded)
+        if dtype is None:
+            try:
+                text = encoded.decode()
+            except UnicodeDecodeError:
+                raise _bad(frame, at, "the dtype is not UTF-8") from None
     try:
-        dtype = dtype_of(text)
+        if dtype is None:
+            dtype = dtype_of(text)
+            # Names of fields can be assigned, which would change all arrays that share a structured dtype.
+            if encoded is not None and dtype.names is None and len(_known_dtypes) < MOST_DTYPES:
+                _known_dtypes[encoded] = dtype
         self.c.itemsize = dtype.itemsize
         self.derive()
     except ValueError as error:
-        raise bad(str(error)) from None
+        raise _bad(frame, at, str(error)) from None
     if self.c.itemsize != frame.typesize and not (frame.typesize == 1 and self.c.itemsize > 255):
-        raise bad(f"items of {self.c.itemsize} bytes in a frame of items of {frame.typesize}")
+        raise _bad(frame, at, f"items of {self.c.itemsize} bytes in a frame of items of {frame.typesize}")
     if self.c.size == 0:
         if frame.nbytes:
-            raise bad(f"an array without items in a frame of {frame.nbytes} bytes")
+            raise _bad(frame, at, f"an array without items in a frame of {frame.nbytes} bytes")
     else:
         if self.c.chunk_nbytes != frame.chunksize:
-            raise bad(f"chunks of {self.c.chunk_nbytes} bytes in a frame with chunks of {frame.chunksize}")
+            raise _bad(frame, at, f"chunks of {self.c.chunk_nbytes} bytes in a frame with chunks of {frame.chunksize}")
         if frame.variable or frame.vlblocks:
-            raise bad("an array cannot have chunks of different sizes")
+            raise _bad(frame, at, "an array cannot have chunks of different sizes")
         if frame.nbytes % self.c.chunk_nbytes or frame.nbytes // self.c.chunk_nbytes < self.c.nchunks:
-            raise bad(f"the shape needs {self.c.nchunks} chunks, the frame has {frame.nbytes / self.c.chunk_nbytes:g}")
+            raise _bad(frame, at, f"the shape needs {self.c.nchunks} chunks, the frame has {frame.nbytes / self.c.chunk_nbytes:g}")
     return self, dtype

@@ -1,0 +1,323 @@
+"""Chunks: made by hand after FORMATS section 2, and made by the encoder with every codec and filter."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from fixture_kit import manifest
+from fixture_kit.cases import CODECS, FILTERS
+from fixture_kit.isolated import environment
+
+import blosc2
+from blosc2 import Codec, Filter, SplitMode
+from blosc2._core import codec
+from blosc2._core.codec import Encoder, Encoding, decode_bytes
+from blosc2.exceptions import FormatError
+
+
+def chunk(
+    payload: bytes = b"", *, nbytes: int, blocksize: int | None = None, typesize: int = 1, flags: int = 0x07,
+    special: int = 0, filters: bytes = bytes(6), codec_id: int = 0, metas: bytes = bytes(6), version: int = 5,
+    flags2: int = 0, cbytes: int | None = None,
+) -> bytes:  # fmt: skip
+    """A chunk by hand; by default a raw one (FORMATS 2.1)."""
+    sizes = (nbytes, nbytes if blocksize is None else blocksize, 32 + len(payload) if cbytes is None else cbytes)
+    header = bytes([version, 1, flags, typesize]) + b"".join(n.to_bytes(4, "little", signed=True) for n in sizes)
+    return header + filters + bytes([codec_id, 0]) + metas + bytes([flags2, special]) + payload
+
+
+def le(*numbers: int) -> bytes:
+    return b"".join(n.to_bytes(4, "little", signed=True) for n in numbers)
+
+
+# --------------------------------------------------------------------- chunks by hand
+
+
+def test_special_chunks() -> None:
+    assert decode_bytes(chunk(nbytes=100, special=0x10)) == bytes(100)
+    assert decode_bytes(chunk(nbytes=100, special=0x40)) == bytes(100)  # undefined reads as zeros
+    nans = decode_bytes(chunk(nbytes=24, typesize=8, special=0x20))
+    assert np.isnan(np.frombuffer(nans, "<f8")).all()
+    nans = decode_bytes(chunk(nbytes=24, typesize=4, special=0x20))
+    assert np.isnan(np.frombuffer(nans, "<f4")).all()
+    for size in (1, 3, 8, 300):
+        item = bytes(range(7, 7 + size % 200)) + bytes(size - size % 200)
+        assert decode_bytes(chunk(item, nbytes=7 * size, typesize=min(size, 255), special=0x30)) == item * 7
+
+
+def test_raw_chunks() -> None:
+    assert decode_bytes(chunk(b"hello", nbytes=5)) == b"hello"
+    # filters are listed but not applied
+    listed = chunk(b"abcdefgh", nbytes=8, typesize=4, filters=bytes([0, 0, 0, 0, 3, 1]), codec_id=5, flags=0x87)
+    assert decode_bytes(listed) == b"abcdefgh"
+
+
+def test_streams_of_blocks() -> None:
+    """Two blocks of 40 bytes, one stream each: as they are, and one byte repeated."""
+    raw = bytes(range(40))
+    starts = le(40, 84)
+    blocks = le(40) + raw + le(-0x41) + b"\x01"
+    data = chunk(starts + blocks, nbytes=80, blocksize=40, flags=0x15)
+    assert decode_bytes(data) == raw + b"A" * 40
+    # blocks may lie in any order
+    data = chunk(le(45, 40) + le(-0x42) + b"\x01" + le(40) + raw, nbytes=80, blocksize=40, flags=0x15)
+    assert decode_bytes(data) == raw + b"B" * 40
+    data = chunk(le(36) + le(0), nbytes=40, flags=0x15)
+    assert decode_bytes(data) == bytes(40)
+
+
+def test_split_blocks() -> None:
+    """A block of 8 items of 4 bytes in four streams, one for each byte; shuffled, so that streams are byte planes."""
+    streams = le(8) + bytes(range(8)) + le(0) + le(-7) + b"\x01" + le(8) + b"zzzzzzzz"
+    data = chunk(le(36) + streams, nbytes=32, typesize=4, flags=0x05, filters=bytes([0, 0, 0, 0, 0, 1]))
+    assert decode_bytes(data) == b"".join(bytes([n, 0, 7]) + b"z" for n in range(8))
+
+
+def test_a_short_last_block() -> None:
+    data = chunk(le(44, 88, 93) + le(40) + bytes(range(40)) + le(-1) + b"\x01" + le(10) + b"0123456789",
+                 nbytes=90, blocksize=40, flags=0x15)  # fmt: skip
+    assert decode_bytes(data) == bytes(range(40)) + b"\x01" * 40 + b"0123456789"
+
+
+REFUSED = [
+    ("no header", b"", "at least 32 bytes"),
+    ("a short header", chunk(nbytes=0)[:31], "at least 32 bytes"),
+    ("Blosc 1", chunk(b"12", nbytes=2, flags=0x02), "16-byte header"),
+    ("an old version", chunk(b"12", nbytes=2, version=4), "version"),
+    ("a new version", chunk(b"12", nbytes=2, version=7), "version"),
+    ("cbytes below 32", chunk(b"12", nbytes=2, cbytes=31), "stored size"),
+    ("cbytes negative", chunk(b"12", nbytes=2, cbytes=-1), "stored size"),
+    ("cbytes too large", chunk(b"12", nbytes=2, cbytes=35), "stored size"),
+    ("cbytes too small", chunk(b"12", nbytes=2, cbytes=33), "stored size"),
+    ("nbytes negative", chunk(b"12", nbytes=-2), "negative or above"),
+    ("nbytes above the limit", chunk(nbytes=2147483616, special=0x10), "negative or above"),
+    ("a lazy chunk", chunk(b"12", nbytes=2, special=0x08), "flags"),
+    ("an instrumented chunk", chunk(b"12", nbytes=2, special=0x80), "flags"),
+    ("unknown flags", chunk(b"12", nbytes=2, flags2=0x02), "flags"),
+    ("typesize 0", chunk(b"12", nbytes=2, typesize=0), "item size"),
+    ("an unknown special kind", chunk(nbytes=8, special=0x50), "special chunk"),
+    ("zeros with a payload", chunk(b"12", nbytes=8, special=0x10), "special chunk"),
+    ("a value that does not divide", chunk(b"123", nbytes=8, special=0x30), "special chunk"),
+    ("no value", chunk(nbytes=8, special=0x30), "special chunk"),
+    ("NaN of two bytes", chunk(nbytes=8, typesize=2, special=0x20), "NaN"),
+    ("raw of another size", chunk(b"123", nbytes=2), "raw chunk"),
+    ("blocks of no bytes", chunk(le(36) + le(0), nbytes=4, blocksize=0, flags=0x15), "block size"),
+    ("blocks too large", chunk(le(36) + le(0), nbytes=4, blocksize=536866817, flags=0x15), "block size"),
+    ("a user codec", chunk(le(36) + le(0), nbytes=40, flags=0xD5, codec_id=160), "codec"),
+    ("a plugin codec", chunk(le(36) + le(0), nbytes=40, flags=0xD5, codec_id=36), "codec"),
+    ("codecs that disagree", chunk(le(36) + le(0), nbytes=40, flags=0x35, codec_id=5), "codec"),
+    ("an unknown filter", chunk(le(36) + le(0), nbytes=40, flags=0x15, filters=bytes([34, 0, 0, 0, 0, 0])), "filter"),
+    ("a user filter", chunk(le(36) + le(0), nbytes=40, flags=0x15, filters=bytes([0, 0, 160, 0, 0, 0])), "filter"),
+    ("a start in the header", chunk(le(31) + le(0), nbytes=40, flags=0x15), "starts outside"),
+    ("a start in the table", chunk(le(32) + le(0), nbytes=40, flags=0x15), "starts outside"),
+    ("a start at the end", chunk(le(37) + le(0), nbytes=40, flags=0x15), "starts outside"),
+    ("a negative start", chunk(le(-8) + le(0), nbytes=40, flags=0x15), "starts outside"),
+    ("more blocks than bytes", chunk(le(36) + le(0), nbytes=4000, blocksize=1, flags=0x15), "starts outside"),
+    ("a stream past the end", chunk(le(36) + le(39) + bytes(38), nbytes=40, flags=0x15), ""),
+    ("garbage", chunk(le(36) + le(20) + b"\xff" * 20, nbytes=40, flags=0x35, codec_id=1), ""),
+    ("no blocks", chunk(nbytes=40, blocksize=0, flags=0x15, flags2=1), "block size"),
+    ("a codec that needs the array", chunk(le(36) + le(4) + b"abcd", nbytes=40, flags=0xD5, codec_id=32), "array"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "text"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
+def test_chunks_that_are_refused(data: bytes, text: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        decode_bytes(data, path="file", key="/k", offset=77)
+    assert text in str(caught.value)
+    assert (caught.value.path, caught.value.key, caught.value.offset) == ("file", "/k", 77)
+
+
+def test_a_bound_on_what_a_chunk_may_hold() -> None:
+    data = chunk(nbytes=1000, special=0x10)
+    assert decode_bytes(data, 1000) == bytes(1000)
+    with pytest.raises(FormatError, match="as many bytes"):
+        decode_bytes(data, 999)
+
+
+# --------------------------------------------------------------------- encoding
+
+
+def encoding(**more: Any) -> Encoding:
+    fields: dict[str, Any] = {
+        "codec": 5, "codec_meta": 0, "clevel": 5, "use_dict": False, "typesize": 4, "blocksize": 0, "splitmode": 3,
+        "filters": (0, 0, 0, 0, 0, 1), "filters_meta": (0,) * 6,
+    }  # fmt: skip
+    return Encoding(**{**fields, **more})
+
+
+def six(values: list[int]) -> tuple[int, ...]:
+    return tuple(values + [0] * (6 - len(values)))
+
+
+@pytest.mark.parametrize("which", CODECS)
+@pytest.mark.parametrize("filters", FILTERS, ids=str)
+def test_every_codec_and_filter_there_and_back(which: Codec, filters: list[Filter]) -> None:
+    rng = np.random.default_rng(5)
+    for typesize in (1, 2, 3, 8, 17):
+        metas = six([typesize if f is Filter.BYTEDELTA else 0 for f in filters])
+        for size in (0, 1, 31, 33, 100, 5000):
+            data = (rng.integers(0, 5, size * typesize) * 50).astype(np.uint8).tobytes()
+            for clevel in (0, 1, 9):
+                for blocksize in (0, 16 * typesize):
+                    how = encoding(codec=which.value, clevel=clevel, typesize=typesize, blocksize=blocksize,
+                                   filters=six([f.value for f in filters]), filters_meta=metas)  # fmt: skip
+                    assert decode_bytes(Encoder(how).encode_bytes(data)) == data
+
+
+@pytest.mark.parametrize("which", [Codec.ZSTD, Codec.LZ4, Codec.LZ4HC])
+def test_dictionaries_and_what_follows_them(which: Codec) -> None:
+    """A context that has seen a dictionary must not use it for the next chunk."""
+    words = b"the quick brown fox jumps over the lazy dog; " * 3
+    data = [np.roll(np.resize(np.frombuffer(words, np.uint8), 20000), n).tobytes() for n in range(6)]
+    plain = Encoder(encoding(codec=which.value, typesize=1, blocksize=1000, filters=(0,) * 6))
+    shared = Encoder(encoding(codec=which.value, typesize=1, blocksize=1000, filters=(0,) * 6, use_dict=True))
+    stored = [(shared if n % 2 else plain).encode_bytes(content) for n, content in enumerate(data)]
+    assert [c[31] & 1 for c in stored] == [0, 1] * 3
+    for _ in range(3):
+        for n in (1, 0, 3, 3, 2, 5, 4):
+            assert decode_bytes(stored[n]) == data[n]
+
+
+@pytest.mark.parametrize("splitmode", list(SplitMode))
+def test_split_modes(splitmode: SplitMode) -> None:
+    data = np.arange(3000, dtype="<i8").tobytes()
+    for which in (Codec.BLOSCLZ, Codec.LZ4, Codec.ZSTD):
+        stored = Encoder(encoding(codec=which.value, typesize=8, splitmode=splitmode.value)).encode_bytes(data)
+        assert decode_bytes(stored) == data
+        if splitmode in (SplitMode.ALWAYS_SPLIT, SplitMode.NEVER_SPLIT):
+            assert bool(stored[2] & 0x10) is (splitmode is SplitMode.NEVER_SPLIT)
+
+
+def test_lossy_filters_keep_what_they_say() -> None:
+    values = np.random.default_rng(2).random(1000).astype("<f4")
+    how = encoding(filters=(Filter.TRUNC_PREC.value, 1, 0, 0, 0, 0), filters_meta=(10, 0, 0, 0, 0, 0))
+    got = np.frombuffer(decode_bytes(Encoder(how).encode_bytes(values)), "<f4")
+    assert 0 < np.abs(got / values - 1).max() <= 2.0**-10
+
+
+def test_zeros_become_special_unless_nothing_is_compressed() -> None:
+    assert len(Encoder(encoding()).encode_bytes(bytes(4000))) == 32
+    assert len(Encoder(encoding(clevel=0)).encode_bytes(bytes(4000))) == 4032
+
+
+def test_one_encoder_many_sizes() -> None:
+    encoder = Encoder(encoding(typesize=1))
+    rng = np.random.default_rng(8)
+    for size in (5, 100000, 3, 0, 70000, 1):
+        data = rng.integers(0, 3, size).astype(np.uint8).tobytes()
+        assert decode_bytes(encoder.encode_bytes(data)) == data
+    with pytest.raises((ValueError, BufferError, TypeError)):
+        encoder.encode_bytes(np.zeros((4, 4))[:, ::2])
+
+
+def test_decoding_in_many_threads() -> None:
+    rng = np.random.default_rng(4)
+    data = [rng.integers(0, 9, 30000).astype(np.uint8).tobytes() for _ in range(6)]
+    stored = [
+        Encoder(encoding(codec=which, typesize=1, blocksize=3000, use_dict=which == 5)).encode_bytes(content)
+        for which, content in zip((0, 1, 2, 4, 5, 5), data, strict=True)
+    ]
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        wrong.extend(n for n in [(seed * k) % 6 for k in range(60)] if decode_bytes(stored[n]) != data[n])
+        codec.free_idle()
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(1, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_codecs_and_filters_that_work_on_array_blocks(source: str | None, tmp_path: Any) -> None:
+    rng = np.random.default_rng(6)
+    items = np.kron(rng.integers(0, 9, (6, 8)), np.ones((8, 8), int)).astype("u1")
+    smooth = np.add.outer(np.arange(40.0), np.arange(64.0))
+    for n, (values, cparams, lossless) in enumerate((
+        (items, {"codec": Codec.NDLZ, "codec_meta": 4, "filters": []}, True),
+        (items, {"filters": [Filter.NDCELL], "filters_meta": [4]}, True),
+        (smooth, {"codec": Codec.ZFP_PREC, "codec_meta": 40, "filters": []}, False),
+        (smooth, {"codec": Codec.ZFP_ACC, "codec_meta": 0xFA, "filters": []}, False),
+    )):  # fmt: skip
+        path = str(tmp_path / f"{n}.b2nd")
+        blosc2.asarray(values, chunks=(24, 32), blocks=(8, 16), cparams=cparams, urlpath=path)
+        array = blosc2.open(path, mmap_mode=source)
+        for key in (..., (slice(3, 30), slice(5, 50)), (7, slice(None, None, 3))):
+            if lossless:
+                np.testing.assert_array_equal(array[key], values[key])
+            else:
+                np.testing.assert_allclose(array[key], values[key], atol=0.1)
+        changed = blosc2.open(path, mode="a")
+        changed[2:5, 3:9] = values[2:5, 3:9]
+        np.testing.assert_allclose(blosc2.open(path)[...], values, atol=0.1)
+
+
+def test_the_fixtures_name_no_codec_that_is_not_built_in() -> None:
+    named = {entry["codec"] for entry in manifest.files("ndarray", "schunk") if "codec" in entry}
+    assert {name for name in named if Codec[name].value < 32} <= {member.name for member in CODECS}
+    assert {"blosclz", "lz4", "lz4hc", "zlib", "zstd"} <= set(codec.compressor_names())
+    assert codec.library_info("zstd") is not None
+    assert codec.library_info("nothing") is None
+    assert tuple(int(n) for n in codec.library_version.split(".")[:3]) >= codec.MINIMUM_LIBRARY
+
+
+def test_reasons_are_words() -> None:
+    for status in [*range(-119, -100), -1, -11, -999]:
+        assert len(codec.reason(status)) > 10
+
+
+# --------------------------------------------------------------------- the environment
+
+PROGRAM = """
+import hashlib, os, threading, time
+import numpy as np
+import blosc2
+
+items = np.arange(400000, dtype="<i4").reshape(400, 1000) // 7
+frames = []
+def write():
+    array = blosc2.asarray(items, chunks=(100, 1000), blocks=(10, 1000), cparams={"nthreads": 2})
+    assert (array[:] == items).all() and (array[5:300:7, 3:9] == items[5:300:7, 3:9]).all()
+    frames.append(array.to_cframe())
+    schunk = blosc2.SChunk(data=items, chunksize=1 << 16, cparams={"use_dict": True})
+    assert schunk[:] == items.tobytes()
+threads = [threading.Thread(target=write) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert len(frames) == 4 and len(set(frames)) == 1
+if os.path.isdir("/proc/self/task"):  # where threads of the C library would show up
+    until = time.monotonic() + 5
+    while len(os.listdir("/proc/self/task")) > threading.active_count() and time.monotonic() < until:
+        time.sleep(0.01)  # one that ended may still be listed
+    assert len(os.listdir("/proc/self/task")) == threading.active_count()
+for name in os.environ:
+    if name.startswith("BLOSC_"):
+        import subprocess
+        assert subprocess.run(["printenv", name], capture_output=True, text=True).stdout.strip() == os.environ[name]
+print(hashlib.sha256(frames[0]).hexdigest())
+"""
+
+
+def test_variables_of_the_c_library_change_nothing() -> None:
+    digests = []
+    for variables in (
+        {}, {"BLOSC_NTHREADS": "4"}, {"BLOSC_CLEVEL": "0"}, {"BLOSC_COMPRESSOR": "lz4", "BLOSC_SHUFFLE": "NOSHUFFLE"},
+        {"BLOSC_BLOCKSIZE": "4096", "BLOSC_SPLITMODE": "NEVER", "BLOSC_TYPESIZE": "3", "BLOSC_DELTA": "1"},
+    ):  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", PROGRAM], env=environment(OPENBLAS_NUM_THREADS="1", **variables),
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{variables}: {done.stderr[-2000:]}"
+        digests.append(done.stdout)
+    assert len(set(digests)) == 1
