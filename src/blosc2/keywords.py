@@ -105,7 +105,8 @@ def _split(keywords: dict[str, Any]) -> ConstructorKeywords:
     else:
         storage = storage_from(stored)
     cparams = keywords.get("cparams")
-    cparams_from(cparams)  # only to refuse it now, while nothing has been created
+    if cparams is not None:
+        cparams_from(cparams)  # only to refuse it now, while nothing has been created
     return ConstructorKeywords(
         storage, cparams, dparams_from(keywords.get("dparams")), keywords.get("chunks"), keywords.get("blocks")
     )

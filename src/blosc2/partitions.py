@@ -52,7 +52,7 @@ def compute_chunks_blocks(
     Examples
     --------
     >>> compute_chunks_blocks((512, 512, 300), dtype="f4")
-    ((64, 64, 75), (32, 32, 10))
+    ((64, 64, 76), (16, 32, 19))
     """
     shape = as_shape(shape, "shape")
     itemsize = np.dtype(dtype).itemsize
@@ -81,7 +81,7 @@ def compute_chunks_blocks(
 def _halve(shape: Shape, limit: int, itemsize: int) -> Shape:
     """Halve the longest axis until an item block of this shape fits the limit."""
     block = list(shape)
-    while _nbytes(block, itemsize) > limit and max(block) > 1:
+    while _nbytes(block, itemsize) > limit and max(block, default=1) > 1:
         axis = block.index(max(block))
         block[axis] = -(-block[axis] // 2)
     return tuple(block)

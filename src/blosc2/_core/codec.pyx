@@ -12,7 +12,7 @@ import threading
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, _PyBytes_Resize
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, getenv, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from blosc2._core cimport cblosc2 as c
@@ -92,8 +92,8 @@ def library_info(str name):
 
 # Variables that would override parameters of a new context behind the caller's back.
 _ENVIRONMENT = (
-    "BLOSC_NTHREADS", "BLOSC_CLEVEL", "BLOSC_SHUFFLE", "BLOSC_DELTA", "BLOSC_TYPESIZE", "BLOSC_COMPRESSOR",
-    "BLOSC_BLOCKSIZE", "BLOSC_SPLITMODE", "BLOSC_NOLOCK", "BLOSC_BLOSC1_COMPAT",
+    b"BLOSC_NTHREADS", b"BLOSC_CLEVEL", b"BLOSC_SHUFFLE", b"BLOSC_DELTA", b"BLOSC_TYPESIZE", b"BLOSC_COMPRESSOR",
+    b"BLOSC_BLOCKSIZE", b"BLOSC_SPLITMODE", b"BLOSC_NOLOCK", b"BLOSC_BLOSC1_COMPAT",
 )
 
 
@@ -106,20 +106,19 @@ class _environment_set_aside:
 
     def __init__(self):
         self.inside = 0
-        self.values = {}
+        self.values = []
 
     def __enter__(self):
-        values = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         self.inside += 1
         if self.inside == 1:
-            self.values = values
-            for name in values:
+            self.values = [(name, <bytes> getenv(name)) for name in _ENVIRONMENT if getenv(name) != NULL]
+            for name, _ in self.values:
                 os.unsetenv(name)
 
     def __exit__(self, *_):
         self.inside -= 1
         if self.inside == 0:
-            for name, value in self.values.items():
+            for name, value in self.values:
                 os.putenv(name, value)
 
 

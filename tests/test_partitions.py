@@ -1,0 +1,134 @@
+"""Chunk and block shapes: what is asked for, what is chosen, and that nothing depends on the machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import blosc2
+from blosc2.partitions import (
+    BLOCK_NBYTES,
+    CHUNK_NBYTES,
+    are_partitions_behaved,
+    as_shape,
+    compute_chunks_blocks,
+    normalized_axes,
+    padded_chunk_nbytes,
+)
+
+SHAPES = st.lists(st.integers(0, 5000), max_size=6).map(tuple)
+
+
+@settings(max_examples=300, deadline=None)
+@given(shape=SHAPES, itemsize=st.sampled_from([1, 2, 8, 100, 70000, 3 << 20]))
+def test_what_is_chosen_fits(shape: tuple[int, ...], itemsize: int) -> None:
+    dtype = f"V{itemsize}"
+    chunks, blocks = compute_chunks_blocks(shape, dtype=dtype)
+    if 0 in shape:
+        assert chunks == blocks == shape
+        return
+    assert all(1 <= b <= c <= n for b, c, n in zip(blocks, chunks, shape, strict=True))
+    assert int(np.prod(blocks)) == 1 or int(np.prod(blocks)) * itemsize <= BLOCK_NBYTES
+    assert int(np.prod(chunks)) == 1 or int(np.prod(chunks)) * itemsize <= CHUNK_NBYTES
+    # as much as fits: no axis could be doubled
+    small = int(np.prod(shape, dtype=object)) * itemsize
+    if small <= BLOCK_NBYTES:
+        assert blocks == shape
+    if small <= CHUNK_NBYTES // 2**6:
+        assert chunks == shape
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_what_is_given_is_kept(data: Any) -> None:
+    shape = tuple(data.draw(st.lists(st.integers(1, 100), max_size=4)))
+    chunks = tuple(data.draw(st.integers(1, 150)) for _ in shape)
+    blocks = tuple(data.draw(st.integers(1, c)) for c in chunks)
+    assert compute_chunks_blocks(shape, chunks, blocks) == (chunks, blocks)
+    got, chosen = compute_chunks_blocks(shape, chunks, None, "f8")
+    assert got == chunks
+    assert all(1 <= b <= c for b, c in zip(chosen, chunks, strict=True))
+    chosen, got = compute_chunks_blocks(shape, None, blocks, "f8")
+    assert got == tuple(min(b, n) for b, n in zip(blocks, shape, strict=True))
+    assert all(b <= c <= n for b, c, n in zip(got, chosen, shape, strict=True))
+
+
+def test_known_choices() -> None:
+    """Files must come out the same everywhere and for ever."""
+    for shape, dtype, want in (
+        ((), "f8", ((), ())),
+        ((10,), "f8", ((10,), (10,))),
+        ((100_000,), "f8", ((100_000,), (6250,))),  # 100000 halved four times; 16 blocks are below 2 MiB
+        ((512, 512, 300), "f4", ((64, 64, 76), (16, 32, 19))),  # halved 5, 4 and 4 times, then doubled 2, 1 and 2 times
+    ):
+        assert compute_chunks_blocks(shape, dtype=dtype) == want
+
+
+def test_integers_and_sequences() -> None:
+    assert compute_chunks_blocks(100, 10, 5) == ((10,), (5,))
+    assert compute_chunks_blocks([100], [10], np.array([5])) == ((10,), (5,))
+    assert compute_chunks_blocks((3, 0), (2, 2), (1, 1)) == ((2, 2), (1, 1))
+    assert compute_chunks_blocks((3, 0), (2, 0)) == ((3, 0), (3, 0))
+    assert compute_chunks_blocks((3,), clevel=5, codec=None) == ((3,), (3,))
+    assert as_shape(np.int32(4), "shape") == (4,)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "text"),
+    [
+        (((10,), (2, 2)), ValueError, "chunks has 2 axes"), (((10,), (2,), (1, 1)), ValueError, "blocks has 2 axes"),
+        (((10,), (2,), (3,)), ValueError, "larger than chunks"), (((10,), (0,)), ValueError, "zeros"),
+        (((10,), None, (0,)), ValueError, "zeros"), (((10,), (-1,)), ValueError, "negative"),
+        (((10,), (1.5,)), TypeError, "integers"), (("x",), TypeError, "tuple or a list"), ((None,), TypeError, "tuple"),
+        (((True,),), TypeError, "integers"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(arguments: tuple[Any, ...], kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=text):
+        compute_chunks_blocks(*arguments)
+
+
+def brute_force_behaved(shape: tuple[int, ...], chunks: tuple[int, ...], blocks: tuple[int, ...]) -> bool:
+    """Whether items, written chunk by chunk and in them block by block, come in C order."""
+
+    def order(outer: tuple[int, ...], inner: tuple[int, ...], numbers: np.ndarray[Any, Any]) -> list[Any]:
+        tiles = []
+        for place in np.ndindex(*(-(-n // c) for n, c in zip(outer, inner, strict=True))):
+            tiles.append(numbers[tuple(slice(p * c, (p + 1) * c) for p, c in zip(place, inner, strict=True))])
+        return tiles
+
+    if any(n % c for n, c in zip(shape, chunks, strict=True)) or any(c % b for c, b in zip(chunks, blocks, strict=True)):
+        return False
+    numbers = np.arange(int(np.prod(shape))).reshape(shape)
+    flat = [item.ravel() for chunk in order(shape, chunks, numbers) for item in order(chunk.shape, blocks, chunk)]
+    return bool((np.concatenate(flat) == np.arange(numbers.size)).all())
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_behaved_partitions(data: Any) -> None:
+    shape = tuple(data.draw(st.lists(st.sampled_from([1, 2, 4, 6, 8]), min_size=1, max_size=3)))
+    chunks = tuple(data.draw(st.integers(1, n)) for n in shape)
+    blocks = tuple(data.draw(st.integers(1, c)) for c in chunks)
+    assert are_partitions_behaved(shape, chunks, blocks) is brute_force_behaved(shape, chunks, blocks)
+
+
+def test_axes_and_sizes() -> None:
+    assert normalized_axes(-1, 3) == (2,)
+    assert normalized_axes((0, -1), 3) == (0, 2)
+    for axis in (3, -4, (0, 0), (0, -3)):
+        with pytest.raises(ValueError):
+            normalized_axes(axis, 3)
+    assert padded_chunk_nbytes((60, 40), (16, 16), 8) == 24576
+    assert padded_chunk_nbytes((3, 0), (3, 0), 8) == 0
+    assert padded_chunk_nbytes((), (), 8) == 8
+
+
+def test_arrays_take_what_was_computed() -> None:
+    for shape in ((7, 9), (1000,), (3, 0)):
+        array = blosc2.zeros(shape, dtype="f4")
+        assert (array.chunks, array.blocks) == compute_chunks_blocks(shape, dtype="f4")
