@@ -10,6 +10,7 @@ import pytest
 # its assertions are those of the tests, and are to say as much
 pytest.register_assert_rewrite("fixture_kit.manifest")
 
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the interoperability tests out unless they are asked for: they install a package."""
     asked = "interop" in config.getoption("markexpr") or any("interop" in arg for arg in config.args)

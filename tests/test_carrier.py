@@ -269,6 +269,51 @@ def test_a_file_that_changed_behind_the_handle_is_not_written(path: Path) -> Non
     np.testing.assert_array_equal(two[:], one[:])
 
 
+@pytest.mark.parametrize("make", [array_file, schunk_file])
+def test_a_file_is_not_replaced_over_the_changes_of_another_handle(path: Path, make: Any) -> None:
+    make(path)
+    x = blosc2.open(str(path), mode="a")
+    if make is array_file:
+        x.resize((0,))
+    else:
+        while x.nchunks:
+            x.delete_chunk(0)
+    one, two = blosc2.open(str(path), mode="a"), blosc2.open(str(path), mode="a")
+    one.vlmeta["one"] = 1
+    with pytest.raises(blosc2.FormatError, match="refresh"):
+        two.vlmeta["two"] = 2
+    two.refresh()
+    two.vlmeta["two"] = 2
+    assert dict(blosc2.open(str(path)).vlmeta) == {"kept": "old", "one": 1, "two": 2}
+
+
+def test_a_handle_works_on_after_the_process_went_to_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    array = blosc2.asarray(ITEMS, chunks=(300,), blocks=(100,), urlpath="a.b2nd")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir("other")
+    array[0] = 5
+    array.resize((0,))
+    array.append([1, 2])
+    assert array.refresh() is False
+    assert array.urlpath == "a.b2nd"
+    assert blosc2.open(tmp_path / "a.b2nd")[:].tolist() == [1, 2]
+    assert sorted(os.listdir(tmp_path)) == ["a.b2nd", "other"]
+    assert os.listdir(tmp_path / "other") == []
+
+
+def test_changed_chunks_are_appended_in_their_order(path: Path) -> None:
+    for _ in range(3):
+        noise = np.random.default_rng(1).integers(0, 1 << 60, 200000)
+        array = blosc2.zeros(200000, dtype="i8", chunks=(10000,), blocks=(1000,), urlpath=str(path), mode="w",
+                             cparams={"nthreads": 4})  # fmt: skip
+        array[:] = noise
+        offsets = array._carrier.frame.offsets_list()
+        assert offsets == sorted(offsets)
+
+
 def test_a_draft_of_an_older_version_is_refused(path: Path) -> None:
     from blosc2.draft import Draft
 

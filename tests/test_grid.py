@@ -46,7 +46,9 @@ def test_items_lie_where_the_format_says(data: Any) -> None:
     chunks = tuple(data.draw(st.integers(1, n + 2)) for n in shape)
     blocks = tuple(data.draw(st.integers(1, c)) for c in chunks)
     items = np.arange(1, 1 + int(np.prod(shape)), dtype="<i8").reshape(shape)
-    frame, g = frame_and_geometry(items, chunks=chunks, blocks=blocks, cparams={"clevel": data.draw(st.sampled_from([0, 5]))})
+    frame, g = frame_and_geometry(
+        items, chunks=chunks, blocks=blocks, cparams={"clevel": data.draw(st.sampled_from([0, 5]))}
+    )
     grid = [-(-n // c) for n, c in zip(shape, chunks, strict=True)]
     inner = [-(-c // b) for c, b in zip(chunks, blocks, strict=True)]
     assert g.grid == tuple(grid)
@@ -79,10 +81,20 @@ def test_chunks_in_c_order(chunks: tuple[int, ...], blocks: tuple[int, ...], in_
 
 @pytest.mark.parametrize(
     ("shape", "chunks", "blocks", "itemsize"),
-    [((-1,), (1,), (1,), 1), ((5,), (2,), (3,), 1), ((5,), (0,), (0,), 1), ((5,), (2,), (0,), 1), ((5,), (2, 2), (1, 1), 1),
-     ((5, 5), (2, 2), (1,), 1), ((1,) * 17, (1,) * 17, (1,) * 17, 1), ((5,), (2,), (1,), 0), ((1 << 62, 4), (1, 1), (1, 1), 1),
-     ((1 << 40,), (1 << 31 - 1,), (1 << 31 - 1,), 8), ((1 << 31,), ((1 << 31) - 1,), (2,), 1)],
-)  # fmt: skip
+    [
+        ((-1,), (1,), (1,), 1),
+        ((5,), (2,), (3,), 1),
+        ((5,), (0,), (0,), 1),
+        ((5,), (2,), (0,), 1),
+        ((5,), (2, 2), (1, 1), 1),
+        ((5, 5), (2, 2), (1,), 1),
+        ((1,) * 17, (1,) * 17, (1,) * 17, 1),
+        ((5,), (2,), (1,), 0),
+        ((1 << 62, 4), (1, 1), (1, 1), 1),
+        ((1 << 40,), (1 << 31 - 1,), (1 << 31 - 1,), 8),
+        ((1 << 31,), ((1 << 31) - 1,), (2,), 1),
+    ],
+)
 def test_geometries_that_are_refused(shape: Any, chunks: Any, blocks: Any, itemsize: int) -> None:
     with pytest.raises((ValueError, OverflowError)):
         Geometry(shape, chunks, blocks, itemsize)
@@ -99,19 +111,34 @@ def test_the_metalayer() -> None:
     # with 16 axes the marker runs over (FORMATS 3.1)
     assert Geometry((1,) * 16, (1,) * 16, (1,) * 16, 1).metalayer("|u1")[2:4] == b"\x10\xa0"
     with_16 = blosc2.asarray(np.arange(4).reshape((1,) * 14 + (2, 2)))
-    np.testing.assert_array_equal(blosc2.from_cframe(with_16.to_cframe())[...], np.arange(4).reshape((1,) * 14 + (2, 2)))
+    np.testing.assert_array_equal(
+        blosc2.from_cframe(with_16.to_cframe())[...], np.arange(4).reshape((1,) * 14 + (2, 2))
+    )
 
 
 def test_metalayers_that_are_refused() -> None:
     good = blosc2.asarray(np.arange(10, dtype="<i4"), chunks=(4,), blocks=(2,)).to_cframe()
     assert blosc2.ndarray_from_cframe(good).shape == (10,)
     for at, value, text in (
-        (112, b"\x95", "metadata"), (113, b"\1", "version 1"), (114, b"\x11", "17 dimensions"), (114, b"\2", "2 dimensions"),
-        (115, b"\x92", "array of 1 values"), (116, b"\xd2", "marker"), (117, b"\x80", "negative"), (124, b"\x0d", "4 chunks"),
-        (126, b"\xd3", "marker"), (130, b"\3", "chunks of 16 bytes|chunk"), (130, b"\0", "block of 2"), (136, b"\5", "block of 5"),
-        (137, b"\1", "dtype"), (138, b"\xda", "dtype"), (142, b"\4", "bytes is announced|announced"), (143, b"x", "dtype"),
-        (145, b"8", "items of 8"), (144, b"\xff", "UTF-8"),
-    ):  # fmt: skip
+        (112, b"\x95", "metadata"),
+        (113, b"\1", "version 1"),
+        (114, b"\x11", "17 dimensions"),
+        (114, b"\2", "2 dimensions"),
+        (115, b"\x92", "array of 1 values"),
+        (116, b"\xd2", "marker"),
+        (117, b"\x80", "negative"),
+        (124, b"\x0d", "4 chunks"),
+        (126, b"\xd3", "marker"),
+        (130, b"\3", "chunks of 16 bytes|chunk"),
+        (130, b"\0", "block of 2"),
+        (136, b"\5", "block of 5"),
+        (137, b"\1", "dtype"),
+        (138, b"\xda", "dtype"),
+        (142, b"\4", "bytes is announced|announced"),
+        (143, b"x", "dtype"),
+        (145, b"8", "items of 8"),
+        (144, b"\xff", "UTF-8"),
+    ):
         data = bytearray(good)
         data[at : at + len(value)] = value
         with pytest.raises(FormatError, match=text) as caught:
@@ -218,7 +245,11 @@ def test_tasks_limits_and_pieces() -> None:
 def test_broadcast_and_reversed_sources() -> None:
     _, g = frame_and_geometry(np.zeros((6, 5), int), chunks=(4, 3), blocks=(2, 2))
     row = np.arange(5)
-    for source in (np.broadcast_to(row, (6, 5)), np.arange(30).reshape(6, 5)[::-1, ::-1], np.arange(30).reshape(5, 6).T):
+    for source in (
+        np.broadcast_to(row, (6, 5)),
+        np.arange(30).reshape(6, 5)[::-1, ::-1],
+        np.arange(30).reshape(5, 6).T,
+    ):
         write = Write(None, g, (0, 0), (1, 1), (6, 5), source, ENCODING)
         write.run()
         write.finish()

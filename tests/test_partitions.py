@@ -96,12 +96,14 @@ def brute_force_behaved(shape: tuple[int, ...], chunks: tuple[int, ...], blocks:
     """Whether items, written chunk by chunk and in them block by block, come in C order."""
 
     def order(outer: tuple[int, ...], inner: tuple[int, ...], numbers: np.ndarray[Any, Any]) -> list[Any]:
-        tiles = []
-        for place in np.ndindex(*(-(-n // c) for n, c in zip(outer, inner, strict=True))):
-            tiles.append(numbers[tuple(slice(p * c, (p + 1) * c) for p, c in zip(place, inner, strict=True))])
-        return tiles
+        return [
+            numbers[tuple(slice(p * c, (p + 1) * c) for p, c in zip(place, inner, strict=True))]
+            for place in np.ndindex(*(-(-n // c) for n, c in zip(outer, inner, strict=True)))
+        ]
 
-    if any(n % c for n, c in zip(shape, chunks, strict=True)) or any(c % b for c, b in zip(chunks, blocks, strict=True)):
+    if any(n % c for n, c in zip(shape, chunks, strict=True)) or any(
+        c % b for c, b in zip(chunks, blocks, strict=True)
+    ):
         return False
     numbers = np.arange(int(np.prod(shape))).reshape(shape)
     flat = [item.ravel() for chunk in order(shape, chunks, numbers) for item in order(chunk.shape, blocks, chunk)]

@@ -55,8 +55,10 @@ def test_what_they_say(path: str) -> None:
     status = Path(path).stat()
     identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
     for source, mapped, how in (
-        (Source.map(path), True, "mapped"), (Source.open(path), False, "positional"), (of_buffer(path), False, "memory"),
-    ):  # fmt: skip
+        (Source.map(path), True, "mapped"),
+        (Source.open(path), False, "positional"),
+        (of_buffer(path), False, "memory"),
+    ):
         assert (source.path, source.mapped) == (path, mapped)
         assert source.identity == (None if how == "memory" else identity)
         assert how in repr(source)

@@ -17,7 +17,7 @@ from blosc2.executor import run
 from blosc2.keywords import ConstructorKeywords, array_keywords
 from blosc2.new_frame import check_target, new_carrier
 from blosc2.partitions import as_shape, geometry_of, padded_chunk_nbytes
-from blosc2.storage import MAX_TYPESIZE, CParams, cparams_from
+from blosc2.storage import MAX_TYPESIZE, Codec, CParams, Filter, cparams_from
 from blosc2.vlmeta import pack_metalayers
 
 #: Uncompressed bytes that are compressed before they are written: what a large array on disk needs in memory.
@@ -37,6 +37,19 @@ class ArrayLike(Protocol):
     def blocks(self) -> tuple[int, ...]: ...
     @property
     def cparams(self) -> CParams: ...
+
+
+_LOSSY_CODECS = (Codec.ZFP_ACC, Codec.ZFP_PREC, Codec.ZFP_RATE)
+
+
+def _check_lossy_codec(cparams: CParams, dtype: np.dtype[Any]) -> None:
+    """Refuse to have ZFP take for floating-point numbers what is none: it would give back noise."""
+    if cparams.codec not in _LOSSY_CODECS:
+        return
+    if dtype not in (np.dtype("f4"), np.dtype("f8")):
+        raise ValueError(f"{cparams.codec.name} compresses float32 and float64 of native byte order only, not {dtype}")
+    if any(item is not Filter.NOFILTER for item in cparams.filters):
+        raise ValueError(f"{cparams.codec.name} works on the numbers themselves: pass filters=[] with it")
 
 
 class ArrayPlan:
@@ -60,8 +73,11 @@ class ArrayPlan:
         self.shape = as_shape(shape, "shape")
         check_target(self.keywords.storage, "NDArray")
         chunks, blocks = self.keywords.chunks, self.keywords.blocks
-        if like is not None and like.shape == self.shape and like.dtype.itemsize == self.dtype.itemsize and (
-            chunks is None and blocks is None
+        if (
+            like is not None
+            and like.shape == self.shape
+            and like.dtype.itemsize == self.dtype.itemsize
+            and (chunks is None and blocks is None)
         ):
             chunks, blocks = like.chunks, like.blocks
         self.geometry: Geometry = geometry_of(self.shape, chunks, blocks, self.dtype)
@@ -71,6 +87,7 @@ class ArrayPlan:
         # An array without items may grow later, into blocks of this size.
         blocksize = padded_chunk_nbytes(self.geometry.blocks, self.geometry.blocks, self.dtype.itemsize)
         self.cparams: CParams = cparams_from(cparams, typesize=self.dtype.itemsize, blocksize=blocksize)
+        _check_lossy_codec(self.cparams, self.dtype)
         self.encoding: Encoding = encoding_of(self.cparams, self.cparams.typesize, self.cparams.blocksize)
         self.metalayers = {
             "b2nd": self.geometry.metalayer(self.text), **pack_metalayers(self.keywords.storage.meta, ("b2nd",)),

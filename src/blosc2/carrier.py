@@ -12,6 +12,7 @@ import os
 import struct
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from io import FileIO
 from typing import Any, ClassVar, Final
 
@@ -58,6 +59,7 @@ class Carrier:
                  "origin", "urlpath", "version")  # fmt: skip
 
     writable = False
+    _lock: AbstractContextManager[Any]  # of the kinds that can be changed
     #: Turns an embedded frame of the metadata into an object; set by the layer that knows all kinds.
     open_cframe: ClassVar[Callable[[bytes], Any] | None] = None
 
@@ -108,7 +110,13 @@ class Carrier:
     def encoding(self, *, blocksize: int | None = None) -> Encoding:
         """Parameters of new chunks as the codec takes them."""
         frame = self.frame
-        return encoding_of(self.cparams, frame.typesize, frame.blocksize if blocksize is None else blocksize)
+        encoding = encoding_of(self.cparams, frame.typesize, frame.blocksize if blocksize is None else blocksize)
+        if encoding.needs_geometry and not frame.needs_geometry:
+            raise ValueError(
+                "this codec or filter works on array blocks, and only in arrays made with it: "
+                "copy(cparams=...) makes such an array"
+            )
+        return encoding
 
     def plugin(self) -> Plugin | None:
         """What codecs and filters need that work on the blocks of an array."""
@@ -120,23 +128,31 @@ class Carrier:
         if not self.writable:
             raise ReadOnlyError("Cannot do this action with reading mode", path=self.urlpath, key=self.key)
 
+    def editing(self) -> AbstractContextManager[Any]:
+        """Keep other threads from changes while one is worked out and published; readers are not kept from anything.
+
+        Raises unless changes can be published here.
+        """
+        self.require_writable()
+        return self._lock
+
     def set_vlmeta(self, changes: dict[str, bytes | None]) -> None:
         """Publish packed values of metadata entries, all at once; None removes one."""
-        self.require_writable()
-        draft = Draft(self.frame)
-        for name, packed in changes.items():
-            if packed is None:
-                draft.vlmeta.pop(name, None)
-            else:
-                draft.vlmeta[name] = vlmeta_chunk(packed)
-        self.publish(draft)
+        with self.editing():
+            draft = Draft(self.frame)
+            for name, packed in changes.items():
+                if packed is None:
+                    draft.vlmeta.pop(name, None)
+                else:
+                    draft.vlmeta[name] = vlmeta_chunk(packed)
+            self.publish(draft)
 
     def set_metalayer(self, name: str, packed: bytes) -> None:
         """Publish a fixed metalayer with other content of the same length."""
-        self.require_writable()
-        draft = Draft(self.frame)
-        draft.metalayers[name] = packed
-        self.publish(draft, fresh=True)
+        with self.editing():
+            draft = Draft(self.frame)
+            draft.metalayers[name] = packed
+            self.publish(draft, fresh=True)
 
     def publish(self, draft: Draft, *, fresh: bool = False) -> None:
         """Make a draft of the current frame the current version.
@@ -175,7 +191,7 @@ class MemoryCarrier(Carrier):
         super().__init__(frame, **{"mode": "a", "deserialize": "full", **how})
         self._arena: bytearray | None = None
         self._used = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def detach(self) -> None:
         """Copy what the frame shows of a file, so that nothing depends on that file any more."""
@@ -226,7 +242,7 @@ class MemoryCarrier(Carrier):
                 larger = bytearray(2 * self._used + more)
                 larger[: self._used] = memoryview(self._arena)[: self._used]
                 self._arena = larger
-        for index, stored in draft.new.items():
+        for index, stored in sorted(draft.new.items()):
             self._arena[self._used : self._used + len(stored)] = stored
             draft.offsets[index] = self._used
             self._used += len(stored)
@@ -234,9 +250,7 @@ class MemoryCarrier(Carrier):
     def _compact(self, draft: Draft, more: int) -> None:
         """Move the live chunks to a fresh buffer."""
         kept = {
-            i: self.frame.chunk_stored_at(int(o))
-            for i, o in enumerate(draft.offsets)
-            if o >= 0 and i not in draft.new
+            i: self.frame.chunk_stored_at(int(o)) for i, o in enumerate(draft.offsets) if o >= 0 and i not in draft.new
         }
         live = sum(map(len, kept.values()))
         self._arena = bytearray(2 * (live + more))
@@ -250,13 +264,14 @@ class MemoryCarrier(Carrier):
 class FileCarrier(Carrier):
     """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1)."""
 
-    __slots__ = ("_lock",)
+    __slots__ = ("_lock", "_path")
 
     writable = True
 
     def __init__(self, frame: Frame, **how: Any) -> None:
         super().__init__(frame, **how)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._path = os.path.abspath(str(self.urlpath))  # stays right when the process goes to another folder
 
     def publish(self, draft: Draft, *, fresh: bool = False) -> None:
         with self._lock:
@@ -265,15 +280,18 @@ class FileCarrier(Carrier):
             variable = draft.settle()
             # The trailer of a frame without data must follow the header: metadata alone cannot be appended,
             # nor can the last chunk go.
-            if fresh or draft.nbytes == 0 or len(self.frame.header_bytes()) > _SECTOR:
+            fresh = fresh or draft.nbytes == 0 or len(self.frame.header_bytes()) > _SECTOR
+            with open(self._path, "r+b", buffering=0) as file:
+                self._check_unchanged(file)
+                if not fresh:
+                    self._append(file, draft, variable)
+            if fresh:
                 self._rewrite(draft)
-            else:
-                self._append(draft, variable)
-            self._adopt(open_frame(str(self.urlpath), self.mmap_mode))
+            self._adopt(open_frame(self._path, self.mmap_mode))
 
     def _rewrite(self, draft: Draft) -> None:
         # A link to the file stays one.
-        new = NewFile(os.path.realpath(str(self.urlpath)), replace=True)
+        new = NewFile(os.path.realpath(self._path), replace=True)
         try:
             write_frame(new.file, draft)
         except BaseException:
@@ -281,53 +299,52 @@ class FileCarrier(Carrier):
             raise
         new.commit()
 
-    def _append(self, draft: Draft, variable: bool) -> None:
+    def _append(self, file: FileIO, draft: Draft, variable: bool) -> None:
         frame = self.frame
         header = bytearray(frame.header_bytes())
         header_len = frame.header_len
-        with open(str(self.urlpath), "r+b", buffering=0) as file:
-            self._check_unchanged(file)
-            end = position = frame.frame_len
-            parts = []
-            offsets: Any
-            if not draft.edits_chunks and frame.repeated_offset is not None:
-                offsets, count = int(frame.repeated_offset), int(frame.nchunks)
-            else:
-                offsets, count = draft.offsets, len(draft.offsets)
-                for index, stored in draft.new.items():
-                    offsets[index] = position - header_len
-                    parts.append(stored)
-                    position += len(stored)
-            index_chunk = pack_index(offsets, count)
-            trailer = pack_trailer(draft.vlmeta)
-            parts += [index_chunk, trailer]
-            frame_len = position + len(index_chunk) + len(trailer)
-            try:
-                _write_at(file, end, b"".join(parts))
-                # What an unfinished append may have left behind the new end is no part of any version.
-                file.truncate(frame_len)
-                os.fsync(file.fileno())
-            except OSError:
-                # The old version is untouched; only what was added to it goes.
-                file.truncate(end)
-                raise
-            struct.pack_into(">Q", header, 16, frame_len)
-            struct.pack_into(">q", header, 30, draft.nbytes)
-            struct.pack_into(">q", header, 39, position - header_len)
-            struct.pack_into(">i", header, 58, draft.chunksize)
-            header[25] = frame_flags(variable, bool(frame.vlblocks))
-            header[68] = 0xC3 if draft.vlmeta else 0xC2
-            if "b2nd" in draft.metalayers:
-                place = frame.metalayer_place("b2nd")
-                header[place : place + len(draft.metalayers["b2nd"])] = draft.metalayers["b2nd"]
-            try:
-                _write_at(file, 16, bytes(header[16:]))
-                os.fsync(file.fileno())
-            except OSError:
-                # What was not made durable is no success: the old version is shown again.
-                _write_at(file, 16, frame.header_bytes()[16:])
-                file.truncate(end)
-                raise
+        end = position = frame.frame_len
+        parts = []
+        offsets: Any
+        if not draft.edits_chunks and frame.repeated_offset is not None:
+            offsets, count = int(frame.repeated_offset), int(frame.nchunks)
+        else:
+            offsets, count = draft.offsets, len(draft.offsets)
+            for index, stored in sorted(draft.new.items()):
+                offsets[index] = position - header_len
+                parts.append(stored)
+                position += len(stored)
+        index_chunk = pack_index(offsets, count)
+        trailer = pack_trailer(draft.vlmeta)
+        parts += [index_chunk, trailer]
+        frame_len = position + len(index_chunk) + len(trailer)
+        try:
+            _write_at(file, end, b"".join(parts))
+            # What an unfinished append may have left behind the new end is no part of any version.
+            file.truncate(frame_len)
+            os.fsync(file.fileno())
+        except OSError:
+            # The old version is untouched; only what was added to it goes.
+            file.truncate(end)
+            raise
+        struct.pack_into(">Q", header, 16, frame_len)
+        struct.pack_into(">q", header, 30, draft.nbytes)
+        struct.pack_into(">q", header, 39, position - header_len)
+        struct.pack_into(">i", header, 58, draft.chunksize)
+        header[25] = frame_flags(variable, bool(frame.vlblocks))
+        header[68] = 0xC3 if draft.vlmeta else 0xC2
+        if "b2nd" in draft.metalayers:
+            place = frame.metalayer_place("b2nd")
+            header[place : place + len(draft.metalayers["b2nd"])] = draft.metalayers["b2nd"]
+        try:
+            _write_at(file, 16, bytes(header[16:]))
+            os.fsync(file.fileno())
+        except OSError:
+            # What was not made durable is no success: the old version is shown again.
+            _write_at(file, 16, frame.header_bytes()[16:])
+            os.fsync(file.fileno())
+            file.truncate(end)
+            raise
 
     def _check_unchanged(self, file: FileIO) -> None:
         """Refuse to write into a file that is no longer the one that was read."""
@@ -344,7 +361,7 @@ class FileCarrier(Carrier):
     def refresh(self) -> bool:
         """Take up the version that is on disk now; True when it is another one."""
         with self._lock:
-            frame = open_frame(str(self.urlpath), self.mmap_mode)
+            frame = open_frame(self._path, self.mmap_mode)
             if frame.header_bytes() == self.frame.header_bytes() and frame.source.identity == (
                 self.frame.source.identity
             ):
@@ -410,7 +427,7 @@ def open_frame(path: str, mmap_mode: str | None, offset: int = 0) -> Frame:
 def open_carrier(path: str, mode: str, mmap_mode: str | None, offset: int = 0, **how: Any) -> Carrier:
     """The carrier of a frame in a file, for reading or, where the file is nothing but the frame, for changes."""
     frame = open_frame(path, mmap_mode, offset)
-    kind = Carrier
+    kind: type[Carrier] = Carrier
     if mmap_mode == "c":
         kind = MemoryCarrier
     elif mode != "r" and offset == 0:

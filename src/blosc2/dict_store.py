@@ -13,7 +13,7 @@ from blosc2._core.keytable import KeyTable
 from blosc2.deserialization import deserialize_mode
 from blosc2.directory_backend import DirectoryBackend
 from blosc2.embed_store import EmbedStore
-from blosc2.embedded import REGISTRY, Embedded, compose, kind_of, stored_value
+from blosc2.embedded import REGISTRY, Embedded, compose, stored_value
 from blosc2.info import InfoReporter
 from blosc2.modes import local_path
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from

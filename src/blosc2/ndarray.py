@@ -7,7 +7,7 @@ import operator
 from collections import namedtuple
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -185,7 +185,7 @@ class NDArray(Stored):
 
     def __repr__(self) -> str:
         where = f" in {self.urlpath}" if self.urlpath else ""
-        return f"<NDArray {self.shape} {self.dtype}, chunks {self.chunks}, blocks {self.blocks}{where}>"
+        return f"<NDArray {self.shape} {_short(self.dtype)}, chunks {self.chunks}, blocks {self.blocks}{where}>"
 
     def __len__(self) -> int:
         shape = self.shape
@@ -266,6 +266,16 @@ class NDArray(Stored):
             raise ValueError("The truth value of an array with more than one element is ambiguous")
         return bool(self.item())
 
+    def _no_operators(self, *_: Any) -> Never:
+        raise TypeError("compressed arrays have no operators: use np.asarray(a) or a[:], which are NumPy arrays")
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _no_operators
+    __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = __matmul__ = _no_operators
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = __rmatmul__ = _no_operators
+    __and__ = __or__ = __xor__ = __rand__ = __ror__ = __rxor__ = __lshift__ = __rshift__ = _no_operators
+    __neg__ = __pos__ = __abs__ = __invert__ = _no_operators
+    __hash__ = None  # type: ignore[assignment]
+
     def tobytes(self) -> bytes:
         """The items as bytes in C order."""
         return self._read_all().tobytes()
@@ -286,34 +296,34 @@ class NDArray(Stored):
     # ------------------------------------------------------------ writing
     def __setitem__(self, key: Any, value: Any) -> None:
         carrier = self._carrier
-        carrier.require_writable()
-        geometry, dtype, frame = carrier.array  # type: ignore[misc]
-        if type(key) is str:
-            self._field(key)[...] = value
-            return
-        selection = basic_selection(key, geometry.shape)
-        if selection is None:
-            whole = self._read_all()
-            whole[_plain_key(key)] = _plain(value)
-            selection = basic_selection((), geometry.shape)
-            value = whole
-        assert selection is not None
-        source = as_items(value, dtype, selection.shape)
-        if selection.flip is not None:
-            source = source[selection.flip]
-        source = source.reshape(selection.counts)
-        draft = Draft(frame)
-        operation = Write(
-            frame, geometry, selection.starts, selection.steps, selection.counts, source,
-            carrier.encoding(blocksize=int(geometry.block_nbytes)), carrier.plugin(),
-        )  # fmt: skip
-        run(operation, source.size * dtype.itemsize, carrier.cparams.nthreads)
-        chunks = operation.take_chunks()
-        if chunks:
-            for nchunk, stored in chunks.items():
-                draft.replace(nchunk, stored)
-            mark_indexes_stale(self, draft)
-            carrier.publish(draft)
+        with carrier.editing():
+            geometry, dtype, frame = carrier.array  # type: ignore[misc]
+            if type(key) is str:
+                self._field(key)[...] = value
+                return
+            selection = basic_selection(key, geometry.shape)
+            if selection is None:
+                whole = self._read_all()
+                whole[_plain_key(key)] = _plain(value)
+                selection = basic_selection((), geometry.shape)
+                value = whole
+            assert selection is not None
+            source = as_items(value, dtype, selection.shape)
+            if selection.flip is not None:
+                source = source[selection.flip]
+            source = source.reshape(selection.counts)
+            draft = Draft(frame)
+            operation = Write(
+                frame, geometry, selection.starts, selection.steps, selection.counts, source,
+                carrier.encoding(blocksize=int(geometry.block_nbytes)), carrier.plugin(),
+            )  # fmt: skip
+            run(operation, source.size * dtype.itemsize, carrier.cparams.nthreads)
+            chunks = operation.take_chunks()
+            if chunks:
+                for nchunk, stored in chunks.items():
+                    draft.replace(nchunk, stored)
+                mark_indexes_stale(self, draft)
+                carrier.publish(draft)
 
     def resize(self, newshape: Any) -> None:
         """Change the lengths of the axes; what is new reads zeros, what no longer fits is given up.
@@ -342,15 +352,15 @@ class NDArray(Stored):
                [0., 0.]])
         """
         carrier = self._carrier
-        carrier.require_writable()
-        geometry, _, frame = carrier.array  # type: ignore[misc]
-        new = resized_geometry(geometry, newshape)
-        if new.shape == geometry.shape:
-            return
-        draft = Draft(frame)
-        renumbered = resize_draft(carrier, draft, new)
-        mark_indexes_stale(self, draft)
-        carrier.publish(draft, fresh=renumbered)
+        with carrier.editing():
+            geometry, _, frame = carrier.array  # type: ignore[misc]
+            new = resized_geometry(geometry, newshape)
+            if new.shape == geometry.shape:
+                return
+            draft = Draft(frame)
+            renumbered = resize_draft(carrier, draft, new)
+            mark_indexes_stale(self, draft)
+            carrier.publish(draft, fresh=renumbered)
 
     def append(self, values: Any) -> int:
         """Add items to the end of an array of one axis; returns the new number of items.
@@ -363,27 +373,27 @@ class NDArray(Stored):
         5
         """
         carrier = self._carrier
-        carrier.require_writable()
-        geometry, dtype, frame = carrier.array  # type: ignore[misc]
-        if geometry.ndim != 1:
-            raise ValueError(f"append is only supported for 1-D arrays, not for {geometry.ndim} axes; see resize")
-        items = np.ravel(as_items(values, dtype, None))
-        if items.size == 0:
+        with carrier.editing():
+            geometry, dtype, frame = carrier.array  # type: ignore[misc]
+            if geometry.ndim != 1:
+                raise ValueError(f"append is only supported for 1-D arrays, not for {geometry.ndim} axes; see resize")
+            items = np.ravel(as_items(values, dtype, None))
+            if items.size == 0:
+                return self.size
+            start = geometry.shape[0]
+            new = resized_geometry(geometry, (start + items.size,))
+            draft = Draft(frame)
+            resize_draft(carrier, draft, new)
+            operation = Write(
+                frame, new, (start,), (1,), (items.size,), items, carrier.encoding(blocksize=int(new.block_nbytes)),
+                carrier.plugin(),
+            )  # fmt: skip
+            run(operation, items.nbytes, carrier.cparams.nthreads)
+            for nchunk, stored in operation.take_chunks().items():
+                draft.replace(nchunk, stored)
+            mark_indexes_stale(self, draft)
+            carrier.publish(draft)
             return self.size
-        start = geometry.shape[0]
-        new = resized_geometry(geometry, (start + items.size,))
-        draft = Draft(frame)
-        resize_draft(carrier, draft, new)
-        operation = Write(
-            frame, new, (start,), (1,), (items.size,), items, carrier.encoding(blocksize=int(new.block_nbytes)),
-            carrier.plugin(),
-        )  # fmt: skip
-        run(operation, items.nbytes, carrier.cparams.nthreads)
-        for nchunk, stored in operation.take_chunks().items():
-            draft.replace(nchunk, stored)
-        mark_indexes_stale(self, draft)
-        carrier.publish(draft)
-        return self.size
 
     # ------------------------------------------------------------ as a whole
     def squeeze(self, axis: Any = None) -> NDArray:
@@ -536,9 +546,10 @@ class NDField:
         return np.ascontiguousarray(self._array[key][self.field])
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        items = self._array[key]
-        items[self.field] = value
-        self._array[key] = items
+        with self._array._carrier.editing():
+            items = self._array[key]
+            items[self.field] = value
+            self._array[key] = items
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
@@ -553,7 +564,13 @@ class NDField:
         return (item[self.field] for item in self._array)
 
     def __repr__(self) -> str:
-        return f"<NDField {self.field!r} {self.dtype} of {self._array!r}>"
+        return f"<NDField {self.field!r} {_short(self.dtype)} of {self._array!r}>"
+
+
+def _short(dtype: np.dtype[Any]) -> str:
+    """A dtype as text of bounded length."""
+    text = str(dtype)
+    return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...] | None) -> np.ndarray[Any, Any]:

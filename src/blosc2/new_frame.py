@@ -113,5 +113,4 @@ def file_carrier(storage: Storage, **how: Any) -> FileCarrier:
     """The carrier of a frame that was just written."""
     path = str(storage.urlpath)
     frame = open_frame(path, storage.mmap_mode)
-    return FileCarrier(frame, mode="a" if storage.mode == "w" else storage.mode, urlpath=path,
-                       mmap_mode=storage.mmap_mode, **how)  # fmt: skip
+    return FileCarrier(frame, mode="a", urlpath=path, mmap_mode=storage.mmap_mode, **how)

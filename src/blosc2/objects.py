@@ -161,6 +161,7 @@ class OpaqueArray(OpaqueObject, NDArray):
     __slots__ = ()
     __getitem__ = __setitem__ = __array__ = __iter__ = OpaqueObject._refuse
     _read_all = tobytes = get_chunk = slice = iterchunks_info = item = OpaqueObject._refuse
+    resize = append = squeeze = reshape = OpaqueObject._refuse
     __repr__ = OpaqueObject.__repr__
 
     def copy(self, dtype: Any = None, **kwargs: Any) -> NDArray:
@@ -179,7 +180,7 @@ class OpaqueSChunk(OpaqueObject, SChunk):
     """A super-chunk of another package's object."""
 
     __slots__ = ()
-    __getitem__ = __setitem__ = set_slice = get_slice = OpaqueObject._refuse
+    __getitem__ = __setitem__ = __iter__ = set_slice = get_slice = OpaqueObject._refuse
     decompress_chunk = get_chunk = get_lazychunk = iterchunks = OpaqueObject._refuse
     iterchunks_info = append_data = insert_data = update_data = OpaqueObject._refuse
     append_chunk = insert_chunk = update_chunk = delete_chunk = OpaqueObject._refuse

@@ -21,7 +21,9 @@ def reduce_stored(stored: Stored) -> tuple[Any, ...]:
     as_array = not isinstance(stored, SChunk)
     if isinstance(carrier, MemoryCarrier) or carrier.urlpath is None:
         return revive, (stored.to_cframe(), carrier.deserialize, as_array)
-    how = (carrier.urlpath, carrier.mode, carrier.mmap_mode, carrier.frame.offset, carrier.deserialize)
+    # Who reads the pickle may be in another folder, and finds the file made.
+    mmap_mode = "r+" if carrier.mmap_mode == "w+" else carrier.mmap_mode
+    how = (os.path.abspath(carrier.urlpath), carrier.mode, mmap_mode, carrier.frame.offset, carrier.deserialize)
     key = None if carrier.origin is None else carrier.origin[1]
     return reopen, (*how, key, _state(carrier), as_array)
 

@@ -102,8 +102,7 @@ def _with_zero_padding(carrier: Carrier, geometry: Geometry, dtype: np.dtype[Any
     place = np.unravel_index(nchunk, geometry.grid)
     starts = tuple(int(n) * chunk for n, chunk in zip(place, geometry.chunks, strict=True))
     counts = tuple(
-        min(chunk, length - start)
-        for start, chunk, length in zip(starts, geometry.chunks, geometry.shape, strict=True)
+        min(chunk, length - start) for start, chunk, length in zip(starts, geometry.chunks, geometry.shape, strict=True)
     )
     steps = (1,) * geometry.ndim
     items = np.empty(counts, dtype)

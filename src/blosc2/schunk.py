@@ -5,8 +5,9 @@ from __future__ import annotations
 import operator
 import os
 from collections import namedtuple
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -26,11 +27,27 @@ from blosc2.vlmeta import pack_metalayers
 
 _LARGEST_DEFAULT_CHUNK = 256 << 20
 _DEFAULT_CHUNK = 16 << 20
+_READ_AHEAD = 64 << 10  # bytes that an iteration decodes at once
 _SPECIAL_OFFSETS = {
     SpecialValue.ZERO: ZERO_OFFSET, SpecialValue.NAN: NAN_OFFSET, SpecialValue.UNINIT: UNINIT_OFFSET,
 }  # fmt: skip
 
 ChunkInfo = namedtuple("ChunkInfo", ("nchunk", "cratio", "special", "repeated_value", "lazychunk"))  # noqa: PYI024
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _change(method: Callable[Concatenate[SChunk, _P], _R]) -> Callable[Concatenate[SChunk, _P], _R]:
+    """Let one thread after the other run a method that changes a super-chunk."""
+
+    @wraps(method)
+    def one_by_one(self: SChunk, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with self._carrier.editing():
+            return method(self, *args, **kwargs)
+
+    return one_by_one
 
 
 class SChunk(Stored):
@@ -188,6 +205,13 @@ class SChunk(Stored):
         index %= length
         return self._read(index, index + 1)
 
+    def __iter__(self) -> Iterator[bytes]:
+        typesize = self.typesize
+        step = max(_READ_AHEAD // typesize, 1)
+        for start in range(0, len(self), step):
+            items = self[start : start + step]
+            yield from (items[i : i + typesize] for i in range(0, len(items), typesize))
+
     def _read(self, start: int, stop: int) -> bytes:
         typesize = self.typesize
         result: bytes = self._carrier.frame.read_bytes(start * typesize, stop * typesize)
@@ -261,39 +285,45 @@ class SChunk(Stored):
         return index
 
     # ------------------------------------------------------------ changes
+    @_change
     def append_data(self, data: Any) -> int:
         """Compress a buffer into a new last chunk; returns the number of chunks."""
         return self._insert(self.nchunks, self._encode(data, "append"))
 
+    @_change
     def insert_data(self, nchunk: int, data: Any, copy: bool = True) -> int:  # noqa: ARG002
         """Compress a buffer into a new chunk before `nchunk`; returns the number of chunks."""
         return self._insert(self._check_place(nchunk), self._encode(data, "insert"))
 
+    @_change
     def update_data(self, nchunk: int, data: Any, copy: bool = True) -> int:  # noqa: ARG002
         """Compress a buffer in the place of a chunk; returns the number of chunks."""
         return self._update(nchunk, self._encode(data, "update"))
 
+    @_change
     def append_chunk(self, chunk: bytes) -> int:
         """Append a compressed chunk; returns the number of chunks."""
         return self._insert(self.nchunks, _checked_chunk(chunk))
 
+    @_change
     def insert_chunk(self, nchunk: int, chunk: bytes) -> int:
         """Insert a compressed chunk before `nchunk`; returns the number of chunks."""
         return self._insert(self._check_place(nchunk), _checked_chunk(chunk))
 
+    @_change
     def update_chunk(self, nchunk: int, chunk: bytes) -> int:
         """Put a compressed chunk in the place of another; returns the number of chunks."""
         return self._update(nchunk, _checked_chunk(chunk))
 
+    @_change
     def delete_chunk(self, nchunk: int) -> int:
         """Remove a chunk; returns the number of chunks."""
-        self._carrier.require_writable()
         index = self._check_chunk(nchunk, "Could not delete the desired chunk")
         return self._splice(index, 1, [])
 
+    @_change
     def fill_special(self, nitems: int, special_value: SpecialValue, value: Any = None) -> int:
         """Append chunks of zeros, NaN, undefined or one repeated item; returns the number of chunks."""
-        self._carrier.require_writable()
         special = _special(special_value)
         nbytes = operator.index(nitems) * self.typesize
         if nbytes < 0:
@@ -302,16 +332,16 @@ class SChunk(Stored):
         sizes = [step] * (nbytes // step) + ([nbytes % step] if nbytes % step else [])
         return self._splice(self.nchunks, 0, [(self._special_chunk(special, n, value), n) for n in sizes])
 
+    @_change
     def update_special(self, nchunk: int, special_value: SpecialValue, value: Any = None) -> int:
         """Put zeros, NaN, undefined or one repeated item in the place of a chunk; returns the number of chunks."""
-        self._carrier.require_writable()
         index = self._check_chunk(nchunk, "Could not update the desired chunk")
         size = int(self._carrier.frame.chunk_info(index)[1])
         return self._splice(index, 1, [(self._special_chunk(_special(special_value), size, value), size)])
 
+    @_change
     def reorder_offsets(self, order: Any) -> None:
         """Give the chunks another order: chunk ``order[i]`` becomes chunk ``i``."""
-        self._carrier.require_writable()
         indices = np.asarray(order)
         if indices.dtype.kind not in "iu" or indices.shape != (self.nchunks,):
             raise ValueError(f"order must be {self.nchunks} integers, one for each chunk")
@@ -323,9 +353,9 @@ class SChunk(Stored):
         draft.sizes = sizes
         self._carrier.publish(draft)
 
+    @_change
     def set_slice(self, value: Any, start: int = 0, stop: int | None = None) -> None:
         """Replace items ``start .. stop``; beyond the end the super-chunk grows."""
-        self._carrier.require_writable()
         data = bytes(_bytes_of(value))
         typesize, length = self.typesize, len(self)
         if start < 0:
@@ -378,7 +408,6 @@ class SChunk(Stored):
         self._carrier.publish(draft)
 
     def _encode(self, data: Any, what: str) -> tuple[bytes, int]:
-        self._carrier.require_writable()
         view = _bytes_of(data)
         if 0 < self.chunksize < len(view):
             raise ChunkSizeError(f"Could not {what} the data: {len(view)} bytes, a chunk has {self.chunksize}")
@@ -393,11 +422,9 @@ class SChunk(Stored):
         return index
 
     def _insert(self, index: int, chunk: tuple[bytes, int]) -> int:
-        self._carrier.require_writable()
         return self._splice(index, 0, [chunk])
 
     def _update(self, nchunk: Any, chunk: tuple[bytes, int]) -> int:
-        self._carrier.require_writable()
         return self._splice(self._check_chunk(nchunk, "Could not update the desired chunk"), 1, [chunk])
 
     def _splice(self, index: int, removed: int, added: list[tuple[StoredChunk, int]] | list[tuple[bytes, int]]) -> int:

@@ -91,8 +91,11 @@ cdef class Encoder:
     """One thread's compression context, with fixed parameters."""
 
     cdef void *cctx
+    cdef object encoding
     cdef Plugin plugin
-    cdef int32_t encode(self, const uint8_t *source, int32_t nbytes, uint8_t *destination, int32_t room) noexcept nogil
+    cdef int32_t nbytes     # of the chunks that the context was made for
+    cdef int prepare(self, int32_t nbytes) except -1
+    cdef int32_t encode(self, const uint8_t *source, uint8_t *destination, int32_t room) noexcept nogil
 
 
 cdef Worker *borrow(int32_t blocksize) except NULL

@@ -551,6 +551,11 @@ cdef int decode_block(Worker *worker, Chunk *chunk, int32_t block, uint8_t *dest
 
 # ---------------------------------------------------------------- parameters, encoding
 
+cdef enum:
+    DELTA = 3
+    MIN_DICTIONARY_CHUNK = 32
+
+
 cdef class Encoding:
     """Compression parameters as plain numbers; the layers above check them."""
 
@@ -576,19 +581,24 @@ cdef class Encoding:
         return self.codec >= 32 or any(
             f in (32, 33) or (f == 35 and m == 0) for f, m in zip(self.filters, self.filters_meta))
 
-    cdef c.blosc2_cparams parameters(self):
+    cdef c.blosc2_cparams parameters(self, int32_t nbytes):
+        """For a chunk of that many bytes.
+
+        Where blocks or the chunk end inside an item, the C library splits streams and applies the delta filter so
+        that they cannot be decoded, and with a dictionary it writes broken chunks below 32 bytes.
+        """
         cdef c.blosc2_cparams p = c.blosc2_get_blosc2_cparams_defaults()
         cdef int i
         p.compcode = self.codec
         p.compcode_meta = self.codec_meta
         p.clevel = self.clevel
-        p.use_dict = self.use_dict
+        p.use_dict = self.use_dict and nbytes >= MIN_DICTIONARY_CHUNK
         p.typesize = self.typesize if self.typesize <= 255 else 1
         p.nthreads = 1
-        p.blocksize = self.blocksize
+        p.blocksize = 0 if nbytes % p.typesize else self.blocksize - self.blocksize % p.typesize
         p.splitmode = self.splitmode
         for i in range(6):
-            p.filters[i] = self.filters[i]
+            p.filters[i] = 0 if self.filters[i] == DELTA and nbytes % p.typesize else self.filters[i]
             p.filters_meta[i] = self.filters_meta[i]
         return p
 
@@ -599,7 +609,7 @@ cdef class Plugin:
         self.process = os.getpid()
 
     def __init__(self, Encoding encoding, bytes geometry, int32_t chunksize):
-        cdef c.blosc2_cparams cparams = encoding.parameters()
+        cdef c.blosc2_cparams cparams = encoding.parameters(chunksize)
         cdef c.blosc2_dparams dparams = c.blosc2_get_blosc2_dparams_defaults()
         cdef c.blosc2_storage storage = c.blosc2_get_blosc2_storage_defaults()
         dparams.nthreads = 1
@@ -650,24 +660,39 @@ cdef class Plugin:
 
 
 cdef class Encoder:
-    def __init__(self, Encoding encoding, Plugin plugin=None):
-        cdef c.blosc2_cparams cparams = encoding.parameters()
+    def __init__(self, Encoding encoding not None, Plugin plugin=None):
+        self.encoding = encoding
         self.plugin = plugin
-        if plugin is not None:
-            cparams.schunk = plugin.schunk
+
+    cdef int prepare(self, int32_t nbytes) except -1:
+        """Get ready for chunks of this size; a context keeps the block size that it chose for the first one."""
+        cdef c.blosc2_cparams cparams
+        if self.cctx != NULL:
+            if nbytes == self.nbytes:
+                return 0
+            c.blosc2_free_ctx(<c.blosc2_context *> self.cctx)
+            self.cctx = NULL
+        cparams = (<Encoding> self.encoding).parameters(nbytes)
+        if self.plugin is not None:
+            cparams.schunk = self.plugin.schunk
         with _set_aside:
             self.cctx = c.blosc2_create_cctx(cparams)
         if self.cctx == NULL:
             raise ValueError("the C library does not take these compression parameters")
+        self.nbytes = nbytes
+        return 0
 
     def __dealloc__(self):
         if self.cctx != NULL:
             c.blosc2_free_ctx(<c.blosc2_context *> self.cctx)
 
-    cdef int32_t encode(self, const uint8_t *source, int32_t nbytes, uint8_t *destination, int32_t room) noexcept nogil:
-        """Stored size of the chunk (room: nbytes + 32 is always enough), or a negative status."""
+    cdef int32_t encode(self, const uint8_t *source, uint8_t *destination, int32_t room) noexcept nogil:
+        """Stored size of a chunk of the size that was prepared for, or a negative status.
+
+        Room for its bytes and 32 more is always enough.
+        """
         cdef int status = c.blosc2_compress_ctx(
-            <c.blosc2_context *> self.cctx, source, nbytes, destination, room)
+            <c.blosc2_context *> self.cctx, source, self.nbytes, destination, room)
         return status if status else <int32_t> BAD_ROOM
 
     def encode_bytes(self, buffer):
@@ -679,12 +704,13 @@ cdef class Encoder:
         if view.shape[0] > MAX_BUFFER:
             raise ValueError(f"a chunk holds at most {MAX_BUFFER} bytes, not {view.shape[0]}")
         nbytes = <int32_t> view.shape[0]
+        self.prepare(nbytes)
         cdef uint8_t *room = <uint8_t *> malloc(<size_t> nbytes + CHUNK_HEADER)
         if room == NULL:
             raise MemoryError
         try:
             with nogil:
-                size = self.encode(source, nbytes, room, nbytes + CHUNK_HEADER)
+                size = self.encode(source, room, nbytes + CHUNK_HEADER)
             if size < 0:
                 raise ValueError(f"could not compress the data: {codec_error_text(size)}")
             return PyBytes_FromStringAndSize(<const char *> room, size)

@@ -489,7 +489,7 @@ cdef class Write(Operation):
     def run(self):
         """Work until no chunk is left; releases the GIL."""
         cdef Encoder encoder = Encoder(self.encoding, self.plugin)
-        cdef Worker *worker = borrow(<int32_t> self.geometry.c.block_nbytes)
+        cdef Worker *worker
         cdef int64_t task, nchunk = 0
         cdef int32_t nbytes = <int32_t> self.geometry.c.chunk_nbytes
         cdef Box box
@@ -497,6 +497,8 @@ cdef class Write(Operation):
         cdef const uint8_t *gathered
         cdef uint8_t *room
         cdef int status
+        encoder.prepare(nbytes)
+        worker = borrow(<int32_t> self.geometry.c.block_nbytes)
         try:
             with nogil:
                 while True:
@@ -514,7 +516,7 @@ cdef class Write(Operation):
                         if room == NULL:
                             status = NO_MEMORY
                         else:
-                            size = encoder.encode(gathered, nbytes, room, nbytes + CHUNK_HEADER)
+                            size = encoder.encode(gathered, room, nbytes + CHUNK_HEADER)
                             status = size if size < 0 else <int> CHUNK_OK
                     if status:
                         self.failed = nchunk

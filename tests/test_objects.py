@@ -1,0 +1,148 @@
+"""Lists of values are read; kinds that this package does not have are described and copied, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fixture_kit import manifest
+
+import blosc2
+from blosc2 import BatchArray, ObjectArray
+from blosc2.objects import OPAQUE_KINDS, OpaqueArray, OpaqueObject, OpaqueSChunk
+
+OPAQUE = sorted((manifest.ROOT / "hostile").glob("kind_*"))
+
+
+@pytest.mark.parametrize("entry", manifest.files("objectarray"), ids=lambda e: e["path"])
+def test_lists_of_values(entry: dict[str, Any], source: str | None, tmp_path: Path) -> None:
+    found = blosc2.open(manifest.path_of(entry), mmap_mode=source)
+    assert isinstance(found, ObjectArray)
+    assert isinstance(found, Sequence)
+    want = entry["values"]
+    assert len(found) == len(want) == found.schunk.nchunks
+    assert manifest.tagged(list(found)) == want
+    assert manifest.tagged(found[1:-1]) == want[1:-1]
+    assert manifest.tagged(found[::-2]) == want[::-2]
+    for n in range(-len(want), len(want)):
+        assert manifest.tagged(found[n]) == want[n]
+    for n in (len(want), -len(want) - 1):
+        with pytest.raises(IndexError, match="out of range"):
+            found[n]
+    with pytest.raises(TypeError):
+        found["a"]
+    assert (found.nbytes, found.cbytes) == (found.schunk.nbytes, found.schunk.cbytes)
+    assert len(repr(found)) < 100
+    again = blosc2.from_cframe(found.to_cframe())
+    assert manifest.tagged(list(again)) == want
+    (tmp_path / "copy").write_bytes(found.to_cframe())
+    assert manifest.tagged(list(blosc2.open(tmp_path / "copy"))) == want
+
+
+@pytest.mark.parametrize("entry", manifest.files("batcharray"), ids=lambda e: e["path"])
+def test_lists_of_batches(entry: dict[str, Any], source: str | None) -> None:
+    found = blosc2.open(manifest.path_of(entry), mmap_mode=source)
+    assert isinstance(found, BatchArray)
+    want = entry["batches"]
+    assert len(found) == len(want)
+    assert manifest.tagged([list(batch) for batch in found]) == want
+    assert manifest.tagged(list(found.iter_items())) == [item for batch in want for item in batch]
+    assert found.items_per_block == entry["items_per_block"]
+    assert found.serializer == "msgpack"
+    for nchunk, batch in enumerate(found):
+        blocks = found.schunk._carrier.frame.vl_blocks(nchunk)
+        assert b"".join(blocks) == found.schunk.decompress_chunk(nchunk)
+        assert [found.schunk.get_vlblock(nchunk, n) for n in range(len(blocks))] == blocks
+        assert batch
+    with pytest.raises(ValueError, match="reading mode"):
+        found.schunk.append_data(b"1")
+
+
+def test_chunks_of_variable_blocks_are_only_read(tmp_path: Path) -> None:
+    (entry, *_) = [e for e in manifest.files("batcharray") if e["batches"]]
+    path = tmp_path / "copy.b2b"
+    path.write_bytes(manifest.path_of(entry).read_bytes())
+    before = path.read_bytes()
+    schunk = blosc2.open(path, "a").schunk
+    with pytest.raises(NotImplementedError, match="only be read"):
+        schunk.append_data(b"1")
+    assert path.read_bytes() == before
+    # metadata can be changed, and the batches stay
+    schunk.vlmeta["mine"] = 1
+    assert manifest.tagged([list(batch) for batch in blosc2.open(path)]) == entry["batches"]
+    assert blosc2.open(path).vlmeta["mine"] == 1
+
+
+def test_lists_are_opened_not_made() -> None:
+    for kind in (ObjectArray, BatchArray):
+        with pytest.raises(NotImplementedError, match="opened"):
+            kind()
+
+
+def test_there_are_fixtures_of_opaque_kinds() -> None:
+    assert {path.stem.removeprefix("kind_") for path in OPAQUE} == {"b2o", "lazyarray", "listarray", "proxy-source"}
+
+
+@pytest.mark.parametrize("path", OPAQUE, ids=lambda p: p.stem)
+@pytest.mark.parametrize("deserialize", ["safe", "full"])
+def test_opaque_objects(path: Path, deserialize: str, source: str | None, tmp_path: Path) -> None:
+    found: Any = blosc2.open(path, mmap_mode=source, deserialize=deserialize)
+    assert issubclass(type(found), OpaqueObject)
+    assert found.kind in OPAQUE_KINDS
+    assert found.kind in repr(found)
+    assert found.kind in found.meta
+    assert list(found.vlmeta) is not None
+    assert found.info_items[0][0] == "type"
+    assert len(repr(found.info)) < 5000
+    frame = path.read_bytes()
+    assert found.to_cframe() == frame
+    array = type(found) is OpaqueArray
+    refused: list[Any] = [
+        lambda: found[0], lambda: found[:], lambda: list(found), lambda: found.__setitem__(0, 1),
+        lambda: found.get_chunk(0), lambda: list(found.iterchunks_info()),
+    ]  # fmt: skip
+    if array:
+        assert found.shape is not None
+        assert found.dtype is not None
+        assert isinstance(found.schunk, OpaqueSChunk)
+        refused += [
+            lambda: np.asarray(found), lambda: found[...], lambda: found[()], lambda: found.tobytes(),
+            lambda: found.item(), lambda: found.slice(0), lambda: float(found), lambda: found.T,
+            lambda: found.copy("i1"), lambda: found.resize(found.shape), lambda: found.append([1]),
+            lambda: found.reshape((1,)), lambda: found.squeeze(), lambda: found.schunk[:],
+            lambda: found.copy(chunks=tuple(max(n - 1, 1) for n in found.chunks)),
+        ]  # fmt: skip
+    else:
+        refused += [
+            lambda: found.decompress_chunk(0), lambda: found.append_data(b"1"), lambda: found.delete_chunk(0),
+            lambda: found.get_slice(0, 1), lambda: found.set_slice(b""), lambda: list(found.iterchunks("u1")),
+            lambda: found.get_lazychunk(0), lambda: found.get_vlblock(0, 0),
+        ]  # fmt: skip
+    for n, read in enumerate(refused):
+        with pytest.raises(NotImplementedError, match=found.kind):
+            read()
+            pytest.fail(f"{n} was not refused")
+    assert path.read_bytes() == frame
+    # copies are opaque again, byte for byte
+    found.copy(urlpath=tmp_path / "copy.b2nd")
+    assert (tmp_path / "copy.b2nd").read_bytes() == frame
+    for again in (blosc2.open(tmp_path / "copy.b2nd"), blosc2.from_cframe(frame), blosc2.load(path), found.copy()):
+        assert type(again) is type(found)
+        assert again.to_cframe() == frame
+
+
+def test_an_opaque_array_opened_for_writing_is_not_changed(tmp_path: Path) -> None:
+    for path in OPAQUE:
+        copy = tmp_path / path.name
+        copy.write_bytes(path.read_bytes())
+        found = blosc2.open(copy, "a")
+        with pytest.raises(NotImplementedError):
+            found[0] = 1
+        if isinstance(found, OpaqueArray):
+            for change in (found.resize, found.append):
+                with pytest.raises(NotImplementedError):
+                    change(1)
+        assert copy.read_bytes() == path.read_bytes()
