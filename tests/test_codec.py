@@ -12,6 +12,8 @@ import pytest
 from fixture_kit import manifest
 from fixture_kit.cases import CODECS, FILTERS
 from fixture_kit.isolated import environment
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import blosc2
 from blosc2 import Codec, Filter, SplitMode
@@ -214,6 +216,33 @@ def test_one_encoder_many_sizes() -> None:
         assert decode_bytes(encoder.encode_bytes(data)) == data
     with pytest.raises((ValueError, BufferError, TypeError)):
         encoder.encode_bytes(memoryview(bytes(16))[::2])
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    codec_id=st.sampled_from([0, 1, 2, 4, 5]),
+    clevel=st.integers(0, 9),
+    use_dict=st.booleans(),
+    typesize=st.sampled_from([1, 2, 3, 4, 8, 16, 100, 300]),
+    blocksize=st.sampled_from([0, 10, 33, 64, 1000]),
+    splitmode=st.integers(1, 4),
+    filters=st.sampled_from([(0,) * 6, (1, 0, 0, 0, 0, 0), (2, 0, 0, 0, 0, 0), (3, 0, 0, 0, 0, 0), (3, 1, 0, 0, 0, 0)]),
+    sizes=st.lists(st.integers(0, 80) | st.integers(0, 1200) | st.integers(0, 20000), min_size=1, max_size=4),
+    seed=st.integers(0, 1000),
+)
+def test_chunks_and_blocks_that_end_inside_an_item(
+    codec_id: int, clevel: int, use_dict: bool, typesize: int, blocksize: int, splitmode: int,
+    filters: tuple[int, ...], sizes: list[int], seed: int,
+) -> None:  # fmt: skip
+    """Left to itself, the C library writes chunks of such sizes that nobody can decode, or that decode wrongly."""
+    how = encoding(codec=codec_id, clevel=clevel, use_dict=use_dict and codec_id in (1, 2, 5), typesize=typesize,
+                   blocksize=blocksize, splitmode=splitmode, filters=filters)  # fmt: skip
+    encoder = Encoder(how)
+    rng = np.random.default_rng(seed)
+    for size in sizes:
+        top = int(rng.choice([1, 3, 256]))
+        data = (rng.integers(0, top, size) * (80 if top == 3 else 1) + (seed if top == 1 else 0)).astype(np.uint8).tobytes()
+        assert decode_bytes(encoder.encode_bytes(data)) == data
 
 
 def test_decoding_in_many_threads() -> None:

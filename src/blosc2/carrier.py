@@ -291,13 +291,8 @@ class FileCarrier(Carrier):
 
     def _rewrite(self, draft: Draft) -> None:
         # A link to the file stays one.
-        new = NewFile(os.path.realpath(self._path), replace=True)
-        try:
-            write_frame(new.file, draft)
-        except BaseException:
-            new.abandon()
-            raise
-        new.commit()
+        with NewFile(os.path.realpath(self._path), replace=True) as file:
+            write_frame(file, draft)
 
     def _append(self, file: FileIO, draft: Draft, variable: bool) -> None:
         frame = self.frame

@@ -182,15 +182,7 @@ def lay_out(
     count, nbytes : int
         Chunks, and their uncompressed bytes.
     """
-    position = 0
-    offsets = []
-    for stored in chunks:
-        if isinstance(stored, int):
-            offsets.append(stored)
-        else:
-            offsets.append(position)
-            position += len(stored)
-            write(stored)
+    offsets, position = write_chunks(write, chunks)
     tail = b""
     if nbytes:
         one = len(offsets) == 1 and offsets[0] < 0
@@ -199,6 +191,20 @@ def lay_out(
     write(tail)
     frame_len = header_length(metalayers) + position + len(tail)
     return pack_header(fields, metalayers, bool(vlmeta), frame_len, nbytes, position)
+
+
+def write_chunks(write: Callable[[bytes], Any], chunks: Iterable[Stored]) -> tuple[list[int], int]:
+    """Write chunks one after the other; their offsets from the first, and the bytes that they take."""
+    offsets: list[int] = []
+    position = 0
+    for stored in chunks:
+        if isinstance(stored, int):
+            offsets.append(stored)
+        else:
+            offsets.append(position)
+            position += len(stored)
+            write(stored)
+    return offsets, position
 
 
 def _lay_out_draft(write: Callable[[bytes], Any], draft: Draft) -> bytes:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
+from types import TracebackType
 from typing import BinaryIO
 
 
 class NewFile:
     """A file that takes its name only when it is complete: written beside it, synced, renamed.
+
+    As a context manager it gives the file to write to, and commits unless the block raises.
 
     Parameters
     ----------
@@ -24,6 +27,17 @@ class NewFile:
         folder, name = os.path.split(path)
         self._temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
         self.file: BinaryIO = open(self._temporary, "xb+")  # noqa: SIM115 - closed by commit and abandon
+
+    def __enter__(self) -> BinaryIO:
+        return self.file
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.abandon()
 
     def commit(self) -> None:
         """Make the file durable and give it its name."""

@@ -14,7 +14,7 @@ from blosc2._core.frame import Frame
 from blosc2._core.frame_writer import header_length
 from blosc2._core.source import Source
 from blosc2.carrier import Carrier, FileCarrier, MemoryCarrier, open_frame
-from blosc2.draft import Draft, Fields, Stored, lay_out, write_frame
+from blosc2.draft import Draft, Fields, Stored, lay_out, write_chunks, write_frame
 from blosc2.exceptions import ExistingFileError
 from blosc2.new_file import NewFile
 from blosc2.storage import CParams, DParams, Storage
@@ -58,16 +58,11 @@ def new_carrier(
     how: dict[str, Any] = {"cparams": cparams, "dparams": dparams, "deserialize": deserialize}
     if storage.urlpath is None:
         return MemoryCarrier(_in_memory(fields, chunks, count, nbytes, metalayers, entries), mode=storage.mode, **how)
-    new = NewFile(storage.urlpath, replace=storage.mode == "w")
-    try:
-        new.file.seek(header_length(metalayers))
-        header = lay_out(new.file.write, fields, metalayers, entries, chunks, count, nbytes)
-        new.file.seek(0)
-        new.file.write(header)
-    except BaseException:
-        new.abandon()
-        raise
-    new.commit()
+    with NewFile(storage.urlpath, replace=storage.mode == "w") as file:
+        file.seek(header_length(metalayers))
+        header = lay_out(file.write, fields, metalayers, entries, chunks, count, nbytes)
+        file.seek(0)
+        file.write(header)
     return file_carrier(storage, **how)
 
 
@@ -76,15 +71,7 @@ def _in_memory(
     vlmeta: dict[str, bytes],
 ) -> Frame:  # fmt: skip
     parts: list[bytes] = []
-    offsets: list[int] = []
-    position = 0
-    for stored in chunks:
-        if isinstance(stored, int):
-            offsets.append(stored)
-        else:
-            offsets.append(position)
-            position += len(stored)
-            parts.append(stored)
+    offsets, _ = write_chunks(parts.append, chunks)
     entries: Any = offsets[0] if len(offsets) == 1 and offsets[0] < 0 else np.array(offsets, np.int64)
     source = Source.of_buffer(parts[0] if len(parts) == 1 else b"".join(parts))
     return Frame.assemble(source, entries, count, nbytes, fields.chunksize, fields, metalayers, vlmeta)
@@ -96,16 +83,11 @@ def copy_frame(frame: Frame, storage: Storage, **how: Any) -> Carrier:
         carrier = MemoryCarrier(frame, mode=storage.mode, **how)
         carrier.detach()
         return carrier
-    new = NewFile(storage.urlpath, replace=storage.mode == "w")
-    try:
+    with NewFile(storage.urlpath, replace=storage.mode == "w") as file:
         if frame.serialised and frame.stored_nbytes == frame.cbytes:
-            new.file.write(frame.stored_bytes())
+            file.write(frame.stored_bytes())
         else:
-            write_frame(new.file, Draft(frame))
-    except BaseException:
-        new.abandon()
-        raise
-    new.commit()
+            write_frame(file, Draft(frame))
     return file_carrier(storage, **how)
 
 

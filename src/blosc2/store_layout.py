@@ -85,10 +85,5 @@ def taken(path: str, why: str) -> ExistingFileError:
 def replace_file(path: str, data: bytes) -> None:
     """Give a file new content: all of it or, if anything goes wrong, none; durable when this returns."""
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    new = NewFile(path, replace=True)
-    try:
-        new.file.write(data)
-    except BaseException:
-        new.abandon()
-        raise
-    new.commit()
+    with NewFile(path, replace=True) as file:
+        file.write(data)
