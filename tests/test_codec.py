@@ -241,7 +241,11 @@ def test_chunks_and_blocks_that_end_inside_an_item(
     rng = np.random.default_rng(seed)
     for size in sizes:
         top = int(rng.choice([1, 3, 256]))
-        data = (rng.integers(0, top, size) * (80 if top == 3 else 1) + (seed if top == 1 else 0)).astype(np.uint8).tobytes()
+        data = (
+            (rng.integers(0, top, size) * (80 if top == 3 else 1) + (seed if top == 1 else 0))
+            .astype(np.uint8)
+            .tobytes()
+        )
         assert decode_bytes(encoder.encode_bytes(data)) == data
 
 

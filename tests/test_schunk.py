@@ -42,7 +42,7 @@ def check(schunk: SChunk, chunks: list[bytes]) -> None:
     assert schunk.nbytes == len(whole)
     assert len(schunk) == len(whole) // schunk.typesize
     assert [schunk.decompress_chunk(n) for n in range(len(chunks))] == chunks
-    assert schunk[:] == whole
+    assert schunk[:] == whole[: len(schunk) * schunk.typesize]
     assert [info.nchunk for info in schunk.iterchunks_info()] == list(range(len(chunks)))
 
 
@@ -83,14 +83,16 @@ def test_slices_as_long_as_a_block_from_any_start(
 def test_any_slice(
     size: int, typesize: int, chunk: int, blocks: int, seed: int, cut: tuple[int, int], data: Any, path: str
 ) -> None:
-    content = noise(seed, size * typesize)
-    cparams = {**data.draw(cases.cparams(typesize)), "typesize": typesize, "blocksize": blocks * typesize}
-    SChunk(chunksize=chunk * typesize, data=content, urlpath=path, mode="w", cparams=cparams)
+    content = noise(seed, size * typesize + data.draw(st.integers(0, typesize - 1)))
+    blocksize = data.draw(st.sampled_from([blocks, blocks * typesize]))
+    chunksize = data.draw(st.sampled_from([chunk, chunk * typesize]))
+    cparams = {**data.draw(cases.cparams(typesize)), "typesize": typesize, "blocksize": blocksize}
+    SChunk(chunksize=chunksize, data=content, urlpath=path, mode="w", cparams=cparams)
     start, stop = cut
-    items = [content[i : i + typesize] for i in range(0, len(content), typesize)]
+    items = [content[i : i + typesize] for i in range(0, size * typesize, typesize)]
     for mmap_mode in SOURCES:
         schunk = blosc2.open(path, mmap_mode=mmap_mode)
-        check(schunk, [content[i : i + chunk * typesize] for i in range(0, len(content), chunk * typesize)])
+        check(schunk, [content[i : i + chunksize] for i in range(0, len(content), chunksize)])
         want = b"".join(items[start:stop])
         assert schunk[start:stop] == schunk.get_slice(start, stop) == want
         out = np.zeros(len(want) + 3, np.uint8)

@@ -95,6 +95,8 @@ cdef class Source:
         cdef int64_t got
         if offset < 0 or length < 0 or offset > self.size or length > self.size - offset:
             return READ_SHORT
+        if length == 0:
+            return READ_OK  # a source without bytes has no address to copy from
         if self.fd < 0:
             memcpy(destination, self.base + offset, <size_t> length)
             return READ_OK
