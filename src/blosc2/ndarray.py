@@ -6,7 +6,6 @@ import math
 import operator
 from collections import namedtuple
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, Never
 
 import numpy as np
@@ -14,10 +13,12 @@ import numpy as np
 from blosc2._core.geometry import Geometry
 from blosc2._core.grid import Read, Write, read_all
 from blosc2.array_plan import ArrayPlan
+from blosc2.assignment import as_items, plain, plain_key
 from blosc2.carrier import Carrier, vlmeta_chunk
 from blosc2.draft import Draft
-from blosc2.exceptions import ShapeError
 from blosc2.executor import PARALLEL_WORK, run, work_of
+from blosc2.fields import FieldViews, short_text
+from blosc2.fields import NDField as NDField  # other packages look for it here
 from blosc2.indexing import Selection, basic_selection
 from blosc2.info import InfoReporter, size_text
 from blosc2.new_frame import copy_frame
@@ -185,7 +186,7 @@ class NDArray(Stored):
 
     def __repr__(self) -> str:
         where = f" in {self.urlpath}" if self.urlpath else ""
-        return f"<NDArray {self.shape} {_short(self.dtype)}, chunks {self.chunks}, blocks {self.blocks}{where}>"
+        return f"<NDArray {self.shape} {short_text(self.dtype)}, chunks {self.chunks}, blocks {self.blocks}{where}>"
 
     def __len__(self) -> int:
         shape = self.shape
@@ -203,7 +204,7 @@ class NDArray(Stored):
         selection = basic_selection(key, geometry.shape)
         if selection is None:
             # Keys with arrays: NumPy itself picks from the whole array.
-            return np.array(self._read_all()[_plain_key(key)], order="C")
+            return np.array(self._read_all()[plain_key(key)], order="C")
         out = np.empty(selection.shape, dtype)
         self._read(frame, geometry, selection, out)
         return out if selection.flip is None else np.ascontiguousarray(out[selection.flip])
@@ -304,7 +305,7 @@ class NDArray(Stored):
             selection = basic_selection(key, geometry.shape)
             if selection is None:
                 whole = self._read_all()
-                whole[_plain_key(key)] = _plain(value)
+                whole[plain_key(key)] = plain(value)
                 selection = basic_selection((), geometry.shape)
                 value = whole
             assert selection is not None
@@ -496,115 +497,6 @@ def _with_metadata(array: NDArray, plan: ArrayPlan, items: np.ndarray[Any, Any])
     kept = {name: packed for name, packed in frame.metalayers().items() if name not in ("b2nd", "_pad")}
     plan.metalayers = {"b2nd": plan.metalayers["b2nd"], **kept, **plan.metalayers}
     return NDArray._of(plan.write(plan.compressed(items), vlmeta=Draft(frame).vlmeta))
-
-
-class FieldViews(Mapping[str, "NDField"]):
-    """Field name -> view; assign through a view."""
-
-    def __init__(self, views: dict[str, NDField]) -> None:
-        self._views = MappingProxyType(views)
-
-    def __getitem__(self, name: str) -> NDField:
-        return self._views[name]
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        raise TypeError(f"fields cannot be replaced: assign through the field view, as in fields[{name!r}][:] = value")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._views)
-
-    def __len__(self) -> int:
-        return len(self._views)
-
-
-class NDField:
-    """A live view of one field of a structured array."""
-
-    def __init__(self, array: NDArray, name: str) -> None:
-        if name not in (array.dtype.names or ()):
-            raise KeyError(f"no field {name!r}; there are {', '.join(array.dtype.names or ())}")
-        self._array = array
-        self.field = name
-        self.dtype = array.dtype[name]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Items on each axis of the array."""
-        return self._array.shape
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes of the array."""
-        return self._array.ndim
-
-    @property
-    def schunk(self) -> SChunk:
-        """The super-chunk of the array."""
-        return self._array.schunk
-
-    def __getitem__(self, key: Any) -> Any:
-        return np.ascontiguousarray(self._array[key][self.field])
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        with self._array._carrier.editing():
-            items = self._array[key]
-            items[self.field] = value
-            self._array[key] = items
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        if copy is False:
-            raise ValueError("the items are compressed and cannot be had without a copy")
-        result: np.ndarray[Any, Any] = self[...]
-        return result if dtype is None else result.astype(dtype)
-
-    def __len__(self) -> int:
-        return len(self._array)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (item[self.field] for item in self._array)
-
-    def __repr__(self) -> str:
-        return f"<NDField {self.field!r} {_short(self.dtype)} of {self._array!r}>"
-
-
-def _short(dtype: np.dtype[Any]) -> str:
-    """A dtype as text of bounded length."""
-    text = str(dtype)
-    return text if len(text) <= 80 else f"{text[:80]}..."
-
-
-def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...] | None) -> np.ndarray[Any, Any]:
-    """A value as an array of this dtype and shape, cast and broadcast as NumPy does on assignment.
-
-    Without a shape it keeps its own.
-    """
-    value = _plain(value)
-    if not (isinstance(value, np.ndarray) and value.dtype == dtype):
-        if dtype.names is not None and not isinstance(value, np.ndarray):
-            value = np.array(value, dtype)  # tuples are items there, so only NumPy knows the shape
-        else:
-            items = np.empty(np.shape(value), dtype)
-            items[...] = value
-            value = items
-    if shape is None:
-        return np.asarray(value)
-    while value.ndim > len(shape) and value.shape[0] == 1:
-        value = value[0]
-    try:
-        return np.broadcast_to(value, shape)
-    except ValueError:
-        raise ShapeError(f"a value of shape {value.shape} cannot be assigned to a selection of shape {shape}") from None
-
-
-def _plain(value: Any) -> Any:
-    return np.asarray(value) if isinstance(value, (NDArray, NDField)) else value
-
-
-def _plain_key(key: Any) -> Any:
-    """A key with NumPy arrays in the place of ours."""
-    if isinstance(key, tuple):
-        return tuple(_plain(part) for part in key)
-    return _plain(key)
 
 
 def mark_indexes_stale(array: NDArray, draft: Draft) -> None:

@@ -1,0 +1,44 @@
+"""What is assigned to items of an array, as NumPy would take it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from blosc2.exceptions import ShapeError
+
+
+def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...] | None) -> np.ndarray[Any, Any]:
+    """A value as an array of this dtype and shape, cast and broadcast as NumPy does on assignment.
+
+    Without a shape it keeps its own.
+    """
+    value = plain(value)
+    if not (isinstance(value, np.ndarray) and value.dtype == dtype):
+        if dtype.names is not None and not isinstance(value, np.ndarray):
+            value = np.array(value, dtype)  # tuples are items there, so only NumPy knows the shape
+        else:
+            items = np.empty(np.shape(value), dtype)
+            items[...] = value
+            value = items
+    if shape is None:
+        return np.asarray(value)
+    while value.ndim > len(shape) and value.shape[0] == 1:
+        value = value[0]
+    try:
+        return np.broadcast_to(value, shape)
+    except ValueError:
+        raise ShapeError(f"a value of shape {value.shape} cannot be assigned to a selection of shape {shape}") from None
+
+
+def plain(value: Any) -> Any:
+    """A NumPy array in the place of one of ours; anything else as it is."""
+    return np.asarray(value) if hasattr(type(value), "__array__") and not isinstance(value, np.ndarray) else value
+
+
+def plain_key(key: Any) -> Any:
+    """A key with NumPy arrays in the place of ours."""
+    if isinstance(key, tuple):
+        return tuple(plain(part) for part in key)
+    return plain(key)
