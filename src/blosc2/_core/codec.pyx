@@ -12,7 +12,7 @@ import threading
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, _PyBytes_Resize
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, getenv, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from blosc2._core cimport cblosc2 as c
@@ -65,6 +65,15 @@ def reason(int code):
 
 # ---------------------------------------------------------------- library
 
+cdef extern from "library_environment.h":
+    int library_reads_environment()
+
+if library_reads_environment():
+    # The linker could not keep them from the library. They go before it has threads that might read them; Python's
+    # own `os.environ` keeps them.
+    for _name in [name for name in os.environ if name.startswith("BLOSC_")]:
+        os.unsetenv(_name)
+
 c.blosc2_init()
 library_version = c.blosc2_get_version_string().decode()
 if tuple(int("".join(d for d in part if d.isdigit()) or 0) for part in library_version.split(".")[:3]) < MINIMUM_LIBRARY:
@@ -88,41 +97,6 @@ def library_info(str name):
     free(library)
     free(version)
     return found
-
-
-# Variables that would override parameters of a new context behind the caller's back.
-_ENVIRONMENT = (
-    b"BLOSC_NTHREADS", b"BLOSC_CLEVEL", b"BLOSC_SHUFFLE", b"BLOSC_DELTA", b"BLOSC_TYPESIZE", b"BLOSC_COMPRESSOR",
-    b"BLOSC_BLOCKSIZE", b"BLOSC_SPLITMODE", b"BLOSC_NOLOCK", b"BLOSC_BLOSC1_COMPAT",
-)
-
-
-class _environment_set_aside:
-    """Take the C library's variables out of the process environment for a moment.
-
-    Threads may meet here whenever Python code runs, so those who are inside are counted: the first one takes
-    the variables out, the last one puts them back.
-    """
-
-    def __init__(self):
-        self.inside = 0
-        self.values = []
-
-    def __enter__(self):
-        self.inside += 1
-        if self.inside == 1:
-            self.values = [(name, <bytes> getenv(name)) for name in _ENVIRONMENT if getenv(name) != NULL]
-            for name, _ in self.values:
-                os.unsetenv(name)
-
-    def __exit__(self, *_):
-        self.inside -= 1
-        if self.inside == 0:
-            for name, value in self.values:
-                os.putenv(name, value)
-
-
-_set_aside = _environment_set_aside()
 
 
 # ---------------------------------------------------------------- workers
@@ -167,8 +141,7 @@ cdef Worker *borrow(int32_t blocksize) except NULL:
         raise MemoryError
     dparams = c.blosc2_get_blosc2_dparams_defaults()
     dparams.nthreads = 1
-    with _set_aside:
-        worker.dctx = c.blosc2_create_dctx(dparams)
+    worker.dctx = c.blosc2_create_dctx(dparams)
     if worker.dctx == NULL:
         free(worker)
         raise MemoryError
@@ -495,8 +468,7 @@ cdef void _renew(Worker *worker) noexcept with gil:
     cdef c.blosc2_dparams dparams = c.blosc2_get_blosc2_dparams_defaults()
     dparams.nthreads = 1
     c.blosc2_free_ctx(<c.blosc2_context *> worker.dctx)
-    with _set_aside:
-        worker.dctx = c.blosc2_create_dctx(dparams)
+    worker.dctx = c.blosc2_create_dctx(dparams)
 
 
 cdef int decode_whole(Worker *worker, Chunk *chunk, uint8_t *destination) noexcept nogil:
@@ -615,8 +587,7 @@ cdef class Plugin:
         dparams.nthreads = 1
         storage.cparams = &cparams
         storage.dparams = &dparams
-        with _set_aside:
-            self.schunk = c.blosc2_schunk_new(&storage)
+        self.schunk = c.blosc2_schunk_new(&storage)
         if self.schunk == NULL:
             raise ValueError("the C library does not take these compression parameters")
         (<c.blosc2_schunk *> self.schunk).chunksize = chunksize
@@ -675,8 +646,7 @@ cdef class Encoder:
         cparams = (<Encoding> self.encoding).parameters(nbytes)
         if self.plugin is not None:
             cparams.schunk = self.plugin.schunk
-        with _set_aside:
-            self.cctx = c.blosc2_create_cctx(cparams)
+        self.cctx = c.blosc2_create_cctx(cparams)
         if self.cctx == NULL:
             raise ValueError("the C library does not take these compression parameters")
         self.nbytes = nbytes
