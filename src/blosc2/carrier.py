@@ -26,6 +26,7 @@ from blosc2._core.source import Source
 from blosc2.draft import Draft, Fields, frame_bytes, frame_flags, write_frame
 from blosc2.dtypes import parse_dtype
 from blosc2.exceptions import FormatError, MissingFileError, ReadOnlyError
+from blosc2.file_lock import locked
 from blosc2.new_file import NewFile
 from blosc2.storage import CParams, DParams, cparams_of
 from blosc2.threads import get_nthreads
@@ -172,8 +173,18 @@ class Carrier:
         return self.frame.stored_bytes() if self.frame.serialised else frame_bytes(Draft(self.frame))
 
     def refresh(self) -> bool:
-        """Look for a newer version; a frame that nobody else can change has none."""
-        return False
+        """Take up the version that is on disk now; True when it is another one.
+
+        Leaves of a store, frames at an offset and frames in memory stay what they are.
+        """
+        source = self.frame.source
+        if source.identity is None or self.origin is not None or self.frame.offset:
+            return False
+        frame = open_frame(str(source.path), self.mmap_mode)
+        if frame.header_bytes() == self.frame.header_bytes() and frame.source.identity == source.identity:
+            return False
+        self._adopt(frame)
+        return True
 
 
 class MemoryCarrier(Carrier):
@@ -281,13 +292,14 @@ class FileCarrier(Carrier):
             # The trailer of a frame without data must follow the header: metadata alone cannot be appended,
             # nor can the last chunk go.
             fresh = fresh or draft.nbytes == 0 or len(self.frame.header_bytes()) > _SECTOR
-            with open(self._path, "r+b", buffering=0) as file:
+            # The lock is taken anew for each change: it keeps other handles of the file out too, in any process.
+            with open(self._path, "r+b", buffering=0) as file, locked(file):
                 self._check_unchanged(file)
-                if not fresh:
+                if fresh:
+                    self._rewrite(draft)
+                else:
                     self._append(file, draft, variable)
-            if fresh:
-                self._rewrite(draft)
-            self._adopt(open_frame(self._path, self.mmap_mode))
+                self._adopt(open_frame(self._path, self.mmap_mode))
 
     def _rewrite(self, draft: Draft) -> None:
         # A link to the file stays one.
@@ -346,7 +358,11 @@ class FileCarrier(Carrier):
         status = os.fstat(file.fileno())
         identity = self.frame.source.identity
         fixed = self.frame.header_bytes()[:87]
-        if identity is None or (status.st_dev, status.st_ino) != identity[:2] or file.read(len(fixed)) != fixed:
+        place = (status.st_dev, status.st_ino)
+        now = os.stat(self._path)  # another file may have been renamed over it while the lock was waited for
+        if identity is None or place != identity[:2] or place != (now.st_dev, now.st_ino) or (
+            file.read(len(fixed)) != fixed
+        ):
             raise FormatError(
                 "another handle or process changed this file since it was opened: open it again, "
                 "or call refresh(), before writing",
@@ -356,13 +372,7 @@ class FileCarrier(Carrier):
     def refresh(self) -> bool:
         """Take up the version that is on disk now; True when it is another one."""
         with self._lock:
-            frame = open_frame(self._path, self.mmap_mode)
-            if frame.header_bytes() == self.frame.header_bytes() and frame.source.identity == (
-                self.frame.source.identity
-            ):
-                return False
-            self._adopt(frame)
-            return True
+            return super().refresh()
 
 
 def _write_at(file: FileIO, offset: int, data: bytes) -> None:
@@ -421,7 +431,8 @@ def open_frame(path: str, mmap_mode: str | None, offset: int = 0) -> Frame:
 
 def open_carrier(path: str, mode: str, mmap_mode: str | None, offset: int = 0, **how: Any) -> Carrier:
     """The carrier of a frame in a file, for reading or, where the file is nothing but the frame, for changes."""
-    frame = open_frame(path, mmap_mode, offset)
+    # By its full path, which stays right when the process goes to another folder.
+    frame = open_frame(os.path.abspath(path), mmap_mode, offset)
     kind: type[Carrier] = Carrier
     if mmap_mode == "c":
         kind = MemoryCarrier

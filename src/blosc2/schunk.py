@@ -383,8 +383,13 @@ class SChunk(Stored):
             raise IndexError("`step` must be 1")
         self.set_slice(value, 0 if key.start is None else key.start, key.stop)
 
+    def _check_equal_blocks(self) -> None:
+        if self._carrier.frame.vlblocks:
+            raise NotImplementedError("chunks with blocks of variable length can only be read")
+
     def _overwrite(self, position: int, data: bytes) -> None:
         """Put bytes at an uncompressed position, growing where they reach past the end."""
+        self._check_equal_blocks()
         frame = self._carrier.frame
         draft = Draft(frame)
         sizes = draft.sizes
@@ -429,8 +434,7 @@ class SChunk(Stored):
 
     def _splice(self, index: int, removed: int, added: list[tuple[StoredChunk, int]] | list[tuple[bytes, int]]) -> int:
         draft = Draft(self._carrier.frame)
-        if draft.frame.vlblocks:
-            raise NotImplementedError("chunks with blocks of variable length can only be read")
+        self._check_equal_blocks()
         if "b2nd" in draft.metalayers and [size for _, size in added] != [draft.chunksize] * removed:
             raise ChunkSizeError(
                 f"the shape of the array says how many chunks there are, and that each has {draft.chunksize} bytes: "

@@ -8,7 +8,7 @@ from libc.string cimport memcpy
 
 from blosc2._core.codec cimport (
     BAD_LENGTH, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, KIND_ZERO, NO_MEMORY, Chunk, ChunkKind,
-    KeptBlock, Plugin, Worker, block_span, borrow, decode_block, decode_whole, give_back, inspect, keep_block,
+    KeptBlock, Plugin, Worker, block_span, borrow, decode_block, decode_whole, give_back, in_order, inspect, keep_block,
     kept_block, name_kept, reserve_scratch, reserve_stored)
 from blosc2._core.header cimport Header
 
@@ -127,9 +127,9 @@ cdef class ChunkTable(Header):
             return 0
         if 8 * count > EXPANSION * <int64_t> chunk.cbytes:
             self.bad(at, f"an offsets table of {chunk.cbytes} bytes claims {count} chunks")
+        worker = borrow(chunk.blocksize)
         raw = <uint8_t *> malloc(chunk.cbytes)
         table = <int64_t *> malloc(8 * count)
-        worker = borrow(chunk.blocksize)
         try:
             if raw == NULL or table == NULL:
                 raise MemoryError
@@ -319,6 +319,8 @@ cdef class ChunkTable(Header):
             if status:
                 return status
             chunk.loaded = table
+        if not in_order(chunk, block) and block + 1 < chunk.nblocks:
+            return self.load_chunk(index, worker, chunk)
         status = block_span(chunk, block, &start, &stop)
         if status:
             return status

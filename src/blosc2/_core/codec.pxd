@@ -1,3 +1,4 @@
+from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 # What a chunk may fail on. The codes of the C library lie between these and 0; `reason` has the texts.
@@ -35,6 +36,11 @@ cdef enum:
     CHUNK_HEADER = 32
     MAX_BUFFER = 2147483615
     MAX_BLOCK = 536866816
+
+
+cdef enum:
+    # Finding a block costs the library a step for each block of its chunk: above so many steps, all are decoded at once.
+    MOST_STEPS = 1 << 22
 
 
 cdef struct Chunk:
@@ -81,10 +87,9 @@ cdef class Plugin:
     """The C library's super-chunk for codecs and filters that ask it for the array's geometry."""
 
     cdef void *schunk
-    cdef object lock
-    cdef object process     # that made the lock
+    cdef PyThread_type_lock lock
+    cdef object __weakref__
     cdef int decode(self, Chunk *chunk, uint8_t *destination) noexcept nogil
-    cdef int decode_locked(self, Chunk *chunk, uint8_t *destination) except? -1
 
 
 cdef class Encoder:
@@ -103,6 +108,7 @@ cdef void give_back(Worker *worker) noexcept
 cdef uint8_t *reserve_stored(Worker *worker, int64_t size) noexcept nogil
 cdef uint8_t *reserve_scratch(Worker *worker, int64_t size) noexcept nogil
 cdef int inspect(const uint8_t *header, int64_t room, Chunk *chunk) noexcept nogil
+cdef bint in_order(const Chunk *chunk, int32_t block) noexcept nogil
 cdef int block_span(const Chunk *chunk, int32_t block, int32_t *start, int32_t *stop) noexcept nogil
 cdef int check_block(const Chunk *chunk, int32_t block) noexcept nogil
 cdef int check_starts(const Chunk *chunk) noexcept nogil

@@ -7,10 +7,11 @@ exists that a fork could break. Special and raw chunks need no codec and never r
 """
 
 import os
-import threading
+import weakref
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, _PyBytes_Resize
-from cpython.ref cimport PyObject
+from cpython.pythread cimport (
+    WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock, PyThread_release_lock)
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
@@ -112,6 +113,7 @@ cdef int _idle_count = 0
 cdef void _free_worker(Worker *worker) noexcept:
     if worker.dctx != NULL:
         c.blosc2_free_ctx(<c.blosc2_context *> worker.dctx)
+    worker.dctx = NULL
     cdef int i
     for i in range(KEPT_BLOCKS):
         free(worker.kept[i].data)
@@ -158,7 +160,7 @@ cdef void give_back(Worker *worker) noexcept:
         free(worker.scratch)
         worker.scratch = NULL
         worker.scratch_size = 0
-    if _idle_count == POOL:
+    if _idle_count == POOL or worker.dctx == NULL:
         _free_worker(worker)
         return
     _idle[_idle_count] = worker
@@ -360,46 +362,47 @@ cdef bint _agrees(int chunk_format, int codec) noexcept nogil:
     return chunk_format == 6 and codec >= 32
 
 
+cdef bint in_order(const Chunk *chunk, int32_t block) noexcept nogil:
+    """Whether the next block starts behind this one, as it usually does."""
+    cdef const uint8_t *start = chunk.data + CHUNK_HEADER + 4 * <int64_t> block
+    return block + 1 < chunk.nblocks and _i32(start + 4) > _i32(start)
+
+
 cdef int block_span(const Chunk *chunk, int32_t block, int32_t *start, int32_t *stop) noexcept nogil:
     """Where the stored bytes of a block lie in its chunk; the table of starts must be loaded."""
     cdef const uint8_t *starts = chunk.data + CHUNK_HEADER
     cdef int32_t first = _i32(starts + 4 * <int64_t> block)
     cdef int32_t end = chunk.cbytes
-    cdef int32_t other, i
+    cdef int32_t other
     if first < CHUNK_HEADER + 4 * <int64_t> chunk.nblocks or first > chunk.cbytes - 4:
         return BAD_STARTS
-    # Usually blocks follow each other; when they do not, the next one up ends this.
-    if block + 1 < chunk.nblocks and _i32(starts + 4 * <int64_t> (block + 1)) > first:
+    # Where blocks follow each other, the next one ends this; where they do not, only the chunk does.
+    if in_order(chunk, block):
         other = _i32(starts + 4 * <int64_t> (block + 1))
         end = other if other < end else end
-    else:
-        for i in range(chunk.nblocks):
-            other = _i32(starts + 4 * <int64_t> i)
-            if first < other < end:
-                end = other
     start[0] = first
     stop[0] = end
     return CHUNK_OK
 
 
 cdef int check_block(const Chunk *chunk, int32_t block) noexcept nogil:
-    """Check the stream sizes of a loaded block against its chunk (FORMATS 2.3)."""
-    cdef int32_t position = _i32(chunk.data + CHUNK_HEADER + 4 * <int64_t> block)
+    """Check that the streams of a block end where it ends, which is as far as it was loaded (FORMATS 2.3)."""
     cdef int32_t nbytes = block_bytes(chunk, block)
     cdef int32_t streams = 1
-    cdef int32_t i, size
-    if position < CHUNK_HEADER + 4 * <int64_t> chunk.nblocks or position > chunk.cbytes - 4:
-        return BAD_STARTS
+    cdef int32_t i, size, position = 0, stop = 0
+    cdef int status = block_span(chunk, block, &position, &stop)
+    if status:
+        return status
     if not chunk.data[2] & 0x10 and nbytes == chunk.blocksize and nbytes % chunk.typesize == 0:
         streams = chunk.typesize
     for i in range(streams):
-        if position > chunk.cbytes - 4:
+        if position > stop - 4:
             return BAD_STREAM
         size = _i32(chunk.data + position)
         position += 4
         if size < 0:
             size = 1
-        if size > chunk.cbytes - position:
+        if size > stop - position:
             return BAD_STREAM
         position += size
     return CHUNK_OK
@@ -575,10 +578,25 @@ cdef class Encoding:
         return p
 
 
+# Of all plugins: in a forked child nobody holds their locks, nor could anybody release them.
+_plugins = weakref.WeakSet()
+
+
+def _renew_locks():
+    for plugin in list(_plugins):
+        (<Plugin> plugin).lock = PyThread_allocate_lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
+
+
 cdef class Plugin:
     def __cinit__(self):
-        self.lock = threading.Lock()
-        self.process = os.getpid()
+        self.lock = PyThread_allocate_lock()
+        if self.lock == NULL:
+            raise MemoryError
+        _plugins.add(self)
 
     def __init__(self, Encoding encoding, bytes geometry, int32_t chunksize):
         cdef c.blosc2_cparams cparams = encoding.parameters(chunksize)
@@ -597,33 +615,29 @@ cdef class Plugin:
     def __dealloc__(self):
         if self.schunk != NULL:
             c.blosc2_schunk_free(<c.blosc2_schunk *> self.schunk)
+        if self.lock != NULL:
+            PyThread_free_lock(self.lock)
 
     cdef int decode(self, Chunk *chunk, uint8_t *destination) noexcept nogil:
         """All bytes of a loaded chunk, one thread at a time."""
-        cdef int status = check_starts(chunk) if chunk.kind == KIND_REGULAR else CHUNK_OK
-        if status:
-            return status
-        with gil:
-            return self.decode_locked(chunk, destination)
-
-    cdef int decode_locked(self, Chunk *chunk, uint8_t *destination) except? -1:
         # These codecs do not stop at the end of damaged input: what lies behind it must be ours, and always the same.
         cdef size_t behind = 2 * <size_t> chunk.blocksize + 4096
         cdef uint8_t *padded
         cdef int status
-        cdef c.blosc2_context *context = (<c.blosc2_schunk *> self.schunk).dctx
-        if os.getpid() != self.process:
-            # A forked child has no thread that could hold the lock, nor one that could release it.
-            self.lock = threading.Lock()
-            self.process = os.getpid()
+        if chunk.kind == KIND_REGULAR:
+            status = check_starts(chunk)
+            if status:
+                return status
         padded = <uint8_t *> malloc(<size_t> chunk.cbytes + behind)
         if padded == NULL:
             return NO_MEMORY
         memcpy(padded, chunk.data, <size_t> chunk.cbytes)
         memset(padded + chunk.cbytes, 0, behind)
-        with self.lock:
-            with nogil:
-                status = c.blosc2_decompress_ctx(context, padded, chunk.cbytes, destination, chunk.nbytes)
+        # A lock without Python's signal handlers: nothing can be raised between here and its release.
+        PyThread_acquire_lock(self.lock, WAIT_LOCK)
+        status = c.blosc2_decompress_ctx(
+            (<c.blosc2_schunk *> self.schunk).dctx, padded, chunk.cbytes, destination, chunk.nbytes)
+        PyThread_release_lock(self.lock)
         free(padded)
         if status < 0:
             return BAD_DECODED if status == -1 else status

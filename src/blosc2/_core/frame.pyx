@@ -13,7 +13,7 @@ from libc.string cimport memcpy
 
 from blosc2._core.chunk_table cimport ChunkTable
 from blosc2._core.codec cimport (
-    BAD_LENGTH, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, NO_MEMORY, Chunk, Worker, block_bytes, borrow,
+    BAD_LENGTH, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MOST_STEPS, NO_MEMORY, Chunk, Worker, block_bytes, borrow,
     decode_block, decode_whole, fill, give_back, inspect, reserve_scratch)
 from blosc2._core.source cimport Source
 
@@ -250,7 +250,8 @@ cdef class Frame(ChunkTable):
         if chunk.kind != KIND_REGULAR:
             status = self.load_chunk(index, worker, &chunk)
             return status if status else fill(&chunk, begin, destination, end - begin)
-        if chunk.whole or chunk.needs_geometry or end - begin == chunk.nbytes:
+        if chunk.whole or chunk.needs_geometry or end - begin == chunk.nbytes or (
+                ((end - begin) // chunk.blocksize + 2) * chunk.nblocks > MOST_STEPS):
             status = self.load_chunk(index, worker, &chunk)
             if status:
                 return status

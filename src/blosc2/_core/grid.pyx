@@ -15,7 +15,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from blosc2._core.codec cimport (
-    BAD_SPECIAL, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, NO_MEMORY,
+    BAD_SPECIAL, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
     Chunk, Encoder, Worker, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch, reserve_stored)
 from blosc2._core.frame cimport Frame
 from blosc2._core.geometry cimport MAX_DIM, Geometry, Grid
@@ -310,7 +310,8 @@ cdef class Read(Operation):
             if self.pieces == 1 and 2 * touched * g.block_nbytes >= chunk.nbytes:
                 status = self.frame.load_chunk(nchunk, worker, &chunk)
             decoded = chunk.data + CHUNK_HEADER
-        elif chunk.whole or chunk.needs_geometry or chunk.blocksize != g.block_nbytes:
+        elif (chunk.whole or chunk.needs_geometry or chunk.blocksize != g.block_nbytes
+                or touched * chunk.nblocks > MOST_STEPS):
             if piece:
                 return CHUNK_OK  # the first piece does all of it
             status = self.frame.load_chunk(nchunk, worker, &chunk)

@@ -27,7 +27,8 @@ cdef class Header:
     cdef readonly int64_t frame_len
     cdef readonly int64_t nbytes
     cdef readonly int64_t cbytes
-    cdef readonly int32_t header_len, typesize, blocksize, chunksize, trailer_len
+    cdef readonly int32_t header_len, typesize, blocksize, chunksize
+    cdef readonly int64_t trailer_len
     cdef readonly int flags, codec, codec_meta, clevel, splitmode
     cdef readonly bint variable, vlblocks, use_dict
     cdef uint8_t filter_ids[6]

@@ -17,7 +17,7 @@ cdef enum:
     PREFIX_READ = 4096      # of a frame read by position: small leaves come in one read
     MAX_VLMETA = 8192
     EXPANSION = 4096        # a metadata value above the floor may be this many times its stored bytes
-    VLMETA_FLOOR = 64 << 20  # a metadata value up to this size is always decoded
+    VLMETA_FLOOR = 4 << 20  # a metadata value up to this size is always decoded
 
 cdef uint64_t _serial = 0
 
@@ -210,7 +210,7 @@ cdef class Header:
         length = <uint32_t> _i32be(tail + 1)
         if length < MIN_TRAILER or length > <uint64_t> (self.frame_len - self.header_len):
             self.bad(at + 1, f"trailer length {length} does not fit the frame")
-        self.trailer_len = <int32_t> length
+        self.trailer_len = length
         start = self.frame_len - length
         if self.nbytes == 0:
             start = self.header_len
@@ -332,7 +332,7 @@ cdef class Header:
         cdef int64_t at = 2
         cdef int64_t end
         cdef int n, i, name_length
-        cdef int64_t content, length
+        cdef int64_t content, length, total = 0
         if self.vlmeta_table is not None:
             return self.vlmeta_table
         if self.nbytes == 0:
@@ -365,6 +365,9 @@ cdef class Header:
             content += 5
             if length < 0 or length > end - content:
                 self.bad(start + content - 4, f"metadata entry {name!r} reaches outside the trailer")
+            total += length
+            if total > size:
+                self.bad(start + content - 4, "metadata entries share their content")
             if name in table:
                 self.bad(start + at, f"two metadata entries are named {name!r}")
             table[name] = (self.offset + start + content, length)
