@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from fixture_kit.isolated import environment
 import blosc2
 from blosc2 import SChunk, SpecialValue
 from blosc2.carrier import FileCarrier, MemoryCarrier
+from blosc2.exceptions import FormatError
 
 # Header fields that make a version current: name -> bytes (FORMATS 1.1)
 FIELDS = {"frame_len": slice(16, 24), "nbytes": slice(30, 38), "cbytes": slice(39, 47)}
@@ -502,3 +504,40 @@ def test_a_window_of_a_file_is_never_written(tmp_path: Path) -> None:
             change(array)
     np.testing.assert_array_equal(array[:], ITEMS)
     assert path.read_bytes() == before
+
+
+def test_two_handles_of_one_file_never_damage_it(tmp_path: Path) -> None:
+    path = str(tmp_path / "shared.b2nd")
+    handles = [blosc2.asarray(np.arange(1000), chunks=(100,), urlpath=path), blosc2.open(path, mode="a")]
+    refused: list[BaseException] = []
+
+    def write(handle: Any, base: int) -> None:
+        for i in range(60):
+            try:
+                handle[i] = base + i
+            except FormatError as error:
+                refused.append(error)
+                handle.refresh()
+
+    threads = [threading.Thread(target=write, args=(h, 10_000 * (n + 1))) for n, h in enumerate(handles)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = blosc2.open(path)[:]
+    assert (found[100:] == np.arange(100, 1000)).all()
+    assert all(int(v) in (i, 10_000 + i, 20_000 + i) for i, v in enumerate(found[:60]))
+    assert all("changed this file" in str(error) for error in refused)
+
+
+@pytest.mark.parametrize("mmap_mode", [None, "r"])
+def test_a_reader_takes_up_a_new_version_when_asked(tmp_path: Path, mmap_mode: str | None) -> None:
+    path = str(tmp_path / "a.b2nd")
+    writer = blosc2.asarray(np.arange(10), urlpath=path)
+    reader = blosc2.open(path, mmap_mode=mmap_mode)
+    assert not reader.refresh()
+    writer[0] = 7
+    assert reader[0] == 0
+    assert reader.refresh()
+    assert reader[0] == 7
+    assert not reader.refresh()

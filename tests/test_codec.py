@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -354,3 +356,49 @@ def test_variables_of_the_c_library_change_nothing() -> None:
         assert done.returncode == 0, f"{variables}: {done.stderr[-2000:]}"
         digests.append(done.stdout)
     assert len(set(digests)) == 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+def test_signals_do_not_disturb_codecs_that_wait_for_each_other() -> None:
+    items = np.cumsum(np.random.default_rng(0).random((256, 256)), 1)
+    array = blosc2.asarray(
+        items,
+        chunks=(128, 128),
+        blocks=(64, 64),
+        cparams={"codec": blosc2.Codec.ZFP_PREC, "codec_meta": 40, "filters": []},
+    )
+    good = array[:]
+
+    class Interrupt(Exception):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Interrupt
+
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            assert (array[:] == good).all()
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    before = signal.signal(signal.SIGALRM, interrupt)
+    for thread in threads:
+        thread.start()
+    reads = 0
+    until = time.monotonic() + 1.5
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+        while time.monotonic() < until:
+            try:
+                assert (array[:] == good).all()
+                reads += 1
+            except Interrupt:
+                pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert reads

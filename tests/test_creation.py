@@ -305,3 +305,18 @@ def test_save(tmp_path: Path) -> None:
         blosc2.save(thing, path, mode="w")
     with pytest.raises(NotImplementedError):
         blosc2.save(items, tmp_path / "sparse", contiguous=False)
+
+
+def test_mappings_are_no_arrays(tmp_path: Path) -> None:
+    with blosc2.TreeStore(tmp_path / "t.b2z") as store:
+        store["/g/a"] = [1]
+        for value in (store, store["/g"], store.attrs, {"a": 1}, {1, 2}):
+            with pytest.raises(TypeError, match="one by one"):
+                blosc2.asarray(value)
+
+
+def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "a.b2nd"
+    with pytest.raises(FileNotFoundError, match="cannot write here") as caught:
+        blosc2.zeros(3, urlpath=path)
+    assert caught.value.filename == str(path)

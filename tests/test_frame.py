@@ -511,3 +511,70 @@ def test_frames_that_were_never_serialised() -> None:
             method()
     with pytest.raises(ValueError, match="offsets for 3 chunks"):
         Frame.assemble(Source.of_buffer(b""), np.zeros(2, np.int64), 3, 24, 8, ENCODING, {}, {})
+
+
+# ------------------------------------------------------------------ blocks and metadata made to mislead
+
+
+def _lz4_chunk(starts: list[int], blocksize: int, size: int) -> bytearray:
+    """A chunk of unsplit, unfiltered LZ4 blocks at these places, each of raw bytes as they lie there."""
+    chunk = bytearray(b"\xee" * size)
+    struct.pack_into("<4B3i", chunk, 0, 5, 1, 0x35, 1, len(starts) * blocksize, blocksize, size)
+    chunk[16:32] = bytes(6) + b"\x01" + bytes(9)
+    struct.pack_into(f"<{len(starts)}i", chunk, 32, *starts)
+    for start in starts:
+        struct.pack_into("<i", chunk, start, blocksize)
+    return chunk
+
+
+def _frame_of_one_chunk(chunk: bytes, nbytes: int, path: Path) -> str:
+    schunk = blosc2.SChunk(chunksize=nbytes, data=bytes(nbytes), cparams={"typesize": 1, "blocksize": 8192})
+    schunk.update_chunk(0, chunk)
+    path.write_bytes(schunk.to_cframe())
+    return str(path)
+
+
+def test_a_block_that_reaches_into_the_next_one_is_refused_by_both_sources(tmp_path: Path) -> None:
+    first = 32 + 4 * 4 + 6000
+    chunk = _lz4_chunk([first, first + 8, first + 16, first + 24], 8192, first + 8192 + 100)
+    path = _frame_of_one_chunk(bytes(chunk), 4 * 8192, tmp_path / "overlap.b2frame")
+    other = blosc2.SChunk(data=b"S" * 60000, cparams={"typesize": 1, "clevel": 0}, urlpath=str(tmp_path / "s.b2frame"))
+    assert blosc2.open(str(tmp_path / "s.b2frame"))[10:20] == other[10:20]  # leaves its bytes in the read buffer
+    for mmap_mode in (None, "r"):
+        with pytest.raises(FormatError, match="stream"):
+            blosc2.open(path, mmap_mode=mmap_mode)[10:8000]
+
+
+def test_blocks_in_any_order_are_read(tmp_path: Path) -> None:
+    places = [32 + 4 * 3 + 8196 * place for place in (2, 0, 1)]
+    chunk = _lz4_chunk(places, 8192, 32 + 4 * 3 + 3 * 8196)
+    for number, place in enumerate(places):
+        chunk[place + 4 : place + 8196] = bytes([65 + number]) * 8192
+    path = _frame_of_one_chunk(bytes(chunk), 3 * 8192, tmp_path / "order.b2frame")
+    for mmap_mode in (None, "r"):
+        schunk = blosc2.open(path, mmap_mode=mmap_mode)
+        for number in range(3):
+            assert schunk[number * 8192 + 5 : number * 8192 + 9] == bytes([65 + number]) * 4
+
+
+def test_metadata_entries_that_share_their_content_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "shared.b2frame"
+    schunk = blosc2.SChunk(data=b"abcd", urlpath=str(path))
+    schunk.vlmeta.update({"a": np.random.default_rng(0).bytes(4000), "b": 1, "c": 2})
+    frame = bytearray(path.read_bytes())
+    trailer = len(frame) - Frame.open(Source.of_buffer(bytes(frame))).trailer_len
+    first, *others = (frame.index(b"\xa1" + name + b"\xd2", trailer) + 3 for name in (b"a", b"b", b"c"))
+    for place in others:
+        frame[place : place + 4] = frame[first : first + 4]
+    path.write_bytes(frame)
+    with pytest.raises(FormatError, match="share"):
+        blosc2.open(str(path)).vlmeta.getall()
+
+
+def test_a_small_metadata_entry_cannot_claim_much(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.b2frame"
+    schunk = blosc2.SChunk(data=b"abcd", urlpath=str(path))
+    schunk.vlmeta["k"] = b"\0" * (64 << 20)
+    assert path.stat().st_size < 4096
+    with pytest.raises(FormatError, match="bomb"):
+        blosc2.open(str(path)).vlmeta["k"]

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from fixture_kit import cases
+from fixture_kit import cases, manifest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -462,3 +462,12 @@ def test_headers_that_leave_the_chunk_size_to_the_first_chunk(tmp_path: Path) ->
     schunk.append_data(b"12")
     assert schunk.chunksize == 6
     check(blosc2.open(str(urlpath)), [b"123456", b"12"])
+
+
+def test_blocks_of_variable_length_are_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "batches.b2b"
+    path.write_bytes((manifest.ROOT / "objects" / "batch_varied.b2b").read_bytes())
+    before = path.read_bytes()
+    with pytest.raises(NotImplementedError, match="variable length"):
+        blosc2.open(str(path), mode="a").schunk.set_slice(b"ZZZZ", 0, 4)
+    assert path.read_bytes() == before

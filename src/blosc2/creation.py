@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -63,6 +65,8 @@ def asarray(array: Any, copy: bool | None = None, dtype: Any = None, **kwargs: A
         return array.copy(dtype, **kwargs) if "meta" not in kwargs else copied(array, dtype, kwargs)
     if isinstance(array, SChunk):
         raise TypeError("a super-chunk has no shape: use np.frombuffer(schunk[:], dtype) to say what its items are")
+    if isinstance(array, (Mapping, AbstractSet)):
+        raise TypeError(f"a {type(array).__name__} is no array: store its values one by one")
     if copy is False:
         raise ValueError("compressing needs a copy, which copy=False forbids")
     items = np.asarray(_unmasked(array), dtype)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
 
-try:
+if sys.platform != "win32":  # its own locks keep readers out too, which must not be
     import fcntl
-except ImportError:  # Windows has no such call; its own locks keep readers out too, which must not be
-    fcntl = None  # type: ignore[assignment]
 
 
 @contextmanager
 def locked(file: FileIO) -> Iterator[None]:
     """Wait for the lock and hold it. It belongs to this opening of the file: other openings wait, in any process.
 
-    It is advisory: readers do not ask for it. Where the system has no such lock, only the checks around it remain.
+    It is advisory: readers do not ask for it. On Windows there is none, and only the checks around it remain.
     """
-    if fcntl is None:
+    if sys.platform == "win32":
         yield
         return
     fcntl.flock(file, fcntl.LOCK_EX)

@@ -26,7 +26,11 @@ class NewFile:
         self._replace = replace
         folder, name = os.path.split(path)
         self._temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
-        self.file: BinaryIO = open(self._temporary, "xb+")  # noqa: SIM115 - closed by commit and abandon
+        try:
+            self.file: BinaryIO = open(self._temporary, "xb+")  # noqa: SIM115 - closed by commit and abandon
+        except OSError as error:
+            # The temporary name would tell a caller nothing.
+            raise type(error)(error.errno, f"cannot write here: {error.strerror}", path) from None
 
     def __enter__(self) -> BinaryIO:
         return self.file

@@ -148,7 +148,12 @@ def _open_store(name: str, suffix: str, mode: str, mmap_mode: str | None, policy
     check_mode(mode)
     check_mmap_mode(mmap_mode, mode)
     if not os.path.lexists(name):
-        raise MissingFileError(errno.ENOENT, "No such file or directory: the store does not exist", name)
+        raise MissingFileError(
+            errno.ENOENT,
+            "No such file or directory: the store does not exist; blosc2.open opens what is there, "
+            "TreeStore, DictStore and EmbedStore create it in modes 'a' and 'w'",
+            name,
+        )
     if suffix == ".b2e" and not os.path.isdir(name):
         return EmbedStore(name, mode=mode, mmap_mode=mmap_mode, deserialize=policy, **how)
     return DictStore.open_tagged(name, mode, mmap_mode, policy, **how)

@@ -37,6 +37,7 @@ def run(output: Path, *, count: int, seed: int) -> int:
     print(f"{count} random patches of all levels (seed {seed}) are equal to the source, bit for bit")
     full_size = {key: level for key, level in levels.items() if key.endswith("/level0")}
     timing.print_rates(output, patches.choose(full_size, 1000, seed))
+    print(f'open it with: blosc2.open("{output}", mmap_mode="r")')
     return 0
 
 
