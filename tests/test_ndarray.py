@@ -830,3 +830,37 @@ def test_new_parameters_apply_to_new_chunks() -> None:
     with pytest.raises(ValueError, match="only in arrays made with it"):
         array[:10] = 2
     np.testing.assert_array_equal(array[:], want)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ([0, 2, 2], slice(1, 9, 3), [4]),
+        (1, [3, 1], slice(None)),
+        (np.array([True, False, True]), 0, -1),
+        ([], [1], [2]),
+    ],
+)
+def test_orthogonal_keys_pick_all_combinations(key: tuple[Any, ...]) -> None:
+    items = np.arange(3 * 10 * 7).reshape(3, 10, 7)
+    array = blosc2.asarray(items, chunks=(2, 4, 7), blocks=(1, 4, 3))
+    want = items
+    for axis in reversed(range(3)):
+        part = np.zeros(0, int) if isinstance(key[axis], list) and not key[axis] else key[axis]
+        want = want[(slice(None),) * axis + (part,)]
+    found = array.oindex[key]
+    assert found.shape == want.shape
+    assert (found == want).all()
+    array.oindex[key] = want + 1000
+    assert (array.oindex[key] == want + 1000).all()
+    changed = items.copy()
+    changed[np.isin(items, want)] += 1000
+    assert (array[:] == changed).all()
+
+
+def test_orthogonal_keys_that_are_refused() -> None:
+    array = blosc2.zeros((3, 4))
+    with pytest.raises(ValueError, match="each of the 2 axes"):
+        array.oindex[[1]]
+    with pytest.raises(IndexError):
+        array.oindex[[5], [0]]

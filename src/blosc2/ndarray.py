@@ -22,6 +22,7 @@ from blosc2.fields import NDField as NDField  # other packages look for it here
 from blosc2.indexing import Selection, basic_selection
 from blosc2.info import InfoReporter, size_text
 from blosc2.new_frame import copy_frame
+from blosc2.orthogonal import OrthogonalIndex
 from blosc2.partitions import as_shape, normalized_axes
 from blosc2.resizing import resize_draft, resized_geometry
 from blosc2.schunk import SChunk, chunk_description
@@ -52,7 +53,7 @@ class NDArray(Stored):
     array([7, 4, 8])
     """
 
-    __slots__ = ("_schunk_", "keep_last_read")
+    __slots__ = ("_schunk_",)
 
     def __init__(self) -> None:
         raise TypeError("make arrays with blosc2.asarray, blosc2.zeros, blosc2.open and their like")
@@ -157,6 +158,20 @@ class NDArray(Stored):
     def fields(self) -> Mapping[str, NDField]:
         """A view of each field of a structured array, by name; empty for other arrays."""
         return FieldViews({name: NDField(self, name) for name in self.dtype.names or ()})
+
+    @property
+    def oindex(self) -> OrthogonalIndex:
+        """Orthogonal indexing, to read and to assign. It reads the whole array."""
+        return OrthogonalIndex(self)
+
+    @property
+    def keep_last_read(self) -> bool:
+        """Always True: each thread keeps the blocks that it read last."""
+        return True
+
+    @keep_last_read.setter
+    def keep_last_read(self, value: bool) -> None:
+        """Taken and ignored: keeping them costs nothing that would be worth a choice."""
 
     @property
     def T(self) -> Any:

@@ -466,10 +466,6 @@ class SChunk(Stored):
 
     unlock = lock
 
-    def holding_lock(self) -> SChunk:
-        """A context for several changes; each of them is published at once."""
-        return self
-
 
 def chunk_description(carrier: Carrier, nchunk: int) -> tuple[float, SpecialValue, bytes | None, bytes]:
     """cratio, special, repeated_value and stored bytes of a chunk."""

@@ -74,6 +74,10 @@ class Stored:
         """Take up a version that another handle published since; True when there is one."""
         return self._carrier.refresh()
 
+    def holding_lock(self) -> Self:
+        """A context for several changes; each of them is published at once all the same."""
+        return self
+
     def __enter__(self) -> Self:
         return self
 
