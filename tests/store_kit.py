@@ -48,7 +48,8 @@ VALUES: dict[str, Any] = {
 }
 
 BAD_KEYS = ["/a/", "//a", "/a//b", "", "/..", "/../x", "/a/../b", "/./x", "/a/.", "/a\0b", "/a\nb", "/a\\b", "/C:x",
-            "/\x7f"]  # fmt: skip
+            "/\x7f", "/\ud800", "/a/" + "é" * 121, "/ab" * 1400, "/a" * 257 + "/" + "b" * 241, "/embed.b2e",
+            "/embed.b2e/a", "/embed.b2e.b2lock", "/.b2", "/.b2/a"]  # fmt: skip
 BAD_VALUES = [{"a": 1}, object(), np.array([None, 1]), [[1], [2, 3]], lambda: 0]
 
 
@@ -191,6 +192,27 @@ class StoreContract:
                 with pytest.raises(error, match="must be a string"):
                     store[key]
             assert key not in store
+
+    def test_keys_of_numpy_are_strings(self, path: Path, source: str | None) -> None:
+        with self.make(path) as store:
+            store[np.str_("/g/a")] = [1]
+            store["/b"] = [2]
+            leaf = store[np.str_("b")]
+            assert store["/b"] is leaf
+            leaf[0] = 3
+            assert np.str_("/b") in store
+            assert {type(key) for key in store} == {str}
+            store = self.read_back(store, path, source)
+        assert {"/b", "/g/a"} <= set(store)
+        assert store[np.str_("/b")][0] == 3
+        assert type(store[np.str_("/b")]._carrier.key) is str
+
+    def test_long_keys(self, path: Path, source: str | None) -> None:
+        key = "/é" + "k" * 238 + "/" + "é" * 120
+        with self.make(path) as store:
+            store[key] = [1]
+            store = self.read_back(store, path, source)
+        assert store[key][0] == 1
 
     def test_a_key_gets_its_slash(self, path: Path) -> None:
         with self.make(path) as store:

@@ -167,3 +167,31 @@ def test_storage_and_parameters(tmp_path: Path) -> None:
         assert store.storage.urlpath == path
         assert (store.urlpath, store.mode) == (path, "w")
     assert Path(path).exists()
+
+
+def test_a_file_that_another_changed_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2e"
+    with blosc2.EmbedStore(path) as store:
+        store["/a"] = [1]
+    first, second = blosc2.EmbedStore(path), blosc2.EmbedStore(path)
+    first["/b"], second["/c"] = [2], [3]
+    first.flush()
+    first["/d"] = [4]
+    first.close()
+    with pytest.raises(OSError, match="changed by somebody else"):
+        second.flush()
+    second.discard()
+    second.close()
+    with blosc2.EmbedStore(path, mode="r") as store:
+        assert list(store) == ["/a", "/b", "/d"]
+
+
+def test_the_working_directory_may_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with blosc2.EmbedStore("x.b2e") as store:
+        store["/a"] = [1]
+        monkeypatch.chdir(tmp_path / "other")
+        assert store.urlpath == "x.b2e"
+    with blosc2.EmbedStore(tmp_path / "x.b2e", mode="r") as store:
+        assert store["/a"][0] == 1

@@ -16,6 +16,7 @@ from test_dict_store import writable_copy
 
 import blosc2
 from blosc2.exceptions import FormatError
+from blosc2.tree_store import _is_below as below
 
 TREES = [e for e in manifest.FILES if e["kind"] == "treestore"]
 LEAVES = ["/a/b/c/d", "/a/b/x", "/a/y", "/a-b", "/top", "/z/w"]
@@ -415,3 +416,89 @@ def test_changing_many_leaves_leaves_no_files_behind(tree: Any) -> None:
     tree.close()
     folder = os.path.dirname(tree.localpath)
     assert os.listdir(folder) == [os.path.basename(tree.localpath)]
+
+
+# ------------------------------------------------------------------------------------------------ views and attributes
+def test_a_view_describes_its_own_leaves(tmp_path: Path, source: str | None) -> None:
+    path = tmp_path / "x.b2z"
+    with blosc2.TreeStore(path) as tree:
+        tree.update({"/a/x": [1], "/ab": [2], "/x": np.arange(1000)})
+        tree.flush()
+        with pytest.raises(ValueError, match="no file of its own"):
+            tree["/a"].to_b2z()
+    with blosc2.TreeStore(path, mode="r", mmap_mode=source) as tree:
+        view = tree["/a"]
+        assert view.member_window("/x") == view.member_window("x") == tree.member_window("/a/x")
+        assert view.member_window("/x") != tree.member_window("/x")
+        with pytest.raises(KeyError):
+            view.member_window("/ab")
+        assert dict(view.map_tree) == {"/x": "a/x.b2nd"}
+        assert not view.is_table()
+        for copy in (view.to_b2z, view.to_b2d):
+            with pytest.raises(ValueError, match="no file of its own"):
+                copy()
+    assert os.listdir(tmp_path) == ["x.b2z"]
+
+
+def test_a_refused_attribute_makes_no_group(made: Any) -> None:
+    with made() as tree:
+        tree["/a"] = [1]
+        for set_it in (lambda v: v.__setitem__("x", object()), lambda v: v.__setitem__(slice(None), {"x": object()})):
+            with pytest.raises(TypeError):
+                set_it(tree.get_subtree("/new").vlmeta)
+        assert list(tree) == ["/a"]
+        assert "/new" not in tree
+
+
+def test_a_group_goes_with_its_last_attribute(made: Any) -> None:
+    with made() as tree:
+        tree["/a"] = [1]
+        tree.get_subtree("/g").vlmeta[:] = {"x": 1, "y": 2}
+        tree.flush()
+        attributes = tree["/g"].vlmeta
+        del attributes["x"]
+        assert "/g" in tree
+        del attributes["y"]
+        assert "/g" not in tree
+        assert len(attributes) == 0
+        attributes["z"] = 3
+        assert tree["/g"].vlmeta[:] == {"z": 3}
+        del attributes["z"]
+    with made("r") as tree:
+        assert list(tree) == ["/a"]
+
+
+def test_an_unreadable_description_can_be_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2z"
+    with blosc2.TreeStore(path) as tree:
+        tree.update({"/a": [1], "/t/x": [2]})
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as z:
+        z.writestr("t/_meta.b2f", bytes(1000))
+    with blosc2.TreeStore(path) as tree:
+        del tree["/t/_meta"]
+    with blosc2.TreeStore(path, mode="r") as tree:
+        assert list(tree) == ["/a", "/t", "/t/x"]
+
+
+def test_listing_many_objects_takes_one_pass(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    description = blosc2.SChunk(data=b"12345678")
+    description.vlmeta["kind"] = "ctable"
+    with made() as tree:
+        tree.update({f"/t{n}/{name}": v for n in range(20) for name, v in (("x", [1]), ("_meta", description))})
+        tree["/t1-b/x"] = [1]
+        tree.flush()
+        asked = []
+        monkeypatch.setattr(
+            "blosc2.tree_store._is_below", lambda key, objects: asked.append(key) or below(key, objects)
+        )
+        assert tree.get_descendants("/") == sorted([*(f"/t{n}" for n in range(20)), "/t1-b", "/t1-b/x"])
+        assert len(asked) == len(set(asked)) == 62
+
+
+def test_a_group_is_no_value(tmp_path: Path) -> None:
+    with blosc2.TreeStore(tmp_path / "t.b2z") as tree:
+        tree["/g/a"] = [1, 2]
+        for value in (tree["/g"], tree.attrs, {"a": 1}, {1}):
+            with pytest.raises(TypeError, match="one by one"):
+                tree["/copy"] = value
+        assert "/copy" not in tree

@@ -360,8 +360,11 @@ class FileCarrier(Carrier):
         fixed = self.frame.header_bytes()[:87]
         place = (status.st_dev, status.st_ino)
         now = os.stat(self._path)  # another file may have been renamed over it while the lock was waited for
-        if identity is None or place != identity[:2] or place != (now.st_dev, now.st_ino) or (
-            file.read(len(fixed)) != fixed
+        if (
+            identity is None
+            or place != identity[:2]
+            or place != (now.st_dev, now.st_ino)
+            or (file.read(len(fixed)) != fixed)
         ):
             raise FormatError(
                 "another handle or process changed this file since it was opened: open it again, "

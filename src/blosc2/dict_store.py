@@ -18,7 +18,8 @@ from blosc2.info import InfoReporter
 from blosc2.modes import local_path
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 from blosc2.store import Store, check_mmap_mode, check_mode
-from blosc2.store_layout import RESERVED, Window, missing, taken
+from blosc2.store_keys import absolute, suffixed_folders
+from blosc2.store_layout import LEAF_SUFFIXES, RESERVED, Window, missing, taken
 from blosc2.zip_backend import ZipBackend
 
 
@@ -136,7 +137,8 @@ class DictStore(Store):
         self._listing_cache: KeyTable | None = None
         self._replaces = False
         # The keys by what they are without regard to case; made when the first key is added.
-        self._folded: dict[str, str] | None = None
+        # With them, the groups that are named like the file of a leaf.
+        self._folded: tuple[dict[str, str], set[str]] | None = None
         if _opened is None:
             self._open_path(path)
         else:
@@ -195,8 +197,11 @@ class DictStore(Store):
         if self._replaces:
             return None
         window = self._backend.locate(key)
-        if window is None and self._embedded is not None:
-            return self._embedded.locate(key)
+        if window is None:
+            embedded = self._embedded
+            if embedded is not None:
+                return embedded.locate(key)
+            self._check_open()
         return window
 
     def __contains__(self, key: object) -> bool:
@@ -212,11 +217,19 @@ class DictStore(Store):
         return self._find
 
     def _has(self, key: str) -> bool:
-        if self._changes and key in self._changes:
-            return self._changes[key] is not None
-        if self._embedded is None:
-            return False
-        return key in self._backend or key in self._embedded.entries
+        if self._changes:
+            window = self._changes.get(key, ...)
+            if window is not ...:
+                return window is not None
+        return self._is_published(key)
+
+    @property
+    def _file(self) -> str:
+        return self._backend.root
+
+    def _is_published(self, key: str) -> bool:
+        embedded = self._embedded
+        return embedded is not None and (key in self._backend or key in embedded.entries)
 
     def _published_keys(self) -> list[str]:
         keys: list[str] = self._listing().keys_in_order()
@@ -256,19 +269,36 @@ class DictStore(Store):
         if key.startswith("/" + RESERVED):
             raise ValueError(f"Key {key!r}: what begins with {RESERVED!r} is reserved for the store itself")
         if not self._has(key):
-            self._check_case(key)
+            self._check_names(key)
             self._listing_cache = None
         self._external[key] = self._goes_to_file(value, window)
         super()._put(key, window, value)
 
-    def _check_case(self, key: str) -> None:
-        """Refuse a new key that many file systems could not tell from one that is there."""
+    def _check_names(self, key: str) -> None:
+        """Refuse a new key whose file could not be beside those that are there."""
         if self._folded is None:
-            self._folded = {other.casefold(): other for other in self._listing().keys_in_order()}
-        other = self._folded.setdefault(key.casefold(), key)
+            others = self._listing().keys_in_order()
+            self._folded = (
+                {other.casefold(): other for other in others},
+                {folder for other in others for folder in suffixed_folders(other)},
+            )
+        folded, suffixed = self._folded
+        self._check_folders(key, suffixed)
+        other = folded.setdefault(key.casefold(), key)
         if other != key and self._has(other):
             raise ValueError(f"Key {key!r} differs from {other!r} in case only, which not every file system allows")
-        self._folded[key.casefold()] = key
+        folded[key.casefold()] = key
+        suffixed.update(suffixed_folders(key))
+
+    def _check_folders(self, key: str, suffixed: set[str]) -> None:
+        """Refuse a new key if a file would have the name of a folder: "/x" and "/x.b2nd/y"."""
+        clashes = [folder for folder in suffixed_folders(key) if self._has(os.path.splitext(folder)[0])]
+        for suffix in LEAF_SUFFIXES if suffixed else ():
+            if key + suffix in suffixed:
+                start, stop = self._listing().group(key + suffix)
+                clashes += [key + suffix] if stop > start else []
+        if clashes:
+            raise ValueError(f"Key {key!r}: the group {clashes[0]!r} would have the name of the file of a leaf")
 
     def _goes_to_file(self, value: Any, window: Window) -> bool:
         if self._threshold is None:
@@ -321,10 +351,11 @@ class DictStore(Store):
             kind = kind if old.kind in (None, "b2embed") else old.kind
             for key, entry in old.entries.items():
                 if key not in changes:
-                    if "urlbase" in entry:
+                    window = old.kept(key)
+                    if window is None:
                         remote[key] = entry
                     else:
-                        values[key] = old.window(key)
+                        values[key] = window
         if self._new_registry is not None:
             metadata[REGISTRY] = stored_value(self._new_registry)
         values.update((key, window) for key, window in changes.items() if window is not None)
@@ -376,8 +407,8 @@ class DictStore(Store):
                 raise ValueError(f"{self._path}: a .b2z DictStore opened in read mode is packed already; copy the file")
             if filename is None or self._is_here(local_path(filename)):
                 self.flush()
-                return os.path.abspath(self.localpath)
-        target = os.path.splitext(self.localpath)[0] + ".b2z" if filename is None else local_path(filename)
+                return os.path.abspath(self._file)
+        target = os.path.splitext(self._file)[0] + ".b2z" if filename is None else local_path(filename)
         if not target.endswith(".b2z"):
             raise ValueError(f"the file must have a .b2z extension, unlike {target!r}")
         if os.path.lexists(target) and not overwrite:
@@ -405,7 +436,7 @@ class DictStore(Store):
             The directory exists and `overwrite` is False, or it is no store.
         """
         self._check_open()
-        target = os.path.splitext(self.localpath)[0] + ".b2d" if dirname is None else local_path(dirname)
+        target = os.path.splitext(self._file)[0] + ".b2d" if dirname is None else local_path(dirname)
         backend = DirectoryBackend(target, None)
         if self._is_here(target):
             raise taken(target, "a store cannot be copied to where it is")
@@ -416,7 +447,7 @@ class DictStore(Store):
         return self._copy_to(backend)
 
     def _is_here(self, path: str) -> bool:
-        return os.path.realpath(path) == os.path.realpath(self.localpath)
+        return os.path.realpath(path) == os.path.realpath(self._file)
 
     def _copy_to(self, backend: DirectoryBackend | ZipBackend) -> str:
         with self._lock:
@@ -488,7 +519,7 @@ class DictStore(Store):
     @property
     def working_dir(self) -> str:
         """Where the files are: the directory itself, or the one that holds the `.b2z` file."""
-        return os.path.dirname(os.path.abspath(self.localpath)) if self.is_zip_store else self.localpath
+        return os.path.dirname(os.path.abspath(self._file)) if self.is_zip_store else self.localpath
 
     @property
     def cparams(self) -> CParams:
@@ -554,6 +585,7 @@ class DictStore(Store):
 
 def _backend_of(path: str, mmap_mode: str | None) -> DirectoryBackend | ZipBackend:
     """What exists is recognised by what it is, what does not by its suffix."""
+    path = absolute(path)
     if os.path.isdir(path):
         return DirectoryBackend(path.rstrip("/") or path, mmap_mode)
     if os.path.lexists(path) or path.endswith(".b2z"):

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from blosc2._core.keytable import KeyTable
 from blosc2._core.source import Source
 from blosc2.directory_scan import Folder, scan
+from blosc2.embedded import check_same_file, file_identity
 from blosc2.exceptions import FormatError
 from blosc2.new_file import sync_folder
 from blosc2.store_keys import is_path
@@ -66,6 +67,7 @@ class DirectoryBackend:
         self._staging: str | None = None
         self._staged = 0
         self._warned = False
+        self._identity: tuple[int, ...] | None = None
 
     # ------------------------------------------------------------------ reading
     def exists(self) -> bool:
@@ -84,6 +86,8 @@ class DirectoryBackend:
     def embed_window(self) -> Window:
         """Where the frame of embedded values lies."""
         path = os.path.join(self.root, EMBED)
+        # Before it is read: a change meanwhile is then noticed too.
+        self._identity = file_identity(path)
         source = self._open(path)
         if source is None:
             if not os.path.isdir(self.root):
@@ -237,16 +241,14 @@ class DirectoryBackend:
             frame = Source.of_buffer(embed)
             moves.append((self._write_aside((frame, 0, frame.size)), os.path.join(self.root, EMBED)))
         self._sync([path for path, _ in moves])
-        touched = set()
         stale = set(old)
         for key in changes:
             stale.update(self._files_of(key))
+        if embed is not None and not fresh:
+            check_same_file(os.path.join(self.root, EMBED), self._identity)
+        touched = self._prepare([path for _, path in moves])
         for aside, path in moves:
-            folder = os.path.dirname(path)
-            if not os.path.isdir(folder):
-                touched.update(self._make_folder(folder))
             os.replace(aside, path)
-            touched.add(folder)
             stale.discard(path)
         for path in stale:
             os.unlink(path)
@@ -318,6 +320,26 @@ class DirectoryBackend:
             finally:
                 os.close(descriptor)
 
+    def _prepare(self, paths: list[str]) -> set[str]:
+        """Make the folders of files, and see that nothing is in the way, before any of the files is moved there.
+
+        The folders that will have changed are returned.
+        """
+        folders = {os.path.dirname(path) for path in paths}
+        touched = set(folders)
+        try:
+            for folder in folders:
+                if not os.path.isdir(folder):
+                    touched.update(self._make_folder(folder))
+            for path in paths:
+                if os.path.isdir(path):
+                    raise IsADirectoryError(errno.EISDIR, "a folder is where the file of a leaf should be", path)
+        except BaseException:
+            for folder in folders:
+                self._remove_empty(folder)
+            raise
+        return touched
+
     def _make_folder(self, folder: str) -> list[str]:
         """Make a folder; those in which a new name appears are returned."""
         changed = []
@@ -333,6 +355,8 @@ class DirectoryBackend:
         while folder != self.root and folder.startswith(self.root):
             try:
                 os.rmdir(folder)
+            except FileNotFoundError:
+                pass
             except OSError:
                 break
             folder = os.path.dirname(folder)

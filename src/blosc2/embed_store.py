@@ -9,12 +9,13 @@ from typing import Any, Self
 
 from blosc2._core.source import Source
 from blosc2.deserialization import deserialize_mode
-from blosc2.embedded import Embedded, compose
+from blosc2.embedded import Embedded, check_same_file, compose
 from blosc2.exceptions import FormatError
 from blosc2.modes import local_path
 from blosc2.serialization import pack
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 from blosc2.store import Store, check_mmap_mode, check_mode
+from blosc2.store_keys import absolute
 from blosc2.store_layout import Window, missing, open_source, replace_file, taken, whole
 
 
@@ -107,6 +108,8 @@ class EmbedStore(Store):
         self._meta = {name: pack(value) for name, value in (meta or {}).items()}
         self._chunksize = chunksize
         self._embedded: Embedded | None = None
+        self._identity: tuple[int, ...] | None = None
+        self._absolute = None if path is None else absolute(path)
         # What is in memory only was made here, so it is trusted.
         policy = deserialize or ("safe" if path is not None or _from_schunk is not None else "full")
         super().__init__(path, mode, mmap_mode, str(deserialize_mode(policy)))
@@ -116,7 +119,7 @@ class EmbedStore(Store):
             if mode == "r":
                 raise ValueError("a store in memory starts empty, so mode='r' makes no sense without a urlpath")
         else:
-            self._open_file(path)
+            self._open_file(str(self._file))
 
     def _open_file(self, path: str) -> None:
         exists = os.path.lexists(path)
@@ -153,15 +156,29 @@ class EmbedStore(Store):
         if embedded.kind != "b2embed" and self._mode != "r":
             raise FormatError("not an EmbedStore: this frame belongs to a DictStore or TreeStore", path=source.path)
         self._embedded = embedded
+        self._identity = source.identity
 
     # ------------------------------------------------------------------ what a store provides
     def _published(self, key: str) -> Window | None:
-        return None if self._embedded is None else self._embedded.locate(key)
+        embedded = self._embedded
+        if embedded is None:
+            self._check_open()
+            return None
+        return embedded.locate(key)
 
     def _has(self, key: str) -> bool:
-        if key in self._changes:
-            return self._changes[key] is not None
-        return self._embedded is not None and key in self._embedded.entries
+        window = self._changes.get(key, ...)
+        if window is not ...:
+            return window is not None
+        return self._is_published(key)
+
+    @property
+    def _file(self) -> str | None:
+        return self._absolute
+
+    def _is_published(self, key: str) -> bool:
+        embedded = self._embedded
+        return embedded is not None and key in embedded.entries
 
     def _published_keys(self) -> list[str]:
         return [] if self._embedded is None else list(self._embedded.entries)
@@ -180,20 +197,23 @@ class EmbedStore(Store):
             for key, entry in old.entries.items():
                 if key in changes:
                     continue
-                if "urlbase" in entry:
+                window = old.kept(key)
+                if window is None:
                     remote[key] = entry
                 else:
-                    values[key] = old.window(key)
+                    values[key] = window
         values.update((key, window) for key, window in changes.items() if window is not None)
         return compose("b2embed", values, remote=remote, metadata=metadata, meta=meta, chunksize=self._chunksize)
 
     def _publish(self, changes: dict[str, Window | None]) -> None:
         frame = self._compose(changes)
-        if self._path is None:
+        if self._absolute is None:
             self._load(Source.of_buffer(frame))
             return
-        replace_file(self._path, frame)
-        self._load(open_source(self._path, None))
+        if self._embedded is not None:
+            check_same_file(self._absolute, self._identity)
+        replace_file(self._absolute, frame)
+        self._load(open_source(self._absolute, None))
 
     def _release(self) -> None:
         self._embedded = None

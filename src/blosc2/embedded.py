@@ -8,6 +8,8 @@ value is decoded first.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -105,16 +107,29 @@ class Embedded:
             return self._source, start, length
         if length < len(FRAME_MAGIC) or frame.read_bytes(offset, offset + len(FRAME_MAGIC)) != FRAME_MAGIC:
             raise self._error("no frame begins where the value should", key)
+        return self._decoded(key, offset, length)
+
+    def kept(self, key: str) -> Window | None:
+        """The bytes of a value that is to be copied, whatever they are; None for an entry without any.
+
+        Such an entry refers to a server or outside of the frame, and can only be copied itself.
+        """
+        entry = self.entries[key]
+        offset, length = entry.get("offset"), entry.get("length")
+        frame = self.frame
+        if "urlbase" in entry or type(offset) is not int or type(length) is not int or offset < 0 or length < 0:
+            return None
+        if offset > frame.nbytes or length > frame.nbytes - offset:
+            return None
+        start = frame.window_of(offset, length)
+        return self._decoded(key, offset, length) if start is None else (self._source, start, length)
+
+    def _decoded(self, key: str, offset: int, length: int) -> Window:
+        """A value of a compressed frame, in memory."""
+        frame = self.frame
         if length > _FREE_EXPANSION and length > _EXPANSION * frame.cbytes:
             raise self._error(f"a value of {length} bytes in a frame of {frame.cbytes} is not believed", key)
         return Source.of_buffer(frame.read_bytes(offset, offset + length), self._source.path), 0, length
-
-    def window(self, key: str) -> Window:
-        """Where the frame of a value lies that is known to be there."""
-        window = self.locate(key)
-        if window is None:
-            raise self._error("the value is gone", key)
-        return window
 
     def registry(self) -> dict[str, Any]:
         """Objects of other kinds, by key: what the store says about each."""
@@ -130,6 +145,21 @@ class Embedded:
         """Stored metadata entries besides the map, to be kept as they are."""
         chunks: dict[str, bytes] = self.frame.vlmeta_chunks()
         return {name: chunk for name, chunk in chunks.items() if name != MAP}
+
+
+def check_same_file(path: str, identity: tuple[int, ...] | None) -> None:
+    """Refuse to replace a file that is not the one that was read."""
+    if identity is not None and file_identity(path) != identity:
+        raise OSError(errno.EBUSY, "the file was changed by somebody else since it was opened; open it again", path)
+
+
+def file_identity(path: str) -> tuple[int, ...] | None:
+    """Device, inode, size and time of a file, as sources have them; None where there is none."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def kind_of(frame: Frame) -> str | None:

@@ -48,15 +48,15 @@ class GroupAttributes(MutableMapping[str, Any]):
             if not isinstance(value, Mapping):
                 raise TypeError(f"[:] takes a mapping of attributes, not {type(value).__name__}")
             if value:
-                self._store._hidden_leaf_to_change(self._key).vlmeta.update(value)
+                self._store._set_attributes(self._key, value)
         else:
-            self._store._hidden_leaf_to_change(self._key).vlmeta[name] = value
+            self._store._set_attributes(self._key, {name: value})
 
     def __delitem__(self, name: str) -> None:
         self._store._check_writable("delete attributes", self._key)
         if name not in self:
             raise StoreKeyError(f"attribute {name!r} not found", path=self._store.localpath, key=self._key)
-        del self._store._hidden_leaf_to_change(self._key).vlmeta[name]
+        self._store._delete_attribute(self._key, name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._values()))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,6 +86,8 @@ def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -
     """
     if isinstance(value, Stored):
         return window_of_bytes(value.to_cframe())
+    if isinstance(value, (Mapping, AbstractSet)):
+        raise _unsupported(value, key, path, "its values are stored one by one; to_b2z and to_b2d copy whole stores")
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:
@@ -100,6 +105,8 @@ def _unsupported(value: Any, key: str, path: str | None, why: str) -> Unsupporte
     )
 
 
-def empty_frame() -> Window:
+def metadata_frame(values: Mapping[str, Any]) -> Window:
     """A super-chunk without data, for metadata alone."""
-    return window_of_bytes(SChunk(chunksize=1 << 14, cparams={"typesize": 1}).to_cframe())
+    schunk = SChunk(chunksize=1 << 14, cparams={"typesize": 1})
+    schunk.vlmeta.update(values)
+    return window_of_bytes(schunk.to_cframe())

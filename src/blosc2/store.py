@@ -22,7 +22,7 @@ from typing import Any, Final, Self
 from blosc2.exceptions import ClosedStoreError, ReadOnlyError, StoreKeyError
 from blosc2.leaf import LiveCarrier, frame_of, live_carrier, open_leaf, window_of_bytes
 from blosc2.recognise import wrap
-from blosc2.store_keys import KeyKindError, canonical_key, new_key
+from blosc2.store_keys import canonical_key, new_key, plain_key
 from blosc2.store_layout import Window
 
 _MODES: Final = ("r", "w", "a", "x")
@@ -70,8 +70,17 @@ class Store(MutableMapping[str, Any]):
         """Where the published frame of a key lies; None where there is none, or the key is malformed."""
 
     @abstractmethod
+    def _is_published(self, key: str) -> bool:
+        """Whether there is a published key, be it one whose frame cannot be read."""
+
+    @abstractmethod
     def _published_keys(self) -> list[str]:
         """All published keys, in the order in which they are listed."""
+
+    @property
+    @abstractmethod
+    def _file(self) -> str | None:
+        """The path, the same whatever becomes of the working directory."""
 
     @abstractmethod
     def _publish(self, changes: dict[str, Window | None]) -> None:
@@ -101,8 +110,8 @@ class Store(MutableMapping[str, Any]):
         """The leaf of a key, opened and remembered for as long as somebody holds it."""
         if self._closed:
             raise self._closed_error()
-        if not isinstance(key, str):
-            raise KeyKindError(f"Key must be a string, not {type(key).__name__}")
+        if type(key) is not str:
+            return self[plain_key(key)]
         window = self._window(key)
         if window is None:
             canonical = canonical_key(key)
@@ -131,9 +140,11 @@ class Store(MutableMapping[str, Any]):
         held[key] = weakref.ref(leaf)
         if len(held) > self._sweep_at:
             # References do not remove themselves, which would cost each leaf more than a sweep now and then.
-            for name, reference in list(held.items()):
-                if reference() is None:
-                    del held[name]
+            for name, reference in held.copy().items():
+                if reference() is None and held.get(name) is reference:
+                    gone = held.pop(name, reference)
+                    if gone is not reference:  # another thread has opened the leaf just now
+                        held.setdefault(name, gone)
             self._sweep_at = max(_SWEEP, 2 * len(held))
 
     def _window(self, key: str) -> Window | None:
@@ -162,8 +173,13 @@ class Store(MutableMapping[str, Any]):
 
     def _note_change(self, carrier: LiveCarrier) -> None:
         """A leaf was changed: keep it until it is published."""
-        if carrier.key is not None:
-            self._edited[carrier.key] = carrier
+        if carrier.key is None:
+            return
+        edited = None
+        # Another thread may be taking the notes over: then this one belongs to the next.
+        while edited is not self._edited:
+            edited = self._edited
+            edited[carrier.key] = carrier
 
     def __contains__(self, key: object) -> bool:
         if self._closed:
@@ -173,9 +189,7 @@ class Store(MutableMapping[str, Any]):
         return self._has(key) or (not key.startswith("/") and self._has("/" + key))
 
     def _has(self, key: str) -> bool:
-        if self._changes and key in self._changes:
-            return self._changes[key] is not None
-        return self._published(key) is not None
+        return self._window(key) is not None
 
     def _keys(self) -> list[str]:
         """All keys that are listed, in their order."""
@@ -239,10 +253,10 @@ class Store(MutableMapping[str, Any]):
 
     def _remove(self, key: str) -> None:
         self._forget_leaf(key)
-        if self._published(key) is None:
-            del self._changes[key]
-        else:
+        if self._is_published(key):
             self._changes[key] = None
+        else:
+            del self._changes[key]
 
     def _encoding(self) -> dict[str, Any]:
         """Keyword arguments for arrays that the store makes of plain values."""
@@ -250,9 +264,16 @@ class Store(MutableMapping[str, Any]):
 
     def _gather(self) -> None:
         """Take over the leaves that were changed since they were handed out."""
-        for key, carrier in self._edited.items():
-            self._changes[key] = window_of_bytes(carrier.to_cframe())
-        self._edited = {}
+        edited, self._edited = self._edited, {}
+        while edited:
+            # Out first: what is changed meanwhile is noted again.
+            key, carrier = edited.popitem()
+            try:
+                self._changes[key] = window_of_bytes(carrier.to_cframe())
+            except BaseException:
+                for other, left in [(key, carrier), *edited.copy().items()]:
+                    self._edited.setdefault(other, left)
+                raise
 
     @property
     def _unpublished(self) -> bool:
@@ -328,9 +349,9 @@ class Store(MutableMapping[str, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._check_open()
-        if self._mode != "r" or self._path is None:
+        if self._mode != "r" or self._file is None:
             raise TypeError(f"{self!r} is open for writing; only a store in mode 'r' can be pickled")
-        return _reopen, (type(self), self._path, self._mmap_mode, self._deserialize)
+        return _reopen, (type(self), self._file, self._mmap_mode, self._deserialize)
 
     # ------------------------------------------------------------------ description
     @property

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from blosc2.store_layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED
+
 # What a key of ours may not have: an empty, "." or ".." segment, control characters, and the separators of
 # other systems, so that every key is the name of one file below its store everywhere.
 _UNSOUND: Final = re.compile(r"[\x00-\x1f\x7f\\:]|/\.{0,2}(?:/|$)")
@@ -14,8 +16,15 @@ _UNSOUND: Final = re.compile(r"[\x00-\x1f\x7f\\:]|/\.{0,2}(?:/|$)")
 _UNSAFE: Final = re.compile(r"\x00|/\.{0,2}(?:/|$)")
 
 
+_SUFFIXED: Final = re.compile(rf"[^/](?:{'|'.join(map(re.escape, LEAF_SUFFIXES))})(?=/)")
 _UNSAFE_LINES: Final = re.compile(r"\x00|^(?!/)|/\.{0,2}(?:/|$)", re.MULTILINE)
 
+
+# Longer names than these some file system does not take, with a suffix behind the last segment.
+_MAX_SEGMENT_BYTES: Final = 240
+_MAX_BYTES: Final = 4000
+# Names right below the root that the store itself uses.
+_OWN: Final = (EMBED, LOCK, RESERVED.rstrip("/"))
 
 # A key with one more would not be listed.
 _MAX_SEGMENTS: Final = 257
@@ -23,6 +32,13 @@ _MAX_SEGMENTS: Final = 257
 
 class KeyKindError(TypeError, ValueError):
     """A key that is not a string."""
+
+
+def plain_key(key: object) -> str:
+    """A key as a string and nothing more, such as NumPy's strings are; `KeyKindError` for what is none."""
+    if not isinstance(key, str):
+        raise KeyKindError(f"Key must be a string, not {type(key).__name__}")
+    return str.__str__(key)
 
 
 def canonical_key(key: object) -> str:
@@ -33,8 +49,7 @@ def canonical_key(key: object) -> str:
     ValueError
         For a key that ends with "/", has empty segments, or is not a string (`KeyKindError`).
     """
-    if not isinstance(key, str):
-        raise KeyKindError(f"Key must be a string, not {type(key).__name__}")
+    key = plain_key(key)
     if not key.startswith("/"):
         key = "/" + key
     if key.endswith("/"):
@@ -54,7 +69,31 @@ def new_key(key: object) -> str:
         )
     if key.count("/") > _MAX_SEGMENTS:
         raise ValueError(f"Key {key[:60]!r}... has more than {_MAX_SEGMENTS} segments")
+    try:
+        name = key.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"Key {key!r} has a character that UTF-8 cannot express") from None
+    if len(name) > _MAX_BYTES or (
+        len(name) > _MAX_SEGMENT_BYTES and max(map(len, name.split(b"/"))) > _MAX_SEGMENT_BYTES
+    ):
+        raise ValueError(
+            f"Key {key[:60]!r}... is too long: a segment may have {_MAX_SEGMENT_BYTES} bytes in UTF-8, and all of it "
+            f"{_MAX_BYTES}"
+        )
+    if key.split("/", 2)[1] in _OWN:
+        raise ValueError(f"Key {key!r}: the name {key.split('/', 2)[1]!r} is reserved for the store itself")
     return key
+
+
+def suffixed_folders(key: str) -> list[str]:
+    """The groups of a key that are named like the file of a leaf."""
+    return [key[: match.end()] for match in _SUFFIXED.finditer(key)]
+
+
+def absolute(path: str) -> str:
+    """A path that means the same when the working directory is another one."""
+    # Not by `os.path.abspath`, which takes ".." behind a link for what it is not.
+    return path if not path or os.path.isabs(path) else os.path.join(os.getcwd(), path)
 
 
 def is_path(key: str) -> bool:

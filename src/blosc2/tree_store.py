@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from blosc2.dict_store import _KINDS, DictStore
-from blosc2.exceptions import StoreKeyError
+from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedKindError
 from blosc2.foreign_object import ForeignObject
 from blosc2.group_attributes import ATTRIBUTES, GroupAttributes
-from blosc2.leaf import empty_frame
-from blosc2.store_keys import KeyKindError, canonical_key, new_key
+from blosc2.leaf import metadata_frame
+from blosc2.store_keys import canonical_key, new_key, plain_key
 from blosc2.store_layout import Window
 
 # The leaf that describes an object of another kind, and the groups that `info` still draws.
@@ -124,8 +125,11 @@ class TreeStore(DictStore):
             return dict(entry) if isinstance(entry, Mapping) else {"kind": str(entry)}
         # Old tables are not declared: their description alone tells what they are.
         if self._has(f"{path}/{_DESCRIPTION}"):
-            leaf = super()._open(f"{path}/{_DESCRIPTION}")  # not by `self`, which hides it
-            kind = leaf.vlmeta.get("kind")
+            try:
+                leaf = super()._open(f"{path}/{_DESCRIPTION}")  # not by `self`, which hides it
+                kind = leaf.vlmeta.get("kind")
+            except (FormatError, UnsupportedKindError):  # what cannot be read describes nothing
+                return None
             if isinstance(kind, bytes):
                 kind = kind.decode("utf-8", "replace")
             if kind == "ctable":
@@ -188,8 +192,8 @@ class TreeStore(DictStore):
     def _open(self, key: str) -> Any:
         if self._closed:
             raise self._closed_error()
-        if not isinstance(key, str):
-            raise KeyKindError(f"Key must be a string, not {type(key).__name__}")
+        if type(key) is not str:
+            return self[plain_key(key)]
         if key == "/":
             return self
         window = self._window(key)
@@ -243,9 +247,8 @@ class TreeStore(DictStore):
             return []
         keys: list[str] = self._listing().tree(path or "/", ATTRIBUTES)
         keys.sort()
-        for inner in self._objects() if self._has_objects() else ():
-            keys = [key for key in keys if not key.startswith(inner + "/")]
-        return keys
+        objects = set(self._objects()) if self._has_objects() else ()
+        return [key for key in keys if not _is_below(key, objects)] if objects else keys
 
     def get_children(self, path: str) -> list[str]:
         """The groups and leaves right below a group, as full keys, in order."""
@@ -261,7 +264,7 @@ class TreeStore(DictStore):
         groups, leaves = self._listing().children(path or "/")
         leaves = [name for name in leaves if name != ATTRIBUTES]
         if self._has_objects():
-            foreign = [name for name in groups if self._object_at(f"{path}/{name}") is not None]
+            foreign = {name for name in groups if self._object_at(f"{path}/{name}") is not None}
             if foreign:
                 groups = [name for name in groups if name not in foreign]
                 leaves = sorted({*leaves, *foreign})
@@ -387,18 +390,28 @@ class TreeStore(DictStore):
         leaf = None if held is None else held()
         return super()._open(key) if leaf is None and self._has(key) else leaf
 
-    def _hidden_leaf_to_change(self, key: str) -> Any:
-        """The same; it is made where there is none."""
+    def _set_attributes(self, key: str, values: Mapping[str, Any]) -> None:
+        """Set entries of the leaf that carries the attributes of a group; it is made where there is none."""
         self._check_not_inside(key)
         with self._lock:
-            if not self._has(key):
-                group = key[: -len(ATTRIBUTES) - 1]
-                if group:
-                    new_key(group)
-                if group and self._has(group):
-                    raise ValueError(f"{group!r} is a leaf: its attributes are those of the array")
-                self._put(key, empty_frame())
-            return self._hidden_leaf(key)
+            if self._has(key):
+                self._hidden_leaf(key).vlmeta.update(values)
+                return
+            group = key[: -len(ATTRIBUTES) - 1]
+            if group:
+                new_key(group)
+            if group and self._has(group):
+                raise ValueError(f"{group!r} is a leaf: its attributes are those of the array")
+            self._put(key, metadata_frame(values))
+
+    def _delete_attribute(self, key: str, name: str) -> None:
+        """Delete an entry of such a leaf, and the leaf with its last."""
+        self._check_not_inside(key)
+        with self._lock:
+            values = self._hidden_leaf(key).vlmeta
+            del values[name]
+            if not values:
+                self._remove(key)
 
     # ------------------------------------------------------------------ description
     @property
@@ -477,8 +490,32 @@ class SubtreeView(TreeStore):
         """A view of a group of the view."""
         return self._root.get_subtree(self._prefix + _group_path(path))
 
-    def _copy_to(self, backend: Any) -> str:  # noqa: ARG002 - whatever it is
-        raise ValueError(f"{self!r} has no file of its own; copy the whole tree, or its leaves one by one")
+    def to_b2z(self, overwrite: Any = False, filename: Any = None) -> str:  # noqa: ARG002 - whatever it is
+        """Not possible for a part of a tree."""
+        raise self._no_file()
+
+    def to_b2d(self, dirname: Any = None, *, overwrite: bool = False) -> str:  # noqa: ARG002 - whatever it is
+        """Not possible for a part of a tree."""
+        raise self._no_file()
+
+    def _no_file(self) -> ValueError:
+        self._root._check_open()
+        return ValueError(f"{self!r} has no file of its own; copy the whole tree, or its leaves one by one")
+
+    def member_window(self, key: str) -> tuple[int, int] | None:
+        """Where the published frame of a leaf lies; see `DictStore.member_window`."""
+        return self._root.member_window(self._full(key))
+
+    @property
+    def map_tree(self) -> Mapping[str, str]:
+        """The file or member of each published leaf of the group that has one."""
+        cut = len(self._prefix)
+        names = self._root.map_tree
+        return MappingProxyType({key[cut:]: name for key, name in names.items() if key.startswith(self._prefix + "/")})
+
+    def is_table(self) -> bool:
+        """Whether the group is one object of another package."""
+        return self._root._object_at(self._prefix) is not None
 
     @property
     def vlmeta(self) -> GroupAttributes:
@@ -512,6 +549,16 @@ class SubtreeView(TreeStore):
 
     def __repr__(self) -> str:
         return f"<TreeStore view of {self._prefix!r} in {self._root!r}>"
+
+
+def _is_below(key: str, paths: Container[str]) -> bool:
+    """Whether a key is below one of some paths."""
+    end = key.find("/", 1)
+    while end > 0:
+        if key[:end] in paths:
+            return True
+        end = key.find("/", end + 1)
+    return False
 
 
 def _group_path(path: str) -> str:

@@ -11,11 +11,13 @@ import errno
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from types import ModuleType
 
 from blosc2._core.archive import Archive, ArchiveWriter
 from blosc2._core.keytable import KeyTable
 from blosc2._core.source import Source
-from blosc2.exceptions import FormatError
+from blosc2.exceptions import ClosedStoreError, FormatError
 from blosc2.new_file import NewFile
 from blosc2.store_layout import (
     EMBED,
@@ -28,9 +30,32 @@ from blosc2.store_layout import (
     whole,
 )
 
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # a system without advisory locks
+    fcntl = None
+
 _SUFFIXES = tuple(suffix.encode() for suffix in LEAF_SUFFIXES)
 _SKIPPED = tuple(name.encode() for name in (EMBED, LOCK, RESERVED))
 _ALIGNMENT = 64
+
+
+class _Version:
+    """One version of an archive: its file, its members and their keys belong together.
+
+    A reader takes the version once; a writer replaces it as a whole and never changes it.
+    """
+
+    __slots__ = ("archive", "find", "keys", "member", "source")
+
+    def __init__(self, source: Source, archive: Archive) -> None:
+        self.source = source
+        self.archive = archive
+        self.member: Callable[[int], tuple[int, int]] = archive.window
+        # Made by the backend when first needed.
+        self.keys: KeyTable | None = None
+        self.find: Callable[[str], int] | None = None
 
 
 class ZipBackend:
@@ -56,14 +81,14 @@ class ZipBackend:
         self._new: NewFile | None = None
         self._appended: dict[str, bytes] = {}
         self._warned = False
-        self._forget()
-
-    def _forget(self) -> None:
-        self._source: Source | None = None
-        self._archive: Archive | None = None
-        self._keys: KeyTable | None = None
-        self._find: Callable[[str], int] | None = None
-        self._member: Callable[[int], tuple[int, int]] = _no_member
+        self._closed = False
+        self._version: _Version | None = None
+        # Device, inode, size and time of the archive as this backend read or left it.
+        self._identity: tuple[int, ...] | None = None
+        # Whether frames lie behind the published archive that somebody still needs.
+        self._staged = False
+        # Whether a write may have stopped in the middle, and whether somebody else's was seen.
+        self._torn = self._foreign = False
 
     # ------------------------------------------------------------------ reading
     def exists(self) -> bool:
@@ -84,27 +109,34 @@ class ZipBackend:
         if number < 0:
             raise FormatError(f"not a store: the archive has no member {EMBED}", path=self.root)
         offset, length = archive.window(number)
-        self._source, self._archive, self._member = source, archive, archive.window
-        self._keys = None
-        self._find = None
+        self._version = _Version(source, archive)
+        self._identity = source.identity
         return source, offset, length
 
-    def _number(self, key: str) -> int:
-        """The member of a key, or -1."""
-        return (self._find or self.table().find)(key)
+    def _absent(self) -> None:
+        """There is no archive: not yet, or no more."""
+        if self._closed:
+            raise ClosedStoreError("this is a closed store; leaves taken from it before stay valid", path=self.root)
 
     def table(self) -> KeyTable:
         """The keys of all members."""
-        if self._keys is None:
-            if self._archive is None:
-                return KeyTable.of_keys(())
-            self._keys = keys = KeyTable.of_archive(self._archive, _SUFFIXES, _SKIPPED)
-            self._find = keys.find
-            if (keys.strangers or keys.clashes) and not self._warned:
+        version = self._version
+        if version is None:
+            self._absent()
+            return KeyTable.of_keys(())
+        return self._table_of(version)
+
+    def _table_of(self, version: _Version) -> KeyTable:
+        if version.keys is None:
+            version.keys = keys = KeyTable.of_archive(version.archive, _SUFFIXES, _SKIPPED)
+            version.find = keys.find
+            if keys.strangers or keys.clashes:
                 self._warn(keys)
-        return self._keys
+        return version.keys
 
     def _warn(self, keys: KeyTable) -> None:
+        if self._warned:
+            return
         self._warned = True
         for key in keys.strangers:
             warnings.warn(f"{self.root}: {key!r} is a frame under an unusual suffix", UserWarning, stacklevel=2)
@@ -118,47 +150,69 @@ class ZipBackend:
 
     def locate(self, key: str) -> Window | None:
         """The member of a key; None where there is none."""
-        number = (self._find or self.table().find)(key)
+        version = self._version
+        if version is None:
+            self._absent()
+            return None
+        # In steps: calling an attribute of a slot at once is slower.
+        find = version.find or self._table_of(version).find
+        number = find(key)
         if number < 0:
             return None
-        offset, length = self._member(number)
-        return self._source, offset, length  # type: ignore[return-value]  # there is a source where there are keys
+        member = version.member
+        offset, length = member(number)
+        return version.source, offset, length
 
     def __contains__(self, key: str) -> bool:
-        found: bool = self._number(key) >= 0
+        version = self._version
+        if version is None:
+            self._absent()
+            return False
+        found: bool = (version.find or self._table_of(version).find)(key) >= 0
         return found
 
     def window_in_archive(self, key: str) -> tuple[int, int] | None:
         """Offset and length of a leaf in the file."""
-        number = self._number(key)
-        return None if number < 0 else self._member(number)
+        window = self.locate(key)
+        return None if window is None else window[1:]
 
     def name_of(self, key: str) -> str | None:
         """The name of a leaf's member."""
-        number = self._number(key)
-        if number < 0 or self._archive is None:
+        version = self._version
+        number = -1 if version is None else self._table_of(version).find(key)
+        if number < 0 or version is None:
             return None
-        name: str = self._archive.name(number)
+        name: str = version.archive.name(number)
         return name
 
     def close(self) -> None:
         """Let go of the file; leaves that need it keep it."""
         self.discard()
-        self._forget()
+        self._closed = True
+        self._version = None
 
     # ------------------------------------------------------------------ writing
     def stage(self, changes: dict[str, Window]) -> dict[str, Window]:
         """Move frames out of memory, behind what is published."""
-        places = {key: self._append(key, window) for key, window in changes.items()}
-        writer = self._begin()
-        writer.drain()
-        source = Source.open(self._written_path)
+        try:
+            writer = self._begin()
+            self._check_own()
+            places = {key: self._append(key, window) for key, window in changes.items()}
+            writer.drain()
+            source = Source.open(self._written_path)
+        except BaseException:
+            self._give_up()
+            raise
+        self._torn = False
+        self._staged = True
         return {key: (source, offset, changes[key][2]) for key, offset in places.items()}
 
     def publish(self, changes: dict[str, Window | None], embed: bytes | None, *, fresh: bool) -> None:
         """Make changes part of the archive; see `DirectoryBackend.publish`."""
-        writer = self._begin(fresh)
+        end = -1
         try:
+            writer = self._begin(fresh)
+            self._check_own()
             for key in [key for key in self._appended if changes.get(key) is None]:
                 self._drop(key)
             for key, window in changes.items():
@@ -166,16 +220,21 @@ class ZipBackend:
                     self._append(key, window)
             if embed is not None:
                 writer.append(EMBED.encode(), embed)
-            if self._archive is None or fresh:
+            writer.drain()
+            self._check_own()
+            if self._version is None or fresh:
                 writer.write_directory()
             else:
-                writer.write_directory(*self._archive.records(self._outdated(changes, embed is not None)))
+                outdated = self._outdated(self._version, changes, embed is not None)
+                writer.write_directory(*self._version.archive.records(outdated))
             os.fsync(self._descriptor)
+            self._check_own()
+            end = writer.position
             writer.write_end()
             os.fsync(self._descriptor)
             self._finish()
         except BaseException:
-            self.discard()
+            self._give_up(end)
             raise
 
     def _begin(self, fresh: bool | None = None) -> ArchiveWriter:
@@ -183,29 +242,71 @@ class ZipBackend:
         if self._writer is not None:
             return self._writer
         flags = os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-        if self._archive is None or fresh:
+        if self._version is None or fresh:
             os.makedirs(os.path.dirname(os.path.abspath(self.root)), exist_ok=True)
             self._new = NewFile(self.root, replace=True)
             self._descriptor = self._new.file.fileno()
             start = 0
         else:
             self._descriptor = os.open(self.root, flags)
-            self._check_unchanged()
-            # What lies behind the end record is left from an append that was not finished.
-            start = self._archive.end
-            os.ftruncate(self._descriptor, start)
+            self._lock()
+            if self._now() != self._identity:
+                raise self._refusal()
+            start = os.fstat(self._descriptor).st_size
+            if not self._staged:
+                # What lies behind the end record is left from an append that was not finished.
+                start = self._version.archive.end
+                self._cut(start)
         self._writer = ArchiveWriter(self._descriptor, start, _ALIGNMENT)
         return self._writer
 
-    def _check_unchanged(self) -> None:
+    def _lock(self) -> None:
+        """Keep other writers away for as long as the file is open for appending, where the system can."""
+        if fcntl is None:
+            return
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise self._refusal() from None
+        except OSError:  # a file system without locks
+            pass
+
+    def _now(self) -> tuple[int, ...]:
+        """The identity of the file that is open for appending."""
         now = os.fstat(self._descriptor)
-        source = self._source
-        if source is not None and (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns) != source.identity:
-            os.close(self._descriptor)
-            self._descriptor = -1
-            raise OSError(
-                errno.EBUSY, "the file was changed by somebody else since it was opened; open it again", self.root
-            )
+        return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns
+
+    def _refusal(self) -> OSError:
+        self._foreign = True
+        return OSError(
+            errno.EBUSY, "the file was changed by somebody else since it was opened; open it again", self.root
+        )
+
+    def _check_own(self) -> None:
+        """Refuse to write when the archive is not what this writer left, with nothing waiting to be written."""
+        self._torn = False
+        if self._new is None and not self._is_own():
+            raise self._refusal()
+        self._torn = True
+
+    def _is_own(self) -> bool:
+        """Whether the file under the store's name is the open one, and nobody else wrote to it."""
+        if self._foreign or self._writer is None:
+            return False
+        try:
+            named = os.stat(self.root)
+        except OSError:
+            return False
+        device, inode, size, _ = self._now()
+        if (named.st_dev, named.st_ino) != (device, inode):
+            return False
+        if self._torn and self._version is not None:
+            return size >= self._version.archive.end
+        return bool(size == self._writer.position)
+
+    def _cut(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+        self._identity = self._now()
 
     def _append(self, key: str, window: Window) -> int:
         name = (key[1:] + suffix_of(window)).encode()
@@ -223,14 +324,14 @@ class ZipBackend:
         """Whether a frame already lies in the file that is being written, under its key."""
         return key in self._appended and window[0].path == self._written_path
 
-    def _outdated(self, changes: dict[str, Window | None], embed: bool) -> set[int]:
+    def _outdated(self, version: _Version, changes: dict[str, Window | None], embed: bool) -> set[int]:
         """Numbers of the members that the new directory leaves out."""
-        archive = self._archive
-        assert archive is not None
+        archive = version.archive
         gone: set[int] = set()
-        shadowed = self.table().shadowed
+        keys = self._table_of(version)
+        shadowed = keys.shadowed
         for key in changes:
-            number = self._number(key)
+            number = keys.find(key)
             if number >= 0:
                 gone.add(number)
                 gone.update(shadowed.get(key, ()))
@@ -251,21 +352,42 @@ class ZipBackend:
         self._end_writing()
 
     def discard(self) -> None:
-        """Cut off or remove what was written and not published."""
+        """Cut off or remove what was written and not published; what is not this writer's stays as it is."""
+        if self._staged and self._descriptor < 0 and self._version is not None:
+            # Left by an append that failed: opening the archive for the next one cuts it off.
+            self._staged = False
+            with suppress(OSError):
+                self._begin()
+        self._cut_off()
+
+    def _cut_off(self) -> None:
         if self._new is not None:
             self._new.abandon()
         elif self._descriptor >= 0:
-            if self._archive is not None:
-                os.ftruncate(self._descriptor, self._archive.end)
+            if self._version is not None and self._is_own():
+                with suppress(OSError):
+                    self._cut(self._version.archive.end)
             os.close(self._descriptor)
         self._end_writing()
+
+    def _give_up(self, end: int = -1) -> None:
+        """An append failed: end it, so that another can begin. Staged frames stay where they can be read."""
+        if self._new is not None or not self._staged or self._descriptor < 0 or not self._is_own():
+            staged = self._staged and self._new is None
+            self._cut_off()
+            self._staged = staged
+            return
+        with suppress(OSError):
+            # An end record would show what was not published.
+            if end >= 0:
+                self._cut(end)
+            self._identity = self._now()
+        os.close(self._descriptor)
+        self._end_writing()
+        self._staged = True
 
     def _end_writing(self) -> None:
         self._descriptor = -1
         self._new = self._writer = None
         self._appended = {}
-
-
-def _no_member(number: int) -> tuple[int, int]:
-    """The window of a member of an archive that is not open."""
-    raise LookupError(f"no archive is open that could have a member {number}")
+        self._staged = self._torn = self._foreign = False
