@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
