@@ -135,8 +135,8 @@ def test_what_work_costs() -> None:
 
 @pytest.mark.parametrize("nthreads", [1, 2, 3])
 def test_arrays_obey_their_number_of_threads(nthreads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    items = np.random.default_rng(1).integers(0, 1 << 62, (400, 1000))
-    array = blosc2.asarray(items, chunks=(50, 1000), blocks=(10, 1000), dparams={"nthreads": nthreads},
+    items = np.random.default_rng(1).integers(0, 1 << 62, (1200, 1000))
+    array = blosc2.asarray(items, chunks=(200, 1000), blocks=(40, 1000), dparams={"nthreads": nthreads},
                            cparams={"nthreads": nthreads})  # fmt: skip
     started: list[int] = []
     start = executor._start
@@ -147,8 +147,8 @@ def test_arrays_obey_their_number_of_threads(nthreads: int, monkeypatch: pytest.
 
     monkeypatch.setattr(executor, "_start", counted)
     np.testing.assert_array_equal(array[:], items)
-    np.testing.assert_array_equal(array[3:399, ::2], items[3:399, ::2])
-    np.testing.assert_array_equal(array[:50], items[:50])  # one chunk, divided
+    np.testing.assert_array_equal(array[3:1199, ::2], items[3:1199, ::2])
+    np.testing.assert_array_equal(array[:200], items[:200])  # one chunk, divided
     array[:] = items[::-1]
     assert started == ([] if nthreads == 1 else [nthreads - 1] * 4)
     started.clear()

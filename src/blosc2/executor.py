@@ -11,10 +11,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 from blosc2._core.frame import Frame
+from blosc2.threads import detect_number_of_cores
 
-#: Work below which handing some of it to a thread (about 50 us) costs more than it saves; see `work_of`.
-PARALLEL_WORK = 128 << 10
-_MOST_THREADS = 64
+#: Work (see `work_of`) below which a second thread does not reliably pay: waking it takes 50 us at best, and several
+#: times that when its core sleeps or both threads fill fresh memory.
+PARALLEL_WORK = 1 << 20
+# More threads than cores would only take turns. (The pool starts a new one whenever none has yet said that it is idle.)
+_MOST_THREADS = max(detect_number_of_cores() - 1, 1)
 
 _pool: ThreadPoolExecutor | None = None
 
@@ -52,7 +55,7 @@ def run(operation: Operation, work: int, nthreads: int) -> None:
     if work < PARALLEL_WORK or nthreads < 2 or operation.tasks < 2:
         operation.run()
     else:
-        others = _start(operation, min(nthreads, operation.tasks, _MOST_THREADS) - 1)
+        others = _start(operation, min(nthreads, operation.tasks) - 1)
         try:
             operation.run()
         finally:
