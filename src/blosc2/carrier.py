@@ -33,7 +33,7 @@ from blosc2.threads import get_nthreads
 
 # The header fields that make a version current lie in one sector when they end before this byte.
 _SECTOR: Final = 512
-# An index this small is raw; vlmeta chunks have this encoding, whatever the data's is.
+# Metadata entries are compressed like this, whatever the data's parameters are.
 _VLMETA_ENCODING = Encoding(5, 0, 5, False, 1, 0, 3, (0, 0, 0, 0, 0, 0), (0, 0, 0, 0, 0, 0))
 # Dead bytes of an array in memory are dropped when they outweigh the live ones by this much.
 _SLACK: Final = 1 << 16

@@ -113,6 +113,9 @@ cdef bint take(Member *member, const uint8_t *record, int64_t room, int64_t dire
     cdef const uint8_t *value_stop = NULL
     cdef uint16_t flags = u16(record + 8)
     cdef uint64_t size = u32(record + 24), csize = u32(record + 20), header = u32(record + 42)
+    cdef uint64_t *fields[3]
+    cdef int i
+    fields[0], fields[1], fields[2] = &size, &csize, &header
     if CENTRAL_LENGTH + name_length + extra_length > room:  # a mapped file may change under us
         return False
     member.record = record
@@ -135,23 +138,13 @@ cdef bint take(Member *member, const uint8_t *record, int64_t room, int64_t dire
                 break
             extra += 4 + u16(extra + 2)
         # The values come in this order, and only those whose 32-bit field is full.
-        if size == FULL:
-            if value_stop - value < 8:
-                member.problem = MEMBER_ZIP64_SHORT
-                return True
-            size = u64(value)
-            value += 8
-        if csize == FULL:
-            if value_stop - value < 8:
-                member.problem = MEMBER_ZIP64_SHORT
-                return True
-            csize = u64(value)
-            value += 8
-        if header == FULL:
-            if value_stop - value < 8:
-                member.problem = MEMBER_ZIP64_SHORT
-                return True
-            header = u64(value)
+        for i in range(3):
+            if fields[i][0] == FULL:
+                if value_stop - value < 8:
+                    member.problem = MEMBER_ZIP64_SHORT
+                    return True
+                fields[i][0] = u64(value)
+                value += 8
     member.size = <int64_t> size
     member.header = <int64_t> header
     if member.name[member.name_length - 1] == 0x2F:
