@@ -48,16 +48,16 @@ class Carrier:
         The current version.
     array : tuple of Geometry, dtype and Frame, or None
         Of the current version, when it is an array. One tuple, so that a reader never sees parts of two versions.
-    mode, urlpath, mmap_mode, key
+    mode, urlpath, mmap_mode
         How and from where it was opened.
-    origin : tuple or None
-        (store path, key, mmap_mode) of a leaf, which is how it is pickled.
+    key : str or None
+        Of a leaf, its key in the store at `urlpath`.
     version : int
         Goes up by one with each change.
     """
 
     __slots__ = ("__weakref__", "_cparams", "array", "deserialize", "dparams", "frame", "key", "mmap_mode", "mode",
-                 "origin", "urlpath", "version")  # fmt: skip
+                 "urlpath", "version")  # fmt: skip
 
     writable = False
     _lock: AbstractContextManager[Any]  # of the kinds that can be changed
@@ -72,7 +72,6 @@ class Carrier:
         mmap_mode: str | None = None,
         key: str | None = None,
         deserialize: str = "safe",
-        origin: tuple[Any, ...] | None = None,
         *,
         dparams: DParams | None = None,
         cparams: CParams | None = None,
@@ -85,7 +84,6 @@ class Carrier:
         self.key = key
         self.deserialize = deserialize
         self.dparams = dparams
-        self.origin = origin
         self.version = 0
         self._cparams = cparams
 
@@ -178,7 +176,7 @@ class Carrier:
         Leaves of a store, frames at an offset and frames in memory stay what they are.
         """
         source = self.frame.source
-        if source.identity is None or self.origin is not None or self.frame.offset:
+        if source.identity is None or self.key is not None or self.frame.offset:
             return False
         frame = open_frame(str(source.path), self.mmap_mode)
         if frame.header_bytes() == self.frame.header_bytes() and frame.source.identity == source.identity:

@@ -15,6 +15,7 @@ from blosc2.directory_backend import DirectoryBackend
 from blosc2.embed_store import EmbedStore
 from blosc2.embedded import REGISTRY, Embedded, compose, stored_value
 from blosc2.info import InfoReporter
+from blosc2.leaf import read_only
 from blosc2.modes import local_path
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 from blosc2.store import Store, check_mmap_mode, check_mode
@@ -197,12 +198,27 @@ class DictStore(Store):
         if self._replaces:
             return None
         window = self._backend.locate(key)
-        if window is None:
-            embedded = self._embedded
-            if embedded is not None:
-                return embedded.locate(key)
-            self._check_open()
-        return window
+        return self._embedded_window(key) if window is None else window
+
+    def _embedded_window(self, key: str) -> Window | None:
+        embedded = self._embedded
+        if embedded is not None:
+            return embedded.locate(key)
+        self._check_open()
+        return None
+
+    def _leaf(self, key: str) -> Any | None:
+        if self._mode != "r":
+            return super()._leaf(key)
+        frame = self._backend.open_frame(key)
+        if frame is None:
+            window = self._embedded_window(key)
+            if window is None:
+                return None
+            frame = Frame.open(*window, key)
+        leaf = read_only(frame, key, self._path, self._mmap_mode, self._deserialize)
+        self._hold(key, leaf)
+        return leaf
 
     def __contains__(self, key: object) -> bool:
         find = self._find or self._first_find()

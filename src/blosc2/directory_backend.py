@@ -14,6 +14,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 
+from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
 from blosc2._core.source import Source
 from blosc2.directory_scan import Folder, scan
@@ -112,6 +113,11 @@ class DirectoryBackend:
                 stranger = self._stranger(key)
                 source = None if stranger is None else self._open(stranger)
         return None if source is None else (source, 0, source.size)
+
+    def open_frame(self, key: str) -> Frame | None:
+        """The frame of a key; None where there is none."""
+        window = self.locate(key)
+        return None if window is None else Frame.open(*window, key)
 
     def _open(self, path: str) -> Source | None:
         """A file as a source; None where there is none, or something else."""

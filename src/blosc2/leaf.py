@@ -55,13 +55,10 @@ class LiveCarrier(MemoryCarrier):
         self._store = None
 
 
-def open_leaf(
-    source: Source, offset: int, length: int, key: str, path: str | None, mmap_mode: str | None, deserialize: str
-) -> Any:
-    """A read-only leaf over a window."""
-    frame = Frame.open(source, offset, length, key)
+def read_only(frame: Frame, key: str, path: str | None, mmap_mode: str | None, deserialize: str) -> Any:
+    """The leaf that a frame is, of a store that is only read."""
     # Arguments by position: this is on the way of every leaf that is opened.
-    return wrap(Carrier(frame, "r", path, mmap_mode, key, deserialize, (path, key, mmap_mode)))
+    return wrap(Carrier(frame, "r", path, mmap_mode, key, deserialize))
 
 
 def live_carrier(window: Window, key: str, store: Store, path: str | None, deserialize: str) -> LiveCarrier:

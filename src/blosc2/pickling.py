@@ -24,8 +24,7 @@ def reduce_stored(stored: Stored) -> tuple[Any, ...]:
     # Who reads the pickle may be in another folder, and finds the file made.
     mmap_mode = "r+" if carrier.mmap_mode == "w+" else carrier.mmap_mode
     how = (os.path.abspath(carrier.urlpath), carrier.mode, mmap_mode, carrier.frame.offset, carrier.deserialize)
-    key = None if carrier.origin is None else carrier.origin[1]
-    return reopen, (*how, key, _state(carrier), as_array)
+    return reopen, (*how, carrier.key, _state(carrier), as_array)
 
 
 def _state(carrier: Carrier) -> tuple[int, int] | None:

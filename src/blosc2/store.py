@@ -19,8 +19,9 @@ from collections.abc import ItemsView, Iterator, KeysView, MutableMapping, Value
 from types import TracebackType
 from typing import Any, Final, Self
 
+from blosc2._core.frame import Frame
 from blosc2.exceptions import ClosedStoreError, ReadOnlyError, StoreKeyError
-from blosc2.leaf import LiveCarrier, frame_of, live_carrier, open_leaf, window_of_bytes
+from blosc2.leaf import LiveCarrier, frame_of, live_carrier, read_only, window_of_bytes
 from blosc2.recognise import wrap
 from blosc2.store_keys import canonical_key, new_key, plain_key
 from blosc2.store_layout import Window
@@ -112,18 +113,23 @@ class Store(MutableMapping[str, Any]):
             raise self._closed_error()
         if type(key) is not str:
             return self[plain_key(key)]
-        window = self._window(key)
-        if window is None:
+        leaf = self._leaf(key)
+        if leaf is None:
             canonical = canonical_key(key)
             if canonical == key:
                 raise self._missing_key(key)
             return self[canonical]
-        return self._make(key, window)
+        return leaf
+
+    def _leaf(self, key: str) -> Any | None:
+        """The leaf of a key, as it is spelled, opened and remembered; None where there is none."""
+        window = self._window(key)
+        return None if window is None else self._make(key, window)
 
     def _make(self, key: str, window: Window) -> Any:
         """A leaf over a window, remembered."""
         if self._mode == "r":
-            leaf = open_leaf(*window, key, self._path, self._mmap_mode, self._deserialize)
+            leaf = read_only(Frame.open(*window, key), key, self._path, self._mmap_mode, self._deserialize)
             self._hold(key, leaf)
             return leaf
         with self._lock:

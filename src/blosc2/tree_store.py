@@ -196,10 +196,11 @@ class TreeStore(DictStore):
             return self[plain_key(key)]
         if key == "/":
             return self
-        window = self._window(key)
-        if window is not None:
-            if not key.endswith(_HIDDEN) and (self._objects_possible is False or not self._object_above(key)):
-                return self._make(key, window)
+        if not key.endswith(_HIDDEN) and (self._objects_possible is False or not self._object_above(key)):
+            leaf = self._leaf(key)
+            if leaf is not None:
+                return leaf
+        elif self._has(key):
             raise StoreKeyError(f"Key {key!r} not found: it is internal to the store", path=self._path)
         path = canonical_key(key)
         if path != key:

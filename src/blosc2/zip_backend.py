@@ -15,6 +15,7 @@ from contextlib import suppress
 from types import ModuleType
 
 from blosc2._core.archive import Archive, ArchiveWriter
+from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
 from blosc2._core.source import Source
 from blosc2.exceptions import ClosedStoreError, FormatError
@@ -39,6 +40,7 @@ except ImportError:  # a system without advisory locks
 _SUFFIXES = tuple(suffix.encode() for suffix in LEAF_SUFFIXES)
 _SKIPPED = tuple(name.encode() for name in (EMBED, LOCK, RESERVED))
 _ALIGNMENT = 64
+_of_member = Frame.of_member
 
 
 class _Version:
@@ -162,6 +164,15 @@ class ZipBackend:
         member = version.member
         offset, length = member(number)
         return version.source, offset, length
+
+    def open_frame(self, key: str) -> Frame | None:
+        """The frame of a key, opened in as few reads as possible; None where there is none."""
+        version = self._version
+        if version is None:
+            return None
+        find = version.find or self._table_of(version).find
+        number = find(key)
+        return None if number < 0 else _of_member(version.archive, number, key)
 
     def __contains__(self, key: str) -> bool:
         version = self._version

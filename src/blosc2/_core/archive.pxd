@@ -44,8 +44,9 @@ cdef class Archive:
     cdef int _parse(self, int64_t count) except -1
     cdef int _refuse_name(self, Member *member) except -1
     cdef int _decode(self, Member *member, uint16_t flags) except -1
-    cdef int64_t _locate(self, Py_ssize_t number) except -1
-    cdef int _check_number(self, Py_ssize_t number) except -1
+    cdef int64_t locate(self, Py_ssize_t number) except -1
+    cdef int64_t locate_and_read(self, Py_ssize_t number, uint8_t *ahead, int64_t room, int64_t *have) except -1
+    cdef int check_number(self, Py_ssize_t number) except -1
     cdef int64_t _record_length(self, Py_ssize_t number) noexcept
     cdef bytes _piece(self, Py_ssize_t start, Py_ssize_t stop)
     cdef str _name(self, Py_ssize_t number)

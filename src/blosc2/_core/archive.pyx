@@ -28,6 +28,7 @@ cdef enum:
     END64_LENGTH = 56
     CENTRAL_LENGTH = 46
     LOCAL_LENGTH = 30
+    ALIGNMENT_ROOM = 128
     # Flags: 0x1 encrypted, 0x40 strongly, 0x2000 with a masked directory; 0x800 says that the name is UTF-8.
     FLAGS_ENCRYPTED = 0x2041
     FLAG_UTF8 = 0x800
@@ -347,14 +348,25 @@ cdef class Archive:
         cdef Member *member = &self.members[number]
         return (<const char *> member.name)[:member.name_length].decode("utf-8", "replace")
 
-    cdef int64_t _locate(self, Py_ssize_t number) except -1:
+    cdef int64_t locate(self, Py_ssize_t number) except -1:
         """First byte of a member's data, from its local header."""
+        cdef uint8_t ahead[LOCAL_LENGTH + 226]
+        cdef int64_t have
+        return self.locate_and_read(number, ahead, sizeof(ahead), &have)
+
+    cdef int64_t locate_and_read(self, Py_ssize_t number, uint8_t *ahead, int64_t room, int64_t *have) except -1:
+        """First byte of a member's data, from its local header.
+
+        Where that is read now, and from a file that is not mapped, up to `room` bytes of the file are left in
+        `ahead`, from the local header on. `have` is how many of them there are; 0 where nothing was read.
+        """
         cdef Member *member = &self.members[number]
         cdef Source source = self.source
-        cdef uint8_t header[LOCAL_LENGTH + 226]
-        cdef int64_t data, length, have
+        cdef int64_t data, length, wanted
+        cdef const uint8_t *header
         cdef bytes copy
         cdef bint named
+        have[0] = 0
         if member.data >= 0:
             return member.data
         if member.problem:
@@ -363,12 +375,19 @@ cdef class Archive:
             raise self._error(number, "the local header reaches into the directory", member.header)
         # Header and name in one read, unless the name is a long one.
         length = u16(member.record + 28)
-        have = min(<int64_t> sizeof(header), LOCAL_LENGTH + length, self.directory_offset - member.header)
-        source.check(source.read_into(member.header, have, header), member.header, have)
+        if source.base != NULL:
+            header = source.base + member.header
+            wanted = LOCAL_LENGTH
+        else:
+            # An extra field that aligns the data, and as much of it as there may be.
+            wanted = min(room, self.directory_offset - member.header, LOCAL_LENGTH + length + ALIGNMENT_ROOM + member.size)
+            source.check(source.read_into(member.header, wanted, ahead), member.header, wanted)
+            have[0] = wanted
+            header = ahead
         if not is_signature(header, 3, 4):
             raise self._error(number, "there is no local header where the directory says", member.header)
         named = u16(header + 26) == length and length <= self.directory_offset - member.header - LOCAL_LENGTH
-        if named and have == LOCAL_LENGTH + length:
+        if named and (source.base != NULL or LOCAL_LENGTH + length <= wanted):
             named = memcmp(header + LOCAL_LENGTH, member.record + CENTRAL_LENGTH, length) == 0
         elif named:
             copy = source.read(member.header + LOCAL_LENGTH, length)
@@ -384,30 +403,30 @@ cdef class Archive:
     def _error(self, Py_ssize_t number, str reason, int64_t offset):
         return FormatError(f"member {self._name(number)!r}: {reason}", path=self.source.path, offset=offset)
 
-    cdef int _check_number(self, Py_ssize_t number) except -1:
+    cdef int check_number(self, Py_ssize_t number) except -1:
         if number < 0 or number >= self.count:
             raise IndexError(f"there is no member {number}; the archive has {self.count}")
         return 0
 
     def window(self, Py_ssize_t number):
         """Offset and length of a member's data. The local header is checked at the first call."""
-        self._check_number(number)
-        cdef int64_t data = self._locate(number)
+        self.check_number(number)
+        cdef int64_t data = self.locate(number)
         return data, self.members[number].size
 
     def name(self, Py_ssize_t number):
         """The name of a member."""
-        self._check_number(number)
+        self.check_number(number)
         return self._name(number)
 
     def crc(self, Py_ssize_t number):
         """The stored CRC-32 of a member's data."""
-        self._check_number(number)
+        self.check_number(number)
         return self.members[number].crc
 
     def is_folder(self, Py_ssize_t number):
         """Whether an entry only names a folder."""
-        self._check_number(number)
+        self.check_number(number)
         return self.members[number].name[self.members[number].name_length - 1] == 0x2F
 
     def find(self, bytes name not None):
@@ -431,7 +450,7 @@ cdef class Archive:
         cdef list pieces = []
         cdef Py_ssize_t start = 0
         for number in sorted(dropped):
-            self._check_number(number)
+            self.check_number(number)
             stop = self.members[number].record - self._directory
             if stop > start:
                 pieces.append(self._piece(start, stop))

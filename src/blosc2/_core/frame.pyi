@@ -3,12 +3,15 @@ from typing import Any
 import numpy as np
 from typing_extensions import Buffer
 
+from blosc2._core.archive import Archive
 from blosc2._core.chunk_table import ChunkTable
 from blosc2._core.source import Source
 
 class Frame(ChunkTable):
     @staticmethod
     def open(source: Source, offset: int = 0, length: int = -1, key: str | None = None) -> Frame: ...
+    @staticmethod
+    def of_member(archive: Archive, number: int, key: str | None = None) -> Frame: ...
     @staticmethod
     def assemble(
         source: Source,

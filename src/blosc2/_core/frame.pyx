@@ -11,10 +11,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport malloc
 from libc.string cimport memcpy
 
+from blosc2._core.archive cimport Archive
 from blosc2._core.chunk_table cimport ChunkTable
 from blosc2._core.codec cimport (
     BAD_LENGTH, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MOST_STEPS, NO_MEMORY, Chunk, Worker, block_bytes, borrow,
     decode_block, decode_whole, fill, give_back, inspect, reserve_scratch)
+from blosc2._core.header cimport PREFIX_READ
 from blosc2._core.source cimport Source
 
 from blosc2._core import codec
@@ -43,7 +45,32 @@ cdef class Frame(ChunkTable):
             The key in a store, for messages.
         """
         cdef Frame self = Frame.__new__(Frame)
-        self.read(source, offset, length, key)
+        self.read(source, offset, length, key, NULL, 0)
+        self.count_chunks()
+        return self
+
+    @staticmethod
+    def of_member(Archive archive not None, Py_ssize_t number, key=None):
+        """Open the frame that a member of an archive is, reading its local header and what follows at once.
+
+        Parameters
+        ----------
+        archive : Archive
+        number : int
+            The member.
+        key : str, optional
+            The key in a store, for messages.
+        """
+        cdef Frame self = Frame.__new__(Frame)
+        cdef uint8_t ahead[PREFIX_READ]
+        cdef const uint8_t *known = NULL
+        cdef int64_t have, data, before
+        archive.check_number(number)
+        data = archive.locate_and_read(number, ahead, sizeof(ahead), &have)
+        before = data - archive.members[number].header
+        if have > before:
+            known = ahead + before
+        self.read(archive.source, data, archive.members[number].size, key, known, have - before)
         self.count_chunks()
         return self
 

@@ -7,7 +7,8 @@ cdef enum:
     FIXED_HEADER = 87
     MIN_HEADER = 97
     MIN_TRAILER = 35
-    TRAILER_TAIL = 23  # trailer_len and fingerprint, at the very end
+    PREFIX_READ = 4096  # of a frame read by position: small leaves come in one read
+    TRAILER_TAIL = 23   # trailer_len and fingerprint, at the very end
 
 
 cdef struct Entry:  # of the table of metalayers, from the start of the frame
@@ -41,7 +42,8 @@ cdef class Header:
     cdef dict own_metalayers            # of a frame never serialised
     cdef dict vlmeta_table              # name -> (absolute offset, length), or the stored chunk itself
 
-    cdef int read(self, Source source, int64_t offset, int64_t length, object key) except -1
+    cdef int read(
+        self, Source source, int64_t offset, int64_t length, object key, const uint8_t *known, int64_t have) except -1
     cdef int bad(self, int64_t at, str what) except -1
     cdef int parse_header(self, const uint8_t *p, int64_t have, int64_t available, int64_t window) except -1
     cdef int parse_metalayers(self) except -1

@@ -14,7 +14,6 @@ from blosc2.exceptions import FormatError
 
 cdef enum:
     PREFIX = 512            # of a mapped frame, copied before it is checked
-    PREFIX_READ = 4096      # of a frame read by position: small leaves come in one read
     MAX_VLMETA = 8192
     EXPANSION = 4096        # a metadata value above the floor may be this many times its stored bytes
     VLMETA_FLOOR = 4 << 20  # a metadata value up to this size is always decoded
@@ -49,10 +48,14 @@ cdef class Header:
     def __dealloc__(self):
         free(self.header)
 
-    cdef int read(self, Source source, int64_t offset, int64_t length, object key) except -1:
-        """Parse and check the header at an offset, and find the trailer; see `Frame.open`."""
+    cdef int read(
+            self, Source source, int64_t offset, int64_t length, object key, const uint8_t *known, int64_t have) except -1:
+        """Parse and check the header at an offset, and find the trailer; see `Frame.open`.
+
+        `known` are bytes of the frame that were read already, `have` how many.
+        """
         cdef uint8_t prefix[PREFIX_READ]
-        cdef int64_t available, have
+        cdef int64_t available, wanted
         self.source = source
         self.offset = offset
         self.key = key
@@ -68,11 +71,16 @@ cdef class Header:
             if available == 0:
                 self.bad(0, "no bytes: an empty file or window is no frame")
             self.bad(0, f"a frame needs at least 112 bytes and there are {available}: cut short, or no frame")
-        have = PREFIX if source.base != NULL else PREFIX_READ
+        wanted = min(PREFIX, available)
+        if have < wanted:
+            if source.base == NULL:
+                wanted = min(PREFIX_READ, available)
+            source.check(source.read_into(offset, wanted, prefix), offset, wanted)
+            known = prefix
+            have = wanted
         have = min(have, available)
-        source.check(source.read_into(offset, have, prefix), offset, have)
-        self.parse_header(prefix, have, available, length)
-        self.find_trailer(prefix, have)
+        self.parse_header(known, have, available, length)
+        self.find_trailer(known, have)
         return 0
 
     cdef int bad(self, int64_t at, str what) except -1:

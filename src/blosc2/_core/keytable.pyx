@@ -473,7 +473,7 @@ cdef bint _begins_like_frame(Archive archive, Py_ssize_t number):
     cdef uint8_t start[10]
     cdef Py_ssize_t length = PyBytes_GET_SIZE(FRAME_MAGIC)
     try:
-        data = archive._locate(number)
+        data = archive.locate(number)
     except FormatError:
         return False
     if archive.members[number].size < length:
