@@ -3,175 +3,198 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 import threading
 import time
-from typing import Any
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import blosc2
-from blosc2 import executor
-from blosc2.executor import PARALLEL_WORK, forget_threads, run, work_of
+from blosc2._core import crew
+from blosc2._core.grid import Read
+from blosc2.exceptions import FormatError
+from blosc2.executor import PARALLEL_WORK, run, work_of
+
+ITEMS = np.random.default_rng(1).integers(0, 1 << 62, (1200, 1000))
 
 
-class Counting:
-    """An operation of numbered tasks that remembers which thread did each."""
+@pytest.fixture
+def many() -> Iterator[None]:
+    """As if nobody had started a thread yet, and with more of them than this machine has cores."""
+    before = crew.limit(16)
+    crew.forget()
+    yield
+    crew.limit(before)
 
-    def __init__(self, tasks: int, fail_at: int | None = None, slow: float = 0.001) -> None:
-        self._tasks, self.fail_at, self.slow = tasks, fail_at, slow
-        self.shared_by: list[int] = []
-        self.done: dict[int, int] = {}
-        self.lock = threading.Lock()
-        self.next, self.finished = 0, 0
-        self.error: BaseException | None = None
 
-    @property
-    def tasks(self) -> int:
-        return self._tasks
-
-    def share(self, threads: int) -> None:
-        self.shared_by.append(threads)
-
-    def run(self) -> None:
-        while True:
-            with self.lock:
-                task, self.next = self.next, self.next + 1
-            if task >= self._tasks:
-                return
-            if task == self.fail_at:
-                raise KeyError("failed")
-            time.sleep(self.slow)
-            self.done[task] = threading.get_ident()
-
-    def finish(self) -> None:
-        self.finished += 1
+def read_of(array: blosc2.NDArray, out: np.ndarray) -> Read:
+    geometry, _, frame = array._carrier.array  # type: ignore[misc]
+    ndim = geometry.ndim
+    return Read(frame, geometry, (0,) * ndim, (1,) * ndim, geometry.shape, out)
 
 
 @pytest.mark.parametrize(
-    ("tasks", "work", "nthreads", "most"),
-    [(20, PARALLEL_WORK, 4, 4), (20, PARALLEL_WORK, 2, 2), (20, PARALLEL_WORK, 1, 1), (20, PARALLEL_WORK - 1, 4, 1),
-     (1, 1 << 30, 4, 1), (2, 1 << 30, 8, 2), (0, 1 << 30, 4, 1), (30, 1 << 30, 1000, 64)],
+    ("work", "nthreads", "others"),
+    [(PARALLEL_WORK, 4, 3), (PARALLEL_WORK, 2, 1), (PARALLEL_WORK, 1, 0), (PARALLEL_WORK - 1, 4, 0),
+     (1 << 40, 1000, 16)],
 )  # fmt: skip
-def test_every_task_is_done_once_by_no_more_threads_than_asked(tasks: int, work: int, nthreads: int, most: int) -> None:
-    operation = Counting(tasks)
-    run(operation, work, nthreads)
-    assert sorted(operation.done) == list(range(tasks))
-    assert len(set(operation.done.values())) <= most
-    assert operation.finished == 1
-    assert operation.shared_by == ([nthreads] if work >= PARALLEL_WORK and nthreads > 1 else [])
+def test_no_more_threads_than_asked_and_allowed(many: None, work: int, nthreads: int, others: int) -> None:
+    array = blosc2.asarray(ITEMS, chunks=(10, 1000), cparams={"nthreads": 1})
+    out = np.empty_like(ITEMS)
+    run(read_of(array, out), work, nthreads)
+    np.testing.assert_array_equal(out, ITEMS)
+    assert crew.count() == others
+    run(read_of(array, out), work, nthreads)  # they are used again
+    assert crew.count() == others
 
 
-def test_the_caller_works_too_and_is_not_alone() -> None:
-    operation = Counting(200)
-    run(operation, 1 << 30, 3)
-    threads = set(operation.done.values())
-    assert threading.get_ident() in threads
-    assert len(threads) > 1
+def test_the_others_work_too(many: None) -> None:
+    array = blosc2.asarray(ITEMS, chunks=(10, 1000))
+    out = np.empty_like(ITEMS)
+    deadline = time.monotonic() + 60
+    alone = 0.0
+    while alone < 0.01 and time.monotonic() < deadline:
+        process, thread = time.process_time(), time.thread_time()
+        run(read_of(array, out), 1 << 40, 4)
+        alone += (time.process_time() - process) - (time.thread_time() - thread)
+    assert alone >= 0.01
 
 
-@pytest.mark.parametrize("fail_at", [0, 10])
-def test_an_error_in_any_thread_is_raised(fail_at: int) -> None:
+@pytest.mark.parametrize("nchunk", [0, 7])
+def test_an_error_in_any_thread_is_raised(many: None, nchunk: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.b2nd"
+    small = np.arange(100000).reshape(100, 1000)
+    array = blosc2.asarray(small, chunks=(10, 1000), urlpath=path)
+    start = array._carrier.frame.chunk_info(nchunk)[0]
+    assert start is not None
+    with path.open("r+b") as file:
+        file.seek(start)
+        file.write(b"\xff" * 16)
+    damaged = blosc2.open(path, mode="r")
     for nthreads in (1, 4):
-        with pytest.raises(KeyError, match="failed"):
-            run(Counting(30, fail_at), 1 << 30, nthreads)
-    operation = Counting(10)
-    run(operation, 1 << 30, 4)  # the pool goes on
-    assert len(operation.done) == 10
+        for _ in range(20):
+            with pytest.raises(FormatError, match=f"chunk {nchunk}"):
+                run(read_of(damaged, np.empty_like(small)), 1 << 40, nthreads)
+    out = np.empty_like(small)
+    run(read_of(blosc2.asarray(small, chunks=(10, 1000)), out), 1 << 40, 4)  # the threads go on
+    np.testing.assert_array_equal(out, small)
 
 
-def test_operations_of_many_threads_at_once() -> None:
-    operations = [Counting(15) for _ in range(100)]
-    callers = [threading.Thread(target=run, args=(operation, 1 << 30, 4)) for operation in operations]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join(30)
-    assert all(sorted(operation.done) == list(range(15)) for operation in operations)
+def test_operations_of_many_threads_at_once(many: None) -> None:
+    crew.limit(3)
+    arrays = [blosc2.asarray(ITEMS[:60] + i, chunks=(6, 500), blocks=(3, 100)) for i in range(8)]
+
+    def job(i: int) -> None:
+        out = np.empty_like(ITEMS[:60])
+        for k in range(20):
+            run(read_of(arrays[(i + k) % 8], out), 1 << 40, 4)
+            np.testing.assert_array_equal(out, ITEMS[:60] + (i + k) % 8)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(job, range(16)))
+    assert crew.count() <= 3
 
 
-def test_without_threads_the_caller_does_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Refusing:
-        def submit(self, _: Any) -> None:
-            raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(executor, "_pool", Refusing())
-    operation = Counting(5)
-    run(operation, 1 << 30, 4)
-    assert set(operation.done.values()) == {threading.get_ident()}
-
-
-def test_a_forgotten_pool_is_made_anew() -> None:
-    run(Counting(4), 1 << 30, 2)
-    old: Any = executor._pool
-    forget_threads()
-    operation = Counting(50)
-    run(operation, 1 << 30, 2)
-    assert len(operation.done) == 50
-    assert executor._pool is not old
-    old.shutdown()
+def test_without_threads_the_caller_does_all(many: None) -> None:
+    crew.limit(0)
+    out = np.empty_like(ITEMS)
+    run(read_of(blosc2.asarray(ITEMS), out), 1 << 40, 4)
+    np.testing.assert_array_equal(out, ITEMS)
+    assert crew.count() == 0
 
 
 @pytest.mark.skipif(
     not hasattr(os, "fork") or sys.version_info >= (3, 12), reason="forking with threads warns or is not there"
 )
-def test_a_fork_has_no_pool() -> None:
-    run(Counting(4), 1 << 30, 2)
+def test_a_fork_starts_threads_of_its_own(many: None) -> None:
+    array = blosc2.asarray(ITEMS, chunks=(10, 1000))
+    out = np.empty_like(ITEMS)
+    run(read_of(array, out), 1 << 40, 2)
     child = os.fork()
     if child == 0:
-        os._exit(0 if executor._pool is None else 1)
+        fresh = crew.count() == 0
+        out[:] = 0
+        run(read_of(array, out), 1 << 40, 2)
+        os._exit(0 if fresh and crew.count() == 1 and np.array_equal(out, ITEMS) else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_the_process_ends_while_threads_sleep_or_work() -> None:
+    code = (
+        "import threading, numpy, blosc2\n"
+        "from blosc2._core import crew\n"
+        "crew.limit(3)\n"
+        "a = blosc2.asarray(numpy.random.default_rng(0).normal(size=4_000_000))\n"
+        "def loop():\n"
+        "    while True: a[:]\n"
+        "threading.Thread(target=loop, daemon=True).start()\n"
+        "[a[:] for _ in range(3)]\n"
+        "print('done')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_an_interrupt_reaches_the_main_thread(many: None) -> None:
+    """Threads without Python take no signals from it, also while it sleeps."""
+    run(read_of(blosc2.asarray(ITEMS), np.empty_like(ITEMS)), 1 << 40, 4)
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        time.sleep(30)
+    assert time.monotonic() - begun < 20
+    timer.join()
 
 
 def test_what_work_costs() -> None:
     dense = blosc2.asarray(np.random.default_rng(1).integers(0, 1 << 62, 100000))
     sparse = blosc2.zeros(100000, dtype="i8")
     assert work_of(800000, dense._carrier.frame) > 800000
-    assert work_of(800000, sparse._carrier.frame) == 50000
+    assert work_of(800000, sparse._carrier.frame) == 200000
     assert work_of(0, sparse._carrier.frame) == 0
     assert work_of(0, blosc2.zeros(0)._carrier.frame) == 0
 
 
 @pytest.mark.parametrize("nthreads", [1, 2, 3])
-def test_arrays_obey_their_number_of_threads(nthreads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    items = np.random.default_rng(1).integers(0, 1 << 62, (1200, 1000))
-    array = blosc2.asarray(items, chunks=(200, 1000), blocks=(40, 1000), dparams={"nthreads": nthreads},
+def test_arrays_obey_their_number_of_threads(many: None, nthreads: int) -> None:
+    def used() -> int:
+        count = crew.count()
+        crew.forget()
+        return count
+
+    array = blosc2.asarray(ITEMS, chunks=(200, 1000), blocks=(40, 1000), dparams={"nthreads": nthreads},
                            cparams={"nthreads": nthreads})  # fmt: skip
-    started: list[int] = []
-    start = executor._start
-
-    def counted(operation: Any, count: int) -> Any:
-        started.append(count)
-        return start(operation, count)
-
-    monkeypatch.setattr(executor, "_start", counted)
-    np.testing.assert_array_equal(array[:], items)
-    np.testing.assert_array_equal(array[3:1199, ::2], items[3:1199, ::2])
-    np.testing.assert_array_equal(array[:200], items[:200])  # one chunk, divided
-    array[:] = items[::-1]
-    assert started == ([] if nthreads == 1 else [nthreads - 1] * 4)
-    started.clear()
-    assert array[5, 5] == items[-6, 5]
+    assert used() == nthreads - 1
+    np.testing.assert_array_equal(array[:], ITEMS)
+    assert used() == nthreads - 1
+    np.testing.assert_array_equal(array[3:1199, ::2], ITEMS[3:1199, ::2])
+    assert used() == nthreads - 1
+    np.testing.assert_array_equal(array[:200], ITEMS[:200])  # one chunk, divided
+    assert used() == nthreads - 1
+    array[:] = ITEMS[::-1]
+    assert used() == nthreads - 1
+    assert array[5, 5] == ITEMS[-6, 5]
     array[5, 5] = 1
-    assert started == []
+    assert used() == 0
 
 
-def test_the_number_of_threads_of_the_package_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    items = np.random.default_rng(1).integers(0, 1 << 62, (400, 1000))
+def test_the_number_of_threads_of_the_package_is_the_default(many: None) -> None:
     old = blosc2.nthreads
-    started: list[int] = []
-
-    def only_counted(_: Any, count: int) -> list[Any]:
-        started.append(count)
-        return []
-
-    monkeypatch.setattr(executor, "_start", only_counted)
     try:
         for nthreads in (1, 2, 4):
             blosc2.set_nthreads(nthreads)
-            started.clear()
-            np.testing.assert_array_equal(blosc2.asarray(items, chunks=(50, 1000))[:], items)
-            assert started == [nthreads - 1] * 2 if nthreads > 1 else not started
+            crew.forget()
+            array = blosc2.asarray(ITEMS[:400], chunks=(50, 1000))
+            assert crew.count() == nthreads - 1
+            crew.forget()
+            np.testing.assert_array_equal(array[:], ITEMS[:400])
+            assert crew.count() == nthreads - 1
     finally:
         blosc2.set_nthreads(old)

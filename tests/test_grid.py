@@ -163,14 +163,12 @@ def test_boxes_with_steps(data: Any) -> None:
     box = tuple(slice(a, a + s * k, s) for a, s, k in zip(start, step, count, strict=True))
     out = np.full(count, -1)
     read = Read(frame, g, start, step, count, out)
-    if data.draw(st.booleans()):
-        read.share(data.draw(st.integers(1, 9)))
-    read.run()
+    read.run(data.draw(st.integers(1, 9)))
     read.finish()
     np.testing.assert_array_equal(out, items[box])
     new = np.random.default_rng(2).integers(0, 1 << 40, count)
     write = Write(frame, g, start, step, count, new, ENCODING)
-    write.run()
+    write.run(data.draw(st.integers(1, 3)))
     write.finish()
     changed = items.copy()
     changed[box] = new
@@ -230,14 +228,13 @@ def test_tasks_limits_and_pieces() -> None:
     read.run()
     np.testing.assert_array_equal(out, items[25:75])
     one = Read(frame, g, (0,), (1,), (10,), np.zeros(10, int))
-    one.share(4)
+    one.run(4)
     assert one.tasks == 5  # no more than blocks
     full = Read(frame, g, (0,), (1,), (100,), np.zeros(100, int))
-    full.share(4)
-    assert full.tasks == 10
+    full.run(2)
+    assert full.tasks == 10  # chunks enough for two
     nothing = Read(frame, g, (0,), (1,), (0,), np.zeros(0, int))
-    nothing.share(4)
-    nothing.run()
+    nothing.run(4)
     nothing.finish()
     assert nothing.tasks == 0
 

@@ -15,9 +15,13 @@ from blosc2._core.header cimport Header
 from blosc2._core import codec
 from blosc2.exceptions import FormatError
 
+cdef extern from "prefetch.h" nogil:
+    void prefetch(const uint8_t *start, int64_t length)
+
 cdef enum:
     FIRST_READ = 4096       # of a chunk read by position: its header, and all of a small one
     MAX_CHUNKS = 268435455
+    PREFETCHED = 1 << 20    # of a mapped chunk: as much as the caches near a core hold
     EXPANSION = 4096        # an offsets table may hold this many times its stored bytes
 
 cdef int64_t SPECIAL_ZERO = <int64_t> (<uint64_t> 0x81 << 56)
@@ -31,7 +35,6 @@ cdef inline int64_t _i64le(const uint8_t *p) noexcept nogil:
     for i in range(8):
         value |= <uint64_t> p[i] << (8 * i)
     return <int64_t> value
-
 
 cdef class ChunkTable(Header):
     """A header with its table of offsets, decoded and checked when it is first needed."""
@@ -302,7 +305,10 @@ cdef class ChunkTable(Header):
             self.chunks_start + self.entry(index) + start, stop - start, <void *> (chunk.data + start))
 
     cdef int load_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
-        cdef int status = self.load_span(index, chunk, chunk.loaded, chunk.cbytes)
+        cdef int status
+        if self.source.base != NULL and chunk.data != NULL:
+            prefetch(chunk.data, min(chunk.cbytes, PREFETCHED))
+        status = self.load_span(index, chunk, chunk.loaded, chunk.cbytes)
         if status == CHUNK_OK:
             chunk.loaded = chunk.cbytes
         return status
@@ -312,6 +318,11 @@ cdef class ChunkTable(Header):
         cdef int64_t table = CHUNK_HEADER + 4 * <int64_t> chunk.nblocks
         cdef int32_t start, stop
         cdef int status
+        if self.source.base != NULL and chunk.kind == KIND_REGULAR:
+            status = block_span(chunk, block, &start, &stop)
+            if status == CHUNK_OK:
+                prefetch(chunk.data + start, stop - start)
+            return status
         if chunk.loaded >= chunk.cbytes:
             return CHUNK_OK
         if chunk.loaded < table:

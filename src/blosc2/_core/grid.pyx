@@ -11,12 +11,13 @@ cimport numpy as cnp
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from blosc2._core.codec cimport (
     BAD_SPECIAL, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
     Chunk, Encoder, Worker, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch, reserve_stored)
+from blosc2._core.crew cimport Hand, Job, dismiss, finish, hire, start
 from blosc2._core.frame cimport Frame
 from blosc2._core.geometry cimport MAX_DIM, Geometry, Grid
 
@@ -24,11 +25,16 @@ from blosc2.exceptions import codec_error_text
 
 cnp.import_array()
 
-cdef extern from "atomic_counter.h" nogil:
+cdef extern from "atomics.h" nogil:
     int64_t counter_next(int64_t *counter)
 
 cdef extern from "numpy/arrayobject.h":
     object PyArray_Empty(int nd, cnp.npy_intp *dims, cnp.dtype dtype, int fortran)
+
+cdef enum:
+    MOST_HANDS = 64
+    # Pieces for each thread: they do not all take the same time.
+    PIECES = 4
 
 # ---------------------------------------------------------------- boxes
 
@@ -110,10 +116,14 @@ cdef void _copy(uint8_t *to, const int64_t *to_strides, const uint8_t *source, c
             return
 
 
+cdef void _work(Operation operation, Worker *worker, Encoder encoder) noexcept nogil:
+    operation.work(worker, encoder)
+
+
 cdef class Operation:
     """A read or write of a selection, chunk by chunk, by one thread or more.
 
-    `tasks` says how many chunks it touches; call `run` in each thread, then `finish`.
+    `tasks` says how many chunks it touches; call `run`, then `finish`.
     """
 
     cdef Frame frame
@@ -158,8 +168,55 @@ cdef class Operation:
         self.pieces = 1
         return 0
 
-    def share(self, int64_t threads):
-        """Divide the work so that as many threads have something to do; before `run`."""
+    cdef int share(self, int64_t threads) except -1:
+        """Divide the work so that as many threads have something to do."""
+        return 0
+
+    cdef Encoder encoder(self):
+        """What one thread compresses with, if it does."""
+        return None
+
+    cdef void work(self, Worker *worker, Encoder encoder) noexcept nogil:
+        """Do tasks until none is left."""
+
+    def run(self, int threads=1):
+        """Work until nothing is left, in up to as many threads; releases the GIL."""
+        cdef Hand *hands[MOST_HANDS]
+        cdef Hand *hand
+        cdef int others = 0, i
+        cdef int64_t wanted
+        cdef int32_t blocksize = <int32_t> self.geometry.c.block_nbytes
+        cdef Encoder own = self.encoder()
+        cdef list encoders = []
+        cdef Worker *worker = borrow(blocksize)
+        try:
+            if threads > 1:
+                self.share(threads)
+                wanted = min(threads - 1, MOST_HANDS, self.stop_task - self.next_task - 1)
+                while others < wanted:
+                    hands[others] = hire()
+                    if hands[others] == NULL:
+                        break
+                    hands[others].worker = NULL
+                    others += 1
+                    hand = hands[others - 1]
+                    encoder = self.encoder()
+                    encoders.append(encoder)
+                    hand.job = <Job> _work
+                    hand.operation = <void *> self
+                    hand.tool = <void *> encoder
+                    hand.worker = borrow(blocksize)
+            with nogil:
+                start(hands, others)
+                self.work(worker, own)
+                for i in range(others):
+                    finish(hands[i])
+        finally:
+            for i in range(others):
+                if hands[i].worker != NULL:
+                    give_back(hands[i].worker)
+                dismiss(hands[i])
+            give_back(worker)
 
     cdef bint place(self, int64_t task, int64_t *nchunk, Box *box) noexcept nogil:
         """The chunk of a task and the part of the selection in it; False when steps pass over it."""
@@ -224,17 +281,18 @@ cdef class Operation:
 cdef class Read(Operation):
     """Read a selection into a NumPy array."""
 
-    def share(self, int64_t threads):
+    cdef int share(self, int64_t threads) except -1:
         """Divide chunks between threads when there are too few of them."""
         cdef int64_t blocks = 1
         cdef int d
-        if self.tasks == 0 or self.tasks >= 2 * threads:
-            return
+        if self.tasks == 0 or self.pieces > 1 or self.tasks >= PIECES * threads:
+            return 0
         for d in range(self.geometry.c.ndim):
             blocks *= self.geometry.c.block_grid[d]
-        self.pieces = min(blocks, (2 * threads + self.tasks - 1) // self.tasks)
+        self.pieces = min(blocks, (PIECES * threads + self.tasks - 1) // self.tasks)
         self.tasks *= self.pieces
         self.stop_task = self.tasks
+        return 0
 
     def __init__(self, Frame frame not None, Geometry geometry not None, start, step, count, cnp.ndarray out not None):
         cdef int64_t size = 1
@@ -264,25 +322,19 @@ cdef class Read(Operation):
         self.frame.load_index()
         return 0
 
-    def run(self):
-        """Work until no chunk is left; releases the GIL."""
-        cdef Worker *worker = borrow(<int32_t> self.geometry.c.block_nbytes)
+    cdef void work(self, Worker *worker, Encoder encoder) noexcept nogil:
         cdef int64_t task, nchunk = 0
         cdef Box box
         cdef int status
-        try:
-            with nogil:
-                while True:
-                    task = self.draw()
-                    if task < 0:
-                        break
-                    if self.place(task // self.pieces, &nchunk, &box):
-                        status = self.read_chunk(worker, nchunk, &box, task % self.pieces)
-                        if status:
-                            self.failed = nchunk
-                            self.status = status
-        finally:
-            give_back(worker)
+        while True:
+            task = self.draw()
+            if task < 0:
+                break
+            if self.place(task // self.pieces, &nchunk, &box):
+                status = self.read_chunk(worker, nchunk, &box, task % self.pieces)
+                if status:
+                    self.failed = nchunk
+                    self.status = status
 
     cdef int read_chunk(self, Worker *worker, int64_t nchunk, const Box *box, int64_t piece) noexcept nogil:
         cdef Grid *g = &self.geometry.c
@@ -442,6 +494,12 @@ def read_all(Frame frame not None, Geometry geometry not None, cnp.dtype dtype n
     return out
 
 
+cdef struct Result:  # of compressing one chunk: without bytes it is all zeros
+    int64_t nchunk
+    int32_t size
+    uint8_t *stored
+
+
 cdef class Write(Operation):
     """Compress the chunks that a selection touches, with new items from a NumPy array.
 
@@ -460,6 +518,8 @@ cdef class Write(Operation):
     cdef readonly dict chunks
     cdef object encoding
     cdef object plugin
+    cdef Result *results            # of the tasks from `first_result` on
+    cdef int64_t first_result
 
     def __init__(self, frame, Geometry geometry not None, start, step, count, cnp.ndarray source not None,
                  encoding, plugin=None):
@@ -487,49 +547,72 @@ cdef class Write(Operation):
         self.chunks = {}
         return chunks
 
-    def run(self):
-        """Work until no chunk is left; releases the GIL."""
+    cdef Encoder encoder(self):
         cdef Encoder encoder = Encoder(self.encoding, self.plugin)
-        cdef Worker *worker
+        encoder.prepare(<int32_t> self.geometry.c.chunk_nbytes)
+        return encoder
+
+    def run(self, int threads=1):
+        """Work until nothing is left, in up to as many threads; releases the GIL."""
+        cdef int64_t i, first = self.next_task, room = max(self.stop_task - self.next_task, 0)
+        cdef Result *result
+        self.first_result = first
+        self.results = <Result *> calloc(max(room, 1), sizeof(Result))
+        if self.results == NULL:
+            raise MemoryError
+        try:
+            Operation.run(self, threads)
+            for i in range(room):
+                result = &self.results[i]
+                if result.stored != NULL:
+                    self.chunks[result.nchunk] = PyBytes_FromStringAndSize(<const char *> result.stored, result.size)
+                    free(result.stored)
+                    result.stored = NULL
+                elif result.size:
+                    self.chunks[result.nchunk] = -0x7F00000000000000
+        finally:
+            for i in range(room):
+                free(self.results[i].stored)
+            free(self.results)
+            self.results = NULL
+
+    cdef void work(self, Worker *worker, Encoder encoder) noexcept nogil:
         cdef int64_t task, nchunk = 0
         cdef int32_t nbytes = <int32_t> self.geometry.c.chunk_nbytes
         cdef Box box
-        cdef int32_t size
+        cdef Result *result
         cdef const uint8_t *gathered
         cdef uint8_t *room
         cdef int status
-        encoder.prepare(nbytes)
-        worker = borrow(<int32_t> self.geometry.c.block_nbytes)
-        try:
-            with nogil:
-                while True:
-                    task = self.draw()
-                    if task < 0:
-                        break
-                    if not self.place(task, &nchunk, &box):
-                        continue
-                    gathered = NULL
-                    status = self.gather(worker, nchunk, &box, &gathered)
-                    size = 0
-                    if status == CHUNK_OK:
-                        # Reading is done: the buffer for stored bytes is free for the result.
-                        room = reserve_stored(worker, <int64_t> nbytes + CHUNK_HEADER)
-                        if room == NULL:
-                            status = NO_MEMORY
-                        else:
-                            size = encoder.encode(gathered, room, nbytes + CHUNK_HEADER)
-                            status = size if size < 0 else <int> CHUNK_OK
-                    if status:
-                        self.failed = nchunk
-                        self.status = status
-                        break
-                    with gil:
-                        if size == CHUNK_HEADER and room[31] >> 4 == 1:
-                            self.chunks[nchunk] = -0x7F00000000000000
-                        else:
-                            self.chunks[nchunk] = PyBytes_FromStringAndSize(<const char *> room, size)
-        finally:
-            give_back(worker)
+        while True:
+            task = self.draw()
+            if task < 0:
+                break
+            if not self.place(task, &nchunk, &box):
+                continue
+            result = &self.results[task - self.first_result]
+            result.nchunk = nchunk
+            gathered = NULL
+            status = self.gather(worker, nchunk, &box, &gathered)
+            if status == CHUNK_OK:
+                # Reading is done: the buffer for stored bytes is free for the result.
+                room = reserve_stored(worker, <int64_t> nbytes + CHUNK_HEADER)
+                if room == NULL:
+                    status = NO_MEMORY
+                else:
+                    result.size = encoder.encode(gathered, room, nbytes + CHUNK_HEADER)
+                    status = result.size if result.size < 0 else <int> CHUNK_OK
+            if status == CHUNK_OK and not (result.size == CHUNK_HEADER and room[31] >> 4 == 1):
+                result.stored = <uint8_t *> malloc(result.size)
+                if result.stored == NULL:
+                    status = NO_MEMORY
+                else:
+                    memcpy(result.stored, room, result.size)
+            if status:
+                result.size = 0
+                self.failed = nchunk
+                self.status = status
+                break
 
     def finish(self):
         """Raise what went wrong in any thread."""

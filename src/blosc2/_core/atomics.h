@@ -1,0 +1,23 @@
+/* The few atomic operations that threads of one operation need. */
+#ifndef B2_ATOMICS_H
+#define B2_ATOMICS_H
+#include <stdint.h>
+#ifdef _MSC_VER
+#include <intrin.h>
+typedef volatile long atomic_state;
+static __inline int64_t counter_next(int64_t *counter) { return _InterlockedExchangeAdd64(counter, 1); }
+static __inline void state_set(atomic_state *state, long value) { _InterlockedExchange(state, value); }
+static __inline int state_change(atomic_state *state, long from, long to) {
+    return _InterlockedCompareExchange(state, to, from) == from;
+}
+#else
+typedef long atomic_state;
+/* A counter that threads draw their next piece of work from. */
+static inline int64_t counter_next(int64_t *counter) { return __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED); }
+static inline void state_set(atomic_state *state, long value) { __atomic_store_n(state, value, __ATOMIC_RELEASE); }
+/* Whether the state was `from`, and is `to` now. */
+static inline int state_change(atomic_state *state, long from, long to) {
+    return __atomic_compare_exchange_n(state, &from, to, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+#endif
+#endif

@@ -1,0 +1,32 @@
+from cpython.pythread cimport PyThread_type_lock
+
+from blosc2._core.codec cimport Worker
+
+cdef extern from "atomics.h" nogil:
+    ctypedef long atomic_state
+
+cdef extern from "native_thread.h" nogil:
+    ctypedef struct cpu_mask:
+        pass
+
+# What a thread does with an operation, a worker of its own, and what else it needs.
+ctypedef void (*Job)(void *operation, Worker *worker, void *tool) noexcept nogil
+
+
+cdef struct Hand:
+    PyThread_type_lock wake     # released when there is something to do
+    PyThread_type_lock done     # released when it is done
+    atomic_state state
+    Job job
+    void *operation
+    Worker *worker
+    void *tool
+    Hand *next                  # among those that are idle
+    long thread                 # the system's number for it
+    cpu_mask sent               # where it may run since it was last woken
+
+
+cdef Hand *hire() noexcept
+cdef void dismiss(Hand *hand) noexcept
+cdef void start(Hand **hands, int count) noexcept nogil
+cdef void finish(Hand *hand) noexcept nogil

@@ -1,0 +1,138 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+"""Threads that lend a hand: they run loops of `_core` and know nothing of Python.
+
+Waking one takes some 20 us, a third of what a Python thread takes, which has to be given the GIL as well. They start
+when they are first needed, no more of them than the process has other cores, and sleep in between. Whoever has work
+hires hands, starts them, does its own share, and finishes them. One that has not begun by then is not waited for.
+"""
+
+import os
+
+from cpython.pythread cimport (
+    NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock, PyThread_release_lock,
+    PyThread_start_new_thread)
+from libc.stdlib cimport calloc, free
+
+cdef extern from "atomics.h" nogil:
+    void state_set(atomic_state *state, long value)
+    bint state_change(atomic_state *state, long before, long after)
+
+cdef extern from "native_thread.h" nogil:
+    void leave_signals_to_others()
+    long current_thread()
+    void relax()
+    bint elsewhere(cpu_mask *mask)
+    void send_to(long thread, cpu_mask *now, const cpu_mask *mask)
+
+cdef extern from "pythread.h":
+    unsigned long PYTHREAD_INVALID_THREAD_ID
+
+cdef enum:
+    IDLE = 0
+    POSTED = 1
+    BUSY = 2
+    PATIENCE = 1000     # some 50 us
+
+# Guarded by the GIL.
+cdef Hand *_idle = NULL
+cdef int _hands = 0
+cdef int _most = 0
+
+
+def limit(int hands):
+    """Have at most so many threads from now on; those that are there stay. Returns the limit before."""
+    global _most
+    before = _most
+    _most = max(hands, 0)
+    return before
+
+
+def count():
+    """How many threads were started."""
+    return _hands
+
+
+def forget():
+    """In a forked child: the threads stayed with the parent."""
+    global _idle, _hands
+    # Locks that a lost thread may hold cannot be freed; they are a few bytes.
+    _idle = NULL
+    _hands = 0
+
+
+cdef void _live(void *argument) noexcept nogil:
+    cdef Hand *self = <Hand *> argument
+    leave_signals_to_others()
+    self.thread = current_thread()
+    while True:
+        PyThread_acquire_lock(self.wake, WAIT_LOCK)
+        # The work may have been taken back meanwhile.
+        if state_change(&self.state, POSTED, BUSY):
+            self.job(self.operation, self.worker, self.tool)
+            PyThread_release_lock(self.done)
+
+
+cdef Hand *hire() noexcept:
+    """A thread that nobody else uses until `dismiss`, or NULL when there is none to be had; holds the GIL."""
+    global _idle, _hands
+    cdef Hand *hand = _idle
+    if hand != NULL:
+        _idle = hand.next
+        return hand
+    if _hands >= _most:
+        return NULL
+    hand = <Hand *> calloc(1, sizeof(Hand))
+    if hand == NULL:
+        return NULL
+    hand.wake = PyThread_allocate_lock()
+    hand.done = PyThread_allocate_lock()
+    if hand.wake != NULL and hand.done != NULL:
+        PyThread_acquire_lock(hand.wake, WAIT_LOCK)
+        PyThread_acquire_lock(hand.done, WAIT_LOCK)
+        if <unsigned long> PyThread_start_new_thread(_live, hand) != PYTHREAD_INVALID_THREAD_ID:
+            _hands += 1
+            return hand
+    if hand.wake != NULL:
+        PyThread_free_lock(hand.wake)
+    if hand.done != NULL:
+        PyThread_free_lock(hand.done)
+    free(hand)
+    return NULL
+
+
+cdef void dismiss(Hand *hand) noexcept:
+    """Give a finished thread back; holds the GIL."""
+    global _idle
+    hand.next = _idle
+    _idle = hand
+
+
+cdef void start(Hand **hands, int count) noexcept nogil:
+    """Have threads do the jobs that they were given."""
+    cdef cpu_mask mask
+    cdef bint placed = count > 0 and elsewhere(&mask)
+    cdef int i
+    for i in range(count):
+        if placed:
+            send_to(hands[i].thread, &hands[i].sent, &mask)
+        state_set(&hands[i].state, POSTED)
+        PyThread_release_lock(hands[i].wake)
+
+
+cdef void finish(Hand *hand) noexcept nogil:
+    """Wait until a thread has done its job, or keep it from beginning."""
+    cdef int i
+    if state_change(&hand.state, POSTED, IDLE):
+        return
+    # It mostly ends at about the same time, and being woken takes longer than that.
+    for i in range(PATIENCE):
+        if PyThread_acquire_lock(hand.done, NOWAIT_LOCK):
+            break
+        relax()
+    else:
+        PyThread_acquire_lock(hand.done, WAIT_LOCK)
+    state_set(&hand.state, IDLE)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forget)

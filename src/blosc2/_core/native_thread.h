@@ -1,0 +1,64 @@
+/* What a thread without Python has to see to itself: signals, and where it runs. */
+#ifndef B2_NATIVE_THREAD_H
+#define B2_NATIVE_THREAD_H
+
+#ifdef _WIN32
+static __inline void leave_signals_to_others(void) {}
+#else
+#include <pthread.h>
+#include <signal.h>
+/* Signals such as an interrupt must reach the thread that waits for them. Those that a thread brings upon itself
+ * stay: when a file is cut while it is mapped, the process ends, as it should. */
+static inline void leave_signals_to_others(void) {
+    sigset_t all;
+    sigfillset(&all);
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGFPE);
+    sigdelset(&all, SIGILL);
+    sigdelset(&all, SIGABRT);
+    pthread_sigmask(SIG_SETMASK, &all, 0);
+}
+#endif
+
+#if (defined(__x86_64__) || defined(__i386__)) && defined(__GNUC__)
+#define relax() __builtin_ia32_pause()
+#elif defined(__aarch64__) && defined(__GNUC__)
+#define relax() __asm__ volatile("yield")
+#else
+#define relax() ((void) 0)
+#endif
+
+/* A thread that is woken runs where it slept or where it was woken from. Kernels built without knowledge of shared
+ * caches (small virtual machines have such) do not look for an idle CPU first, and nothing moves the thread before both
+ * have been at work for many milliseconds: two threads take turns on one CPU while another idles. So who wakes a helper
+ * keeps it off its own CPU. The helper may run wherever else its caller may. */
+#if defined(__linux__) && defined(_GNU_SOURCE)
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+typedef cpu_set_t cpu_mask;
+static inline long current_thread(void) { return syscall(SYS_gettid); }
+/* Where helpers of this thread may run; 0 when that is nowhere else than here. */
+static inline int elsewhere(cpu_mask *mask) {
+    int cpu = sched_getcpu();
+    if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof *mask, mask) != 0) return 0;
+    CPU_CLR(cpu, mask);
+    return CPU_COUNT(mask) != 0;
+}
+/* Have a thread run there; `now` is where it was sent last. */
+static inline void send_to(long thread, cpu_mask *now, const cpu_mask *mask) {
+    if (thread > 0 && !CPU_EQUAL(now, mask) && sched_setaffinity((pid_t) thread, sizeof *mask, mask) == 0) *now = *mask;
+}
+#else
+#ifdef _MSC_VER
+#define B2_INLINE static __inline
+#else
+#define B2_INLINE static inline
+#endif
+typedef int cpu_mask;
+B2_INLINE long current_thread(void) { return 0; }
+B2_INLINE int elsewhere(cpu_mask *mask) { (void) mask; return 0; }
+B2_INLINE void send_to(long thread, cpu_mask *now, const cpu_mask *mask) { (void) thread; (void) now; (void) mask; }
+#endif
+#endif
