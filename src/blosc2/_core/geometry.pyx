@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Shape, chunks and blocks of an array: checked against each other, read from and written to metadata."""
 
-from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
 
 from blosc2._core.codec cimport MAX_BUFFER
 from blosc2._core.frame cimport Frame
@@ -170,6 +171,12 @@ cdef enum:
 cdef dict _known_dtypes = {}
 
 
+# The array metadata that was read last: leaves of a store are often alike, and then share their geometry.
+cdef bytes _last_content = None
+cdef Geometry _last_geometry = None
+cdef object _last_dtype = None
+
+
 cdef object _bad(Frame frame, int64_t at, str what):
     return FormatError(f"array metadata: {what}", path=frame.source.path, key=frame.key, offset=at)
 
@@ -179,14 +186,12 @@ def parse_geometry(Frame frame not None, dtype_of):
 
     `dtype_of` turns the dtype string into a NumPy dtype, and raises `ValueError` for what it refuses.
     """
+    global _last_content, _last_geometry, _last_dtype
     cdef int32_t length
     cdef bytes own
     cdef const uint8_t *m = frame.find_metalayer(b"b2nd", &length)
-    cdef Geometry self
-    cdef int64_t at, needed, text_length
-    cdef int i, ndim, fields
-    cdef object dtype = None
-    cdef bytes encoded = None
+    cdef Geometry geometry
+    cdef int64_t at
     if m == NULL and frame.header == NULL:
         own = frame.own_metalayers.get("b2nd")
         if own is not None:
@@ -195,7 +200,26 @@ def parse_geometry(Frame frame not None, dtype_of):
     if m == NULL:
         raise FormatError("no b2nd metalayer: not an array", path=frame.source.path, key=frame.key)
     at = frame.offset + (m - frame.header if frame.header != NULL else 0)
+    if _last_content is not None and PyBytes_GET_SIZE(_last_content) == length and memcmp(
+            PyBytes_AS_STRING(_last_content), m, length) == 0:
+        geometry, dtype = _last_geometry, _last_dtype
+    else:
+        geometry = Geometry.__new__(Geometry)
+        dtype = _parse(frame, geometry, m, length, at, dtype_of)
+        # Not one without a dtype text, whose dtype is the frame's. Nor a structured one: names of its fields can be
+        # assigned, which would change all arrays that share it.
+        if dtype.names is None and length > 6 + 19 * geometry.c.ndim:
+            _last_content, _last_geometry, _last_dtype = (<const char *> m)[:length], geometry, dtype
+    _check_frame(frame, geometry, at)
+    return geometry, dtype
 
+
+cdef object _parse(Frame frame, Geometry self, const uint8_t *m, int32_t length, int64_t at, dtype_of):
+    """Fill in a geometry from its metalayer; returns the dtype."""
+    cdef int64_t needed, text_length
+    cdef int i, ndim, fields
+    cdef object dtype = None
+    cdef bytes encoded = None
     if length < 6 or (m[0] != 0x96 and m[0] != 0x97):
         raise _bad(frame, at, "cut short, or not the metadata of an array")
     if m[1] != 0:
@@ -206,7 +230,6 @@ def parse_geometry(Frame frame not None, dtype_of):
     needed = 6 + 19 * ndim
     if length < needed:
         raise _bad(frame, at, f"{length} bytes do not hold {ndim} dimensions")
-    self = Geometry.__new__(Geometry)
     self.c.ndim = ndim
     m += 3
     for fields in range(3):
@@ -254,6 +277,11 @@ def parse_geometry(Frame frame not None, dtype_of):
         self.derive()
     except ValueError as error:
         raise _bad(frame, at, str(error)) from None
+    return dtype
+
+
+cdef int _check_frame(Frame frame, Geometry self, int64_t at) except -1:
+    """Check a geometry against the header of its frame."""
     if self.c.itemsize != frame.typesize and not (frame.typesize == 1 and self.c.itemsize > 255):
         raise _bad(frame, at, f"items of {self.c.itemsize} bytes in a frame of items of {frame.typesize}")
     if self.c.size == 0:
@@ -266,4 +294,4 @@ def parse_geometry(Frame frame not None, dtype_of):
             raise _bad(frame, at, "an array cannot have chunks of different sizes")
         if frame.nbytes % self.c.chunk_nbytes or frame.nbytes // self.c.chunk_nbytes < self.c.nchunks:
             raise _bad(frame, at, f"the shape needs {self.c.nchunks} chunks, the frame has {frame.nbytes / self.c.chunk_nbytes:g}")
-    return self, dtype
+    return 0

@@ -37,7 +37,7 @@ cdef class Header:
     # Chunks lie between these two, absolute; offsets count from the first.
     cdef int64_t chunks_start, chunks_stop
     cdef uint8_t *header                # a checked copy, header_len bytes; NULL for a frame never serialised
-    cdef Entry entries[MAX_METALAYERS]
+    cdef Entry *entries                 # in the same piece of memory
     cdef int entry_count
     cdef dict own_metalayers            # of a frame never serialised
     cdef dict vlmeta_table              # name -> (absolute offset, length), or the stored chunk itself

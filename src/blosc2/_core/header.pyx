@@ -44,9 +44,10 @@ cdef class Header:
         _serial += 1
         self.serial = _serial
         self.header = NULL
+        self.entries = NULL
 
     def __dealloc__(self):
-        free(self.header)
+        free(self.entries)
 
     cdef int read(
             self, Source source, int64_t offset, int64_t length, object key, const uint8_t *known, int64_t have) except -1:
@@ -140,9 +141,12 @@ cdef class Header:
             if self.chunksize < 0 or self.chunksize > MAX_BUFFER:
                 self.bad(58, f"chunk size {self.chunksize} is outside 1..{MAX_BUFFER}")
             self.cbytes = _i64be(p + 39)
-        self.header = <uint8_t *> malloc(self.header_len)
-        if self.header == NULL:
+        # The table of metalayers and the copy of the header in one piece.
+        i = min(_u16be(p + FIXED_HEADER + 5), MAX_METALAYERS)
+        self.entries = <Entry *> malloc(i * sizeof(Entry) + self.header_len)
+        if self.entries == NULL:
             raise MemoryError
+        self.header = <uint8_t *> (self.entries + i)
         if self.header_len <= have:
             memcpy(self.header, p, self.header_len)
         else:
