@@ -202,13 +202,18 @@ def test_results_and_sources_that_do_not_fit() -> None:
     frame, g = frame_and_geometry(np.arange(10))
     readonly = np.zeros(4, int)
     readonly.flags.writeable = False
-    for out in (np.zeros(5, int), np.zeros(4, "i4"), np.zeros(8, int)[::2], readonly):
+    for out in (np.zeros(5, int), np.zeros(4, "i4"), np.zeros((4, 2), int)[:, ::2], readonly):
         with pytest.raises(ValueError):
             Read(frame, g, (0,), (1,), (4,), out)
     for source in (np.zeros(5, int), np.zeros(4, "i4"), np.zeros((4, 1), int)):
         with pytest.raises(ValueError):
             Write(frame, g, (0,), (1,), (4,), source, ENCODING)
-    # a result may have other axes than the array, as integers and new axes ask for
+    # a result with the axes of the array may have any strides
+    out = np.zeros(8, int)
+    read = Read(frame, g, (3,), (2,), (3 + 1,), out[::-2])
+    read.run()
+    assert out.tolist() == [0, 9, 0, 7, 0, 5, 0, 3]
+    # or other axes than the array, as integers and new axes ask for
     out = np.zeros((2, 2), int)
     read = Read(frame, g, (3,), (2,), (3 + 1,), out)
     read.run()

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_ONLY_THESE = (
+ONLY_THESE = (
     "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays "
     "are valid indices"
 )
-_NOT_INTEGERS = "arrays used as indices must be of integer (or boolean) type"
+NOT_INTEGERS = "arrays used as indices must be of integer (or boolean) type"
 
 
 class Selection(NamedTuple):
@@ -112,6 +112,8 @@ def basic_selection(key: Any, shape: tuple[int, ...]) -> Selection | None:
         kind = type(item)
         if kind is slice:
             if axis >= ndim:
+                if _has_arrays(key):
+                    return None
                 raise _too_many(key, ndim)
             first, end, stride = item.indices(shape[axis])
             if stride == 1:
@@ -150,10 +152,14 @@ def basic_selection(key: Any, shape: tuple[int, ...]) -> Selection | None:
                     return None
                 item = integer
             if axis >= ndim:
+                if _has_arrays(key):
+                    return None
                 raise _too_many(key, ndim)
             size = shape[axis]
             first = item + size if item < 0 else item
             if not 0 <= first < size:
+                if _has_arrays(key):  # which may take more axes than one each
+                    return None
                 if _used(key) > ndim:  # the graver fault of the two
                     raise _too_many(key, ndim)
                 raise IndexError(f"index {item} is out of bounds for axis {axis} with size {size}")
@@ -181,6 +187,14 @@ def basic_selection(key: Any, shape: tuple[int, ...]) -> Selection | None:
     )
 
 
+def ascending(key: slice, length: int) -> tuple[int, int, int, bool]:
+    """Give (count, first item, positive step, whether the order was turned round) of a slice."""
+    first, end, stride = key.indices(length)
+    if stride == 1:
+        return max(end - first, 0), first, 1, False
+    return _strided(first, end, stride)
+
+
 def _strided(first: int, end: int, stride: int) -> tuple[int, int, int, bool]:
     """Give (count, first item in ascending order, positive step, whether the order was turned round)."""
     count = len(range(first, end, stride))
@@ -202,6 +216,15 @@ def _as_integer(item: object) -> int | None:
         return None
 
 
+def _has_arrays(key: tuple[Any, ...]) -> bool:
+    """Whether a key has something that is more than an integer, a slice, `Ellipsis` or `None`."""
+    for item in key:
+        if not (item is None or item is Ellipsis or isinstance(item, slice) or _as_integer(item) is not None):
+            _check_rest(key)
+            return True
+    return False
+
+
 def _check_rest(key: tuple[Any, ...]) -> None:
     """Raise for an item of the key that is no index of any kind."""
     for item in key:
@@ -210,21 +233,21 @@ def _check_rest(key: tuple[Any, ...]) -> None:
         if isinstance(item, (str, bytes)):
             if len(key) == 1 and isinstance(item, str):  # the name of a field, or an expression: for the caller to say
                 continue
-            raise IndexError(_ONLY_THESE)
+            raise IndexError(ONLY_THESE)
         if _as_integer(item) is not None or isinstance(item, (bool, np.bool_)):
             continue
         dtype = getattr(item, "dtype", None)
         if not isinstance(dtype, np.dtype):
             array = np.asarray(item)
             if array.ndim == 0:
-                raise IndexError(_ONLY_THESE)
+                raise IndexError(ONLY_THESE)
             if array.size == 0 and not isinstance(item, np.ndarray):
                 continue  # an empty list picks nothing, whatever type NumPy gives it
             if len(key) == 1 and array.dtype.kind == "U":  # names of fields
                 continue
             dtype = array.dtype
         if dtype.kind not in "iub":
-            raise IndexError(_NOT_INTEGERS)
+            raise IndexError(NOT_INTEGERS)
 
 
 def _too_many(key: tuple[Any, ...], ndim: int) -> IndexError:

@@ -5,34 +5,34 @@ from __future__ import annotations
 import math
 import operator
 from collections import namedtuple
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Never
 
 import numpy as np
 
 from blosc2._core.geometry import Geometry
-from blosc2._core.grid import Read, Write, read_all
+from blosc2._core.grid import Write
 from blosc2.array_plan import ArrayPlan
-from blosc2.assignment import as_items, plain, plain_key
+from blosc2.assignment import as_items
 from blosc2.carrier import Carrier, vlmeta_chunk
 from blosc2.draft import Draft
-from blosc2.executor import PARALLEL_WORK, run, work_of
+from blosc2.executor import run
 from blosc2.fields import FieldViews, short_text
 from blosc2.fields import NDField as NDField  # other packages look for it here
-from blosc2.indexing import Selection, basic_selection
 from blosc2.info import InfoReporter, size_text
 from blosc2.new_frame import copy_frame
 from blosc2.orthogonal import OrthogonalIndex
 from blosc2.partitions import as_shape, normalized_axes
+from blosc2.reading import Version, read, read_whole
 from blosc2.resizing import resize_draft, resized_geometry
 from blosc2.schunk import SChunk, chunk_description
 from blosc2.serialization import pack
 from blosc2.stored import Stored
+from blosc2.writing import Chunks, chunks_with
 
 ChunkInfo = namedtuple(  # noqa: PYI024
     "ChunkInfo", ("nchunk", "coords", "cratio", "special", "repeated_value", "lazychunk")
 )
-_EVERYTHING = slice(None)
 
 
 class NDArray(Stored):
@@ -161,7 +161,7 @@ class NDArray(Stored):
 
     @property
     def oindex(self) -> OrthogonalIndex:
-        """Orthogonal indexing, to read and to assign. It reads the whole array."""
+        """Orthogonal indexing, to read and to assign: a key for each axis, and all their combinations."""
         return OrthogonalIndex(self)
 
     @property
@@ -211,37 +211,49 @@ class NDArray(Stored):
 
     # ------------------------------------------------------------ reading
     def __getitem__(self, key: Any) -> Any:
-        geometry, dtype, frame = self._carrier.array  # type: ignore[misc]
-        if key is Ellipsis or (type(key) is slice and key == _EVERYTHING and geometry.ndim):
-            return self._read_all()
+        carrier = self._carrier
         if type(key) is str:
             return self._field(key)
-        selection = basic_selection(key, geometry.shape)
-        if selection is None:
-            # Keys with arrays: NumPy itself picks from the whole array.
-            return np.array(self._read_all()[plain_key(key)], order="C")
-        out = np.empty(selection.shape, dtype)
-        self._read(frame, geometry, selection, out)
-        return out if selection.flip is None else np.ascontiguousarray(out[selection.flip])
+        return read(carrier.array, key, carrier.nthreads)  # type: ignore[arg-type]
 
-    def _read(self, frame: Any, geometry: Geometry, selection: Selection, out: np.ndarray[Any, Any]) -> None:
-        operation = Read(frame, geometry, selection.starts, selection.steps, selection.counts, out)
-        if out.nbytes < PARALLEL_WORK // 2:
-            operation.run()
-            operation.finish()
-        else:
-            run(operation, work_of(out.nbytes, frame), self._carrier.nthreads)
+    def read(self, key: Any = ..., out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+        """The items of a key, in an array that is there already.
+
+        Parameters
+        ----------
+        key : optional
+            As between brackets; all items by default.
+        out : ndarray, optional
+            Where the items go: writable, of the key's shape and of the array's dtype, with any strides. Items are
+            decoded straight into it as far as blocks are contiguous in it. Without it a new array is made.
+
+        Returns
+        -------
+        ndarray
+            `out` if there is one.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Something else than such an array.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import blosc2
+        >>> array = blosc2.arange(12).reshape((3, 4))
+        >>> batch = np.zeros((2, 4), array.dtype)
+        >>> _ = array.read(slice(1, 3), out=batch)
+        >>> batch[0]
+        array([4, 5, 6, 7])
+        """
+        carrier = self._carrier
+        if type(key) is str:
+            raise TypeError("the items of a field are part of others: read them with array[name][:]")
+        return read(carrier.array, key, carrier.nthreads, out)  # type: ignore[arg-type]
 
     def _read_all(self) -> np.ndarray[Any, Any]:
-        geometry, dtype, frame = self._carrier.array  # type: ignore[misc]
-        work = work_of(geometry.size * geometry.itemsize, frame)
-        if work < PARALLEL_WORK:
-            result: np.ndarray[Any, Any] = read_all(frame, geometry, dtype)
-            return result
-        out = np.empty(geometry.shape, dtype)
-        ndim = geometry.ndim
-        run(Read(frame, geometry, (0,) * ndim, (1,) * ndim, geometry.shape, out), work, self._carrier.nthreads)
-        return out
+        return read_whole(self._carrier.array, self._carrier.nthreads)  # type: ignore[arg-type]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
@@ -311,31 +323,19 @@ class NDArray(Stored):
 
     # ------------------------------------------------------------ writing
     def __setitem__(self, key: Any, value: Any) -> None:
+        if type(key) is str:
+            self._field(key)[...] = value
+            return
+        self._assign(lambda version: chunks_with(version, self._carrier, key, value))
+
+    def _assign(self, changed: Callable[[Version], Chunks]) -> None:
+        """Publish the chunks that a change gives for the current version."""
         carrier = self._carrier
         with carrier.editing():
-            geometry, dtype, frame = carrier.array  # type: ignore[misc]
-            if type(key) is str:
-                self._field(key)[...] = value
-                return
-            selection = basic_selection(key, geometry.shape)
-            if selection is None:
-                whole = self._read_all()
-                whole[plain_key(key)] = plain(value)
-                selection = basic_selection((), geometry.shape)
-                value = whole
-            assert selection is not None
-            source = as_items(value, dtype, selection.shape)
-            if selection.flip is not None:
-                source = source[selection.flip]
-            source = source.reshape(selection.counts)
-            draft = Draft(frame)
-            operation = Write(
-                frame, geometry, selection.starts, selection.steps, selection.counts, source,
-                carrier.encoding(blocksize=int(geometry.block_nbytes)), carrier.plugin(),
-            )  # fmt: skip
-            run(operation, source.size * dtype.itemsize, carrier.cparams.nthreads)
-            chunks = operation.take_chunks()
+            version: Version = carrier.array  # type: ignore[assignment]
+            chunks = changed(version)
             if chunks:
+                draft = Draft(version[2])
                 for nchunk, stored in chunks.items():
                     draft.replace(nchunk, stored)
                 mark_indexes_stale(self, draft)

@@ -1,10 +1,15 @@
-"""Orthogonal indexing: each axis by a list of its own, all combinations."""
+"""Orthogonal indexing: each axis by a key of its own, all combinations."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+
+from blosc2.advanced import orthogonal_selection
+from blosc2.assignment import as_items, plain_key
+from blosc2.reading import read_picked
+from blosc2.writing import write_picked
 
 
 class OrthogonalIndex:
@@ -16,33 +21,19 @@ class OrthogonalIndex:
     def __init__(self, array: Any) -> None:
         self._array = array
 
-    def _indices(self, key: Any) -> tuple[tuple[np.ndarray[Any, Any], ...], tuple[int, ...]]:
-        """The items of each axis, and the axes to drop."""
-        keys = key if isinstance(key, tuple) else (key,)
-        shape = self._array.shape
-        if len(keys) != len(shape):
-            raise ValueError(f"oindex takes a key for each of the {len(shape)} axes, not {len(keys)}")
-        picked = []
-        dropped = []
-        for axis, (part, length) in enumerate(zip(keys, shape, strict=True)):
-            items = np.arange(length)[np.zeros(0, int) if isinstance(part, list) and not part else part]
-            if items.ndim == 0:
-                dropped.append(axis)
-            elif items.ndim > 1:
-                raise IndexError(f"the key of axis {axis} has {items.ndim} axes; it may have one")
-            picked.append(np.atleast_1d(items))
-        return np.ix_(*picked), tuple(dropped)
-
     def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
-        indices, dropped = self._indices(key)
-        result: np.ndarray[Any, Any] = self._array[...][indices].squeeze(dropped)
-        return np.ascontiguousarray(result).reshape(result.shape)
+        carrier = self._array._carrier
+        version = carrier.array
+        picked = orthogonal_selection(plain_key(key), version[0].shape)
+        out = np.empty(picked.shape, version[1])
+        read_picked(version, picked, carrier.nthreads, out)
+        return out
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        indices, dropped = self._indices(key)
-        with self._array._carrier.editing():
-            items = self._array[...]
-            target = np.empty([n for axis, n in enumerate(items[indices].shape) if axis not in dropped], items.dtype)
-            target[...] = value
-            items[indices] = np.expand_dims(target, dropped)
-            self._array[...] = items
+        key = plain_key(key)
+
+        def changed(version: Any) -> Any:
+            picked = orthogonal_selection(key, version[0].shape)
+            return write_picked(version, self._array._carrier, picked, as_items(value, version[1], picked.shape))
+
+        self._array._assign(changed)

@@ -23,6 +23,7 @@ class Read(Operation):
         step: Sequence[int],
         count: Sequence[int],
         out: np.ndarray[Any, Any],
+        points: Any = None,
     ) -> None: ...
 
 class Write(Operation):
@@ -36,6 +37,7 @@ class Write(Operation):
         source: np.ndarray[Any, Any],
         encoding: Encoding,
         plugin: Plugin | None = None,
+        points: Any = None,
     ) -> None: ...
     @property
     def chunks(self) -> dict[int, bytes | int]: ...

@@ -5,6 +5,9 @@ A selection is a box with positive steps: `start`, `step` and `count` on every a
 blocks into a C-contiguous result, or decode straight into it where a block (or a whole chunk) is one run of
 it. Writes gather padded chunks and compress them. Both hand out chunks from a counter, so that any number
 of threads can work on one operation.
+
+On some axes a selection may consist of points instead: index arrays, of which the entries at one position belong
+together. Points come sorted by chunk and block, each with the place of its items in the result.
 """
 
 cimport numpy as cnp
@@ -142,6 +145,14 @@ cdef class Operation:
     cdef uint8_t *data              # of the NumPy array that is read into or written from
     cdef int64_t strides[MAX_DIM]   # its strides in bytes
     cdef object keep
+    # Points, where some axes have them; these have start 0, step 1 and count 1 above.
+    cdef bint by_points
+    cdef bint pointed[MAX_DIM]
+    cdef const int64_t *indices[MAX_DIM]
+    cdef const int64_t *offsets     # of each point in the NumPy array, in bytes
+    cdef const int64_t *groups      # the first point of each chunk, and the number of points
+    cdef int64_t group_count
+    cdef list keep_points
 
     cdef int select(self, start, step, count) except -1:
         """Take a selection whose bounds the caller has checked against the shape."""
@@ -167,6 +178,164 @@ cdef class Operation:
         self.stop_task = self.tasks
         self.pieces = 1
         return 0
+
+    cdef int pick(self, cnp.ndarray items, points) except -1:
+        """Have points on some axes, whose items lie in a C-contiguous NumPy array; see `blosc2.picking.Points`."""
+        cdef Grid *g = &self.geometry.c
+        cdef const int64_t[::1] view
+        cdef const int64_t[::1] offsets = points.offsets
+        cdef const int64_t[::1] groups = points.groups
+        cdef int64_t count = offsets.shape[0], i, k, extent = g.itemsize, room = cnp.PyArray_NBYTES(items)
+        cdef int d
+        self.keep_points = [offsets, groups]
+        self.by_points = True
+        self.group_count = groups.shape[0] - 1
+        for d in range(g.ndim):
+            self.strides[d] = points.strides[d]
+            if self.strides[d] < 0:
+                raise ValueError("strides cannot be negative")
+            extent += (self.count[d] - 1) * self.strides[d]
+        for axis, index in zip(points.axes, points.indices):
+            view = index
+            d = axis
+            if view.shape[0] != count or d < 0 or d >= g.ndim or self.count[d] != 1 or self.start[d] != 0:
+                raise ValueError("an index for each point and axis of points is needed")
+            self.pointed[d] = True
+            self.keep_points.append(view)
+            if count == 0:
+                continue
+            self.indices[d] = &view[0]
+            for i in range(count):
+                if view[i] < 0 or view[i] >= g.shape[d]:
+                    raise IndexError(f"index {view[i]} is out of bounds for axis {d} with size {g.shape[d]}")
+        for i in range(count):
+            if offsets[i] < 0 or offsets[i] > room - extent:
+                raise ValueError(f"point {i} lies outside the NumPy array")
+        if self.group_count < 0 or groups[0] != 0 or groups[self.group_count] != count:
+            raise ValueError("the groups do not make up the points")
+        for i in range(self.group_count):
+            if groups[i + 1] <= groups[i] or groups[i] < 0 or groups[i + 1] > count:
+                raise ValueError("the groups are not in order")
+            for d in range(g.ndim):
+                if self.pointed[d]:
+                    for k in range(groups[i], groups[i + 1]):
+                        if self.indices[d][k] // g.chunks[d] != self.indices[d][groups[i]] // g.chunks[d]:
+                            raise ValueError("the points of a group lie in different chunks")
+        if count:
+            self.offsets = &offsets[0]
+            self.groups = &groups[0]
+        self.tasks *= self.group_count
+        self.stop_task = self.tasks
+        return 0
+
+    cdef bint place_points(self, int64_t task, int64_t *nchunk, Box *box, int64_t *begin, int64_t *end) noexcept nogil:
+        """The chunk of a task, its points, and the part of the selection on the other axes."""
+        cdef Grid *g = &self.geometry.c
+        cdef int64_t group = task % self.group_count
+        cdef int d
+        if not self.place(task // self.group_count, nchunk, box):
+            return False
+        begin[0] = self.groups[group]
+        end[0] = self.groups[group + 1]
+        for d in range(g.ndim):
+            if self.pointed[d]:
+                nchunk[0] += self.indices[d][begin[0]] // g.chunks[d] * g.chunk_strides[d]
+        return True
+
+    cdef int move_points(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box, int64_t begin, int64_t end,
+                         uint8_t *whole, const uint8_t *constant) noexcept nogil:
+        """Copy the items of points between the NumPy array and the blocks of a chunk.
+
+        From the array into `whole`, a chunk that was decoded for it, when there is no `chunk`. Else into the array: from
+        `whole` or, where every block is the same, from `constant`; from blocks that are decoded here if both are NULL.
+        """
+        cdef Grid *g = &self.geometry.c
+        cdef int64_t low[MAX_DIM]
+        cdef int64_t many[MAX_DIM]
+        cdef int64_t first[MAX_DIM]
+        cdef int64_t count[MAX_DIM]
+        cdef int64_t index[MAX_DIM]
+        cdef int64_t array_strides[MAX_DIM]
+        cdef int64_t block_strides[MAX_DIM]
+        cdef int axes[MAX_DIM]
+        cdef int pointed[MAX_DIM]
+        cdef int naxes = 0, npointed = 0, d, j
+        cdef int64_t touched = 1, at = begin, stop, i, rest, b, p, nblock, pointed_block, other_block, inside, offset, shift
+        cdef const uint8_t *source
+        cdef uint8_t *block
+        cdef bint hit
+        cdef int status
+        for d in range(g.ndim):
+            if self.pointed[d]:
+                pointed[npointed] = d
+                npointed += 1
+                continue
+            axes[naxes] = d
+            low[naxes] = box.first[d] // g.blocks[d]
+            many[naxes] = (box.first[d] + (box.count[d] - 1) * self.step[d]) // g.blocks[d] - low[naxes] + 1
+            touched *= many[naxes]
+            array_strides[naxes] = self.strides[d]
+            block_strides[naxes] = g.item_strides[d] * self.step[d]
+            naxes += 1
+        while at < end:
+            # As many points as lie in the same blocks.
+            stop = at
+            pointed_block = -1
+            while stop < end:
+                other_block = 0
+                for j in range(npointed):
+                    d = pointed[j]
+                    other_block += self.indices[d][stop] % g.chunks[d] // g.blocks[d] * g.block_strides[d]
+                if pointed_block < 0:
+                    pointed_block = other_block
+                elif other_block != pointed_block:
+                    break
+                stop += 1
+            for i in range(touched):
+                rest = i
+                nblock = pointed_block
+                inside = offset = 0
+                hit = True
+                for j in range(naxes - 1, -1, -1):
+                    d = axes[j]
+                    b = low[j] + rest % many[j]
+                    rest //= many[j]
+                    nblock += b * g.block_strides[d]
+                    if not _clip(box.first[d], self.step[d], box.count[d], b * g.blocks[d], g.blocks[d],
+                                 &first[j], &count[j], &index[j]):
+                        hit = False
+                        break
+                    offset += (index[j] + box.index[d]) * self.strides[d]
+                    inside += first[j] * g.item_strides[d]
+                if not hit:
+                    continue
+                if constant != NULL:
+                    source = constant
+                elif whole != NULL:
+                    source = whole + nblock * g.block_nbytes
+                    if chunk != NULL and chunk.kind == KIND_RAW:
+                        status = self.frame.load_span(nchunk, chunk, CHUNK_HEADER + nblock * g.block_nbytes,
+                                                      CHUNK_HEADER + (nblock + 1) * g.block_nbytes)
+                        if status:
+                            return status
+                else:
+                    status = self.frame.part_block(nchunk, worker, chunk, <int32_t> nblock, &source)
+                    if status:
+                        return status
+                for p in range(at, stop):
+                    shift = inside
+                    for j in range(npointed):
+                        d = pointed[j]
+                        shift += self.indices[d][p] % g.chunks[d] % g.blocks[d] * g.item_strides[d]
+                    if chunk != NULL:
+                        _copy(self.data + self.offsets[p] + offset, array_strides, source + shift, block_strides, count, naxes,
+                              g.itemsize)
+                    else:
+                        block = whole + nblock * g.block_nbytes + shift
+                        _copy(block, block_strides, self.data + self.offsets[p] + offset, array_strides, count, naxes,
+                              g.itemsize)
+            at = stop
+        return CHUNK_OK
 
     cdef int share(self, int64_t threads) except -1:
         """Divide the work so that as many threads have something to do."""
@@ -279,13 +448,13 @@ cdef class Operation:
 
 
 cdef class Read(Operation):
-    """Read a selection into a NumPy array."""
+    """Read a selection into a NumPy array: one with an axis for each of the array, of any strides, or a C-contiguous one."""
 
     cdef int share(self, int64_t threads) except -1:
         """Divide chunks between threads when there are too few of them."""
         cdef int64_t blocks = 1
         cdef int d
-        if self.tasks == 0 or self.pieces > 1 or self.tasks >= PIECES * threads:
+        if self.tasks == 0 or self.pieces > 1 or self.by_points or self.tasks >= PIECES * threads:
             return 0
         for d in range(self.geometry.c.ndim):
             blocks *= self.geometry.c.block_grid[d]
@@ -294,19 +463,29 @@ cdef class Read(Operation):
         self.stop_task = self.tasks
         return 0
 
-    def __init__(self, Frame frame not None, Geometry geometry not None, start, step, count, cnp.ndarray out not None):
+    def __init__(self, Frame frame not None, Geometry geometry not None, start, step, count, cnp.ndarray out not None,
+                 points=None):
         cdef int64_t size = 1
         cdef int d
         self.frame = frame
         self.geometry = geometry
+        cdef bint same = cnp.PyArray_NDIM(out) == geometry.c.ndim
         self.select(start, step, count)
+        if not cnp.PyArray_ISWRITEABLE(out):
+            raise ValueError("the result must be writable")
+        self.take(out)
         for d in range(geometry.c.ndim):
             size *= self.count[d]
-        if cnp.PyArray_SIZE(out) != size:
+            same = same and cnp.PyArray_DIM(out, d) == self.count[d]
+        if same and points is None:
+            for d in range(geometry.c.ndim):
+                self.strides[d] = cnp.PyArray_STRIDE(out, d)
+        elif not cnp.PyArray_IS_C_CONTIGUOUS(out):
+            raise ValueError("the result must be C-contiguous, or have the axes of the array")
+        elif points is not None:
+            self.pick(out, points)
+        elif cnp.PyArray_SIZE(out) != size:
             raise ValueError(f"the result has {cnp.PyArray_SIZE(out)} items, the selection {size}")
-        if not cnp.PyArray_IS_C_CONTIGUOUS(out) or not cnp.PyArray_ISWRITEABLE(out):
-            raise ValueError("the result must be C-contiguous and writable")
-        self.take(out)
 
     cdef int take(self, cnp.ndarray out) except -1:
         """Write into `out`, which has the items of the selection in C order, whatever its own axes are."""
@@ -323,18 +502,62 @@ cdef class Read(Operation):
         return 0
 
     cdef void work(self, Worker *worker, Encoder encoder) noexcept nogil:
-        cdef int64_t task, nchunk = 0
+        cdef int64_t task, nchunk = 0, begin = 0, end = 0
         cdef Box box
         cdef int status
         while True:
             task = self.draw()
             if task < 0:
                 break
-            if self.place(task // self.pieces, &nchunk, &box):
+            if self.by_points:
+                if not self.place_points(task, &nchunk, &box, &begin, &end):
+                    continue
+                status = self.read_points(worker, nchunk, &box, begin, end)
+            elif self.place(task // self.pieces, &nchunk, &box):
                 status = self.read_chunk(worker, nchunk, &box, task % self.pieces)
-                if status:
-                    self.failed = nchunk
-                    self.status = status
+            else:
+                continue
+            if status:
+                self.failed = nchunk
+                self.status = status
+
+    cdef int read_points(self, Worker *worker, int64_t nchunk, const Box *box, int64_t begin, int64_t end) noexcept nogil:
+        """The items of points in a chunk."""
+        cdef Grid *g = &self.geometry.c
+        cdef Chunk chunk
+        cdef uint8_t *scratch
+        cdef int64_t steps
+        cdef int status = self.frame.open_chunk(nchunk, worker, &chunk)
+        if status:
+            return status
+        if chunk.kind == KIND_RAW:
+            return self.move_points(
+                worker, nchunk, &chunk, box, begin, end, <uint8_t *> chunk.data + CHUNK_HEADER, NULL)
+        if chunk.kind < KIND_RAW:
+            status = self.frame.load_chunk(nchunk, worker, &chunk)
+            if status:
+                return status
+            if chunk.kind == KIND_VALUE and g.itemsize % (chunk.cbytes - CHUNK_HEADER):
+                return BAD_SPECIAL
+            scratch = reserve_scratch(worker, g.block_nbytes)
+            if scratch == NULL:
+                return NO_MEMORY
+            status = fill(&chunk, 0, scratch, g.block_nbytes)
+            return status if status else self.move_points(worker, nchunk, &chunk, box, begin, end, NULL, scratch)
+        steps = chunk.nblocks
+        if chunk.whole or chunk.needs_geometry or chunk.blocksize != g.block_nbytes or steps * steps > MOST_STEPS:
+            status = self.frame.load_chunk(nchunk, worker, &chunk)
+            if status:
+                return status
+            scratch = reserve_scratch(worker, chunk.nbytes)
+            if scratch == NULL:
+                return NO_MEMORY
+            if chunk.needs_geometry and self.frame.plugin is not None:
+                status = self.frame.plugin.decode(&chunk, scratch)
+            else:
+                status = decode_whole(worker, &chunk, scratch)
+            return status if status else self.move_points(worker, nchunk, &chunk, box, begin, end, scratch, NULL)
+        return self.move_points(worker, nchunk, &chunk, box, begin, end, NULL, NULL)
 
     cdef int read_chunk(self, Worker *worker, int64_t nchunk, const Box *box, int64_t piece) noexcept nogil:
         cdef Grid *g = &self.geometry.c
@@ -511,6 +734,8 @@ cdef class Write(Operation):
         New items, of the selection's shape; any strides (zero for broadcast axes).
     encoding, plugin
         How to compress.
+    points : Points, optional
+        Which items of some axes; then the source is C-contiguous, of any shape.
 
     After `run`, `chunks` maps the number of each chunk to its stored bytes, or to an offset without a chunk.
     """
@@ -522,17 +747,24 @@ cdef class Write(Operation):
     cdef int64_t first_result
 
     def __init__(self, frame, Geometry geometry not None, start, step, count, cnp.ndarray source not None,
-                 encoding, plugin=None):
+                 encoding, plugin=None, points=None):
         cdef int d
         self.frame = frame
         self.geometry = geometry
         self.select(start, step, count)
-        if cnp.PyArray_ITEMSIZE(source) != geometry.c.itemsize or cnp.PyArray_NDIM(source) != geometry.c.ndim:
-            raise ValueError("the source does not have the items or axes of the array")
-        for d in range(geometry.c.ndim):
-            if cnp.PyArray_DIM(source, d) != self.count[d]:
-                raise ValueError("the source has another shape than the selection")
-            self.strides[d] = cnp.PyArray_STRIDE(source, d)
+        if cnp.PyArray_ITEMSIZE(source) != geometry.c.itemsize:
+            raise ValueError("the source does not have the items of the array")
+        if points is not None:
+            if frame is None or not cnp.PyArray_IS_C_CONTIGUOUS(source):
+                raise ValueError("points are written into chunks that exist, from a C-contiguous source")
+            self.pick(source, points)
+        elif cnp.PyArray_NDIM(source) != geometry.c.ndim:
+            raise ValueError("the source does not have the axes of the array")
+        else:
+            for d in range(geometry.c.ndim):
+                if cnp.PyArray_DIM(source, d) != self.count[d]:
+                    raise ValueError("the source has another shape than the selection")
+                self.strides[d] = cnp.PyArray_STRIDE(source, d)
         self.keep = source
         self.data = <uint8_t *> cnp.PyArray_DATA(source)
         self.encoding = encoding
@@ -577,7 +809,7 @@ cdef class Write(Operation):
             self.results = NULL
 
     cdef void work(self, Worker *worker, Encoder encoder) noexcept nogil:
-        cdef int64_t task, nchunk = 0
+        cdef int64_t task, nchunk = 0, begin = 0, end = 0
         cdef int32_t nbytes = <int32_t> self.geometry.c.chunk_nbytes
         cdef Box box
         cdef Result *result
@@ -588,12 +820,18 @@ cdef class Write(Operation):
             task = self.draw()
             if task < 0:
                 break
-            if not self.place(task, &nchunk, &box):
+            if self.by_points:
+                if not self.place_points(task, &nchunk, &box, &begin, &end):
+                    continue
+            elif not self.place(task, &nchunk, &box):
                 continue
             result = &self.results[task - self.first_result]
             result.nchunk = nchunk
             gathered = NULL
-            status = self.gather(worker, nchunk, &box, &gathered)
+            if self.by_points:
+                status = self.gather_points(worker, nchunk, &box, begin, end, &gathered)
+            else:
+                status = self.gather(worker, nchunk, &box, &gathered)
             if status == CHUNK_OK:
                 # Reading is done: the buffer for stored bytes is free for the result.
                 room = reserve_stored(worker, <int64_t> nbytes + CHUNK_HEADER)
@@ -623,6 +861,17 @@ cdef class Write(Operation):
         if self.frame is not None and self.status < -100:
             self.frame.fail(self.status, self.failed)
         raise ValueError(f"could not compress chunk {self.failed}: {codec_error_text(self.status)}")
+
+    cdef int gather_points(self, Worker *worker, int64_t nchunk, const Box *box, int64_t begin, int64_t end,
+                           const uint8_t **gathered) noexcept nogil:
+        """The bytes of one chunk as they are to be compressed, with new items at points."""
+        cdef uint8_t *scratch = reserve_scratch(worker, self.geometry.c.chunk_nbytes)
+        cdef int status
+        if scratch == NULL:
+            return NO_MEMORY
+        gathered[0] = scratch
+        status = self.frame.decode_chunk_into(nchunk, worker, scratch)
+        return status if status else self.move_points(worker, nchunk, NULL, box, begin, end, scratch, NULL)
 
     cdef int gather(self, Worker *worker, int64_t nchunk, const Box *box, const uint8_t **gathered) noexcept nogil:
         """The bytes of one chunk as they are to be compressed: padded, block by block."""

@@ -1,0 +1,104 @@
+"""New items for a key of an array: the chunks that hold them, compressed and ready to be published."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from blosc2._core.grid import Write
+from blosc2.advanced import Picked, advanced_selection, with_rows
+from blosc2.assignment import as_items, plain_key
+from blosc2.carrier import Carrier
+from blosc2.executor import run
+from blosc2.indexing import basic_selection
+from blosc2.picking import hull_of, is_dense, pieces, points_of, put, reads_whole
+from blosc2.reading import Version, as_box, is_mask, is_names, read, read_whole
+
+Chunks = dict[int, bytes | int]
+Items = np.ndarray[Any, Any]
+
+
+def chunks_with(version: Version, carrier: Carrier, key: Any, value: Any) -> Chunks:
+    """The chunks of an array after ``array[key] = value``, by number; only those that the key touches.
+
+    Raises
+    ------
+    ValueError
+        The value does not fit the key (`ShapeError`).
+    """
+    geometry, dtype, _ = version
+    selection = basic_selection(key, geometry.shape)
+    if selection is not None:
+        source = as_items(value, dtype, selection.shape)
+        if selection.flip is not None:
+            source = source[selection.flip]
+        return _write_box(
+            version, carrier, selection.starts, selection.steps, selection.counts, as_box(source, selection)
+        )
+    key = plain_key(key)
+    if is_names(key):
+        whole = read_whole(version, carrier.nthreads)
+        whole[key] = value
+        return _write_all(version, carrier, whole)
+    if is_mask(key) and key.ndim and key.shape == geometry.shape[: key.ndim]:
+        return _write_masked(version, carrier, key, value)
+    picked = advanced_selection(key, geometry.shape)
+    return write_picked(version, carrier, picked, as_items(value, dtype, picked.shape))
+
+
+def _write_all(version: Version, carrier: Carrier, items: Items) -> Chunks:
+    geometry = version[0]
+    ndim = geometry.ndim
+    return _write_box(version, carrier, (0,) * ndim, (1,) * ndim, geometry.shape, items)
+
+
+def _write_box(
+    version: Version, carrier: Carrier, starts: Any, steps: Any, counts: Any, source: Items, points: Any = None
+) -> Chunks:
+    geometry, dtype, frame = version
+    operation = Write(
+        frame, geometry, starts, steps, counts, source, carrier.encoding(blocksize=int(geometry.block_nbytes)),
+        carrier.plugin(), points,
+    )  # fmt: skip
+    run(operation, source.size * dtype.itemsize, carrier.cparams.nthreads)
+    return operation.take_chunks()
+
+
+def _write_masked(version: Version, carrier: Carrier, mask: Items, value: Any) -> Chunks:
+    """Part by part, so that what it takes depends on the size of a part."""
+    geometry, dtype, _ = version
+    count = int(np.count_nonzero(mask))
+    source = as_items(value, dtype, (count, *geometry.shape[mask.ndim :]))
+    chunks: Chunks = {}
+    for first, stop, begin, end in pieces(mask, geometry):
+        rows = (stop - first, *geometry.shape[1:])
+        if reads_whole(end - begin, math.prod(source.shape[1:]) * dtype.itemsize, math.prod(rows) * dtype.itemsize):
+            items = read(version, slice(first, stop), carrier.nthreads)
+            items[mask[first:stop]] = source[begin:end]
+            starts = (first,) + (0,) * (geometry.ndim - 1)
+            chunks |= _write_box(version, carrier, starts, (1,) * geometry.ndim, rows, items)
+        else:
+            picked = with_rows(advanced_selection(mask[first:stop], rows), first)
+            chunks |= write_picked(version, carrier, picked, source[begin:end])
+    return chunks
+
+
+def write_picked(version: Version, carrier: Carrier, picked: Picked, source: Items) -> Chunks:
+    geometry, dtype, _ = version
+    if source.size == 0:
+        return {}
+    if picked.flip is not None:
+        source = source[picked.flip]
+    hull = hull_of(picked)
+    if is_dense(picked, hull, dtype.itemsize):
+        box = tuple(
+            slice(start, start + step * (count - 1) + 1, step)
+            for start, step, count in zip(hull.starts, hull.steps, hull.counts, strict=True)
+        )
+        items = read(version, box, carrier.nthreads)
+        put(picked, hull, items, source)
+        return _write_box(version, carrier, hull.starts, hull.steps, hull.counts, items)
+    source = np.ascontiguousarray(source).reshape(source.shape)
+    return _write_box(version, carrier, picked.starts, picked.steps, picked.counts, source, points_of(picked, geometry))
