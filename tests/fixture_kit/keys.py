@@ -28,3 +28,20 @@ def basic_key(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     if rng.random() < 0.15:
         parts.insert(int(rng.integers(0, len(parts) + 1)), None)
     return tuple(parts) if len(parts) != 1 or rng.random() < 0.5 else parts[0]
+
+
+def array_key(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """A key with arrays side by side, without integers and new axes, which every package takes like NumPy."""
+    kind = int(rng.integers(0, 5))
+    if kind == 0 and np.prod(shape):
+        return rng.random(shape) < 0.2
+    if kind == 1:
+        return rng.random(shape[0]) < 0.4
+    points = (int(rng.integers(1, 9)),) if rng.random() < 0.7 else (2, 3)
+    first = int(rng.integers(0, len(shape)))
+    stop = int(rng.integers(first + 1, len(shape) + 1))
+    parts: list[Any] = [slice(_bound(rng, n), _bound(rng, n), 1) for n in shape[:first]]
+    parts += [rng.integers(-n, n, points) for n in shape[first:stop]]
+    if rng.random() < 0.5:
+        parts += [slice(_bound(rng, n), _bound(rng, n), 1) for n in shape[stop:]]
+    return tuple(parts)

@@ -15,7 +15,7 @@ import numpy as np
 
 import blosc2
 from fixture_kit import manifest, recipes
-from fixture_kit.keys import basic_key
+from fixture_kit.keys import array_key, basic_key
 
 
 def _cparams(given: dict[str, Any]) -> dict[str, Any]:
@@ -96,15 +96,24 @@ def _object(x: Any) -> dict[str, Any]:
     return out
 
 
-def slices(path: str, seed: int, count: int, mmap_mode: str | None = None) -> list[Any]:
+def slices(path: str, seed: int, count: int, mmap_mode: str | None = None, arrays: bool = False) -> list[Any]:
     """Shape and digest of what random keys give."""
     x = blosc2.open(path, mode="r", mmap_mode=mmap_mode)
     rng = np.random.default_rng(seed)
     out = []
     for _ in range(count):
-        got = np.asarray(x[basic_key(rng, x.shape)])
+        got = np.asarray(x[(array_key if arrays else basic_key)(rng, x.shape)])
         out.append([list(got.shape), manifest.sha256(np.ascontiguousarray(got).tobytes())])
     return out
+
+
+def change_points(path: str, seed: int) -> None:
+    """Assign by masks and by index arrays."""
+    x = blosc2.open(path, mode="a")
+    rng = np.random.default_rng(seed)
+    x[rng.random(x.shape) < 0.1] = 3
+    index = rng.permutation(x.shape[0])[:5]
+    x[index] = np.full((len(index), *x.shape[1:]), 4, x.dtype)
 
 
 def change_array(path: str, rows: int) -> int:
@@ -207,8 +216,8 @@ def about() -> str:
 FUNCTIONS = {
     f.__name__: f
     for f in (
-        make_array, make_schunk, describe, slices, change_array, change_schunk, change_store, tree_attributes,
-        convert, about,
+        make_array, make_schunk, describe, slices, change_array, change_points, change_schunk, change_store,
+        tree_attributes, convert, about,
     )
 }  # fmt: skip
 

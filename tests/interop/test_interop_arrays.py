@@ -77,6 +77,26 @@ def test_slices_of_both_are_those_of_numpy(
         assert upstream.slices(path=ours, seed=recipe["seed"], count=30) == want
 
 
+@each
+def test_keys_with_arrays_give_the_same_everywhere(
+    recipe: dict[str, Any], tmp_path: Path, upstream: Any, source: str | None
+) -> None:
+    data = recipes.values(recipe)
+    if not recipe["shape"] or 0 in recipe["shape"]:
+        return
+    path = str(tmp_path / "theirs.b2nd")
+    upstream.make_array(path=path, recipe=recipe)
+    rng = np.random.default_rng(recipe["seed"])
+    want = []
+    for _ in range(20):
+        got = np.asarray(data[peer.array_key(rng, data.shape)], dtype=data.dtype)
+        want.append([list(got.shape), manifest.sha256(np.ascontiguousarray(got).tobytes())])
+    assert peer.slices(path, recipe["seed"], 20, source, arrays=True) == want
+    cparams = recipe.get("cparams", {})
+    if "DELTA" not in cparams.get("filters", []) and not cparams.get("use_dict"):
+        assert upstream.slices(path=path, seed=recipe["seed"], count=20, arrays=True) == want
+
+
 CHANGEABLE = [
     r
     for r in RECIPES
@@ -150,3 +170,19 @@ def test_frames_in_memory_go_both_ways(tmp_path: Path, upstream: Any) -> None:
         got = upstream.describe(path=str(path))
         assert got["sha256"] == manifest.sha256(recipes.values(recipe).tobytes())
         path.unlink()
+
+
+@pytest.mark.parametrize("recipe", CHANGEABLE, ids=[r["name"] for r in CHANGEABLE])
+def test_both_assign_by_arrays(recipe: dict[str, Any], tmp_path: Path, upstream: Any) -> None:
+    ours, theirs = str(tmp_path / "ours.b2nd"), str(tmp_path / "theirs.b2nd")
+    peer.make_array(ours, recipe)
+    upstream.make_array(path=theirs, recipe=recipe)
+    data = recipes.values(recipe)
+    rng = np.random.default_rng(5)
+    data[rng.random(data.shape) < 0.1] = 3
+    data[rng.permutation(data.shape[0])[:5]] = 4
+    peer.change_points(ours, 5)
+    upstream.change_points(path=theirs, seed=5)
+    want = manifest.sha256(np.ascontiguousarray(data).tobytes())
+    assert upstream.describe(path=ours)["sha256"] == want
+    assert peer.describe(theirs)["sha256"] == want
