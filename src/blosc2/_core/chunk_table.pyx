@@ -104,7 +104,7 @@ cdef class ChunkTable(Header):
         at = self.chunks_stop - self.offset
         room = self.frame_len - self.trailer_len - at
         have = min(room, <int64_t> (CHUNK_HEADER + 8))
-        self.source.check(self.source.read_into(self.offset + at, have, header), self.offset + at, have)
+        self.source.check(self.fetch(self.offset + at, have, header), self.offset + at, have)
         status = inspect(header, room, &chunk)
         if status:
             self.bad(at, f"the offsets table: {codec.reason(status)}")
@@ -137,7 +137,7 @@ cdef class ChunkTable(Header):
             if raw == NULL or table == NULL:
                 raise MemoryError
             with nogil:
-                status = self.source.read_into(self.offset + at, chunk.cbytes, raw)
+                status = self.fetch(self.offset + at, chunk.cbytes, raw)
             self.source.check(status, self.offset + at, chunk.cbytes)
             # What was checked is what is decoded, whatever the file shows by now.
             memcpy(raw, header, CHUNK_HEADER)
@@ -267,8 +267,8 @@ cdef class ChunkTable(Header):
             return CHUNK_OK
         at = self.chunks_start + value
         room = self.chunks_stop - at
-        if self.source.base != NULL:
-            status = inspect(self.source.base + at, room, chunk)
+        if self.memory(at) != NULL:
+            status = inspect(self.memory(at), room, chunk)
             chunk.loaded = chunk.cbytes
         else:
             have = room if room < FIRST_READ else FIRST_READ
@@ -297,7 +297,7 @@ cdef class ChunkTable(Header):
 
     cdef int load_span(self, int64_t index, Chunk *chunk, int64_t start, int64_t stop) noexcept nogil:
         """Bring stored bytes ``start .. stop`` of a chunk that was opened by position."""
-        if stop <= chunk.loaded or self.source.base != NULL or chunk.data == NULL:
+        if stop <= chunk.loaded or chunk.data == NULL or self.whole or self.source.base != NULL:
             return CHUNK_OK
         if start < chunk.loaded:
             start = chunk.loaded

@@ -8,6 +8,7 @@ cdef enum:
     MIN_HEADER = 97
     MIN_TRAILER = 35
     PREFIX_READ = 4096  # of a frame read by position: small leaves come in one read
+    KEPT_WHOLE = 1024   # a frame read by position and not larger stays in memory: its data costs no read of its own
     TRAILER_TAIL = 23   # trailer_len and fingerprint, at the very end
 
 
@@ -38,6 +39,7 @@ cdef class Header:
     cdef int64_t chunks_start, chunks_stop
     cdef uint8_t *header                # a checked copy, header_len bytes; NULL for a frame never serialised
     cdef Entry *entries                 # in the same piece of memory
+    cdef bint whole                     # whether all of the frame lies there
     cdef int entry_count
     cdef dict own_metalayers            # of a frame never serialised
     cdef dict vlmeta_table              # name -> (absolute offset, length), or the stored chunk itself
@@ -49,6 +51,8 @@ cdef class Header:
     cdef int parse_metalayers(self) except -1
     cdef int check_name(self, const uint8_t *name, int length, int64_t at) except -1
     cdef int find_trailer(self, const uint8_t *prefix, int64_t have) except -1
+    cdef const uint8_t *memory(self, int64_t at) noexcept nogil
+    cdef int fetch(self, int64_t at, int64_t length, void *to) noexcept nogil
     cdef int copy(self, int64_t at, int64_t length, uint8_t *to, const uint8_t *prefix, int64_t have) except -1
     cdef const uint8_t *find_metalayer(self, const char *name, int32_t *length) noexcept
     cdef dict load_vlmeta(self)

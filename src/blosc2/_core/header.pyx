@@ -7,7 +7,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, strlen
 
 from blosc2._core.codec cimport CHUNK_HEADER, MAX_BLOCK, MAX_BUFFER
-from blosc2._core.source cimport Source
+from blosc2._core.source cimport READ_OK, Source
 
 from blosc2._core import codec
 from blosc2.exceptions import FormatError
@@ -89,6 +89,7 @@ cdef class Header:
 
     cdef int parse_header(self, const uint8_t *p, int64_t have, int64_t available, int64_t window) except -1:
         cdef uint64_t frame_len
+        cdef int64_t kept
         cdef int i, version
         if memcmp(p, b"\x9e\xa8b2frame\x00", 10) != 0:
             self.bad(0, "not a Blosc2 frame: it does not start with the magic bytes '9e a8 b2frame 00'")
@@ -141,14 +142,17 @@ cdef class Header:
             if self.chunksize < 0 or self.chunksize > MAX_BUFFER:
                 self.bad(58, f"chunk size {self.chunksize} is outside 1..{MAX_BUFFER}")
             self.cbytes = _i64be(p + 39)
-        # The table of metalayers and the copy of the header in one piece.
+        # The table of metalayers and the copy of the header in one piece; or of the frame, if it is small and comes
+        # from a file that is not mapped.
+        self.whole = self.source.base == NULL and self.frame_len <= have and self.frame_len <= KEPT_WHOLE
+        kept = self.frame_len if self.whole else self.header_len
         i = min(_u16be(p + FIXED_HEADER + 5), MAX_METALAYERS)
-        self.entries = <Entry *> malloc(i * sizeof(Entry) + self.header_len)
+        self.entries = <Entry *> malloc(i * sizeof(Entry) + kept)
         if self.entries == NULL:
             raise MemoryError
         self.header = <uint8_t *> (self.entries + i)
-        if self.header_len <= have:
-            memcpy(self.header, p, self.header_len)
+        if kept <= have:
+            memcpy(self.header, p, <size_t> kept)
         else:
             # The checked copy of the fixed fields is kept; only the metalayers are read anew.
             memcpy(self.header, p, <size_t> have)
@@ -235,6 +239,19 @@ cdef class Header:
                 self.bad(39, f"the offsets table cannot lie {self.cbytes} bytes behind the header")
         self.chunks_stop = self.chunks_start + self.cbytes
         return 0
+
+    cdef const uint8_t *memory(self, int64_t at) noexcept nogil:
+        """Where the byte at an absolute offset of the frame lies; NULL when it has to be read."""
+        if self.source.base != NULL:
+            return self.source.base + at
+        return self.header + (at - self.offset) if self.whole else NULL
+
+    cdef int fetch(self, int64_t at, int64_t length, void *to) noexcept nogil:
+        """Copy bytes of the frame out, as `Source.read_into` does."""
+        if self.whole and length >= 0 and self.offset <= at and length <= self.offset + self.frame_len - at:
+            memcpy(to, self.header + (at - self.offset), <size_t> length)
+            return READ_OK
+        return self.source.read_into(at, length, to)
 
     cdef int copy(self, int64_t at, int64_t length, uint8_t *to, const uint8_t *prefix, int64_t have) except -1:
         """Bytes of the frame, from the prefix that was read already where they are in it."""
