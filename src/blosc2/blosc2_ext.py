@@ -1,0 +1,94 @@
+"""Three functions under the name that the other implementation's extension module has.
+
+Private: for programs that already call them there. `open` gives what is stored as it is stored, whatever kind of
+object it carries; everybody else wants `blosc2.open`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Never
+
+from blosc2.buffers import compress2, decompress2
+from blosc2.carrier import Carrier, open_carrier
+from blosc2.deserialization import deserialize_mode
+from blosc2.directory_carrier import directory_carrier
+from blosc2.directory_frame import is_directory_frame
+from blosc2.modes import check_modes, local_path
+from blosc2.ndarray import NDArray
+from blosc2.recognise import wrap
+from blosc2.schunk import SChunk
+from blosc2.storage import cparams_from, dparams_from
+
+__all__ = ["compress2", "decompress2", "open"]
+
+_KEYWORDS = ("mmap_mode", "initial_mapping_size", "locking", "cparams", "dparams", "deserialize")
+
+
+def open(urlpath: str | bytes | os.PathLike[Any], mode: str, offset: int, **kwargs: Any) -> NDArray | SChunk:
+    """Open the frame at an offset of a file: an array if it has the geometry of one, else a super-chunk.
+
+    Parameters
+    ----------
+    urlpath : str, bytes or path
+    mode : {"r", "a"}
+    offset : int
+        Frames that do not start at 0 can only be read.
+    **kwargs
+        ``mmap_mode``, ``cparams``, ``dparams``, ``deserialize``; ``initial_mapping_size`` and ``locking`` are checked.
+
+    Returns
+    -------
+    NDArray or SChunk
+        Lists of values and stores in one frame come as the super-chunk below them. What another package would compute
+        or fetch can be described, and its metadata read.
+
+    Raises
+    ------
+    FileNotFoundError
+    FormatError
+        There is no frame at that place.
+    ValueError
+        A keyword that is not known, or modes that do not go together.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import blosc2
+    >>> name = os.path.join(tempfile.mkdtemp(), "ones.b2nd")
+    >>> _ = blosc2.ones(3, urlpath=name)
+    >>> blosc2.blosc2_ext.open(name, "r", 0).schunk.nchunks
+    1
+    """
+    for name in kwargs:
+        if name not in _KEYWORDS:
+            raise ValueError(f"{name} is not supported as keyword argument")
+    path = local_path(urlpath)
+    mmap_mode = kwargs.get("mmap_mode")
+    effective = check_modes(mode, mmap_mode, kwargs.get("initial_mapping_size"))
+    if effective not in ("r", "a"):
+        raise ValueError(f"mode must be 'r' or 'a' here, not {mode!r}: nothing is created or emptied")
+    if offset < 0:
+        raise ValueError(f"offset must not be negative: {offset}")
+    policy = str(deserialize_mode(kwargs.get("deserialize", "safe")))
+    how: dict[str, Any] = {}
+    if kwargs.get("cparams") is not None:
+        how["cparams"] = cparams_from(kwargs["cparams"])
+    if kwargs.get("dparams") is not None:
+        how["dparams"] = dparams_from(kwargs["dparams"])
+    carrier: Carrier
+    if offset == 0 and is_directory_frame(path):
+        if mmap_mode is not None:
+            raise ValueError(f"mmap_mode is for files, and {path} is a directory of chunks")
+        carrier = directory_carrier(path, effective, deserialize=policy, **how)
+    else:
+        carrier = open_carrier(path, effective, mmap_mode, offset, deserialize=policy, **how)
+    found = wrap(carrier)
+    return found if isinstance(found, (NDArray, SChunk)) else SChunk._of(carrier)
+
+
+def __getattr__(name: str) -> Never:
+    raise AttributeError(
+        f"blosc2_ext has no {name!r} here: there is no such extension module in this package, only "
+        f"{', '.join(__all__)} are offered under its name"
+    )

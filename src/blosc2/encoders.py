@@ -1,0 +1,58 @@
+"""Encoders that wait to be used again: making one takes longer than compressing a small chunk.
+
+An encoder has a compression context of the C library, which serves one thread at a time. So it is taken out of the
+table while it is used; taking and giving back are single steps of the interpreter and need no lock.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from blosc2._core.codec import Encoder, Encoding
+
+# Contexts keep the memory that their codec needs, up to some MB each: only a few are kept.
+_MOST: Final = 4
+
+_idle: dict[tuple[Any, ...], Encoder] = {}
+
+
+def encode(encoding: Encoding, data: Any) -> bytes:
+    """Compress a buffer into a chunk.
+
+    Parameters
+    ----------
+    encoding : Encoding
+        How; one that needs no geometry.
+    data : bytes-like
+        Any C-contiguous buffer.
+
+    Examples
+    --------
+    >>> from blosc2.carrier import encoding_of
+    >>> from blosc2.storage import CParams
+    >>> chunk = encode(encoding_of(CParams(), typesize=1, blocksize=0), b"0" * 1000)
+    >>> int.from_bytes(chunk[4:8], "little")
+    1000
+    """
+    kind = (
+        encoding.codec, encoding.codec_meta, encoding.clevel, encoding.use_dict, encoding.typesize, encoding.blocksize,
+        encoding.splitmode, encoding.filters, encoding.filters_meta,
+    )  # fmt: skip
+    encoder = _idle.pop(kind, None) or Encoder(encoding)
+    stored: bytes = encoder.encode_bytes(data)
+    # Not given back when it raises: nobody knows what state it is in.
+    if len(_idle) >= _MOST:
+        _idle.clear()
+    _idle[kind] = encoder
+    return stored
+
+
+def check_for_bytes(encoding: Encoding) -> None:
+    """Refuse parameters that bytes without axes cannot be compressed with."""
+    if encoding.needs_geometry:
+        raise ValueError("this codec or filter works on the blocks of arrays, not on buffers: use asarray with it")
+
+
+def forget_encoders() -> None:
+    """Release the encoders that wait."""
+    _idle.clear()
