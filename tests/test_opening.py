@@ -240,9 +240,9 @@ def test_a_frame_in_a_directory(tmp_path: Path, source: str | None) -> None:
     assert (schunk.nchunks, schunk.typesize) == (entry["nchunks"], entry["typesize"])
     with pytest.raises(ValueError, match="reading mode"):
         schunk.append_data(bytes(8))
-    for mode in ("a", "w"):
-        with pytest.raises(NotImplementedError, match="only be read"):
-            blosc2.open(path, mode)
+    for mmap_mode in ("r+", "c"):
+        with pytest.raises(ValueError, match="Only contiguous storage"):
+            blosc2.open(path, mmap_mode=mmap_mode)
     copy = blosc2.load(path)
     copy.append_data(bytes(8))
     assert copy.nchunks == entry["nchunks"] + 1

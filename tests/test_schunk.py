@@ -282,6 +282,7 @@ def test_chunks_that_are_refused(tmp_path: Path) -> None:
         (lambda: schunk.delete_chunk(2), RuntimeError, "Could not delete the desired chunk"),
         (lambda: schunk.delete_chunk(-1), RuntimeError, "Could not delete the desired chunk"),
         (lambda: schunk.append_chunk(b"short"), ValueError, "at least 32 bytes"),
+        (lambda: schunk.update_chunk(0, bytes(20)), RuntimeError, "at least 32 bytes"),
         (lambda: schunk.append_chunk(bytes(40)), blosc2.FormatError, "16-byte header"),
         (lambda: schunk.append_chunk(old), blosc2.FormatError, "16-byte header"),
         (lambda: schunk.append_chunk(empty), ValueError, "cannot be empty"),
@@ -295,7 +296,7 @@ def test_chunks_that_are_refused(tmp_path: Path) -> None:
         (lambda: schunk.fill_special(4, SpecialValue.NAN), ValueError, "NaN"),
         (lambda: schunk.fill_special(4, SpecialValue.VALUE), ValueError, "needs a value"),
         (lambda: schunk.fill_special(4, SpecialValue.VALUE, b"12"), ValueError, "2 bytes"),
-        (lambda: schunk.fill_special(4, SpecialValue.NOT_SPECIAL), ValueError, "NOT_SPECIAL"),
+        (lambda: schunk.fill_special(4, SpecialValue.NOT_SPECIAL), TypeError, "NOT_SPECIAL"),
         (lambda: schunk.update_special(7, SpecialValue.ZERO), RuntimeError, "Could not update"),
         (lambda: schunk.get_chunk(2), RuntimeError, "Error while getting the chunk"),
         (lambda: schunk.decompress_chunk(-1), RuntimeError, "Error while getting the chunk"),
@@ -365,7 +366,10 @@ def test_construction(tmp_path: Path) -> None:
         ({"chunksize": 1 << 31}, ValueError, "chunksize"), ({"data": 5}, TypeError, "bytes-like"),
         ({"storage": {"urlpath": "x"}, "urlpath": "y"}, AttributeError, "Cannot pass both"),
         ({"deserialize": "yes"}, ValueError, "'safe' or 'full'"), ({"deserialize": True}, TypeError, "deserialize"),
-        ({"mode": "r"}, ValueError, "urlpath must be set"), ({"cparams": {"clevel": 10}}, ValueError, "clevel"),
+        ({"mmap_mode": "r"}, ValueError, "urlpath must be set"),
+        ({"mmap_mode": "w+"}, ValueError, "urlpath must be set"),
+        ({"mmap_mode": "w+", "urlpath": "x", "contiguous": False}, ValueError, "Only contiguous storage is supported"),
+        ({"cparams": {"clevel": 10}}, ValueError, "clevel"),
     ):  # fmt: skip
         with pytest.raises(kind, match=text):
             SChunk(**keywords)
@@ -380,13 +384,34 @@ def test_construction_for_reading(tmp_path: Path) -> None:
     assert (schunk[:], schunk.mode, schunk.mmap_mode) == (b"abc", "r", "r")
     with pytest.raises(ValueError, match="reading mode"):
         schunk.append_data(b"1")
+    assert SChunk(urlpath=urlpath, mode="r", chunksize=3, dparams={"nthreads": 1}).dparams.nthreads == 1
     with pytest.raises(ValueError, match="not specify a urlpath"):
+        SChunk(mode="r")
+    with pytest.raises(ValueError, match="takes no data"):
         SChunk(urlpath=urlpath, mode="r", data=b"abc")
-    with pytest.raises(ValueError, match="not specify a urlpath"):
-        SChunk(urlpath=urlpath, mode="r", chunksize=3)
+    with pytest.raises(ValueError, match="have 3 bytes, not 4"):
+        SChunk(urlpath=urlpath, mode="r", chunksize=4)
     blosc2.zeros(3, urlpath=str(tmp_path / "a.b2nd"))
     with pytest.raises(ValueError, match="Cannot open an NDArray as a SChunk"):
         SChunk(urlpath=str(tmp_path / "a.b2nd"), mode="r")
+
+
+def test_programs_find_open_beside_the_class() -> None:
+    from blosc2 import schunk
+
+    assert schunk.open is blosc2.open
+    assert schunk.SChunk is SChunk
+
+
+def test_a_mapping_decides_over_the_mode(tmp_path: Path) -> None:
+    urlpath = str(tmp_path / "s.b2frame")
+    none = cast("Any", None)
+    assert SChunk(data=b"abc", urlpath=urlpath, mode=none, mmap_mode="w+").mode == "a"
+    assert SChunk(urlpath=urlpath, mode=none, mmap_mode="r").mode == "r"
+    assert blosc2.open(urlpath, none, mmap_mode="r")[:] == b"abc"
+    for make in (lambda: SChunk(mode=none), lambda: blosc2.open(urlpath, none)):
+        with pytest.raises(ValueError, match="mode must be"):
+            make()
 
 
 def test_attributes(tmp_path: Path) -> None:
@@ -412,8 +437,8 @@ def test_attributes(tmp_path: Path) -> None:
     assert len(repr(schunk)) < 200
     assert "4000" in repr(schunk.info)
     assert "<table" in schunk.info._repr_html_()
-    # without a block size in the header, that of the first chunk is told
-    assert SChunk(data=items).blocksize > 0
+    # without a block size in the header each chunk has its own
+    assert SChunk(data=items).blocksize == 0
     assert SChunk().blocksize == 0
     for name in ("chunksize", "nbytes", "nchunks", "urlpath", "mode"):
         with pytest.raises(AttributeError):
@@ -423,7 +448,7 @@ def test_attributes(tmp_path: Path) -> None:
 def test_new_parameters_apply_to_new_chunks() -> None:
     schunk = SChunk(chunksize=64, data=bytes(range(64)), cparams={"typesize": 1})
     schunk.cparams = blosc2.CParams(codec=Codec.ZLIB, filters=[Filter.DELTA], clevel=9)
-    assert schunk.cparams.typesize == 1
+    assert (schunk.cparams.typesize, schunk.typesize, len(schunk)) == (8, 1, 64)
     data = b"abcdefgh" * 8
     schunk.append_data(data)
     check(schunk, [bytes(range(64)), data])
@@ -432,6 +457,74 @@ def test_new_parameters_apply_to_new_chunks() -> None:
     assert schunk.dparams.nthreads == 2
     with pytest.raises(TypeError):
         schunk.dparams = cast("Any", 5)
+
+
+def test_the_width_of_numbers_that_new_chunks_are_filtered_by(tmp_path: Path) -> None:
+    """It can be told from that of items, which is fixed."""
+    urlpath = str(tmp_path / "s.b2frame")
+    items = np.arange(100, dtype="<i4")
+    schunk = SChunk(chunksize=400, data=items, urlpath=urlpath)
+    for cparams, width in (
+        ({"clevel": 9}, 4), ({"typesize": 2}, 2), (blosc2.CParams(), 8), (blosc2.CParams(typesize=1), 1),
+    ):  # fmt: skip
+        schunk.cparams = cparams
+        schunk.append_data(items)
+        assert (schunk.cparams.typesize, schunk.get_chunk(schunk.nchunks - 1)[3], schunk.typesize) == (width, width, 4)
+    assert schunk[:] == items.tobytes() * 5
+    # who opens a file and does not ask for a width gets that of the items
+    for cparams, width in (({"clevel": 9}, 4), ({"typesize": 2}, 2), (blosc2.CParams(), 4)):
+        assert blosc2.open(urlpath, mode="a", cparams=cparams).cparams.typesize == width
+    array = blosc2.arange(10, dtype="i4")
+    array.schunk.cparams = blosc2.CParams(clevel=1)
+    assert (array.cparams.typesize, array.cparams.clevel) == (4, 1)
+
+
+@pytest.mark.parametrize("contiguous", [True, False, None])
+def test_contiguous_in_memory_is_what_was_asked_for(contiguous: bool | None) -> None:
+    schunk = SChunk(chunksize=8, contiguous=contiguous, cparams={"typesize": 1})
+    for _ in range(3):
+        schunk.append_data(b"12345678")
+        assert schunk.contiguous is bool(contiguous)
+    assert blosc2.zeros(3, contiguous=contiguous).schunk.contiguous is bool(contiguous)
+    assert schunk.copy(contiguous=contiguous).contiguous is bool(contiguous)
+    again = blosc2.schunk_from_cframe(schunk.to_cframe())
+    again.append_data(b"1")
+    assert again.contiguous is True
+
+
+@pytest.mark.parametrize("urlpath", [None, "s.b2frame"])
+def test_data_is_compressed_in_threads_to_the_same_chunks(
+    urlpath: str | None, tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blosc2.executor.BATCH_NBYTES", 300_000)
+    items = np.cumsum(rng.integers(-2, 3, 200_000)).astype("<i4")
+    items[50_000:90_000] = 0
+    frames = []
+    for nthreads in (1, 3):
+        path = None if urlpath is None else tmp_path / urlpath
+        schunk = SChunk(chunksize=60_000, data=items, urlpath=path, mode="w", cparams={"nthreads": nthreads})
+        assert schunk.nchunks == 14
+        assert schunk[:] == items.tobytes()
+        frames.append([schunk.get_chunk(n) for n in range(14)])
+    assert frames[0] == frames[1]
+
+
+def test_reading_into_buffers_of_any_kind() -> None:
+    items = np.array(["2020-01-01", "2021-02-03", "NaT"], "M8[s]")
+    schunk = SChunk(data=items, chunksize=16)
+    out = np.empty((3, 1), "M8[s]")
+    schunk.get_slice(out=out)
+    np.testing.assert_array_equal(out[:, 0], items)
+    schunk.decompress_chunk(0, out[:2])
+    assert schunk.get_slice(2, 2, np.empty(0)) is None
+    assert schunk.get_slice(2, 2, bytearray()) is None
+    with pytest.raises(ValueError, match="Not enough space"):
+        schunk.get_slice(0, 1, np.empty((0, 4)))
+    with pytest.raises(TypeError, match="writable buffer, not int"):
+        schunk.get_slice(0, 1, 5)
+    for refused in (np.empty((4, 4))[:, ::2], np.frombuffer(bytes(32), "u1"), memoryview(bytes(32))):
+        with pytest.raises(ValueError, match="writable and C-contiguous"):
+            schunk.decompress_chunk(0, refused)
 
 
 def test_two_handles_and_refresh(tmp_path: Path) -> None:

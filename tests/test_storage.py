@@ -152,7 +152,7 @@ def test_bad_compression_parameters(fields, kind, text):
     with pytest.raises(kind, match=text):
         cparams_from(fields)
     with pytest.raises(kind, match=text):
-        array_keywords({"cparams": fields})
+        schunk_keywords({"cparams": fields})
 
 
 def test_renamed_and_misplaced_fields():

@@ -1,25 +1,51 @@
 """Frames that are a directory: ``chunks.b2frame`` with header, offsets and trailer, and a file for each chunk.
 
-Other programs write them (contiguous=False). They are read into memory as one contiguous frame, and only read.
+They are what ``contiguous=False`` with a path asks for. The table of offsets holds the numbers of the chunk files.
+Reading brings a whole frame into memory, as a contiguous one.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
+import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from blosc2._core.codec import decode_bytes
 from blosc2._core.frame import Frame
+from blosc2._core.frame_writer import header_length, pack_header, pack_index, pack_trailer
+from blosc2._core.grid import StoredChunk
 from blosc2._core.source import Source
 from blosc2.draft import Fields, Stored, lay_out
-from blosc2.exceptions import FormatError
+from blosc2.exceptions import ExistingFileError, FormatError
+from blosc2.new_file import NewFile, sync_folder
 
-HEADER_FILE = "chunks.b2frame"
+HEADER_FILE: Final = "chunks.b2frame"
 _FRAME_TYPE = 26
 _CBYTES = 39
+
+
+class Directory(NamedTuple):
+    """One version of a directory frame.
+
+    Attributes
+    ----------
+    head : bytes
+        The content of the header file.
+    numbers : list of int
+        Of each chunk, its file; or an offset that stands for a chunk without data.
+    frame : Frame
+        All of it in memory.
+    """
+
+    head: bytes
+    numbers: list[int]
+    frame: Frame
 
 
 def is_directory_frame(path: str) -> bool:
@@ -27,7 +53,18 @@ def is_directory_frame(path: str) -> bool:
     return os.path.isfile(os.path.join(path, HEADER_FILE))
 
 
-def read_directory_frame(path: str) -> Frame:
+def chunk_file(path: str, number: int) -> str:
+    """The name of a chunk's file."""
+    return os.path.join(path, f"{number:08X}.chunk")
+
+
+def read_head(path: str) -> bytes:
+    """The content of the header file."""
+    source = Source.open(os.path.join(path, HEADER_FILE))
+    return source.read(0, source.size)
+
+
+def read_directory(path: str) -> Directory:
     """The frame of a directory, all of it in memory.
 
     Raises
@@ -35,9 +72,26 @@ def read_directory_frame(path: str) -> Frame:
     FormatError
         A file is missing or is not what its name says.
     """
+    head = read_head(path)
+    while True:
+        try:
+            return _read(path, head)
+        except FormatError:
+            # A writer may have published another version meanwhile, and removed chunks of this one.
+            now = read_head(path)
+            if now == head:
+                raise
+            head = now
+
+
+def read_directory_frame(path: str) -> Frame:
+    """The frame alone; see `read_directory`."""
+    return read_directory(path).frame
+
+
+def _read(path: str, head: bytes) -> Directory:
     name = os.path.join(path, HEADER_FILE)
-    source = Source.open(name)
-    data = bytearray(source.read(0, source.size))
+    data = bytearray(head)
     if len(data) < 87 or data[_FRAME_TYPE] & 15 != 1:
         raise FormatError("this is not the header of a directory frame", path=name, offset=_FRAME_TYPE)
     # Without chunks between header and offsets table, it reads as a contiguous frame with 0 bytes of chunks.
@@ -59,7 +113,7 @@ def read_directory_frame(path: str) -> Frame:
         parts.append, fields, frame.metalayers(), frame.vlmeta_chunks(), _chunks(path, numbers), len(numbers),
         int(frame.nbytes),
     )  # fmt: skip
-    return Frame.open(Source.of_buffer(b"".join([header, *parts]), path))
+    return Directory(head, numbers, Frame.open(Source.of_buffer(b"".join([header, *parts]), path)))
 
 
 def _chunks(path: str, numbers: list[int]) -> Iterator[Stored]:
@@ -67,9 +121,92 @@ def _chunks(path: str, numbers: list[int]) -> Iterator[Stored]:
         if number < 0:
             yield number
             continue
-        name = os.path.join(path, f"{number:08X}.chunk")
+        name = chunk_file(path, number)
         try:
             source = Source.open(name)
         except FileNotFoundError:
             raise FormatError("a chunk file of this directory frame is missing", path=name) from None
         yield source.read(0, source.size)
+
+
+def pack_head(
+    fields: Fields, metalayers: dict[str, bytes], vlmeta: dict[str, bytes], numbers: list[int], count: int, nbytes: int,
+    cbytes: int,
+) -> bytes:  # fmt: skip
+    """The content of the header file; one negative number may stand for all `count` chunks."""
+    tail = b""
+    if nbytes:
+        one = len(numbers) == 1 and numbers[0] < 0
+        tail = pack_index(numbers[0] if one else np.array(numbers, np.int64), count)
+    tail += pack_trailer(vlmeta)
+    frame_len = header_length(metalayers) + len(tail)
+    header = bytearray(pack_header(fields, metalayers, bool(vlmeta), frame_len, nbytes, cbytes))
+    header[_FRAME_TYPE] |= 1
+    return bytes(header) + tail
+
+
+def write_chunk(path: str, number: int, stored: bytes | StoredChunk) -> None:
+    """Write the file of a chunk and make it durable."""
+    with open(chunk_file(path, number), "wb", buffering=0) as file:
+        view = memoryview(stored)
+        while view:
+            view = view[file.write(view) :]
+        os.fsync(file.fileno())
+
+
+def publish_head(path: str, head: bytes) -> None:
+    """Make a version current; its chunk files are there."""
+    with NewFile(os.path.join(path, HEADER_FILE), replace=True) as file:
+        file.write(head)
+
+
+def write_directory(
+    path: str, fields: Fields, metalayers: dict[str, bytes], vlmeta: dict[str, bytes], chunks: Iterable[Stored],
+    count: int, nbytes: int, *, replace: bool,
+) -> None:  # fmt: skip
+    """Write a new directory frame; see `blosc2.draft.lay_out` for the parameters. It appears whole or not at all."""
+    place = os.path.abspath(path)
+    folder, name = os.path.split(place)
+    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
+    try:
+        os.mkdir(temporary)
+    except OSError as error:
+        # The temporary name would tell a caller nothing.
+        raise type(error)(error.errno, f"cannot write here: {error.strerror}", path) from None
+    try:
+        numbers: list[int] = []
+        cbytes = files = 0
+        for stored in chunks:
+            if isinstance(stored, int):
+                numbers.append(stored)
+                continue
+            write_chunk(temporary, files, stored)
+            numbers.append(files)
+            files += 1
+            cbytes += len(stored)
+        publish_head(temporary, pack_head(fields, metalayers, vlmeta, numbers, count, nbytes, cbytes))
+        _take_name(temporary, place, replace=replace)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    sync_folder(place)
+
+
+def _take_name(temporary: str, path: str, *, replace: bool) -> None:
+    """Rename a directory; what has the name is moved aside first, and back if that fails."""
+    if not os.path.lexists(path):
+        os.rename(temporary, path)
+        return
+    if not replace:
+        raise ExistingFileError(errno.EEXIST, "a file of this name appeared meanwhile", path)
+    aside = f"{temporary}.old"
+    os.rename(path, aside)
+    try:
+        os.rename(temporary, path)
+    except BaseException:
+        os.rename(aside, path)
+        raise
+    if os.path.isdir(aside):
+        shutil.rmtree(aside)
+    else:
+        os.unlink(aside)

@@ -12,8 +12,10 @@ if sys.platform != "win32":  # its own locks keep readers out too, which must no
 
 
 @contextmanager
-def locked(file: FileIO) -> Iterator[None]:
-    """Wait for the lock and hold it. It belongs to this opening of the file: other openings wait, in any process.
+def locked(file: FileIO | int) -> Iterator[None]:
+    """Wait for the lock of an open file, or of a descriptor, and hold it.
+
+    It belongs to this opening of the file: other openings wait, in any process.
 
     It is advisory: readers do not ask for it. On Windows there is none, and only the checks around it remain.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from blosc2.exceptions import StoreKeyError
+from blosc2.exceptions import MissingMetadataError
 
 if TYPE_CHECKING:
     from blosc2.tree_store import TreeStore
@@ -35,11 +35,11 @@ class GroupAttributes(MutableMapping[str, Any]):
         values = self._values()
         if isinstance(name, slice):
             _check_all(name)
-            return {key: values[key] for key in values}
+            return dict(values[:]) if values else {}
         try:
             return values[name]
         except KeyError:
-            raise StoreKeyError(f"attribute {name!r} not found", path=self._store.localpath, key=self._key) from None
+            raise self._missing(name) from None
 
     def __setitem__(self, name: Any, value: Any) -> None:
         self._store._check_writable("set attributes", self._key)
@@ -55,7 +55,7 @@ class GroupAttributes(MutableMapping[str, Any]):
     def __delitem__(self, name: str) -> None:
         self._store._check_writable("delete attributes", self._key)
         if name not in self:
-            raise StoreKeyError(f"attribute {name!r} not found", path=self._store.localpath, key=self._key)
+            raise self._missing(name)
         self._store._delete_attribute(self._key, name)
 
     def __iter__(self) -> Iterator[str]:
@@ -64,12 +64,40 @@ class GroupAttributes(MutableMapping[str, Any]):
     def __len__(self) -> int:
         return len(self._values())
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._values()  # without reading the value
+
+    def update(self, other: Any = (), /, **attributes: Any) -> None:
+        """Merge a mapping, or pairs, in one change."""
+        self[:] = dict(other, **attributes)
+
+    def clear(self) -> None:
+        """Delete all attributes."""
+        self._store._check_writable("delete attributes", self._key)
+        for name in self:
+            self._store._delete_attribute(self._key, name)
+
     def getall(self) -> dict[str, Any]:
         """All attributes as a dictionary."""
         return dict(self[:])
 
+    def to_dict(self) -> dict[bytes, Any]:
+        """All attributes as a dictionary whose keys are bytes."""
+        return {name.encode(): value for name, value in self.getall().items()}
+
+    def get_names(self) -> list[str]:
+        """The names, in the order in which they are stored."""
+        return list(self)
+
+    def nvlmetalayers(self) -> int:
+        """The number of attributes."""
+        return len(self)
+
+    def _missing(self, name: object) -> MissingMetadataError:
+        return MissingMetadataError(f"attribute {name!r} not found", path=self._store.localpath, key=self._key)
+
     def __repr__(self) -> str:
-        return repr(self[:])
+        return repr(self._values())
 
 
 def _check_all(name: slice) -> None:

@@ -16,7 +16,7 @@ def check_modes(mode: object, mmap_mode: object = None, initial_mapping_size: ob
     Parameters
     ----------
     mode : {'r', 'a', 'w', 'x'}
-        Read; read and write, create if missing; replace; create only.
+        Read; read and write, create if missing; replace; create only. None where a mapping decides.
     mmap_mode : {None, 'r', 'r+', 'w+', 'c'}
         Kind of mapping.
     initial_mapping_size : int, optional
@@ -32,7 +32,8 @@ def check_modes(mode: object, mmap_mode: object = None, initial_mapping_size: ob
     >>> check_modes("a", "r")
     'r'
     """
-    if not isinstance(mode, str) or mode not in ("r", "a", "w", "x"):
+    by_mapping = mode is None and mmap_mode is not None
+    if not by_mapping and (not isinstance(mode, str) or mode not in ("r", "a", "w", "x")):
         raise ValueError(f"mode must be 'r', 'a', 'w' or 'x', not {mode!r}")
     if mmap_mode is not None and (not isinstance(mmap_mode, str) or mmap_mode not in _MAPPING_MODES):
         raise ValueError(f"Invalid mmap_mode {mmap_mode!r}: it can be None, 'r', 'r+', 'w+' or 'c'")
@@ -45,7 +46,7 @@ def check_modes(mode: object, mmap_mode: object = None, initial_mapping_size: ob
             raise TypeError(f"initial_mapping_size must be a number of bytes, not {initial_mapping_size!r}")
         if operator.index(initial_mapping_size) < 1:
             raise ValueError(f"initial_mapping_size must be positive, not {initial_mapping_size}")
-    return mode if mmap_mode is None else _MAPPING_MODES[mmap_mode]
+    return str(mode) if mmap_mode is None else _MAPPING_MODES[mmap_mode]
 
 
 def local_path(path: object) -> str:

@@ -161,7 +161,8 @@ class OpaqueArray(OpaqueObject, NDArray):
     __slots__ = ()
     __getitem__ = __setitem__ = __array__ = __iter__ = OpaqueObject._refuse
     _read_all = tobytes = get_chunk = slice = iterchunks_info = item = OpaqueObject._refuse
-    resize = append = squeeze = reshape = OpaqueObject._refuse
+    resize = append = squeeze = reshape = take = OpaqueObject._refuse
+    T = mT = property(OpaqueObject._refuse)  # noqa: N815 - as NumPy calls it
     __repr__ = OpaqueObject.__repr__
 
     def copy(self, dtype: Any = None, **kwargs: Any) -> NDArray:

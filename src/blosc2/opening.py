@@ -7,12 +7,14 @@ import os
 import warnings
 from typing import Any
 
+from blosc2 import schunk as schunk_module
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
 from blosc2.carrier import Carrier, MemoryCarrier, open_carrier
 from blosc2.deserialization import deserialize_mode
 from blosc2.dict_store import DictStore
-from blosc2.directory_frame import is_directory_frame, read_directory_frame
+from blosc2.directory_carrier import directory_carrier
+from blosc2.directory_frame import is_directory_frame
 from blosc2.draft import Draft
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
@@ -21,7 +23,7 @@ from blosc2.ndarray import NDArray
 from blosc2.objects import ObjectArray
 from blosc2.recognise import wrap
 from blosc2.schunk import SChunk
-from blosc2.storage import cparams_from, dparams_from
+from blosc2.storage import CParams, cparams_from, dparams_from
 from blosc2.store import check_mmap_mode, check_mode
 
 _STORE_SUFFIXES = (".b2d", ".b2z", ".b2e")
@@ -96,8 +98,11 @@ def open(
     if suffix in _STORE_SUFFIXES and offset == 0:
         return _open_store(name, suffix, mode, mmap_mode, policy, how)
     if os.path.isdir(name):
-        if is_directory_frame(name):
-            return _open_directory_frame(name, effective, policy)
+        if is_directory_frame(name) and effective != "x":
+            if mmap_mode not in (None, "r"):  # for reading, its files are brought into memory anyway
+                raise ValueError(f"Only contiguous storage is supported with mmap_mode, {name} is a directory")
+            carrier = directory_carrier(name, effective, deserialize=policy, **how)
+            return _opened(carrier, effective, kwargs.get("cparams"))
         return _open_store(name, suffix, mode, mmap_mode, policy, how)
     if not os.path.lexists(name):
         for other in _STORE_SUFFIXES:
@@ -112,12 +117,10 @@ def open(
         if offset == 0 and _is_zip(name):
             return _open_store(name, ".b2z", mode, mmap_mode, policy, how)
         raise
-    found = wrap(carrier)
-    if effective == "w":
-        carrier.mode = "a"
-        if type(found) is SChunk:
-            _empty(carrier)
-    return found
+    return _opened(carrier, effective, kwargs.get("cparams"))
+
+
+schunk_module.open = open
 
 
 def _is_zip(name: str) -> bool:
@@ -159,10 +162,16 @@ def _open_store(name: str, suffix: str, mode: str, mmap_mode: str | None, policy
     return DictStore.open_tagged(name, mode, mmap_mode, policy, **how)
 
 
-def _open_directory_frame(name: str, mode: str, policy: str) -> Any:
-    if mode != "r":
-        raise NotImplementedError(f"{name}: frames in a directory can only be read; copy it to a file to change it")
-    return wrap(Carrier(read_directory_frame(name), urlpath=name, deserialize=policy))
+def _opened(carrier: Carrier, mode: str, cparams: Any) -> Any:
+    """The object of a carrier, emptied where the mode says so."""
+    if cparams is not None and (isinstance(cparams, CParams) or "typesize" not in cparams):
+        carrier.cparams.typesize = int(carrier.frame.typesize)  # nobody asked for another one
+    found = wrap(carrier)
+    if mode == "w":
+        carrier.mode = "a"
+        if type(found) is SChunk:
+            _empty(carrier)
+    return found
 
 
 def _empty(carrier: Carrier) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Protocol
 
+from blosc2.alignment import PADDING
 from blosc2.exceptions import FormatError, MissingMetadataError, UnsafeDeserializationError
 from blosc2.serialization import FrameOpener, pack, unpack
-from blosc2.storage import cparams_from
+from blosc2.storage import MAX_BUFFERSIZE, cparams_from
 
 # Limits of the C library: beyond them it crashes, or refuses every later write.
 MAX_ENTRIES = 16
@@ -19,7 +20,7 @@ MAX_NAME_BYTES = 31
 
 # Metalayers that are not up to users: the geometry of arrays, and the filling that moves data to an aligned position.
 _GEOMETRY = "b2nd"
-_RESERVED = (_GEOMETRY, "_pad")
+_RESERVED = (_GEOMETRY, PADDING)
 
 
 class FrameMetadata(Protocol):
@@ -67,6 +68,21 @@ def check_name(name: object) -> str:
     return name
 
 
+def check_content(name: str, content: bytes) -> None:
+    """Check that a packed value can be stored in an entry.
+
+    Raises
+    ------
+    ValueError
+        It is larger than a chunk can be.
+    """
+    if len(content) > MAX_BUFFERSIZE:
+        raise ValueError(
+            f"the metadata entry {name!r} has {len(content)} bytes, and {MAX_BUFFERSIZE} are possible: "
+            "store it as an array or super-chunk of its own"
+        )
+
+
 def pack_metalayers(meta: Mapping[str, Any] | None, reserved: Iterable[str] = ()) -> dict[str, bytes]:
     """Check and pack the `meta` of something that is to be created.
 
@@ -88,6 +104,7 @@ def pack_metalayers(meta: Mapping[str, Any] | None, reserved: Iterable[str] = ()
         if check_name(name) in taken or name in _RESERVED:
             raise ValueError(f"the metalayer {name!r} is written by the library; choose another name")
         packed[name] = pack(value)
+        check_content(name, packed[name])
     if len(packed) + len(taken) > MAX_ENTRIES:
         raise ValueError(
             f"there can be {MAX_ENTRIES} metalayers, {len(taken)} of them are taken: {len(packed)} are too many"
@@ -199,7 +216,14 @@ class Meta(_Metadata, Mapping[str, Any]):
         return list(self._carrier.frame.metalayers())
 
     def getall(self) -> dict[str, Any]:
-        """Read all values."""
+        """Read all values, of one version.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> blosc2.SChunk(meta={"unit": "mm"}).meta.getall()
+        {'unit': 'mm'}
+        """
         return {name: self[name] for name in self.keys()}
 
     def __repr__(self) -> str:
@@ -269,7 +293,16 @@ class VLMeta(_Metadata, MutableMapping[str, Any]):
         return len(self._carrier.frame.vlmeta_names())
 
     def update(self, other: Any = (), /, **entries: Any) -> None:
-        """Merge a mapping, or pairs, publishing all changes together."""
+        """Merge a mapping, or pairs, publishing all changes together.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> vlmeta = blosc2.SChunk().vlmeta
+        >>> vlmeta.update({"a": 1}, b=2)
+        >>> vlmeta[:]
+        {'a': 1, 'b': 2}
+        """
         self._publish({name: pack(value) for name, value in dict(other, **entries).items()})
 
     def clear(self) -> None:
@@ -277,11 +310,30 @@ class VLMeta(_Metadata, MutableMapping[str, Any]):
         self._publish(dict.fromkeys(self))
 
     def getall(self) -> dict[str, Any]:
-        """Read all values."""
-        return {name: self[name] for name in self}
+        """Read all values, of one version.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> schunk = blosc2.SChunk()
+        >>> schunk.vlmeta["a"] = {"b": [1, 2]}
+        >>> schunk.vlmeta.getall()
+        {'a': {'b': [1, 2]}}
+        """
+        frame = self._carrier.frame
+        return {name: self._unpack(name, frame.vlmeta(name) or b"") for name in frame.vlmeta_names()}
 
     def to_dict(self) -> dict[bytes, Any]:
-        """Read all values; the names are bytes."""
+        """Read all values; the names are bytes.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> schunk = blosc2.SChunk()
+        >>> schunk.vlmeta["a"] = 1
+        >>> schunk.vlmeta.to_dict()
+        {b'a': 1}
+        """
         return {name.encode(): value for name, value in self.getall().items()}
 
     def get_names(self) -> list[str]:
@@ -293,18 +345,43 @@ class VLMeta(_Metadata, MutableMapping[str, Any]):
         return len(self)
 
     def get_vlmeta(self, name: str) -> bytes:
-        """Read the packed content of an entry."""
+        """Read the content of an entry as it is stored: the packed value, unless `set_vlmeta` wrote something else.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> schunk = blosc2.SChunk()
+        >>> schunk.vlmeta["a"] = 5
+        >>> schunk.vlmeta.get_vlmeta("a")
+        b'\\x05'
+        """
         return self._content(name)
 
     def set_vlmeta(self, name: str, content: bytes, **cparams: Any) -> None:
-        """Write the packed content of an entry: one msgpack value, as `get_vlmeta` gives it.
+        """Write the content of an entry as it is, for programs with a format of their own.
 
-        Compression parameters are checked, but metadata is always compressed in the same way.
+        Parameters
+        ----------
+        name : str
+        content : bytes-like
+            What `get_vlmeta` will give. Unless it is one msgpack value, reading it by its name, or all entries at once,
+            is refused.
+        **cparams
+            Checked, but metadata is always compressed in the same way.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> schunk = blosc2.SChunk()
+        >>> schunk.vlmeta.set_vlmeta("raw", b"any bytes")
+        >>> schunk.vlmeta.get_vlmeta("raw")
+        b'any bytes'
         """
         if not isinstance(content, (bytes, bytearray, memoryview)):
             raise TypeError(f"the content of an entry must be bytes, not {type(content).__name__}")
         cparams_from(cparams)
-        unpack(content, deserialize="full", location="the content of an entry")
+        if not content:
+            raise ValueError("the content of an entry cannot be empty")
         self._publish({name: bytes(content)})
 
     def del_vlmeta(self, name: str) -> None:
@@ -322,15 +399,22 @@ class VLMeta(_Metadata, MutableMapping[str, Any]):
 
     def _publish(self, changes: Mapping[str, bytes | None]) -> None:
         self._carrier.require_writable()
+        if not changes:
+            return
         old = set(self._carrier.frame.vlmeta_names())
-        new = {check_name(name) for name, content in changes.items() if content is not None} - old
-        gone = {name for name, content in changes.items() if content is None} & old
-        entries = len(old) + len(new) - len(gone)
+        entries = len(old)
+        grows = False
+        for name, content in changes.items():
+            if content is None:
+                entries -= name in old
+            else:
+                check_content(check_name(name), content)
+                entries += name not in old
+                grows = grows or name not in old
         # Files with more exist; they can be changed, but not made worse.
-        if entries > MAX_ENTRIES and new:
+        if entries > MAX_ENTRIES and grows:
             raise ValueError(
                 f"there can be {MAX_ENTRIES} entries of variable metadata, not {entries}: other programs "
                 "could not change the file any more; put several values into one dictionary"
             )
-        if changes:
-            self._carrier.set_vlmeta(dict(changes))
+        self._carrier.set_vlmeta(dict(changes))

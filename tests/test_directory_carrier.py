@@ -1,0 +1,240 @@
+"""Frames that are a directory of chunk files: made, read and changed; the files are those of the current version."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fixture_kit.isolated import environment
+
+import blosc2
+from blosc2 import NDArray, SChunk, SpecialValue, directory_frame
+from blosc2.exceptions import FormatError
+
+ITEMS = np.arange(1000, dtype="<i4") // 7
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "x.b2frame"
+
+
+def chunk_files(path: Path) -> list[str]:
+    return sorted(name for name in os.listdir(path) if name != "chunks.b2frame")
+
+
+def numbers(path: Path) -> list[int]:
+    return directory_frame.read_directory(str(path)).numbers
+
+
+def check_files(path: Path) -> None:
+    """The files are those of the current version."""
+    assert chunk_files(path) == sorted(f"{n:08X}.chunk" for n in numbers(path) if n >= 0)
+
+
+def test_a_super_chunk_in_a_directory(path: Path) -> None:
+    schunk = SChunk(chunksize=1200, data=ITEMS, urlpath=path, contiguous=False, meta={"m": 1})
+    schunk.vlmeta["v"] = [1, 2]
+    assert (schunk.contiguous, schunk.urlpath, schunk.mode, schunk.mmap_mode) == (False, str(path), "a", None)
+    assert chunk_files(path) == [f"0000000{n}.chunk" for n in range(4)]
+    # the header says so (FORMATS 1.1), and each file is one chunk
+    head = (path / "chunks.b2frame").read_bytes()
+    assert head[26] == 1
+    assert int.from_bytes(head[16:24], "big") == len(head)
+    assert int.from_bytes(head[30:38], "big") == 4000
+    stored = [(path / name).read_bytes() for name in chunk_files(path)]
+    assert int.from_bytes(head[39:47], "big") == sum(map(len, stored))
+    assert [schunk.get_chunk(n) for n in range(4)] == stored
+    for mode in ("r", "a"):
+        found = blosc2.open(path, mode)
+        assert (found[:], found.contiguous, found.meta["m"]) == (ITEMS.tobytes(), False, 1)
+        assert (found.vlmeta["v"], found.cparams.typesize) == ([1, 2], 4)
+    assert SChunk(urlpath=path, mode="r")[:] == ITEMS.tobytes()
+    assert blosc2.load(path)[:] == ITEMS.tobytes()
+    with pytest.raises(ValueError, match="reading mode"):
+        blosc2.open(path).append_data(b"1234")
+
+
+def test_changes_are_those_of_a_super_chunk_in_memory(path: Path) -> None:
+    rng = np.random.default_rng(2)
+    schunks = [SChunk(chunksize=64, cparams={"typesize": 4}, contiguous=False, urlpath=place) for place in (None, path)]
+    for _ in range(150):
+        verb, number, size = rng.integers(0, 9), int(rng.integers(0, 99)), 4 * int(rng.integers(1, 17))
+        data = rng.integers(0, 255, size, dtype=np.uint8).tobytes()
+        for schunk in schunks:
+            place = number % max(schunk.nchunks, 1)
+            if verb <= 1:
+                schunk.append_data(data)
+            elif verb == 2:
+                schunk.insert_data(number % (schunk.nchunks + 1), data)
+            elif verb == 3:
+                schunk.fill_special(size // 4, SpecialValue.ZERO if number % 2 else SpecialValue.VALUE, b"abcd")
+            elif verb == 4:
+                schunk.vlmeta["n"] = number
+            elif not schunk.nchunks:
+                continue
+            elif verb == 5:
+                schunk.update_data(place, data)
+            elif verb == 6:
+                schunk.delete_chunk(place)
+            elif verb == 7:
+                schunk.reorder_offsets(np.roll(np.arange(schunk.nchunks), number))
+            else:
+                schunk.set_slice(data, start=number % (len(schunk) + 1), stop=number % (len(schunk) + 1) + size // 4)
+        expected = [schunks[0].decompress_chunk(n) for n in range(schunks[0].nchunks)]
+        for found in (schunks[1], blosc2.open(path)):
+            assert [found.decompress_chunk(n) for n in range(found.nchunks)] == expected
+            assert dict(found.vlmeta) == dict(schunks[0].vlmeta)
+        check_files(path)
+    assert blosc2.from_cframe(schunks[1].to_cframe())[:] == schunks[0][:]
+
+
+def test_an_array_in_a_directory(path: Path) -> None:
+    want = np.arange(600.0).reshape(20, 30)
+    array = blosc2.asarray(want, chunks=(7, 11), blocks=(3, 4), urlpath=path, contiguous=False)
+    assert not array.schunk.contiguous
+    array[3:9] = want[3:9] = -1
+    array.resize((23, 31))
+    array.vlmeta["a"] = "b"
+    want = np.pad(want, ((0, 3), (0, 1)))
+    for found in (array, blosc2.open(path), blosc2.open(path, mode="a")):
+        assert isinstance(found, NDArray)
+        np.testing.assert_array_equal(found[:], want)
+        assert found.vlmeta[:] == {"a": "b"}
+    check_files(path)
+    array.resize((2, 3))
+    np.testing.assert_array_equal(blosc2.open(path)[:], want[:2, :3])
+    check_files(path)
+    copy = array.copy(urlpath=path.with_name("copy"), contiguous=False)
+    np.testing.assert_array_equal(blosc2.open(path.with_name("copy"))[:], copy[:])
+    zeros = blosc2.zeros((100, 100), urlpath=path, mode="w", contiguous=False)
+    assert chunk_files(path) == []
+    zeros[5, 5] = 1
+    assert blosc2.open(path)[:].sum() == 1
+    blosc2.zeros((0, 4), urlpath=path, mode="w", contiguous=False)
+    assert blosc2.open(path).shape == (0, 4)
+
+
+def test_paths_that_are_taken(path: Path) -> None:
+    SChunk(data=b"old", urlpath=path, contiguous=False)
+    for mode in ("a", "x"):
+        with pytest.raises(FileExistsError):
+            SChunk(data=b"new", urlpath=path, contiguous=False, mode=mode)
+        with pytest.raises(FileExistsError):
+            SChunk(data=b"new", urlpath=path, mode=mode)
+    assert blosc2.open(path)[:] == b"old"
+    SChunk(data=b"new", urlpath=path, contiguous=False, mode="w")
+    assert blosc2.open(path)[:] == b"new"
+    shutil.rmtree(path)
+    SChunk(data=b"file", urlpath=path)
+    SChunk(data=b"directory", urlpath=path, contiguous=False, mode="w")
+    assert blosc2.open(path)[:] == b"directory"
+    other = path.with_name("other")
+    other.mkdir()
+    (other / "mine").write_text("kept")
+    for contiguous in (False, True):
+        with pytest.raises(IsADirectoryError):
+            SChunk(data=b"new", urlpath=other, contiguous=contiguous, mode="w")
+    with pytest.raises(FileNotFoundError, match="no/such"):
+        SChunk(data=b"new", urlpath=path.with_name("no") / "such", contiguous=False)
+    assert sorted(os.listdir(path.parent)) == ["other", path.name]
+    blosc2.remove_urlpath(path)
+    assert not path.exists()
+
+
+def test_opening_to_empty(path: Path) -> None:
+    SChunk(chunksize=400, data=ITEMS, urlpath=path, contiguous=False).vlmeta["v"] = 1
+    schunk = blosc2.open(path, mode="w")
+    assert (schunk.nchunks, schunk.vlmeta["v"], chunk_files(path)) == (0, 1, [])
+    schunk.append_data(ITEMS[:100])
+    assert blosc2.open(path)[:] == ITEMS[:100].tobytes()
+
+
+def test_two_handles(path: Path) -> None:
+    one = SChunk(chunksize=8, data=b"01234567", urlpath=path, contiguous=False, cparams={"typesize": 1})
+    two, reader = blosc2.open(path, mode="a"), blosc2.open(path)
+    one.update_data(0, b"abcdefgh")
+    assert two[:] == reader[:] == b"01234567"
+    with pytest.raises(FormatError, match="refresh"):
+        two.append_data(b"x")
+    check_files(path)
+    for handle in (two, reader):
+        assert handle.refresh() is True
+        assert handle.refresh() is False
+        assert handle[:] == b"abcdefgh"
+    two.append_data(b"x")
+    assert blosc2.open(path)[:] == b"abcdefghx"
+
+
+def test_remains_of_a_writer_that_was_killed_do_no_harm(path: Path) -> None:
+    schunk = SChunk(chunksize=8, data=b"01234567", urlpath=path, contiguous=False, cparams={"typesize": 1})
+    (path / "00000001.chunk").write_bytes(b"half of a ch")
+    (path / ".chunks.b2frame.0123abcd.tmp").write_bytes(b"half of a header")
+    assert blosc2.open(path)[:] == b"01234567"
+    schunk.append_data(b"89")
+    assert blosc2.open(path)[:] == b"0123456789"
+
+
+def test_a_reader_that_meets_a_change_reads_the_new_version(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = SChunk(chunksize=8, data=b"01234567", urlpath=path, contiguous=False, cparams={"typesize": 1})
+    read_head = directory_frame.read_head
+    heads: list[bytes] = []
+
+    def meanwhile(name: str) -> bytes:
+        head = read_head(name)
+        if not heads:
+            heads.append(head)
+            monkeypatch.undo()
+            writer.update_data(0, b"abcdefgh")
+        return head
+
+    monkeypatch.setattr(directory_frame, "read_head", meanwhile)
+    assert blosc2.open(path)[:] == b"abcdefgh"
+    assert heads
+
+
+def test_a_handle_travels(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    schunk = SChunk(chunksize=1200, data=ITEMS, urlpath=path.name, contiguous=False)
+    for mode in ("r", "a"):
+        copy = pickle.loads(pickle.dumps(blosc2.open(path.name, mode)))
+        assert (copy[:], copy.mode, copy.contiguous) == (ITEMS.tobytes(), mode, False)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    schunk.append_data(b"1234")
+    assert blosc2.open(path)[-1:] == b"1234"
+
+
+WRITERS = """
+import sys
+import blosc2
+
+schunk = blosc2.open(sys.argv[1], mode="a")
+for n in range(25):
+    while True:
+        try:
+            schunk.append_data(bytes([int(sys.argv[2])]) * 4)
+            break
+        except blosc2.FormatError:
+            schunk.refresh()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="writers are kept apart by a lock on the directory, which POSIX has")
+def test_writers_in_several_processes_lose_nothing(path: Path) -> None:
+    SChunk(chunksize=4, urlpath=path, contiguous=False, cparams={"typesize": 1})
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITERS, str(path), str(n)], env=environment()) for n in range(3)
+    ]
+    assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0]
+    found: Any = blosc2.open(path)
+    values = [found.decompress_chunk(n) for n in range(found.nchunks)]
+    assert sorted(values) == sorted(bytes([n]) * 4 for n in range(3) for _ in range(25))
+    check_files(path)

@@ -1,0 +1,178 @@
+"""Metadata of real arrays, super-chunks and groups: all are alike; bulk changes, memory, limits of the format."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterator, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+from blosc2 import SChunk, carrier, vlmeta
+
+KINDS = ["array in memory", "array in a file", "super-chunk in a directory", "tree", "group", "leaf"]
+
+
+@pytest.fixture(params=KINDS)
+def attributes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MutableMapping[str, Any]]:
+    """An empty mapping of each kind that objects have."""
+    if request.param == "array in memory":
+        yield blosc2.zeros(3).attrs
+    elif request.param == "array in a file":
+        yield blosc2.zeros(3, urlpath=tmp_path / "a.b2nd").attrs
+    elif request.param == "super-chunk in a directory":
+        yield SChunk(data=b"abc", urlpath=tmp_path / "d", contiguous=False).attrs
+    else:
+        with blosc2.TreeStore(tmp_path / "t.b2d", mode="w") as tree:
+            tree["/g/leaf"] = np.arange(3)
+            yield {"tree": tree, "group": tree["/g"], "leaf": tree["/g/leaf"]}[request.param].attrs
+
+
+def test_all_of_them_are_alike(attributes: Any) -> None:
+    assert isinstance(attributes, MutableMapping)
+    assert (dict(attributes), len(attributes), attributes[:], repr(attributes)) == ({}, 0, {}, "{}")
+    attributes["a"] = (1, [2, {"b": None}])
+    attributes[:] = {"c": 1j, "d": {1, 2}}
+    attributes.update({"e": np.float32(0.5)}, f="text")
+    attributes.update([("a", b"bytes")])
+    want = {"a": b"bytes", "c": 1j, "d": {1, 2}, "e": 0.5, "f": "text"}
+    assert attributes[:] == attributes.getall() == dict(attributes) == want
+    assert attributes == want
+    assert attributes.to_dict() == {name.encode(): value for name, value in want.items()}
+    assert list(attributes) == attributes.get_names() == list(want)
+    assert attributes.nvlmetalayers() == len(attributes) == 5
+    assert repr(attributes) == repr(want)
+    assert attributes.pop("a") == b"bytes"
+    assert attributes.pop("a", 7) == attributes.get("a", 7) == attributes.setdefault("a", 7) == 7
+    del attributes["a"]
+    assert "a" not in attributes
+    for act in (lambda: attributes["a"], lambda: attributes.pop("a"), lambda: attributes.__delitem__("a")):
+        with pytest.raises(KeyError, match="not found"):
+            act()
+    with pytest.raises(NotImplementedError, match=r"unless \[:\]"):
+        attributes[1:]
+    attributes["long"] = "x" * 5000
+    assert len(repr(attributes)) < 1000
+    attributes.clear()
+    assert dict(attributes) == {}
+    attributes["again"] = 1
+    assert attributes[:] == {"again": 1}
+
+
+def test_limits_are_told_and_nothing_is_stored(attributes: Any) -> None:
+    attributes["kept"] = 1
+    for changes, kind, text in (
+        ({"n" * 32: 1}, ValueError, "31 bytes"),
+        ({"é" * 16: 1}, ValueError, "not 32"),
+        ({"": 1}, ValueError, "1 to 31"),
+        ({"a\0b": 1}, ValueError, "NUL"),
+        ({5: 1}, TypeError, "must be a str"),
+        ({f"n{n}": n for n in range(16)}, ValueError, "16 entries"),
+        ({"a": 1 << 64}, (ValueError, OverflowError), "."),
+        ({"a": object()}, TypeError, "can not serialize"),
+        ({"a": {1: 2}}, TypeError, "."),
+        ({"a": np.datetime64("2020-01-01")}, TypeError, "can not serialize"),
+    ):
+        for act in (lambda c: attributes.update(c), lambda c: attributes.__setitem__(slice(None), {"good": 1, **c})):
+            with pytest.raises(kind, match=text):
+                act(changes)
+    assert attributes[:] == {"kept": 1}
+
+
+def test_more_entries_at_once_than_there_can_be(attributes: Any) -> None:
+    with pytest.raises(ValueError, match="16 entries"):
+        attributes[:] = {f"n{n}": n for n in range(17)}
+    assert attributes[:] == {}
+    attributes[:] = {f"n{n}": n for n in range(16)}
+    assert len(attributes) == 16
+
+
+def test_a_value_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vlmeta, "MAX_BUFFERSIZE", 1000)
+    schunk = SChunk()
+    with pytest.raises(ValueError, match=r"'a' has 1003 bytes, and 1000 are possible"):
+        schunk.vlmeta["a"] = b"x" * 1000
+    schunk.vlmeta["a"] = b"x" * 997
+    with pytest.raises(ValueError, match="'m' has"):
+        SChunk(meta={"m": b"x" * 1000})
+    assert len(schunk.vlmeta) == 1
+
+
+def test_a_bulk_change_is_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schunk = SChunk(data=b"abc", urlpath=tmp_path / "s.b2frame")
+    published: list[int] = []
+    publish = carrier.FileCarrier.publish
+
+    def counted(self: Any, draft: Any, **how: Any) -> None:
+        published.append(1)
+        publish(self, draft, **how)
+
+    monkeypatch.setattr(carrier.FileCarrier, "publish", counted)
+    schunk.vlmeta[:] = {"a": 1, "b": 2, "c": 3}
+    schunk.vlmeta.update(a=5, d=6)
+    schunk.vlmeta.clear()
+    schunk.vlmeta[:] = {}
+    assert (len(published), schunk.change_tick) == (3, 3)
+
+
+def test_a_bulk_read_is_of_one_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry that another thread removes meanwhile is still read."""
+    schunk = SChunk()
+    schunk.vlmeta[:] = {"a": 1, "b": 2}
+    other = schunk.vlmeta
+    unpack = vlmeta.unpack
+
+    def meanwhile(*args: Any, **how: Any) -> Any:
+        monkeypatch.undo()
+        other.clear()
+        return unpack(*args, **how)
+
+    monkeypatch.setattr(vlmeta, "unpack", meanwhile)
+    assert schunk.vlmeta[:] == {"a": 1, "b": 2}
+    assert schunk.vlmeta[:] == {}
+
+
+def resident() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /proc for resident memory")
+@pytest.mark.parametrize("where", ["memory", "file", "mapped"])
+def test_values_are_given_back(where: str, tmp_path: Path, rng: np.random.Generator) -> None:
+    megabyte = rng.bytes(1 << 20)
+    path = None if where == "memory" else tmp_path / "s.b2frame"
+    schunk = SChunk(data=b"abc", urlpath=path, meta={"m": megabyte})
+    schunk.vlmeta["v"] = megabyte
+    if path is not None:
+        schunk = blosc2.open(path, mmap_mode="r" if where == "mapped" else None)
+
+    reads: list[Callable[[], Any]] = [
+        lambda: schunk.vlmeta["v"], lambda: schunk.vlmeta[:], lambda: schunk.vlmeta.get_vlmeta("v"),
+        lambda: schunk.meta["m"], lambda: schunk.meta[:],
+    ]  # fmt: skip
+    for read in reads:
+        read()
+    gc.collect()
+    before = resident()
+    for _ in range(40):
+        for read in reads:
+            read()
+    assert resident() - before < 20 << 20  # of 200 MB that were read
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /proc for resident memory")
+def test_values_that_are_replaced_are_given_back(rng: np.random.Generator) -> None:
+    megabyte = rng.bytes(1 << 20)
+    schunk = SChunk(data=b"abc")
+    for n in range(3):
+        schunk.vlmeta["v"] = megabyte + bytes([n])
+    before = resident()
+    for n in range(200):
+        schunk.vlmeta["v"] = megabyte + bytes([n])
+    assert resident() - before < 20 << 20
+    assert schunk.vlmeta["v"][-1] == 199
