@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
+from array import array as array_module
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +179,7 @@ REFUSED: list[tuple[str, Any, type[Exception] | tuple[type[Exception], ...], str
     ),
     ("a huge array", lambda: blosc2.zeros((1 << 40, 1 << 40)), ValueError, "bytes"),
     ("objects", lambda: blosc2.asarray([{}]), TypeError, "object"),
-    ("no bytes", lambda: blosc2.zeros(3, "S0"), ValueError, "no bytes"),
+    ("no bytes", lambda: blosc2.zeros(3, [("a", "S0")]), ValueError, "no bytes"),
     ("no bytes of void", lambda: blosc2.zeros(3, "V0"), ValueError, "no bytes"),
     ("huge items", lambda: blosc2.zeros(1, f"V{blosc2.MAX_TYPESIZE + 1}"), ValueError, "too large"),
     ("ragged", lambda: blosc2.asarray([[1], [2, 3]]), ValueError, "inhomogeneous"),
@@ -205,8 +207,12 @@ REFUSED: list[tuple[str, Any, type[Exception] | tuple[type[Exception], ...], str
         ValueError,
         "float",
     ),
-    ("a lossy codec of bytes", lambda: blosc2.zeros(3, cparams={"codec": Codec.ZFP_ACC}), ValueError, "filters=\\[\\]"),
-    ("a directory frame", lambda: blosc2.zeros(3, urlpath="new", contiguous=False), NotImplementedError, "contiguous"),
+    (
+        "a lossy codec of bytes",
+        lambda: blosc2.zeros(3, cparams={"codec": Codec.ZFP_ACC, "filters": [Filter.SHUFFLE]}),
+        ValueError,
+        "filters=\\[\\]",
+    ),
     ("a mode", lambda: blosc2.zeros(3, urlpath="new", mode="rw"), ValueError, "mode must be"),
     ("an mmap_mode", lambda: blosc2.zeros(3, urlpath="new", mmap_mode="x"), ValueError, "Invalid mmap_mode"),
     ("remote", lambda: blosc2.zeros(3, urlpath="s3://bucket/new"), NotImplementedError, "local"),
@@ -303,8 +309,9 @@ def test_save(tmp_path: Path) -> None:
         with pytest.raises(RuntimeError):
             blosc2.save(thing, path)
         blosc2.save(thing, path, mode="w")
-    with pytest.raises(NotImplementedError):
-        blosc2.save(items, tmp_path / "sparse", contiguous=False)
+    blosc2.save(items, tmp_path / "folder", contiguous=False)
+    assert (tmp_path / "folder").is_dir()
+    assert np.array_equal(blosc2.open(tmp_path / "folder")[:], items)
 
 
 def test_mappings_are_no_arrays(tmp_path: Path) -> None:
@@ -320,3 +327,103 @@ def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="cannot write here") as caught:
         blosc2.zeros(3, urlpath=path)
     assert caught.value.filename == str(path)
+
+
+class Described:
+    """An object that only says where its items are."""
+
+    def __init__(self, items: np.ndarray[Any, Any]) -> None:
+        self._items = items
+        self.__array_interface__ = items.__array_interface__
+
+
+def test_sources_of_any_kind(tmp_path: Path) -> None:
+    items = np.arange(24, dtype="<i4").reshape(4, 6)
+    np.save(tmp_path / "a.npy", items)
+    for source in (items, Described(items), memoryview(items), np.load(tmp_path / "a.npy", mmap_mode="r"),
+                   blosc2.asarray(items), blosc2.asarray(items, chunks=(3, 2)), np.asfortranarray(items)):  # fmt: skip
+        for keywords in ({}, {"chunks": (3, 5), "blocks": (2, 2)}, {"dtype": ">f8"}, {"dtype": "<i4"}):
+            array = blosc2.asarray(source, **keywords)
+            assert_same(array[...], np.ascontiguousarray(items).astype(keywords.get("dtype", "<i4")))
+    for plain in (b"abc", "abc", 5, 2.5, True, [[1, 2]], (1, 2), [], [[]], np.float32(3), array_module("d", [1, 2])):
+        assert_same(blosc2.asarray(plain)[...], np.asarray(plain))
+    assert_same(blosc2.asarray(np.arange(10)[::-1], dtype=np.dtype(int))[:], np.arange(10)[::-1].copy())
+
+
+def test_sources_with_strides_are_not_copied_first() -> None:
+    items = np.asfortranarray(np.zeros((4000, 4000)))
+    items[::100] = 1
+    tracemalloc.start()
+    try:
+        array = blosc2.asarray(items, cparams={"nthreads": 1})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert np.array_equal(array[:], items)
+    assert peak < items.nbytes // 4
+
+
+def test_text_without_a_length_has_one_letter() -> None:
+    for dtype in (np.str_, "U0", "S0"):
+        assert_same(blosc2.zeros((2, 3), dtype)[:], np.zeros((2, 3), dtype))
+        assert_same(blosc2.ones(3, dtype)[:], np.ones(3, dtype))
+    assert_same(blosc2.full(3, "pepe", np.str_)[:], np.full(3, "pepe", np.str_))
+    assert_same(blosc2.eye(3, dtype=np.str_)[:], np.eye(3, dtype=np.str_))
+    assert_same(blosc2.fromiter(range(5), (5,), "U2")[:], np.arange(5).astype("U2"))
+
+
+def test_text_is_shuffled_by_letters() -> None:
+    items = np.repeat(np.array(["josé", "pepe", "francisco"]), 20_000)
+    chosen = blosc2.asarray(items)
+    assert chosen.cparams.filters_meta == [0, 0, 0, 0, 0, 4]
+    assert np.array_equal(chosen[:], items)
+    assert np.array_equal(blosc2.from_cframe(chosen.to_cframe())[:], items)
+    for cparams in (blosc2.cparams_dflts, blosc2.CParams(), {"filters": [Filter.NOFILTER] * 5 + [Filter.SHUFFLE]}):
+        asked = blosc2.asarray(items, cparams=cparams)
+        assert asked.cparams.filters_meta == [0] * 6
+        assert chosen.cratio > asked.cratio
+    assert blosc2.asarray(items, cparams={"clevel": 1}).cparams.filters_meta[5] == 4
+    assert blosc2.zeros(3, "S5").cparams.filters_meta == [0] * 6
+
+
+@pytest.mark.parametrize(("codec", "meta"), [(Codec.ZFP_ACC, -3), (Codec.ZFP_PREC, 37), (Codec.ZFP_RATE, 37)])
+def test_lossy_codecs_bring_no_default_filter(codec: Codec, meta: int) -> None:
+    items = np.linspace(0, 1, 80 * 60).reshape(80, 60)
+    for cparams in ({"codec": codec, "codec_meta": meta}, blosc2.CParams(codec=codec, codec_meta=meta)):
+        array = blosc2.asarray(items, cparams=cparams)
+        assert array.cparams.filters == [Filter.NOFILTER] * 6
+        assert np.abs(array[:] - items).max() < 0.01
+
+
+def test_parameters_are_each_arrays_own() -> None:
+    first, second = blosc2.zeros(3), blosc2.zeros(3)
+    first.cparams.clevel = 9
+    first.cparams.filters[0] = Filter.BITSHUFFLE
+    first.dparams.nthreads = 7
+    assert (second.cparams, second.dparams) == (blosc2.zeros(3).cparams, blosc2.zeros(3).dparams)
+    assert second.cparams.clevel == 5
+
+
+def test_changed_defaults_reach_the_next_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert blosc2.zeros(3).cparams.codec is Codec.ZSTD
+    monkeypatch.setitem(blosc2.cparams_dflts, "codec", Codec.LZ4)
+    monkeypatch.setitem(blosc2.cparams_dflts, "filters", [Filter.BITSHUFFLE])
+    array = blosc2.asarray(np.arange(100))
+    assert (array.cparams.codec, array.cparams.filters[0]) == (Codec.LZ4, Filter.BITSHUFFLE)
+    assert array.get_chunk(0)[16] == 2
+    monkeypatch.setitem(blosc2.cparams_dflts, "clevel", 99)
+    with pytest.raises(ValueError, match="clevel"):
+        blosc2.zeros(3)
+    monkeypatch.setitem(blosc2.storage_dflts, "meta", {"m": 1})
+    monkeypatch.setitem(blosc2.cparams_dflts, "clevel", 1)
+    assert blosc2.zeros(3).meta["m"] == 1
+    monkeypatch.undo()
+    assert "m" not in blosc2.zeros(3).meta
+    assert blosc2.zeros(3).cparams == blosc2.CParams(typesize=8, blocksize=24)
+
+
+def test_names_of_fields_that_change_later() -> None:
+    dtype = np.dtype([("a", "i4"), ("b", "f8")])
+    blosc2.zeros(3, dtype)
+    dtype.names = ("x", "y")
+    assert blosc2.zeros(3, dtype).dtype.names == ("x", "y")

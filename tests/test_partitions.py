@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 import blosc2
 from blosc2.partitions import (
-    BLOCK_NBYTES,
     CHUNK_NBYTES,
     are_partitions_behaved,
     as_shape,
+    block_limit,
     compute_chunks_blocks,
+    default_partitions,
     normalized_axes,
     padded_chunk_nbytes,
 )
@@ -32,11 +33,11 @@ def test_what_is_chosen_fits(shape: tuple[int, ...], itemsize: int) -> None:
         assert chunks == blocks == shape
         return
     assert all(1 <= b <= c <= n for b, c, n in zip(blocks, chunks, shape, strict=True))
-    assert int(np.prod(blocks)) == 1 or int(np.prod(blocks)) * itemsize <= BLOCK_NBYTES
+    assert int(np.prod(blocks)) == 1 or int(np.prod(blocks)) * itemsize <= block_limit(itemsize)
     assert int(np.prod(chunks)) == 1 or int(np.prod(chunks)) * itemsize <= CHUNK_NBYTES
     # as much as fits: no axis could be doubled
     small = int(np.prod(shape, dtype=object)) * itemsize
-    if small <= BLOCK_NBYTES:
+    if small <= block_limit(itemsize):
         assert blocks == shape
     if small <= CHUNK_NBYTES // 2**6:
         assert chunks == shape
@@ -62,10 +63,23 @@ def test_known_choices() -> None:
     for shape, dtype, want in (
         ((), "f8", ((), ())),
         ((10,), "f8", ((10,), (10,))),
-        ((100_000,), "f8", ((100_000,), (6250,))),  # 100000 halved four times; 16 blocks are below 2 MiB
-        ((512, 512, 300), "f4", ((64, 64, 76), (16, 32, 19))),  # halved 5, 4 and 4 times, then doubled 2, 1 and 2 times
+        ((100_000,), "f8", ((100_000,), (25_000,))),  # 800 KB halved twice; 4 blocks are below 2 MiB
+        ((100_000,), "u1", ((100_000,), (50_000,))),
+        ((512, 512, 300), "f4", ((64, 64, 76), (32, 32, 19))),  # halved 4, 4 and 4 times, then doubled 1, 1 and 2 times
+        ((512, 512, 300), "i2", ((128, 64, 76), (32, 32, 19))),
+        (
+            (256, 256, 256),
+            "c16",
+            ((64, 64, 32), (16, 32, 32)),
+        ),  # halved 4, 3 and 3 times, doubled 2, 1 and 0 times
     ):
         assert compute_chunks_blocks(shape, dtype=dtype) == want
+
+
+def test_blocks_grow_with_the_items_between_limits() -> None:
+    limits = [block_limit(itemsize) for itemsize in (1, 2, 4, 8, 16, 10_000)]
+    assert limits == [64 << 10, 64 << 10, 128 << 10, 256 << 10, 256 << 10, 256 << 10]
+    assert default_partitions((1 << 20,), 1, 1000, 5000) == ((4096,), (512,))
 
 
 def test_integers_and_sequences() -> None:

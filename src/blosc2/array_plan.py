@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from blosc2._core.codec import Encoding, Plugin
 from blosc2._core.geometry import Geometry
 from blosc2._core.grid import Write
+from blosc2.alignment import with_padding
 from blosc2.carrier import Carrier, encoding_of
 from blosc2.draft import Stored
 from blosc2.dtypes import format_dtype
-from blosc2.executor import run
+from blosc2.executor import compress
 from blosc2.keywords import ConstructorKeywords, array_keywords
 from blosc2.new_frame import check_target, new_carrier
-from blosc2.partitions import as_shape, geometry_of, padded_chunk_nbytes
-from blosc2.storage import MAX_TYPESIZE, Codec, CParams, Filter, cparams_from
+from blosc2.partitions import Shape, as_shape, geometry_of, padded_chunk_nbytes
+from blosc2.storage import MAX_BLOCKSIZE, MAX_TYPESIZE, Codec, CParams, Filter, cparams_dflts, cparams_from
 from blosc2.vlmeta import pack_metalayers
 
-#: Uncompressed bytes that are compressed before they are written: what a large array on disk needs in memory.
-_BATCH_NBYTES = 64 << 20
+#: Uncompressed bytes that are compressed before they are written. Few: memory that was used a moment ago need not be
+#: had from the system again, page by page.
+#: Sizes of items and blocks whose parameters are remembered.
+_MOST_DEFAULTS = 256
+#: The filters of a caller who chose none.
+_SHUFFLE = CParams().filters
 
 
 class ArrayLike(Protocol):
@@ -40,6 +47,20 @@ class ArrayLike(Protocol):
 
 
 _LOSSY_CODECS = (Codec.ZFP_ACC, Codec.ZFP_PREC, Codec.ZFP_RATE)
+_NO_FILTERS: dict[str, Any] = {"filters": [], "filters_meta": [0] * 6}
+
+
+def _unless_given(cparams: CParams | dict[str, Any] | None, dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Filters that suit the codec or the items better than the default ones, for a caller who names none."""
+    given = cparams or {}
+    if isinstance(given, CParams) or "filters" in given or "filters_meta" in given:
+        return {}
+    if given.get("codec", cparams_dflts["codec"]) in _LOSSY_CODECS:
+        return _NO_FILTERS
+    if dtype.kind == "U" and cparams_dflts["filters"] == _SHUFFLE and not any(cparams_dflts["filters_meta"]):
+        # Letters are numbers of 4 bytes: shuffled as such they compress far better than as texts of their whole width.
+        return {"filters": _SHUFFLE, "filters_meta": [0] * 5 + [4]}
+    return {}
 
 
 def _check_lossy_codec(cparams: CParams, dtype: np.dtype[Any]) -> None:
@@ -52,12 +73,61 @@ def _check_lossy_codec(cparams: CParams, dtype: np.dtype[Any]) -> None:
         raise ValueError(f"{cparams.codec.name} works on the numbers themselves: pass filters=[] with it")
 
 
+class _Layout(NamedTuple):
+    """How a new array is cut, and the metalayer that says it."""
+
+    geometry: Geometry
+    metalayer: bytes
+    chunksize: int  # in bytes, also of an array without items, which may grow later
+    blocksize: int
+
+
+@lru_cache(maxsize=256)
+def _layout(shape: Shape, chunks: Shape | None, blocks: Shape | None, dtype: np.dtype[Any]) -> _Layout:
+    text = format_dtype(dtype)
+    geometry = geometry_of(shape, chunks, blocks, dtype)
+    return _Layout(
+        geometry, geometry.metalayer(text), padded_chunk_nbytes(geometry.chunks, geometry.blocks, dtype.itemsize),
+        padded_chunk_nbytes(geometry.blocks, geometry.blocks, dtype.itemsize),
+    )  # fmt: skip
+
+
+class _Defaults(NamedTuple):
+    """Parameters of arrays that no keyword says anything about, for items and blocks of one size."""
+
+    made_from: dict[str, Any]  # `cparams_dflts` as they were
+    cparams: CParams
+    encoding: Encoding
+
+
+_defaults: dict[tuple[int, int], _Defaults] = {}
+
+
+def _default_parameters(itemsize: int, blocksize: int) -> tuple[CParams, Encoding]:
+    """What `cparams_from` and `encoding_of` give where no keyword says anything, checked once instead of each time."""
+    known = _defaults.get((itemsize, blocksize))
+    if known is None or known.made_from != cparams_dflts:
+        cparams = cparams_from(None, typesize=itemsize, blocksize=blocksize)
+        copied = {name: list(value) if isinstance(value, list) else value for name, value in cparams_dflts.items()}
+        known = _Defaults(copied, cparams, encoding_of(cparams, cparams.typesize, cparams.blocksize))
+        if len(_defaults) >= _MOST_DEFAULTS:
+            _defaults.clear()
+        _defaults[itemsize, blocksize] = known
+    # Each array has its own, which its user may change.
+    cparams = CParams.__new__(CParams)
+    cparams.__dict__.update(known.cparams.__dict__)
+    cparams.filters = known.cparams.filters.copy()
+    cparams.filters_meta = known.cparams.filters_meta.copy()
+    return cparams, known.encoding
+
+
 class ArrayPlan:
     """Where a new array goes and how it is cut and compressed: everything but its items.
 
     Parameters
     ----------
     shape, dtype
+        A text dtype without a length stands for texts of one letter, as it does for NumPy.
     kwargs : dict
         Keywords of a constructor.
     like : optional
@@ -67,11 +137,13 @@ class ArrayPlan:
     def __init__(self, shape: Any, dtype: Any, kwargs: dict[str, Any], like: ArrayLike | None = None) -> None:
         self.keywords: ConstructorKeywords = array_keywords(kwargs)
         self.dtype = np.dtype(dtype)
-        self.text = format_dtype(self.dtype)
+        if self.dtype.itemsize == 0 and self.dtype.kind in "SU":
+            self.dtype = np.dtype((self.dtype.type, 1))
         if self.dtype.itemsize > MAX_TYPESIZE:
             raise ValueError(f"items of {self.dtype.itemsize} bytes are too large: {MAX_TYPESIZE} at most")
         self.shape = as_shape(shape, "shape")
-        check_target(self.keywords.storage, "NDArray")
+        if self.keywords.storage.urlpath is not None:
+            check_target(self.keywords.storage, "NDArray")
         chunks, blocks = self.keywords.chunks, self.keywords.blocks
         if (
             like is not None
@@ -80,28 +152,50 @@ class ArrayPlan:
             and (chunks is None and blocks is None)
         ):
             chunks, blocks = like.chunks, like.blocks
-        self.geometry: Geometry = geometry_of(self.shape, chunks, blocks, self.dtype)
+        chunks = None if chunks is None else as_shape(chunks, "chunks")
+        blocks = None if blocks is None else as_shape(blocks, "blocks")
+        # The names of a structured dtype can be assigned, so two that are equal now may differ later.
+        lay_out = _layout if self.dtype.names is None else _layout.__wrapped__
+        layout = lay_out(self.shape, chunks, blocks, self.dtype)
+        self.geometry: Geometry = layout.geometry
+        self._chunksize = layout.chunksize
         cparams = self.keywords.cparams
         if cparams is None and like is not None:
             cparams = like.cparams
-        # An array without items may grow later, into blocks of this size.
-        blocksize = padded_chunk_nbytes(self.geometry.blocks, self.geometry.blocks, self.dtype.itemsize)
-        self.cparams: CParams = cparams_from(cparams, typesize=self.dtype.itemsize, blocksize=blocksize)
-        _check_lossy_codec(self.cparams, self.dtype)
-        self.encoding: Encoding = encoding_of(self.cparams, self.cparams.typesize, self.cparams.blocksize)
-        self.metalayers = {
-            "b2nd": self.geometry.metalayer(self.text), **pack_metalayers(self.keywords.storage.meta, ("b2nd",)),
-        }  # fmt: skip
+        self.cparams, self.encoding = self._parameters(cparams, layout.blocksize)
+        self.metalayers = {"b2nd": layout.metalayer}
+        if self.keywords.storage.meta:
+            self.metalayers.update(pack_metalayers(self.keywords.storage.meta, ("b2nd",)))
+        if self.cparams.clevel == 0 and self.keywords.storage.contiguous:
+            self.metalayers = with_padding(self.metalayers)  # so that views without a copy are aligned
 
-    def write(self, chunks: Any, *, vlmeta: dict[str, bytes] | None = None) -> Carrier:
+    def _parameters(self, cparams: CParams | dict[str, Any] | None, blocksize: int) -> tuple[CParams, Encoding]:
+        itemsize = self.dtype.itemsize
+        better = _unless_given(cparams, self.dtype)
+        if cparams is None and not better:
+            found, encoding = _default_parameters(itemsize, blocksize)
+        else:
+            if isinstance(cparams, CParams) and cparams.codec in _LOSSY_CODECS and cparams.filters == _SHUFFLE:
+                cparams = replace(cparams, filters=[])  # SHUFFLE is there only because nobody chose
+            # First as they are: what is given is checked even where it counts for nothing.
+            found = cparams_from(cparams, unless_given=better)
+            if blocksize > MAX_BLOCKSIZE or (Filter.BYTEDELTA in found.filters and not isinstance(cparams, CParams)):
+                # What a dictionary leaves open of BYTEDELTA follows from the items.
+                found = cparams_from(cparams, unless_given=better, typesize=itemsize, blocksize=blocksize)
+            else:
+                found.typesize, found.blocksize = itemsize, blocksize
+            encoding = encoding_of(found, found.typesize, found.blocksize)
+        _check_lossy_codec(found, self.dtype)
+        return found, encoding
+
+    def write(self, chunks: Iterable[Stored], *, vlmeta: dict[str, bytes] | None = None) -> Carrier:
         """Make the array of its stored chunks."""
         geometry = self.geometry
-        chunksize = padded_chunk_nbytes(geometry.chunks, geometry.blocks, geometry.itemsize)
+        count: int = geometry.nchunks
         return new_carrier(
-            self.keywords.storage, self.encoding, chunks=chunks if geometry.size else (), count=int(geometry.nchunks),
-            nbytes=int(geometry.nchunks * geometry.chunk_nbytes), chunksize=chunksize,
-            metalayers=self.metalayers, vlmeta=vlmeta, variable=chunksize == 0, cparams=self.cparams,
-            dparams=self.keywords.dparams,
+            self.keywords.storage, self.encoding, chunks=chunks if geometry.size else (), count=count,
+            nbytes=count * geometry.chunk_nbytes, chunksize=self._chunksize, metalayers=self.metalayers, vlmeta=vlmeta,
+            variable=self._chunksize == 0, cparams=self.cparams, dparams=self.keywords.dparams,
         )  # fmt: skip
 
     def plugin(self) -> Plugin | None:
@@ -117,12 +211,6 @@ class ArrayPlan:
         ndim = geometry.ndim
         operation = Write(None, geometry, (0,) * ndim, (1,) * ndim, geometry.shape, source, self.encoding,
                           self.plugin())  # fmt: skip
-        nchunks = int(geometry.nchunks)
-        batch = nchunks if self.keywords.storage.urlpath is None else max(_BATCH_NBYTES // geometry.chunk_nbytes, 2)
-        for first in range(0, nchunks, batch):
-            stop = min(first + batch, nchunks)
-            operation.limit(first, stop)
-            run(operation, (stop - first) * int(geometry.chunk_nbytes), self.cparams.nthreads)
-            chunks = operation.take_chunks()
-            for nchunk in range(first, stop):
-                yield chunks[nchunk]
+        for chunks in compress(operation, geometry.chunk_nbytes, self.cparams.nthreads):
+            for nchunk in sorted(chunks):
+                yield chunks.pop(nchunk)

@@ -11,6 +11,7 @@ import msgpack
 import numpy as np
 
 from blosc2._core.codec import compressor_names, free_idle, library_info, library_version
+from blosc2.encoders import forget_encoders
 from blosc2.threads import detect_number_of_cores, get_nthreads
 from blosc2.version import __version__
 
@@ -44,8 +45,9 @@ def print_versions() -> None:
 
 
 def free_resources() -> None:
-    """Release decompression contexts and scratch memory that no read is using."""
+    """Release the contexts and scratch memory of compression and decompression that nothing is using."""
     free_idle()
+    forget_encoders()
 
 
 def remove_urlpath(path: str | bytes | os.PathLike[str] | None) -> None:

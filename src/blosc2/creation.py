@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from itertools import chain, islice
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -20,20 +22,31 @@ from blosc2.dtypes import format_dtype
 from blosc2.exceptions import ChunkSizeError
 from blosc2.ndarray import NDArray, copied
 from blosc2.partitions import as_shape
+from blosc2.piecewise import joined_rows, made, slab_height, slabs_of
 from blosc2.schunk import SChunk
+from blosc2.sequences import Place, Range, Spaced, eye_part, positions
+
+#: Bytes of a sequence from which it is made in parts, not as one NumPy array.
+_LONG_NBYTES = 16 << 20
 
 
-def asarray(array: Any, copy: bool | None = None, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """Compress an array.
+def asarray(array: Any, copy: bool | None = None, dtype: Any = None, *, shape: Any = None, **kwargs: Any) -> NDArray:
+    """Compress an array, or an iterable of the blocks of one.
 
     Parameters
     ----------
-    array : array_like
-        Anything that NumPy takes, with any strides and byte order. An `NDArray` is returned as it is when no
-        keyword asks for something else.
+    array : array_like or iterable of array_like
+        Anything that NumPy takes, with any strides and byte order; it is compressed from where it is, without a second
+        copy. An `NDArray` is returned as it is when no keyword asks for something else.
     copy : bool, optional
         True always makes a new array; False raises `ValueError` where that would be needed.
     dtype : dtype, optional
+        By default that of the array, or of the first block.
+    shape : tuple of int, optional
+        Of the whole array. Then `array` may be an iterable, a generator for instance, of blocks that follow each other
+        along axis 0: each has any number of rows, and the other axes as in the shape. They are drawn one by one and
+        compressed as soon as a row of chunks is full, so not more than that, ``chunks[0]`` rows, and a block is in
+        memory beside what is stored.
     **kwargs
         ``chunks``, ``blocks``, ``cparams``, ``dparams``, ``meta``, ``urlpath``, ``mode`` and the other fields of
         `blosc2.Storage`.
@@ -48,6 +61,8 @@ def asarray(array: Any, copy: bool | None = None, dtype: Any = None, **kwargs: A
         The file exists, and ``mode="w"`` does not say to replace it.
     TypeError
         Items that cannot be stored, such as Python objects.
+    ValueError
+        Blocks that do not fit the shape, or have fewer or more rows. No file is left then.
 
     Examples
     --------
@@ -55,8 +70,18 @@ def asarray(array: Any, copy: bool | None = None, dtype: Any = None, **kwargs: A
     >>> import blosc2
     >>> blosc2.asarray(np.eye(3))[1]
     array([0., 1., 0.])
+
+    Slice by slice, as a camera or a file of another format gives them:
+
+    >>> slices = (np.full((1, 2), n) for n in range(1000))
+    >>> blosc2.asarray(slices, shape=(1000, 2))[998:]
+    array([[998, 998],
+           [999, 999]])
     """
+    if type(array) is np.ndarray and shape is None and (dtype is None or dtype == array.dtype) and copy is not False:
+        return _compressed(array, kwargs)  # as in most calls
     if isinstance(array, NDArray):
+        _check_shape(array.shape, shape)
         same = not kwargs and (dtype is None or np.dtype(dtype) == array.dtype)
         if same and not copy:
             return array
@@ -69,12 +94,65 @@ def asarray(array: Any, copy: bool | None = None, dtype: Any = None, **kwargs: A
         raise TypeError(f"a {type(array).__name__} is no array: store its values one by one")
     if copy is False:
         raise ValueError("compressing needs a copy, which copy=False forbids")
+    if isinstance(array, Iterable) and not _whole(array):
+        if shape is not None:
+            return _of_blocks(array, as_shape(shape, "shape"), dtype, kwargs)
+        if isinstance(array, Iterator):
+            raise TypeError(
+                "an iterator does not say its shape: pass shape= for one of blocks; fromiter takes one of items"
+            )
     items = np.asarray(_unmasked(array), dtype)
+    _check_shape(items.shape, shape)
     return _compressed(items, kwargs)
 
 
+def _whole(array: Any) -> bool:
+    """Whether this is an array, and not an iterable of arrays."""
+    if isinstance(array, (str, bytes)) or hasattr(array, "__array__") or hasattr(array, "__array_interface__"):
+        return True
+    try:
+        memoryview(array)
+    except TypeError:
+        return hasattr(array, "__array_struct__")
+    return True
+
+
+def _check_shape(shape: tuple[int, ...], declared: Any) -> None:
+    if declared is not None and as_shape(declared, "shape") != shape:
+        raise ValueError(f"the array has the shape {shape}, not {declared}; see reshape")
+
+
+def _of_blocks(blocks: Iterable[Any], shape: tuple[int, ...], dtype: Any, kwargs: dict[str, Any]) -> NDArray:
+    """An array of this shape from blocks that follow each other along axis 0."""
+    if not shape:
+        raise ValueError("an array of no axes has no blocks: pass the item itself, without shape=")
+    remaining = iter(blocks)
+    if dtype is None:
+        first = next(remaining, None)
+        if first is None:
+            raise ValueError("there is no block to take the dtype from: pass dtype=")
+        first = np.asarray(_unmasked(first))
+        dtype, remaining = first.dtype, chain((first,), remaining)
+    plan = ArrayPlan(shape, dtype, kwargs)
+    slabs = slabs_of(
+        remaining, lambda block: np.asarray(_unmasked(block), plan.dtype), shape, plan.dtype, slab_height(plan)
+    )  # fmt: skip
+    if plan.geometry.size == 0:
+        for _ in slabs:  # only to see that they fit
+            pass
+    return NDArray._of(plan.write(joined_rows(plan, slabs)))
+
+
 def array(array: Any, copy: bool | None = True, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """Compress an array; always a new one. See `asarray` for the parameters."""
+    """Compress an array; always a new one unless `copy` is None. See `asarray` for the parameters.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> first = blosc2.array([1, 2])
+    >>> blosc2.array(first) is first
+    False
+    """
     return asarray(array, copy, dtype, **kwargs)
 
 
@@ -92,6 +170,10 @@ def _unmasked(array: Any) -> Any:
 def copy(array: NDArray, dtype: Any = None, **kwargs: Any) -> NDArray:
     """Copy an array with its metadata; see `NDArray.copy`."""
     return array.copy(dtype, **kwargs)
+
+
+def _made(plan: ArrayPlan, make: Callable[[Place], np.ndarray[Any, Any] | None]) -> NDArray:
+    return NDArray._of(plan.write(made(plan, make)))
 
 
 def _special(shape: Any, dtype: Any, offset: int, kwargs: dict[str, Any]) -> NDArray:
@@ -185,15 +267,31 @@ def arange(
     """
     if stop is None:
         start, stop = 0, start
-    if step == 0:
-        raise ValueError("the step of arange cannot be zero")
-    count = max(math.ceil((stop - start) / step), 0)
+    step = 1 if step is None else step
+    numbers = all(isinstance(value, Real) for value in (start, stop, step))
+    if numbers:
+        if step == 0:
+            raise ValueError("the step of arange cannot be zero")
+        count = max(math.ceil((stop - start) / step), 0)
+    else:  # dates, for instance: NumPy knows how many
+        items = _numpy_range(start, stop, step, dtype)
+        count = len(items)
     target = (count,) if shape is None else as_shape(shape, "shape")
     if math.prod(target) != count:
         raise ValueError(f"shape is not consistent: {target} has {math.prod(target)} items, the range {count}")
-
-    items: np.ndarray[Any, Any] = np.arange(start, stop, step, dtype)  # type: ignore[call-overload]
+    if numbers:
+        # From stop to start there are no items, only their type.
+        final = _numpy_range(stop, start, step, None).dtype if dtype is None else np.dtype(dtype)
+        if count > 1 and count * final.itemsize > _LONG_NBYTES and Range.known(final.newbyteorder("=")):
+            whole = Range(start, step, final)
+            return _made(ArrayPlan(target, final, kwargs), lambda place: whole.items(positions(target, place)))
+        items = _numpy_range(start, stop, step, dtype)
     return _compressed(items.reshape(target), kwargs)
+
+
+def _numpy_range(start: Any, stop: Any, step: Any, dtype: Any) -> np.ndarray[Any, Any]:
+    items: np.ndarray[Any, Any] = np.arange(start, stop, step, dtype)  # type: ignore[call-overload]
+    return items
 
 
 def linspace(
@@ -211,15 +309,31 @@ def linspace(
     if num is None and shape is None:
         raise ValueError("Either `shape` or `num` must be given")
     target = (operator.index(num),) if shape is None else as_shape(shape, "shape")  # type: ignore[arg-type]
-    if num is not None and math.prod(target) != num:
-        raise ValueError(f"shape is not consistent: {target} has {math.prod(target)} items, num is {num}")
-    items = np.linspace(start, stop, math.prod(target), endpoint, dtype=dtype)
+    count = math.prod(target)
+    if num is not None and count != num:
+        raise ValueError(f"shape is not consistent: {target} has {count} items, num is {num}")
+    if count * 8 > _LONG_NBYTES:
+        whole = Spaced(start, stop, count, endpoint, dtype)
+        return _made(ArrayPlan(target, whole.dtype, kwargs), lambda place: whole.items(positions(target, place)))
+    items = np.linspace(start, stop, count, endpoint, dtype=dtype)
     return _compressed(items.reshape(target), kwargs)
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = np.float64, **kwargs: Any) -> NDArray:
-    """Make a 2-d array with ones on a diagonal, as `numpy.eye`."""
-    return asarray(np.eye(N, M, k, dtype=dtype), **kwargs)
+    """Make a 2-d array with ones on a diagonal, as `numpy.eye`.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> blosc2.eye(2, 3, k=1)[:]
+    array([[0., 1., 0.],
+           [0., 0., 1.]])
+    """
+    target = as_shape((N, N if M is None else M), "shape")
+    dtype, diagonal = np.dtype(dtype), operator.index(k)
+    if math.prod(target) * dtype.itemsize > _LONG_NBYTES:
+        return _made(ArrayPlan(target, dtype, kwargs), lambda place: eye_part(place, diagonal, dtype))
+    return _compressed(np.eye(target[0], target[1], diagonal, dtype=dtype), kwargs)
 
 
 def frombuffer(buffer: Any, shape: Any, dtype: Any = np.uint8, **kwargs: Any) -> NDArray:
@@ -240,17 +354,53 @@ def frombuffer(buffer: Any, shape: Any, dtype: Any = np.uint8, **kwargs: Any) ->
     dtype = np.dtype(dtype)
     format_dtype(dtype)
     needed = math.prod(shape) * dtype.itemsize
-    view = memoryview(buffer).cast("B")
-    if len(view) < needed:
-        raise ChunkSizeError(f"the buffer has {len(view)} bytes, {shape} items of {dtype} need {needed}")
-    return asarray(np.frombuffer(view[:needed], dtype).reshape(shape), **kwargs)
+    view = memoryview(buffer)
+    if view.nbytes < needed:
+        raise ChunkSizeError(f"the buffer has {view.nbytes} bytes, {shape} items of {dtype} need {needed}")
+    if needed == 0:
+        return _compressed(np.empty(shape, dtype), kwargs)
+    return _compressed(np.frombuffer(view.cast("B")[:needed], dtype).reshape(shape), kwargs)
 
 
 def fromiter(iterable: Any, shape: Any, dtype: Any, c_order: bool = True, **kwargs: Any) -> NDArray:  # noqa: ARG001
-    """Compress as many items of an iterable as the shape has."""
-    shape = as_shape(shape, "shape")
-    items = np.fromiter(iterable, dtype, math.prod(shape))
-    return asarray(items.reshape(shape), **kwargs)
+    """Compress as many items of an iterable as the shape has, in C order.
+
+    They are drawn and compressed as rows of chunks become full, so not all of them are in memory at a time. For an
+    iterable of whole blocks see `asarray`.
+
+    Raises
+    ------
+    ValueError
+        There are fewer items.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> blosc2.fromiter((n * n for n in range(100)), (2, 3), "i4")[:]
+    array([[ 0,  1,  4],
+           [ 9, 16, 25]], dtype=int32)
+    """
+    plan = ArrayPlan(shape, dtype, kwargs)
+    target, items = plan.shape, iter(iterable)
+    if plan.geometry.size == 0 or not target:
+        return NDArray._of(plan.write(plan.compressed(_drawn(items, target, target, plan.dtype))))
+    height, width = slab_height(plan), target[1:]
+    slabs = (
+        _drawn(items, (min(height, target[0] - first), *width), target, plan.dtype)
+        for first in range(0, target[0], height)
+    )
+    return NDArray._of(plan.write(joined_rows(plan, slabs)))
+
+
+def _drawn(
+    items: Iterator[Any], shape: tuple[int, ...], whole: tuple[int, ...], dtype: np.dtype[Any]
+) -> np.ndarray[Any, Any]:
+    """The next items, in an array of this shape."""
+    count = math.prod(shape)
+    drawn = list(islice(items, count)) if dtype.kind in "SU" else np.fromiter(islice(items, count), dtype)
+    if len(drawn) < count:
+        raise ValueError(f"iterator too short: it has fewer than the {math.prod(whole)} items of the shape {whole}")
+    return np.array(drawn, dtype).reshape(shape)
 
 
 def empty_like(x: Any, dtype: Any = None, **kwargs: Any) -> NDArray:

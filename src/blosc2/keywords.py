@@ -15,6 +15,7 @@ from blosc2.storage import (
     Storage,
     cparams_from,
     dparams_from,
+    storage_dflts,
     storage_from,
 )
 
@@ -30,7 +31,7 @@ class ConstructorKeywords(NamedTuple):
     ----------
     storage : Storage
     cparams : CParams, dict or None
-        As given: what it leaves out depends on the data, so `cparams_from` comes later. It is known to be legal.
+        As given: what it leaves out depends on the data, so `cparams_from` comes later.
     dparams : DParams
     chunks, blocks : object
         As given; None where they are not.
@@ -44,7 +45,7 @@ class ConstructorKeywords(NamedTuple):
 
 
 def array_keywords(keywords: dict[str, Any]) -> ConstructorKeywords:
-    """Split the keywords of a constructor of arrays.
+    """Split the keywords of a constructor of arrays; `cparams` is not checked yet.
 
     Raises
     ------
@@ -80,6 +81,9 @@ def schunk_keywords(keywords: dict[str, Any]) -> ConstructorKeywords:
         if name not in SCHUNK_KEYWORDS:
             hint = f"; it belongs into cparams={{{name!r}: ...}}" if name in _CPARAMS else ""
             raise ValueError(f"{name} is not supported as keyword argument{hint}")
+    cparams = keywords.get("cparams")
+    if cparams is not None:
+        cparams_from(cparams)  # only to refuse it now, while nothing has been created
     return _split(keywords)
 
 
@@ -97,19 +101,31 @@ _CPARAMS = tuple(item.name for item in fields(CParams))
 
 
 def _split(keywords: dict[str, Any]) -> ConstructorKeywords:
+    if not keywords:
+        return ConstructorKeywords(_default_storage(), None, dparams_from(None))
+    storage = keywords.get("storage")
     stored = {name: keywords[name] for name in _STORAGE if name in keywords}
-    if keywords.get("storage") is not None:
+    if storage is not None:
         if stored:
             raise AttributeError("Cannot pass both `storage` and other kwargs already included in Storage")
-        storage = storage_from(keywords["storage"])
+        storage = storage_from(storage)
     else:
-        storage = storage_from(stored)
-    cparams = keywords.get("cparams")
-    if cparams is not None:
-        cparams_from(cparams)  # only to refuse it now, while nothing has been created
+        storage = storage_from(stored) if stored else _default_storage()
     return ConstructorKeywords(
-        storage, cparams, dparams_from(keywords.get("dparams")), keywords.get("chunks"), keywords.get("blocks")
-    )
+        storage, keywords.get("cparams"), dparams_from(keywords.get("dparams")), keywords.get("chunks"),
+        keywords.get("blocks"),
+    )  # fmt: skip
+
+
+def _default_storage() -> Storage:
+    """What no keyword asks for. One object for all, which nobody changes, until `storage_dflts` are changed."""
+    global _defaults
+    if _defaults is None or _defaults[0] != storage_dflts:
+        _defaults = (dict(storage_dflts), storage_from(None))
+    return _defaults[1]
+
+
+_defaults: tuple[dict[str, Any], Storage] | None = None
 
 
 def _either(keywords: dict[str, Any], name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Put a new frame where its storage parameters say: in memory, or in a file of its own."""
+"""Put a new frame where its storage parameters say: in memory, in a file of its own, or in a directory."""
 
 from __future__ import annotations
 
@@ -13,28 +13,40 @@ from blosc2._core.codec import Encoding
 from blosc2._core.frame import Frame
 from blosc2._core.frame_writer import header_length
 from blosc2._core.source import Source
+from blosc2.arena import Arena
 from blosc2.carrier import Carrier, FileCarrier, MemoryCarrier, open_frame
-from blosc2.draft import Draft, Fields, Stored, lay_out, write_chunks, write_frame
+from blosc2.directory_carrier import directory_carrier
+from blosc2.directory_frame import is_directory_frame, write_directory
+from blosc2.draft import Draft, Fields, Stored, all_chunks, lay_out, write_chunks, write_frame
 from blosc2.exceptions import ExistingFileError
 from blosc2.new_file import NewFile
-from blosc2.storage import CParams, DParams, Storage
+from blosc2.storage import MAX_OVERHEAD, CParams, DParams, Storage
 
 
 def check_target(storage: Storage, what: str) -> None:
     """Refuse a path or mode that nothing new can be created with, before any work is done."""
     path = storage.urlpath
+    if storage.mmap_mode is not None:
+        if path is None:
+            raise ValueError(f"urlpath must be set to map the file of the {what}: mmap_mode={storage.mmap_mode!r}")
+        if not storage.contiguous:
+            raise ValueError("Only contiguous storage is supported with mmap_mode: leave out contiguous=False")
     if path is None:
         return
     if storage.mode == "r":
         raise ValueError(f"mode 'r' creates nothing: the {what} must already exist ({path})")
-    if not storage.contiguous:
-        raise NotImplementedError(f"{path}: only contiguous frames can be written; leave out contiguous=False")
-    if os.path.isdir(path):
+    replaceable = storage.mode == "w" and not storage.contiguous and is_directory_frame(path)
+    if os.path.isdir(path) and not replaceable:
+        if is_directory_frame(path) and storage.mode != "w":
+            raise _exists(path, what)
         raise IsADirectoryError(errno.EISDIR, f"a directory is in the place of the new {what}", path)
     if storage.mode != "w" and os.path.exists(path):
-        raise ExistingFileError(
-            errno.EEXIST, f"Could not create the {what}: the file exists; mode='w' replaces it, blosc2.open opens it",
-            path)  # fmt: skip
+        raise _exists(path, what)
+
+
+def _exists(path: str, what: str) -> ExistingFileError:
+    text = f"Could not create the {what}: the file exists; mode='w' replaces it, blosc2.open opens it"
+    return ExistingFileError(errno.EEXIST, text, path)
 
 
 def new_carrier(
@@ -57,7 +69,13 @@ def new_carrier(
     entries = {} if vlmeta is None else vlmeta
     how: dict[str, Any] = {"cparams": cparams, "dparams": dparams, "deserialize": deserialize}
     if storage.urlpath is None:
-        return MemoryCarrier(_in_memory(fields, chunks, count, nbytes, metalayers, entries), mode=storage.mode, **how)
+        frame = _in_memory(fields, chunks, count, nbytes, metalayers, entries)
+        return MemoryCarrier(frame, mode=storage.mode, contiguous=storage.contiguous, **how)
+    if not storage.contiguous:
+        write_directory(
+            storage.urlpath, fields, metalayers, entries, chunks, count, nbytes, replace=storage.mode == "w"
+        )
+        return directory_carrier(storage.urlpath, "a", **how)
     with NewFile(storage.urlpath, replace=storage.mode == "w") as file:
         file.seek(header_length(metalayers))
         header = lay_out(file.write, fields, metalayers, entries, chunks, count, nbytes)
@@ -70,19 +88,29 @@ def _in_memory(
     fields: Fields, chunks: Iterable[Stored], count: int, nbytes: int, metalayers: dict[str, bytes],
     vlmeta: dict[str, bytes],
 ) -> Frame:  # fmt: skip
-    parts: list[bytes] = []
-    offsets, _ = write_chunks(parts.append, chunks)
+    arena = Arena(nbytes + MAX_OVERHEAD * count)
+    offsets, _ = write_chunks(arena.write, chunks)
     entries: Any = offsets[0] if len(offsets) == 1 and offsets[0] < 0 else np.array(offsets, np.int64)
-    source = Source.of_buffer(parts[0] if len(parts) == 1 else b"".join(parts))
+    source = Source.of_buffer(arena.stored())
     return Frame.assemble(source, entries, count, nbytes, fields.chunksize, fields, metalayers, vlmeta)
 
 
 def copy_frame(frame: Frame, storage: Storage, **how: Any) -> Carrier:
     """A frame with the same chunks, as they are, in another place; byte for byte unless it has holes."""
     if storage.urlpath is None:
-        carrier = MemoryCarrier(frame, mode=storage.mode, **how)
+        carrier = MemoryCarrier(frame, mode=storage.mode, contiguous=storage.contiguous, **how)
         carrier.detach()
         return carrier
+    if not storage.contiguous:
+        if frame.vlblocks:
+            raise NotImplementedError("blocks of variable length are only written to contiguous frames")
+        draft = Draft(frame)
+        fields = Fields(frame, frame.chunksize, variable=bool(frame.variable))
+        write_directory(
+            storage.urlpath, fields, draft.metalayers, draft.vlmeta, all_chunks(draft), int(frame.nchunks),
+            int(frame.nbytes), replace=storage.mode == "w",
+        )  # fmt: skip
+        return directory_carrier(storage.urlpath, "a", **how)
     with NewFile(storage.urlpath, replace=storage.mode == "w") as file:
         if frame.serialised and frame.stored_nbytes == frame.cbytes:
             file.write(frame.stored_bytes())

@@ -1,9 +1,10 @@
 """Chunk and block shapes: the defaults, and checking what a caller asks for.
 
 The defaults depend on the shape and the item size only, never on the machine, so that the same program writes
-the same file everywhere. A block is the grain of random access and is about 64 KiB; a chunk is the grain of
-parallel work and of the offsets table and is about 2 MiB. Both halve their longest axis until they fit, which
-keeps them close to cubes: a patch of a volume then touches few blocks whatever its orientation.
+the same file everywhere. A block is the grain of random access and has 64 to 256 KiB, by the size of its items (the
+figures are in doc/design/partitions.md); a chunk is the grain of parallel work and of the offsets table and is about
+2 MiB. Both halve their longest axis until they fit, which keeps them close to cubes: a patch of a volume then touches
+few blocks whatever its orientation.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from blosc2._core.geometry import Geometry
 from blosc2.exceptions import ChunkSizeError
 from blosc2.storage import MAX_BUFFERSIZE
 
-#: Uncompressed bytes that a default block and a default chunk do not exceed, where items allow it.
-BLOCK_NBYTES = 64 << 10
+#: Uncompressed bytes that a default chunk does not exceed, where items allow it.
 CHUNK_NBYTES = 2 << 20
+# The same for a block. Its bytes are compressed as one stream for each byte of an item, and streams of 16 KiB and less
+# take zstd twice as long: halving an axis leaves more than that of 32.
+_STREAM_NBYTES = 32 << 10
+_LEAST_BLOCK_NBYTES, _MOST_BLOCK_NBYTES = 64 << 10, 256 << 10
 
 Shape = tuple[int, ...]
 
@@ -52,7 +56,7 @@ def compute_chunks_blocks(
     Examples
     --------
     >>> compute_chunks_blocks((512, 512, 300), dtype="f4")
-    ((64, 64, 76), (16, 32, 19))
+    ((64, 64, 76), (32, 32, 19))
     """
     shape = as_shape(shape, "shape")
     itemsize = np.dtype(dtype).itemsize
@@ -66,16 +70,34 @@ def compute_chunks_blocks(
             wanted_blocks = None
     if wanted_chunks is None:
         if wanted_blocks is None:
-            block = _halve(shape, BLOCK_NBYTES, itemsize)
-        else:
-            block = tuple(min(b, n) for b, n in zip(wanted_blocks, shape, strict=True))
+            return default_partitions(shape, itemsize)
+        block = tuple(min(b, n) for b, n in zip(wanted_blocks, shape, strict=True))
         return _multiply(block, shape, CHUNK_NBYTES, itemsize), block
     if wanted_blocks is None:
-        return wanted_chunks, _halve(wanted_chunks, BLOCK_NBYTES, itemsize)
+        return wanted_chunks, _halve(wanted_chunks, block_limit(itemsize), itemsize)
     for axis, (b, c) in enumerate(zip(wanted_blocks, wanted_chunks, strict=True)):
         if b > c:
             raise ValueError(f"on axis {axis} blocks of {b} items are larger than chunks of {c}")
     return wanted_chunks, wanted_blocks
+
+
+def block_limit(itemsize: int) -> int:
+    """Uncompressed bytes that a default block does not exceed, where items allow it."""
+    return min(max(_STREAM_NBYTES * itemsize, _LEAST_BLOCK_NBYTES), _MOST_BLOCK_NBYTES)
+
+
+def default_partitions(
+    shape: Shape, itemsize: int, block_nbytes: int | None = None, chunk_nbytes: int = CHUNK_NBYTES
+) -> tuple[Shape, Shape]:
+    """Chunk and block shapes where the caller names neither, of so many bytes at most (of a block: by the item size).
+
+    Examples
+    --------
+    >>> default_partitions((1000, 1000), 1, block_nbytes=10_000, chunk_nbytes=100_000)
+    ((252, 250), (63, 125))
+    """
+    block = _halve(shape, block_limit(itemsize) if block_nbytes is None else block_nbytes, itemsize)
+    return _multiply(block, shape, chunk_nbytes, itemsize), block
 
 
 def _halve(shape: Shape, limit: int, itemsize: int) -> Shape:
@@ -111,6 +133,12 @@ def _nbytes(lengths: Sequence[int], itemsize: int) -> int:
 
 def as_shape(value: Any, name: str) -> Shape:
     """Lengths of axes as a tuple of plain, non-negative integers."""
+    if type(value) is tuple:
+        for n in value:
+            if type(n) is not int or n < 0:
+                break
+        else:
+            return value  # as shapes mostly are
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         value = (value,)
     if not isinstance(value, (tuple, list, np.ndarray)):

@@ -1,3 +1,5 @@
 """The one place that states the version of this distribution."""
 
 __version__ = "1.0.0.dev0"
+# When this version was released, as YYYY-MM-DD.
+VERSION_DATE = "unreleased"

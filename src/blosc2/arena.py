@@ -1,0 +1,70 @@
+"""One buffer for the chunks of a new array in memory.
+
+It is as large from the start as the chunks can become, so that none of them is moved; what is not written to takes no
+memory. NumPy allocates it, which asks the system for large pages: with small ones, their page faults would take as
+long as all the copying.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+#: Below this, pieces are simply joined.
+_SMALL: Final = 1 << 20
+#: Not more than this is taken at first.
+_LARGE: Final = 1 << 30
+
+
+class Arena:
+    """Takes pieces one after the other; `stored` gives all of them as one buffer.
+
+    Parameters
+    ----------
+    expected : int
+        Bytes that there may be.
+
+    Examples
+    --------
+    >>> arena = Arena(100)
+    >>> arena.write(b"abc")
+    >>> arena.write(b"def")
+    >>> bytes(arena.stored())
+    b'abcdef'
+    """
+
+    def __init__(self, expected: int) -> None:
+        self._expected = expected
+        self._pieces: list[bytes] = []  # until there are too many bytes for that
+        self._buffer: np.ndarray[Any, np.dtype[np.uint8]] | None = None
+        self._used = 0
+
+    def write(self, data: Any) -> None:
+        """Copy one more piece."""
+        stop = self._used + len(data)
+        if self._buffer is None:
+            if stop <= _SMALL:
+                self._pieces.append(bytes(data))  # the memory that it lies in will be used again
+                self._used = stop
+                return
+            self._buffer = self._room(max(stop, min(self._expected, _LARGE)), b"".join(self._pieces))
+            self._pieces.clear()
+        elif stop > len(self._buffer):
+            self._buffer = self._room(max(stop, 2 * len(self._buffer)), self._buffer[: self._used])
+        self._buffer[self._used : stop] = np.frombuffer(data, np.uint8)
+        self._used = stop
+
+    def stored(self) -> Any:
+        """All that was written."""
+        if self._buffer is None:
+            return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        used = self._buffer[: self._used]
+        # Address space may be scarce where memory is not.
+        return used if 2 * self._used > len(self._buffer) else used.copy()
+
+    @staticmethod
+    def _room(size: int, begin: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        room = np.empty(size, np.uint8)
+        room[: len(begin)] = np.frombuffer(begin, np.uint8)
+        return room
