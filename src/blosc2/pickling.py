@@ -13,12 +13,15 @@ from blosc2.objects import BatchArray, ObjectArray, OpaqueArray, OpaqueSChunk
 from blosc2.opening import from_cframe, open
 from blosc2.schunk import SChunk
 from blosc2.stored import Stored
+from blosc2.view_carrier import Axes, ViewCarrier
 
 
 def reduce_stored(stored: Stored) -> tuple[Any, ...]:
     """How an array or super-chunk travels."""
     carrier = stored._carrier
     as_array = not isinstance(stored, SChunk)
+    if isinstance(carrier, ViewCarrier):
+        return revive_view, (carrier.base, carrier.axes, as_array)
     if isinstance(carrier, MemoryCarrier) or carrier.urlpath is None:
         return revive, (stored.to_cframe(), carrier.deserialize, as_array)
     # Who reads the pickle may be in another folder, and finds the file made.
@@ -37,6 +40,12 @@ def revive(cframe: bytes, deserialize: str, as_array: bool) -> Any:
     """An object in memory from its bytes."""
     found = from_cframe(cframe, deserialize=deserialize)
     return found if as_array or not isinstance(found, NDArray) else found.schunk
+
+
+def revive_view(base: NDArray, axes: Axes, as_array: bool) -> Any:
+    """A view, of an array that travelled with it."""
+    found = NDArray._of(ViewCarrier(base, axes))
+    return found if as_array else found.schunk
 
 
 def reopen(

@@ -15,6 +15,7 @@ from blosc2._core.grid import Read, Write
 from blosc2.carrier import Carrier
 from blosc2.draft import UNINIT_OFFSET, ZERO_OFFSET, Draft
 from blosc2.partitions import as_shape
+from blosc2.view_carrier import ViewCarrier
 
 # In b2nd, behind three bytes and a marker, each length is 8 bytes after a marker of its own.
 _FIRST_LENGTH = 5
@@ -45,6 +46,8 @@ def resize_draft(carrier: Carrier, draft: Draft, new: Geometry) -> bool:
     bool
         Whether chunks that stay get another number, so that the frame has to be written anew.
     """
+    if isinstance(carrier, ViewCarrier):
+        raise ValueError("cannot resize this array: it is a view; resize the array below it, or a copy")
     old, dtype, _ = carrier.array  # type: ignore[misc]
     if old.size and new.size:
         for nchunk in _chunks_with_padding_to_show(old, new):
