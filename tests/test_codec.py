@@ -374,8 +374,13 @@ def test_signals_do_not_disturb_codecs_that_wait_for_each_other() -> None:
     class Interrupt(Exception):
         pass
 
+    armed = False
+
     def interrupt(*_: object) -> None:
-        raise Interrupt
+        nonlocal armed
+        if armed:
+            armed = False
+            raise Interrupt
 
     stop = threading.Event()
 
@@ -393,7 +398,9 @@ def test_signals_do_not_disturb_codecs_that_wait_for_each_other() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
         while time.monotonic() < until:
             try:
+                armed = True
                 assert (array[:] == good).all()
+                armed = False
                 reads += 1
             except Interrupt:
                 pass
@@ -404,3 +411,37 @@ def test_signals_do_not_disturb_codecs_that_wait_for_each_other() -> None:
         for thread in threads:
             thread.join()
     assert reads
+
+
+FILTER_LISTS = [[1, 2, 35], [2, 1, 2, 1], [35] * 3, [1] * 6, [3, 1], [3]]
+
+
+@pytest.mark.parametrize("filters", FILTER_LISTS, ids=str)
+@pytest.mark.parametrize("nthreads", [1, 2])
+def test_no_filters_write_into_what_they_compress(filters: list[int], nthreads: int, rng: np.random.Generator) -> None:
+    how = {"filters": filters, "filters_meta": [4 if item == 35 else 0 for item in filters], "nthreads": nthreads}
+    noise = rng.integers(0, 1 << 32, 300_000, dtype="u4")  # which does not compress
+    for items in (noise, np.arange(300_000, dtype="u4") % 977, noise[:9]):
+        before = items.tobytes()
+        items.flags.writeable = False
+        array = blosc2.asarray(items, cparams=how)
+        schunk = blosc2.SChunk(chunksize=1 << 18, data=items, cparams={**how, "typesize": 4})
+        assert items.tobytes() == before
+        assert array.tobytes() == before
+        assert schunk[:] == before
+        assert np.array_equal(array[100:2000], items[100:2000])
+        array[5:7] = items[7:9]
+        assert array[5:9].tolist() == [*items[7:9], *items[7:9]]
+
+
+@pytest.mark.parametrize("filters", [[3, 1, 2], [1, 3, 35], [3, 3], [3, 1, 3]], ids=str)
+def test_filters_that_could_not_be_undone_are_refused(filters: list[int]) -> None:
+    how = {"filters": filters, "filters_meta": [4 if item == 35 else 0 for item in filters]}
+    items = np.arange(100_000, dtype="u4")
+    for make in (
+        lambda: blosc2.asarray(items, cparams=how),
+        lambda: blosc2.SChunk(chunksize=1 << 18, data=items, cparams=how),
+        lambda: blosc2.compress2(items, **how),
+    ):
+        with pytest.raises(ValueError, match="DELTA"):
+            make()

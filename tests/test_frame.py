@@ -453,8 +453,12 @@ def test_our_array_taken_apart(tmp_path: Path) -> None:
     b2nd = (b"\x97\0\1\x91\xd3" + struct.pack(">q", 10) + b"\x91\xd2" + struct.pack(">i", 4) + b"\x91\xd2"
             + struct.pack(">i", 2) + b"\0\xdb" + struct.pack(">I", 3) + b"<i2")  # fmt: skip
     header_len = int.from_bytes(data[11:15], "big")
-    assert data[112 : 112 + len(b2nd)] == b2nd
-    assert header_len == 124 + 19 + 3
+    assert data[122 : 122 + len(b2nd)] == b2nd
+    # The metalayer `_pad` brings payloads to multiples of 64 (FORMATS 8.4).
+    padding = data[122 + len(b2nd) : header_len]
+    assert padding[:1] + padding[5:6] == b"\xc6\xc4"
+    assert (padding[4], padding[6], padding[7:]) == (len(padding) - 5, len(padding) - 7, bytes(len(padding) - 7))
+    assert header_len % 64 == 32
     assert (data[25], data[26], data[27]) == (0x12, 0, 0x05)
     assert struct.unpack(">Q", data[16:24]) == (len(data),)
     nbytes, cbytes = struct.unpack(">q", data[30:38])[0], struct.unpack(">q", data[39:47])[0]
@@ -469,6 +473,7 @@ def test_our_array_taken_apart(tmp_path: Path) -> None:
     index = data[header_len + cbytes :]
     assert index[2] & 2  # a table this small is raw
     for n, entry in enumerate(np.frombuffer(index[32:56], "<i8")):
+        assert (header_len + entry) % 64 == 32
         chunk = data[header_len + entry :][:40]
         assert chunk[32:] == np.pad(items, (0, 2))[4 * n : 4 * n + 4].tobytes()
         assert (chunk[2] & 7, chunk[3], chunk[4:16]) == (7, 2, struct.pack("<3i", 8, 4, 40))

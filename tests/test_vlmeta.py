@@ -255,8 +255,14 @@ def test_packed_contents():
     assert meta.get_vlmeta("a") == b"\x92\x01\x02"
     meta.set_vlmeta("b", memoryview(b"\xc0"))
     assert meta["b"] is None
-    with pytest.raises(FormatError, match="content of an entry"):
-        meta.set_vlmeta("c", b"abc")
+    meta.set_vlmeta("raw", b"abc")  # the format of some other program
+    assert meta.get_vlmeta("raw") == b"abc"
+    for read in (lambda: meta["raw"], meta.getall):
+        with pytest.raises(FormatError, match="'raw'"):
+            read()
+    meta.del_vlmeta("raw")
+    with pytest.raises(ValueError, match="cannot be empty"):
+        meta.set_vlmeta("c", b"")
     with pytest.raises(TypeError, match="must be bytes"):
         meta.set_vlmeta("c", 5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="foo"):

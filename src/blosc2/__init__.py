@@ -21,8 +21,21 @@ from blosc2._mixed_install import refuse_mixed_install as _refuse_mixed_install
 
 _refuse_mixed_install(__path__)
 
+from blosc2 import blosc2_ext as blosc2_ext
 from blosc2 import pickling as _pickling  # noqa: F401 - importing it makes arrays picklable
 from blosc2._core.codec import library_version as blosclib_version
+from blosc2.buffers import (
+    compress,
+    compress2,
+    decompress,
+    decompress2,
+    get_blocksize,
+    get_cbuffer_sizes,
+    set_blocksize,
+    set_releasegil,
+)
+from blosc2.chunk_numbers import get_slice_nchunks
+from blosc2.compressors import clib_info, compressor_list, get_clib, get_compressor, get_cpu_info, set_compressor
 from blosc2.core import free_resources, print_versions, remove_urlpath
 from blosc2.creation import (
     arange,
@@ -60,11 +73,30 @@ from blosc2.opening import (
     schunk_from_cframe,
 )
 from blosc2.partitions import are_partitions_behaved, compute_chunks_blocks
+from blosc2.pickled_buffers import pack, pack_array, unpack, unpack_array
+from blosc2.rearranging import (
+    astype,
+    concat,
+    expand_dims,
+    matrix_transpose,
+    permute_dims,
+    reshape,
+    squeeze,
+    stack,
+    take,
+    transpose,
+)
 from blosc2.schunk import SChunk
 from blosc2.storage import (
+    DEFINED_CODECS_STOP,
+    EXTENDED_HEADER_LENGTH,
+    GLOBAL_REGISTERED_CODECS_STOP,
     MAX_BLOCKSIZE,
     MAX_BUFFERSIZE,
+    MAX_DIM,
     MAX_TYPESIZE,
+    MIN_HEADER_LENGTH,
+    USER_REGISTERED_CODECS_STOP,
     Codec,
     CParams,
     DeserializeMode,
@@ -78,16 +110,28 @@ from blosc2.storage import (
     dparams_dflts,
     storage_dflts,
 )
+from blosc2.tensors import (
+    load_array,
+    load_tensor,
+    pack_array2,
+    pack_tensor,
+    save_array,
+    save_tensor,
+    unpack_array2,
+    unpack_tensor,
+)
 from blosc2.threads import detect_number_of_cores, ncores, set_nthreads
 from blosc2.threads import get_nthreads as _get_nthreads
 from blosc2.tree_store import TreeStore
-from blosc2.version import __version__
+from blosc2.version import VERSION_DATE, __version__
 
 # The level of the older implementation's interface that is followed.
 __upstream_api__ = "4.14"
 VERSION_STRING = __version__
-MAX_DIM = 16
 MAX_OVERHEAD = 32
+# Whether this runs in a browser; programs for the other implementation ask.
+IS_WASM = _sys.platform == "emscripten"
+_HAS_NUMBA = False
 nthreads: int
 
 
@@ -107,13 +151,20 @@ class _Module(_ModuleType):
 _sys.modules[__name__].__class__ = _Module
 
 __all__ = [
-    "MAX_BLOCKSIZE", "MAX_BUFFERSIZE", "MAX_DIM", "MAX_OVERHEAD", "MAX_TYPESIZE", "VERSION_STRING", "BatchArray",
-    "CParams", "Codec", "DParams", "DeserializeMode", "DictStore", "EmbedStore", "Filter", "FormatError", "NDArray",
-    "NDField", "ObjectArray", "SChunk", "SpecialValue", "SplitMode", "Storage", "TreeStore", "Tuner",
-    "UnsafeDeserializationError", "__upstream_api__", "__version__", "arange", "are_partitions_behaved", "array",
-    "asarray", "blosclib_version", "compute_chunks_blocks", "copy", "cparams_dflts", "detect_number_of_cores",
-    "dparams_dflts", "empty", "empty_like", "estore_from_cframe", "eye", "free_resources", "from_cframe",
-    "frombuffer", "fromiter", "full", "full_like", "linspace", "load", "nans", "ncores", "ndarray_from_cframe",
-    "nthreads", "objectarray_from_cframe", "ones", "ones_like", "open", "print_versions", "remove_urlpath", "save",
-    "schunk_from_cframe", "set_nthreads", "storage_dflts", "uninit", "zeros", "zeros_like",
+    "DEFINED_CODECS_STOP", "EXTENDED_HEADER_LENGTH", "GLOBAL_REGISTERED_CODECS_STOP", "IS_WASM", "MAX_BLOCKSIZE",
+    "MAX_BUFFERSIZE", "MAX_DIM", "MAX_OVERHEAD", "MAX_TYPESIZE", "MIN_HEADER_LENGTH", "USER_REGISTERED_CODECS_STOP",
+    "VERSION_DATE", "VERSION_STRING", "BatchArray", "CParams", "Codec", "DParams", "DeserializeMode", "DictStore",
+    "EmbedStore", "Filter", "FormatError", "NDArray", "NDField", "ObjectArray", "SChunk", "SpecialValue", "SplitMode",
+    "Storage", "TreeStore", "Tuner", "UnsafeDeserializationError", "__upstream_api__", "__version__", "arange",
+    "are_partitions_behaved", "array", "asarray", "astype", "blosclib_version", "clib_info", "compress", "compress2",
+    "compressor_list", "compute_chunks_blocks", "concat", "copy", "cparams_dflts", "decompress", "decompress2",
+    "detect_number_of_cores", "dparams_dflts", "empty", "empty_like", "estore_from_cframe", "expand_dims", "eye",
+    "free_resources", "from_cframe", "frombuffer", "fromiter", "full", "full_like", "get_blocksize",
+    "get_cbuffer_sizes", "get_clib", "get_compressor", "get_cpu_info", "get_slice_nchunks", "linspace", "load",
+    "load_array", "load_tensor", "matrix_transpose", "nans", "ncores", "ndarray_from_cframe", "nthreads",
+    "objectarray_from_cframe", "ones", "ones_like", "open", "pack", "pack_array", "pack_array2", "pack_tensor",
+    "permute_dims", "print_versions", "remove_urlpath", "reshape", "save", "save_array", "save_tensor",
+    "schunk_from_cframe", "set_blocksize", "set_compressor", "set_nthreads", "set_releasegil", "squeeze", "stack",
+    "storage_dflts", "take", "transpose", "uninit", "unpack", "unpack_array", "unpack_array2", "unpack_tensor", "zeros",
+    "zeros_like",
 ]  # fmt: skip

@@ -18,13 +18,15 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from blosc2._core.codec import Encoder, Encoding, Plugin
+from blosc2._core.codec import Encoding, Plugin
 from blosc2._core.frame import Frame
 from blosc2._core.frame_writer import pack_index, pack_trailer
 from blosc2._core.geometry import Geometry, parse_geometry
 from blosc2._core.source import Source
+from blosc2.alignment import PADDING, hole_before
 from blosc2.draft import Draft, Fields, frame_bytes, frame_flags, write_frame
 from blosc2.dtypes import parse_dtype
+from blosc2.encoders import encode
 from blosc2.exceptions import FormatError, MissingFileError, ReadOnlyError
 from blosc2.file_lock import locked
 from blosc2.new_file import NewFile
@@ -88,6 +90,11 @@ class Carrier:
         self._cparams = cparams
 
     @property
+    def contiguous(self) -> bool:
+        """Whether all chunks lie in one frame."""
+        return True
+
+    @property
     def nthreads(self) -> int:
         return get_nthreads() if self.dparams is None else self.dparams.nthreads
 
@@ -109,7 +116,10 @@ class Carrier:
     def encoding(self, *, blocksize: int | None = None) -> Encoding:
         """Parameters of new chunks as the codec takes them."""
         frame = self.frame
-        encoding = encoding_of(self.cparams, frame.typesize, frame.blocksize if blocksize is None else blocksize)
+        # Filters of a super-chunk may work on numbers of another width than that of its items.
+        plain = self.array is None and frame.metalayer("b2nd") is None
+        typesize = self.cparams.typesize if plain else frame.typesize
+        encoding = encoding_of(self.cparams, typesize, frame.blocksize if blocksize is None else blocksize)
         if encoding.needs_geometry and not frame.needs_geometry:
             raise ValueError(
                 "this codec or filter works on array blocks, and only in arrays made with it: "
@@ -192,15 +202,21 @@ class MemoryCarrier(Carrier):
     full it is copied to a larger one.
     """
 
-    __slots__ = ("_arena", "_lock", "_used")
+    __slots__ = ("_arena", "_contiguous", "_lock", "_used")
 
     writable = True
 
-    def __init__(self, frame: Frame, **how: Any) -> None:
+    def __init__(self, frame: Frame, *, contiguous: bool | None = None, **how: Any) -> None:
         super().__init__(frame, **{"mode": "a", "deserialize": "full", **how})
+        # What was asked for; else as the frame came. In memory there is no other difference.
+        self._contiguous = bool(frame.serialised) if contiguous is None else contiguous
         self._arena: bytearray | None = None
         self._used = 0
         self._lock = threading.RLock()
+
+    @property
+    def contiguous(self) -> bool:
+        return self._contiguous
 
     def detach(self) -> None:
         """Copy what the frame shows of a file, so that nothing depends on that file any more."""
@@ -316,6 +332,10 @@ class FileCarrier(Carrier):
         else:
             offsets, count = draft.offsets, len(draft.offsets)
             for index, stored in sorted(draft.new.items()):
+                if PADDING in draft.metalayers:
+                    hole = hole_before(position)
+                    parts.append(hole)
+                    position += len(hole)
                 offsets[index] = position - header_len
                 parts.append(stored)
                 position += len(stored)
@@ -386,7 +406,7 @@ def _write_at(file: FileIO, offset: int, data: bytes) -> None:
 
 def vlmeta_chunk(packed: bytes) -> bytes:
     """A packed value as it is stored in the trailer."""
-    return Encoder(_VLMETA_ENCODING).encode_bytes(packed)
+    return encode(_VLMETA_ENCODING, packed)
 
 
 def encoding_of(cparams: CParams, typesize: int, blocksize: int) -> Encoding:

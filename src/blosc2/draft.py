@@ -13,13 +13,20 @@ import numpy as np
 
 from blosc2._core.frame import Frame, special_chunk
 from blosc2._core.frame_writer import header_length, pack_header, pack_index, pack_trailer
+from blosc2._core.grid import StoredChunk
+from blosc2.alignment import PADDING, hole_before
 
 #: Offsets of chunks for which nothing is stored (FORMATS 1.4).
 ZERO_OFFSET = -0x7F00000000000000
 NAN_OFFSET = -0x7E00000000000000
 UNINIT_OFFSET = -0x7C00000000000000
 
-Stored = bytes | int  # a chunk, or one of the offsets above
+Stored = bytes | StoredChunk | int  # a chunk, or one of the offsets above
+
+
+def own(stored: Stored) -> bytes | int:
+    """A chunk to keep: not in memory that others will use again."""
+    return bytes(stored) if isinstance(stored, StoredChunk) else stored
 
 
 class Draft:
@@ -45,6 +52,7 @@ class Draft:
         self.chunksize: int = frame.chunksize
         self._offsets: np.ndarray[Any, np.dtype[np.int64]] | None = None
         self._sizes: np.ndarray[Any, np.dtype[np.int64]] | None = None
+        self._appended = 0  # bytes of a last chunk that `_sizes` need not know, because it is None
 
     @property
     def offsets(self) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -67,9 +75,10 @@ class Draft:
             if frame.variable and frame.nbytes:
                 self._sizes = np.frombuffer(frame.chunk_sizes(), "<i8").astype(np.int64)
             else:
-                self._sizes = np.full(frame.nchunks, frame.chunksize, np.int64)
-                if frame.nbytes and frame.nbytes % frame.chunksize:
-                    self._sizes[-1] = frame.nbytes % frame.chunksize
+                nbytes = self.nbytes
+                self._sizes = np.full(frame.nchunks + bool(self._appended), frame.chunksize, np.int64)
+                if nbytes and nbytes % frame.chunksize:
+                    self._sizes[-1] = nbytes % frame.chunksize
         return self._sizes
 
     @sizes.setter
@@ -79,7 +88,7 @@ class Draft:
     @property
     def nbytes(self) -> int:
         if self._sizes is None:
-            return int(self.frame.nbytes)
+            return int(self.frame.nbytes) + self._appended
         return int(self._sizes.sum())
 
     @property
@@ -90,6 +99,7 @@ class Draft:
     def replace(self, index: int, stored: Stored, nbytes: int | None = None) -> None:
         """Give a chunk new content."""
         offsets = self.offsets
+        stored = own(stored)
         if isinstance(stored, int):
             offsets[index] = stored
             self.new.pop(index, None)
@@ -100,7 +110,9 @@ class Draft:
 
     def splice(self, index: int, removed: int, added: Iterable[tuple[Stored, int]]) -> None:
         """Put chunks, given with their sizes, in the place of `removed` ones from `index` on."""
-        chunks = list(added)
+        chunks = [(own(stored), size) for stored, size in added]
+        if not removed and len(chunks) == 1 and self._append(index, *chunks[0]):
+            return
         shift = len(chunks) - removed
         self.new = {
             n if n < index else n + shift: stored for n, stored in self.new.items() if not index <= n < index + removed
@@ -114,6 +126,24 @@ class Draft:
         for n, (stored, _) in enumerate(chunks):
             if not isinstance(stored, int):
                 self.new[index + n] = stored
+
+    def _append(self, index: int, stored: bytes | int, size: int) -> bool:
+        """Put a chunk behind full ones, which is the most common change; False when it is not that."""
+        frame = self.frame
+        chunksize = int(frame.chunksize)
+        if self._offsets is not None or self._sizes is not None or frame.variable or index != frame.nchunks:
+            return False
+        if not 0 < size <= chunksize or frame.nbytes % chunksize:
+            return False
+        offsets = np.empty(index + 1, np.int64)
+        repeated = frame.repeated_offset
+        offsets[:index] = np.frombuffer(frame.offsets_bytes(), np.int64) if repeated is None else repeated
+        offsets[index] = stored if isinstance(stored, int) else 0
+        if not isinstance(stored, int):
+            self.new[index] = stored
+        self._offsets = offsets
+        self._appended = size
+        return True
 
     def settle(self) -> bool:
         """Decide whether chunks are equal or variable, as their sizes now are; True for variable.
@@ -160,7 +190,7 @@ class Fields:
 
 
 def lay_out(
-    write: Callable[[bytes], Any],
+    write: Callable[[Any], Any],
     fields: Fields,
     metalayers: dict[str, bytes],
     vlmeta: dict[str, bytes],
@@ -173,7 +203,7 @@ def lay_out(
     Parameters
     ----------
     write : callable
-        Takes the parts in their order.
+        Takes the parts in their order, each a buffer, and copies them at once.
     fields : Fields
     metalayers, vlmeta : dict
         Name -> packed content; name -> stored chunk.
@@ -182,7 +212,7 @@ def lay_out(
     count, nbytes : int
         Chunks, and their uncompressed bytes.
     """
-    offsets, position = write_chunks(write, chunks)
+    offsets, position = write_chunks(write, chunks, header_length(metalayers) if PADDING in metalayers else None)
     tail = b""
     if nbytes:
         one = len(offsets) == 1 and offsets[0] < 0
@@ -193,21 +223,32 @@ def lay_out(
     return pack_header(fields, metalayers, bool(vlmeta), frame_len, nbytes, position)
 
 
-def write_chunks(write: Callable[[bytes], Any], chunks: Iterable[Stored]) -> tuple[list[int], int]:
-    """Write chunks one after the other; their offsets from the first, and the bytes that they take."""
+def write_chunks(
+    write: Callable[[Any], Any], chunks: Iterable[Stored], start: int | None = None
+) -> tuple[list[int], int]:
+    """Write chunks one after the other; their offsets from the first, and the bytes that they take.
+
+    With the position where they start, each payload is aligned.
+    """
     offsets: list[int] = []
     position = 0
     for stored in chunks:
         if isinstance(stored, int):
             offsets.append(stored)
         else:
+            if start is not None:
+                hole = hole_before(start + position)
+                if hole:
+                    write(hole)
+                    position += len(hole)
             offsets.append(position)
             position += len(stored)
             write(stored)
+        del stored  # so that its memory can be used again for the next one
     return offsets, position
 
 
-def _lay_out_draft(write: Callable[[bytes], Any], draft: Draft) -> bytes:
+def _lay_out_draft(write: Callable[[Any], Any], draft: Draft) -> bytes:
     variable = draft.settle()
     frame = draft.frame
     fields = Fields(frame, draft.chunksize, variable=variable, vlblocks=bool(frame.vlblocks))
@@ -216,12 +257,13 @@ def _lay_out_draft(write: Callable[[bytes], Any], draft: Draft) -> bytes:
         chunks: Iterable[Stored] = (int(repeated),)
         count = int(frame.nchunks)
     else:
-        chunks = _all_chunks(draft)
+        chunks = all_chunks(draft)
         count = len(draft.offsets)
     return lay_out(write, fields, draft.metalayers, draft.vlmeta, chunks, count, draft.nbytes)
 
 
-def _all_chunks(draft: Draft) -> Iterator[Stored]:
+def all_chunks(draft: Draft) -> Iterator[Stored]:
+    """What is stored for each chunk."""
     for index, offset in enumerate(draft.offsets.tolist()):
         if index in draft.new:
             yield draft.new[index]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from blosc2._core.source import Source
+from blosc2.alignment import PADDING
 from blosc2.deserialization import deserialize_mode
 from blosc2.embedded import Embedded, check_same_file, compose
 from blosc2.exceptions import FormatError
@@ -192,7 +193,7 @@ class EmbedStore(Store):
         if self._embedded is not None:
             old = self._embedded
             metadata = old.other_metadata()
-            own = {"b2embed", "_pad"}
+            own = {"b2embed", PADDING}
             meta = {name: content for name, content in old.frame.metalayers().items() if name not in own}
             for key, entry in old.entries.items():
                 if key in changes:

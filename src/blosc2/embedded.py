@@ -19,6 +19,7 @@ from blosc2._core.codec import Encoder, Encoding
 from blosc2._core.frame import Frame
 from blosc2._core.frame_writer import header_length, pack_header, pack_index, pack_trailer
 from blosc2._core.source import Source
+from blosc2.alignment import ALIGNMENT, with_padding
 from blosc2.exceptions import FormatError, UnsupportedKindError
 from blosc2.serialization import pack, unpack
 from blosc2.store_keys import all_safe, is_safe
@@ -29,8 +30,6 @@ KINDS: Final = ("b2embed", "b2dict", "b2tree")
 MAP: Final = "estore_metadata"
 REGISTRY: Final = "_object_registry"
 
-_ALIGNMENT = 64
-_CHUNK_HEADER = 32
 # Small frames get one chunk. In larger ones the end of a chunk stays unused where the next value does not fit: with
 # chunks of several times the largest value that is a fraction of the whole.
 _ONE_CHUNK = 1 << 20
@@ -198,10 +197,7 @@ def compose(
     entries: dict[str, Any] = {key: {"offset": offset, "length": values[key][2]} for key, offset in places.items()}
     entries.update(remote or {})
     vlmeta = {MAP: stored_value({"embed_map": entries, "current_offset": nbytes}), **(metadata or {})}
-    metalayers = {kind: pack({"version": 1}), **(meta or {})}
-    # The first payload, 32 bytes behind the header, falls on a multiple of the alignment.
-    padding = (_CHUNK_HEADER - header_length({**metalayers, "_pad": b"\xc4\0"})) % _ALIGNMENT
-    metalayers["_pad"] = bytes((0xC4, padding)) + bytes(padding)
+    metalayers = with_padding({kind: pack({"version": 1}), **(meta or {})})
 
     raw = bytearray(nbytes)
     for key, offset in places.items():
@@ -251,7 +247,7 @@ def _arrange(lengths: Mapping[str, int], least: int) -> tuple[int, dict[str, int
 
 
 def _aligned(length: int) -> int:
-    return -(-length // _ALIGNMENT) * _ALIGNMENT
+    return -(-length // ALIGNMENT) * ALIGNMENT
 
 
 def _chunks(raw: bytearray, chunksize: int) -> tuple[bytearray, list[int]]:
@@ -261,7 +257,7 @@ def _chunks(raw: bytearray, chunksize: int) -> tuple[bytearray, list[int]]:
     for start in range(0, len(raw), chunksize):
         part = raw[start : start + chunksize]
         # Offsets count from the header's end, which lies 32 bytes before a multiple of the alignment.
-        body += bytes(-len(body) % _ALIGNMENT)
+        body += bytes(-len(body) % ALIGNMENT)
         offsets.append(len(body))
         encoding = Encoding(5, 0, 0, False, 1, len(part), 3, (0, 0, 0, 0, 0, 1), _NO_FILTERS)
         body += Encoder(encoding).encode_bytes(part)

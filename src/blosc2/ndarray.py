@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
@@ -12,22 +11,27 @@ import numpy as np
 
 from blosc2._core.geometry import Geometry
 from blosc2._core.grid import Write
+from blosc2.alignment import PADDING
 from blosc2.array_plan import ArrayPlan
 from blosc2.assignment import as_items
+from blosc2.bands import plan_like
 from blosc2.carrier import Carrier, vlmeta_chunk
 from blosc2.draft import Draft
-from blosc2.executor import run
+from blosc2.executor import compressed
 from blosc2.fields import FieldViews, short_text
 from blosc2.fields import NDField as NDField  # other packages look for it here
+from blosc2.indexing import basic_selection
 from blosc2.info import InfoReporter, size_text
 from blosc2.new_frame import copy_frame
 from blosc2.orthogonal import OrthogonalIndex
-from blosc2.partitions import as_shape, normalized_axes
+from blosc2.raw_views import view_items
 from blosc2.reading import Version, read, read_whole
+from blosc2.rearranged import matrix_axes, permuted, reshaped, selected, shape_for, taken
 from blosc2.resizing import resize_draft, resized_geometry
 from blosc2.schunk import SChunk, chunk_description
 from blosc2.serialization import pack
 from blosc2.stored import Stored
+from blosc2.view_carrier import ViewCarrier, squeezed_axes
 from blosc2.writing import Chunks, chunks_with
 
 ChunkInfo = namedtuple(  # noqa: PYI024
@@ -174,16 +178,16 @@ class NDArray(Stored):
         """Taken and ignored: keeping them costs nothing that would be worth a choice."""
 
     @property
-    def T(self) -> Any:
-        """The transpose, as a NumPy array."""
-        return self[...].T
+    def T(self) -> NDArray:
+        """A copy with the two axes swapped; see `blosc2.permute_dims` for arrays of other axes."""
+        if self.ndim != 2:
+            raise ValueError(f"T only works for 2-dimensional arrays, not for {self.ndim} axes; see permute_dims")
+        return NDArray._of(permuted(self, (1, 0), {}))
 
     @property
-    def mT(self) -> Any:
-        """The array with its last two axes swapped, as a NumPy array."""
-        if self.ndim < 2:
-            raise ValueError(f"an array of {self.ndim} axes has no last two to be swapped")
-        return np.swapaxes(self[...], -1, -2)
+    def mT(self) -> NDArray:
+        """A copy with the last two axes swapped."""
+        return NDArray._of(permuted(self, matrix_axes(self.ndim), {}))
 
     @property
     def info_items(self) -> list[tuple[str, Any]]:
@@ -255,13 +259,56 @@ class NDArray(Stored):
     def _read_all(self) -> np.ndarray[Any, Any]:
         return read_whole(self._carrier.array, self._carrier.nthreads)  # type: ignore[arg-type]
 
+    def view(self, key: Any = ...) -> np.ndarray[Any, Any]:
+        """The items of a key where they lie, without a copy: a read-only view of the mapped file.
+
+        Possible for items of one chunk that is stored uncompressed, as in arrays written with ``clevel=0``; these are
+        aligned to 64 bytes. The view keeps the mapping alive, and goes on showing what it showed whatever is written.
+
+        Parameters
+        ----------
+        key : optional
+            Integers, slices, `None` and `...`; everything by default.
+
+        Raises
+        ------
+        ValueError
+            With the reason why it is not possible.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import numpy as np
+        >>> import blosc2
+        >>> path = os.path.join(tempfile.mkdtemp(), "raw.b2nd")
+        >>> _ = blosc2.asarray(np.arange(6.0), urlpath=path, cparams={"clevel": 0})
+        >>> blosc2.open(path, mmap_mode="r").view(slice(2, 4))
+        array([2., 3.])
+        """
+        return view_items(self._carrier.array, key)  # type: ignore[arg-type]
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
-            raise ValueError(
-                "the items are compressed and cannot be had without a copy; leave out copy=False, or slice the array"
-            )
+            if dtype is not None and np.dtype(dtype) != self.dtype:
+                raise ValueError(f"items of {self.dtype} cannot be had as {np.dtype(dtype)} without a copy")
+            return self.view()
         result = self._read_all()
         return result if dtype is None else result.astype(dtype, copy=False)
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self._memory().__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._memory().__dlpack_device__()
+
+    def __buffer__(self, flags: int) -> memoryview:
+        return memoryview(self._memory())  # type: ignore[arg-type]  # NumPy's stubs lag behind
+
+    def _memory(self) -> np.ndarray[Any, Any]:
+        try:
+            return self.view()
+        except ValueError as error:
+            raise BufferError(str(error)) from None
 
     def __iter__(self) -> Iterator[Any]:
         if not self.ndim:
@@ -404,8 +451,7 @@ class NDArray(Stored):
                 frame, new, (start,), (1,), (items.size,), items, carrier.encoding(blocksize=int(new.block_nbytes)),
                 carrier.plugin(),
             )  # fmt: skip
-            run(operation, items.nbytes, carrier.cparams.nthreads)
-            for nchunk, stored in operation.take_chunks().items():
+            for nchunk, stored in compressed(operation, new.chunk_nbytes, carrier.cparams.nthreads).items():
                 draft.replace(nchunk, stored)
             mark_indexes_stale(self, draft)
             carrier.publish(draft)
@@ -413,7 +459,7 @@ class NDArray(Stored):
 
     # ------------------------------------------------------------ as a whole
     def squeeze(self, axis: Any = None) -> NDArray:
-        """A new array without axes of length 1: all of them, or those that are named. Metadata is kept.
+        """A view without axes of length 1: all of them, or those that are named. See `blosc2.squeeze`.
 
         Examples
         --------
@@ -421,20 +467,10 @@ class NDArray(Stored):
         >>> blosc2.ones((1, 3, 1)).squeeze(0).shape
         (3, 1)
         """
-        axes = range(self.ndim) if axis is None else normalized_axes(axis, self.ndim)
-        gone = {n for n in axes if axis is not None or self.shape[n] == 1}
-        for n in gone:
-            if self.shape[n] != 1:
-                raise ValueError(f"cannot squeeze axis {n}, which has length {self.shape[n]}; only 1 can go")
-        shape, chunks, blocks = (
-            tuple(length for n, length in enumerate(lengths) if n not in gone)
-            for lengths in (self.shape, self.chunks, self.blocks)
-        )
-        plan = ArrayPlan(shape, self.dtype, {"cparams": self.cparams, "chunks": chunks, "blocks": blocks})
-        return _with_metadata(self, plan, self[...].reshape(shape))
+        return NDArray._of(ViewCarrier(self, squeezed_axes(self.shape, axis)))
 
-    def reshape(self, shape: Any, **kwargs: Any) -> NDArray:
-        """A new array with the same items in C order in another shape; keywords as for `blosc2.asarray`.
+    def reshape(self, shape: Any, c_order: bool = True, **kwargs: Any) -> NDArray:  # noqa: ARG002
+        """A new array with the same items in C order in another shape. See `blosc2.reshape`.
 
         Examples
         --------
@@ -442,14 +478,19 @@ class NDArray(Stored):
         >>> blosc2.arange(6).reshape((2, 3))[1]
         array([3, 4, 5])
         """
-        lengths = as_shape(shape, "shape")
-        if math.prod(lengths) != self.size:
-            raise ValueError(
-                f"total size of new array must be unchanged: {self.shape} has {self.size} items, "
-                f"{lengths} {math.prod(lengths)}"
-            )
-        plan = ArrayPlan(lengths, self.dtype, {"cparams": self.cparams, **kwargs})
-        return NDArray._of(plan.write(plan.compressed(self[...].reshape(lengths))))
+        return NDArray._of(reshaped(self, shape_for(self.shape, shape), kwargs))
+
+    def take(self, indices: Any, /, *, axis: int | None = None) -> NDArray:
+        """A new array of items along an axis, by their numbers. See `blosc2.take`.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> blosc2.arange(6, shape=(2, 3)).take([-1, 0], axis=1)[:]
+        array([[2, 0],
+               [5, 3]])
+        """
+        return NDArray._of(taken(self, indices, axis, {}))
 
     def copy(self, dtype: Any = None, **kwargs: Any) -> NDArray:
         """Copy the array with its metadata.
@@ -477,9 +518,16 @@ class NDArray(Stored):
         self.copy(urlpath=urlpath, contiguous=contiguous, **kwargs)
 
     def slice(self, key: Any, **kwargs: Any) -> NDArray:
-        """The items of a key as a new array; keywords as for `blosc2.asarray`."""
-        items = self[key]
-        plan = ArrayPlan(items.shape, items.dtype, {"cparams": self.cparams, **kwargs})
+        """The items of a key as a new array; keywords as for `blosc2.asarray`.
+
+        Keys of slices and integers are followed chunk by chunk of the result. Others, which hold arrays, need all of
+        its items in memory once.
+        """
+        selection = None if type(key) is str else basic_selection(key, self.shape)
+        if selection is not None:
+            return NDArray._of(selected(self, selection, kwargs))
+        items = np.asarray(self[key])
+        plan = plan_like(self, items.shape, items.dtype, kwargs)
         return NDArray._of(plan.write(plan.compressed(items)))
 
     # ------------------------------------------------------------ fields
@@ -494,6 +542,8 @@ class NDArray(Stored):
 def copied(array: NDArray, dtype: Any, kwargs: dict[str, Any]) -> NDArray:
     """A copy of an array with these keywords of a constructor."""
     dtype = array.dtype if dtype is None else np.dtype(dtype)
+    if isinstance(array._carrier, ViewCarrier):
+        return NDArray._of(array._carrier.copied(dtype, kwargs))
     plan = ArrayPlan(array.shape, dtype, kwargs, array)
     frame = array._carrier.frame
     same = (
@@ -509,7 +559,7 @@ def copied(array: NDArray, dtype: Any, kwargs: dict[str, Any]) -> NDArray:
 def _with_metadata(array: NDArray, plan: ArrayPlan, items: np.ndarray[Any, Any]) -> NDArray:
     """A new array of these items with the metadata of another."""
     frame = array._carrier.frame
-    kept = {name: packed for name, packed in frame.metalayers().items() if name not in ("b2nd", "_pad")}
+    kept = {name: packed for name, packed in frame.metalayers().items() if name not in ("b2nd", PADDING)}
     plan.metalayers = {"b2nd": plan.metalayers["b2nd"], **kept, **plan.metalayers}
     return NDArray._of(plan.write(plan.compressed(items), vlmeta=Draft(frame).vlmeta))
 

@@ -11,7 +11,7 @@ from blosc2._core.grid import Write
 from blosc2.advanced import Picked, advanced_selection, with_rows
 from blosc2.assignment import as_items, plain_key
 from blosc2.carrier import Carrier
-from blosc2.executor import run
+from blosc2.executor import compressed
 from blosc2.indexing import basic_selection
 from blosc2.picking import hull_of, is_dense, pieces, points_of, put, reads_whole
 from blosc2.reading import Version, as_box, is_mask, is_names, read, read_whole
@@ -57,13 +57,12 @@ def _write_all(version: Version, carrier: Carrier, items: Items) -> Chunks:
 def _write_box(
     version: Version, carrier: Carrier, starts: Any, steps: Any, counts: Any, source: Items, points: Any = None
 ) -> Chunks:
-    geometry, dtype, frame = version
+    geometry, _, frame = version
     operation = Write(
         frame, geometry, starts, steps, counts, source, carrier.encoding(blocksize=int(geometry.block_nbytes)),
         carrier.plugin(), points,
     )  # fmt: skip
-    run(operation, source.size * dtype.itemsize, carrier.cparams.nthreads)
-    return operation.take_chunks()
+    return compressed(operation, geometry.chunk_nbytes, carrier.cparams.nthreads)
 
 
 def _write_masked(version: Version, carrier: Carrier, mask: Items, value: Any) -> Chunks:

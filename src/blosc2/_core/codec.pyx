@@ -528,6 +528,8 @@ cdef int decode_block(Worker *worker, Chunk *chunk, int32_t block, uint8_t *dest
 
 cdef enum:
     DELTA = 3
+    # The library takes turns with buffers to filter from and to: the turn of the third filter is to write into its source.
+    SCRIBBLING = 3
     MIN_DICTIONARY_CHUNK = 32
 
 
@@ -652,12 +654,27 @@ cdef class Encoder:
     cdef int prepare(self, int32_t nbytes) except -1:
         """Get ready for chunks of this size; a context keeps the block size that it chose for the first one."""
         cdef c.blosc2_cparams cparams
+        cdef Encoding encoding
         if self.cctx != NULL:
             if nbytes == self.nbytes:
                 return 0
             c.blosc2_free_ctx(<c.blosc2_context *> self.cctx)
             self.cctx = NULL
-        cparams = (<Encoding> self.encoding).parameters(nbytes)
+        encoding = <Encoding> self.encoding
+        filters = sum([item != 0 for item in encoding.filters])
+        deltas = encoding.filters.count(DELTA)
+        if deltas > 1 or (deltas and filters >= SCRIBBLING):
+            # The bytes to take the difference from are gone when the second block comes.
+            raise ValueError("the filter DELTA can be used once and with one other filter: more could not be undone")
+        if filters >= SCRIBBLING and encoding.use_dict:
+            # It goes over the data twice, and what it finds there is filtered already the second time.
+            raise ValueError("a dictionary cannot be used with more than two filters: what it gives could not be undone")
+        if filters >= SCRIBBLING and encoding.clevel:
+            free(self.copy)
+            self.copy = <uint8_t *> malloc(max(nbytes, 1))
+            if self.copy == NULL:
+                raise MemoryError
+        cparams = encoding.parameters(nbytes)
         if self.plugin is not None:
             cparams.schunk = self.plugin.schunk
         self.cctx = c.blosc2_create_cctx(cparams)
@@ -667,6 +684,7 @@ cdef class Encoder:
         return 0
 
     def __dealloc__(self):
+        free(self.copy)
         if self.cctx != NULL:
             c.blosc2_free_ctx(<c.blosc2_context *> self.cctx)
 
@@ -675,8 +693,15 @@ cdef class Encoder:
 
         Room for its bytes and 32 more is always enough.
         """
-        cdef int status = c.blosc2_compress_ctx(
-            <c.blosc2_context *> self.cctx, source, self.nbytes, destination, room)
+        cdef const uint8_t *data = source
+        cdef int status
+        if self.copy != NULL:
+            memcpy(self.copy, source, <size_t> self.nbytes)
+            data = self.copy
+        status = c.blosc2_compress_ctx(<c.blosc2_context *> self.cctx, data, self.nbytes, destination, room)
+        if self.copy != NULL and status > CHUNK_HEADER and destination[2] & 2 and not destination[31] >> 4:
+            # Where nothing was gained, what lay there by then was stored.
+            memcpy(destination + CHUNK_HEADER, source, <size_t> self.nbytes)
         return status if status else <int32_t> BAD_ROOM
 
     def encode_bytes(self, buffer):

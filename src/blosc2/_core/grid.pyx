@@ -11,15 +11,15 @@ together. Points come sorted by chunk and block, each with the place of its item
 """
 
 cimport numpy as cnp
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from blosc2._core.codec cimport (
-    BAD_SPECIAL, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
-    Chunk, Encoder, Worker, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch, reserve_stored)
+    BAD_LENGTH, BAD_SPECIAL, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
+    Chunk, Encoder, Worker, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch)
 from blosc2._core.crew cimport Hand, Job, dismiss, finish, hire, start
 from blosc2._core.frame cimport Frame
 from blosc2._core.geometry cimport MAX_DIM, Geometry, Grid
@@ -528,6 +528,8 @@ cdef class Read(Operation):
         cdef uint8_t *scratch
         cdef int64_t steps
         cdef int status = self.frame.open_chunk(nchunk, worker, &chunk)
+        if status == CHUNK_OK and chunk.nbytes != g.chunk_nbytes:
+            status = BAD_LENGTH
         if status:
             return status
         if chunk.kind == KIND_RAW:
@@ -569,6 +571,8 @@ cdef class Read(Operation):
         cdef int64_t[MAX_DIM] many
         cdef int d
         cdef int status = self.frame.open_chunk(nchunk, worker, &chunk)
+        if status == CHUNK_OK and chunk.nbytes != g.chunk_nbytes:
+            status = BAD_LENGTH
         if status:
             return status
         if chunk.kind < KIND_RAW:
@@ -720,7 +724,52 @@ def read_all(Frame frame not None, Geometry geometry not None, cnp.dtype dtype n
 cdef struct Result:  # of compressing one chunk: without bytes it is all zeros
     int64_t nchunk
     int32_t size
-    uint8_t *stored
+
+
+cdef class Slots:
+    """Room for compressed chunks, used again and again: fresh memory costs more than it takes to fill it."""
+
+    cdef cnp.ndarray memory
+    cdef uint8_t *data
+    cdef int64_t size
+    cdef int users      # chunks that still show bytes of it
+
+    @staticmethod
+    cdef Slots of(int64_t size):
+        cdef Slots self = Slots.__new__(Slots)
+        cdef cnp.npy_intp length = size
+        # NumPy asks for large pages where the system has them.
+        self.memory = cnp.PyArray_SimpleNew(1, &length, cnp.NPY_UINT8)
+        self.data = <uint8_t *> cnp.PyArray_DATA(self.memory)
+        self.size = size
+        return self
+
+
+cdef class StoredChunk:
+    """The bytes of a compressed chunk where they were made: a read-only buffer."""
+
+    cdef Slots slots
+    cdef uint8_t *data
+    cdef Py_ssize_t size
+
+    @staticmethod
+    cdef StoredChunk of(Slots slots, uint8_t *data, Py_ssize_t size):
+        cdef StoredChunk self = StoredChunk.__new__(StoredChunk)
+        self.slots = slots
+        slots.users += 1
+        self.data = data
+        self.size = size
+        return self
+
+    def __dealloc__(self):
+        if self.slots is not None:
+            self.slots.users -= 1
+
+    def __len__(self):
+        return self.size
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.data, self.size, 1, flags)
 
 
 cdef class Write(Operation):
@@ -737,7 +786,8 @@ cdef class Write(Operation):
     points : Points, optional
         Which items of some axes; then the source is C-contiguous, of any shape.
 
-    After `run`, `chunks` maps the number of each chunk to its stored bytes, or to an offset without a chunk.
+    After `run`, `chunks` maps the number of each chunk to its stored bytes, or to an offset without a chunk. Who lets go of
+    these bytes before the next `run` has it use their memory again.
     """
 
     cdef readonly dict chunks
@@ -745,6 +795,8 @@ cdef class Write(Operation):
     cdef object plugin
     cdef Result *results            # of the tasks from `first_result` on
     cdef int64_t first_result
+    cdef list kept_slots
+    cdef Slots slots                # for the tasks of a run, one after the other
 
     def __init__(self, frame, Geometry geometry not None, start, step, count, cnp.ndarray source not None,
                  encoding, plugin=None, points=None):
@@ -770,14 +822,37 @@ cdef class Write(Operation):
         self.encoding = encoding
         self.plugin = plugin
         self.chunks = {}
+        self.kept_slots = []
         if frame is not None:
             self.frame.load_index()
 
     def take_chunks(self):
-        """The chunks compressed so far, which are then forgotten here."""
+        """The chunks compressed so far, which are then forgotten here, as bytes of their own."""
+        chunks = {n: stored if isinstance(stored, int) else bytes(stored) for n, stored in self.chunks.items()}
+        self.chunks = {}
+        return chunks
+
+    def take_buffers(self):
+        """The same where they lie: for a caller that copies or writes them at once, and lets them go."""
         chunks = self.chunks
         self.chunks = {}
         return chunks
+
+    cdef int64_t slot(self) noexcept nogil:
+        """Room that is always enough for a chunk."""
+        return self.geometry.c.chunk_nbytes + CHUNK_HEADER
+
+    cdef int find_slots(self, int64_t count) except -1:
+        """Take memory for so many chunks that nobody uses."""
+        cdef Slots slots
+        for slots in self.kept_slots:
+            if slots.users == 0 and slots.size >= count * self.slot():
+                self.slots = slots
+                return 0
+        self.slots = Slots.of(count * self.slot())
+        # Two are enough: the caller may still hold a chunk of the run before.
+        self.kept_slots = [self.slots, *self.kept_slots[:1]]
+        return 0
 
     cdef Encoder encoder(self):
         cdef Encoder encoder = Encoder(self.encoding, self.plugin)
@@ -788,25 +863,25 @@ cdef class Write(Operation):
         """Work until nothing is left, in up to as many threads; releases the GIL."""
         cdef int64_t i, first = self.next_task, room = max(self.stop_task - self.next_task, 0)
         cdef Result *result
+        cdef uint8_t *stored
         self.first_result = first
         self.results = <Result *> calloc(max(room, 1), sizeof(Result))
         if self.results == NULL:
             raise MemoryError
         try:
+            self.find_slots(room)
             Operation.run(self, threads)
             for i in range(room):
                 result = &self.results[i]
-                if result.stored != NULL:
-                    self.chunks[result.nchunk] = PyBytes_FromStringAndSize(<const char *> result.stored, result.size)
-                    free(result.stored)
-                    result.stored = NULL
-                elif result.size:
+                stored = self.slots.data + i * self.slot()
+                if result.size == CHUNK_HEADER and stored[31] >> 4 == 1:
                     self.chunks[result.nchunk] = -0x7F00000000000000
+                elif result.size:
+                    self.chunks[result.nchunk] = StoredChunk.of(self.slots, stored, result.size)
         finally:
-            for i in range(room):
-                free(self.results[i].stored)
             free(self.results)
             self.results = NULL
+            self.slots = None
 
     cdef void work(self, Worker *worker, Encoder encoder) noexcept nogil:
         cdef int64_t task, nchunk = 0, begin = 0, end = 0
@@ -814,7 +889,6 @@ cdef class Write(Operation):
         cdef Box box
         cdef Result *result
         cdef const uint8_t *gathered
-        cdef uint8_t *room
         cdef int status
         while True:
             task = self.draw()
@@ -833,19 +907,9 @@ cdef class Write(Operation):
             else:
                 status = self.gather(worker, nchunk, &box, &gathered)
             if status == CHUNK_OK:
-                # Reading is done: the buffer for stored bytes is free for the result.
-                room = reserve_stored(worker, <int64_t> nbytes + CHUNK_HEADER)
-                if room == NULL:
-                    status = NO_MEMORY
-                else:
-                    result.size = encoder.encode(gathered, room, nbytes + CHUNK_HEADER)
-                    status = result.size if result.size < 0 else <int> CHUNK_OK
-            if status == CHUNK_OK and not (result.size == CHUNK_HEADER and room[31] >> 4 == 1):
-                result.stored = <uint8_t *> malloc(result.size)
-                if result.stored == NULL:
-                    status = NO_MEMORY
-                else:
-                    memcpy(result.stored, room, result.size)
+                result.size = encoder.encode(
+                    gathered, self.slots.data + (task - self.first_result) * self.slot(), nbytes + CHUNK_HEADER)
+                status = result.size if result.size < 0 else <int> CHUNK_OK
             if status:
                 result.size = 0
                 self.failed = nchunk

@@ -1,0 +1,26 @@
+"""Payloads of uncompressed chunks at multiples of 64 bytes in their file (FORMATS 8.4), for views without a copy."""
+
+from __future__ import annotations
+
+from blosc2._core.frame_writer import header_length
+
+#: What payloads are aligned to: a cache line, and more than any item needs.
+ALIGNMENT = 64
+#: The metalayer that fills the header up; frames that have it keep their chunks aligned.
+PADDING = "_pad"
+
+_CHUNK_HEADER = 32
+_MOST_METALAYERS = 16
+
+
+def with_padding(metalayers: dict[str, bytes]) -> dict[str, bytes]:
+    """Metalayers after which the first payload is aligned; the same ones when there is no room for one more."""
+    if len(metalayers) >= _MOST_METALAYERS:
+        return metalayers
+    size = (_CHUNK_HEADER - header_length({**metalayers, PADDING: b"\xc4\0"})) % ALIGNMENT
+    return {**metalayers, PADDING: bytes((0xC4, size)) + bytes(size)}
+
+
+def hole_before(position: int) -> bytes:
+    """What goes before a chunk that would start at this position of an aligned frame."""
+    return bytes((_CHUNK_HEADER - position) % ALIGNMENT)
