@@ -119,6 +119,29 @@ def test_as_numpy(data: st.DataObject) -> None:
         np.testing.assert_array_equal(array[...], changed)
 
 
+@settings(max_examples=100)
+@given(st.data())
+def test_many_axes_as_numpy(data: st.DataObject) -> None:
+    shape = data.draw(hnp.array_shapes(min_dims=5, max_dims=8, min_side=1, max_side=3))
+    items = np.random.default_rng(1).integers(0, 1000, shape)
+    how, limits = data.draw(parts(shape))
+    key = data.draw(keys(shape) | hnp.basic_indices(shape, allow_newaxis=True))
+    array = blosc2.asarray(items, **how)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in limits.items():
+            patch.setattr(picking, name, value)
+        try:
+            expected = np.asarray(items[key])
+        except (IndexError, ValueError) as error:
+            with pytest.raises(type(error)):
+                array[key]
+            return
+        np.testing.assert_array_equal(array[key], expected, strict=True)
+        items[key] = -1
+        array[key] = -1
+        np.testing.assert_array_equal(array[...], items)
+
+
 @settings(max_examples=300)
 @given(st.data())
 def test_oindex_as_numpy(data: st.DataObject) -> None:

@@ -8,6 +8,8 @@ from blosc2._core.codec import Encoding, Plugin
 from blosc2._core.frame import Frame
 from blosc2._core.geometry import Geometry
 
+class Slots: ...
+
 class StoredChunk(Buffer):
     def __len__(self) -> int: ...
 
