@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 
 import blosc2
 from blosc2 import picking
-from blosc2._core.grid import Read
+from blosc2._core.grid_read import Read
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=9)
 KINDS = ("slice", "int", "0d", "none", "...", "mask", "mask2", "bool", "array", "array", "list")
@@ -222,6 +223,70 @@ def test_one_key_of_two_versions_is_not_mixed() -> None:
     assert array[5] == 1
 
 
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+@pytest.mark.parametrize("key", [True, (True, ...), (None, True), (True, True), False])
+def test_a_boolean_alone_assigns_as_in_numpy(shape: tuple[int, ...], key: Any) -> None:
+    items = np.zeros(shape)
+    array = blosc2.asarray(items)
+    for value in (7, [8]):
+        items[key] = value
+        array[key] = value
+        np.testing.assert_array_equal(array[...], items)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_index_arrays_that_another_thread_changes(stride: int) -> None:
+    """What was checked is what is used: an error or right items, and never memory outside."""
+    array = blosc2.asarray(np.arange(1_000_000), chunks=(100_000,), blocks=(10_000,))
+    good = np.arange(0, 1_000_000, 40)
+    index = np.repeat(good, stride)[::stride]
+    stop = threading.Event()
+
+    def change() -> None:
+        while not stop.is_set():
+            index[:] = 1 << 40
+            index[:] = good
+            time.sleep(0)
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(picking, "_BYTES_PER_POINT", 0)
+            deadline = time.monotonic() + 2
+            while time.monotonic() < deadline:
+                try:
+                    np.testing.assert_array_equal(array[index], good)
+                    array[index] = good
+                except (IndexError, ValueError):
+                    pass
+    finally:
+        stop.set()
+        thread.join()
+    np.testing.assert_array_equal(array[...], np.arange(1_000_000))
+
+
+@pytest.mark.parametrize("key", [(slice(None), slice(0, 200)), (np.arange(0, 400, 49), 5), slice(None, None, 2)])
+def test_what_cannot_be_read_fails_an_assignment_as_it_does_a_read(key: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a.b2nd"
+    items = np.random.default_rng(0).integers(0, 9, (400, 300))
+    frame = blosc2.asarray(items, chunks=(50, 300), blocks=(10, 300), urlpath=path)._carrier.frame
+    start, _, nbytes = frame.chunk_info(5)[:3]
+    assert start is not None
+    damaged = bytearray(path.read_bytes())
+    # The streams of its blocks, which only their codec can tell to be damaged.
+    first = min(int.from_bytes(damaged[start + 32 + 4 * n : start + 36 + 4 * n], "little") for n in range(5))
+    damaged[start + first + 4 : start + nbytes] = b"\xff" * (nbytes - first - 4)
+    path.write_bytes(damaged)
+    array = blosc2.open(path, mode="a")
+    with pytest.raises(blosc2.FormatError, match="chunk 5"):
+        array[250:300]
+    with pytest.raises(blosc2.FormatError, match="chunk 5"):
+        array[key] = 7
+    assert path.read_bytes() == damaged
+    np.testing.assert_array_equal(array[:250], items[:250])
+
+
 def test_out_that_does_not_fit() -> None:
     array = blosc2.arange(12).reshape((3, 4))
     readonly = np.zeros((3, 4), array.dtype)
@@ -293,3 +358,17 @@ def test_many_points_take_no_time_for_each_chunk() -> None:
         patch.setattr(picking, "_BYTES_PER_POINT", 0)
         np.testing.assert_array_equal(array[index], index)
     assert time.monotonic() - begun < 20
+
+
+def test_fields_into_an_array_that_is_there() -> None:
+    items = np.array([(1, 2.5), (3, 4.5), (5, 6.5)], [("a", "i4"), ("b", "f8")])
+    array = blosc2.asarray(items)
+    out = np.zeros(3)
+    assert array.read("b", out) is out
+    assert out.tolist() == [2.5, 4.5, 6.5]
+    pair = np.zeros(2, "i4")
+    assert array.fields["a"].read([2, 0], pair) is pair
+    assert pair.tolist() == [5, 1]
+    assert array["a"].read(slice(1, None)).tolist() == [3, 5]
+    with pytest.raises(ValueError, match="dtype"):
+        array.read("a", out)

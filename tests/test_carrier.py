@@ -541,3 +541,21 @@ def test_a_reader_takes_up_a_new_version_when_asked(tmp_path: Path, mmap_mode: s
     assert reader.refresh()
     assert reader[0] == 7
     assert not reader.refresh()
+
+
+@pytest.mark.parametrize("mmap_mode", [None, "r"])
+def test_bytes_and_copies_of_the_version_that_is_shown(mmap_mode: str | None, tmp_path: Path) -> None:
+    """Another handle publishes a later one: its header is in the file, the reader's is not any more."""
+    path = tmp_path / "a.b2nd"
+    items = np.random.default_rng(0).integers(0, 99, (40, 50))
+    writer = blosc2.asarray(items, chunks=(10, 50), blocks=(5, 50), urlpath=path)
+    before = path.read_bytes()
+    reader = blosc2.open(path, mode="r", mmap_mode=mmap_mode)
+    writer[5:25] = 7
+    writer.schunk.vlmeta["a"] = 1
+    assert path.read_bytes()[: len(before)] != before
+    assert reader.to_cframe() == before
+    for copy in (reader.copy(), reader.copy(urlpath=tmp_path / "b.b2nd")):
+        np.testing.assert_array_equal(copy[...], items)
+        assert not len(copy.schunk.vlmeta)
+    np.testing.assert_array_equal(blosc2.open(tmp_path / "b.b2nd")[...], items)

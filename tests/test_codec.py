@@ -445,3 +445,16 @@ def test_filters_that_could_not_be_undone_are_refused(filters: list[int]) -> Non
     ):
         with pytest.raises(ValueError, match="DELTA"):
             make()
+
+
+@pytest.mark.parametrize("nthreads", [1, 4])
+def test_averages_of_cells_that_could_not_be_read_again_are_refused(nthreads: int) -> None:
+    """The library takes blocks that are shorter than the cells, and cannot read some of what it wrote then."""
+    items = np.ones((2, 23, 13), "f4")
+    items[0] = np.arange(13)
+    cparams = {"filters": [Filter.NDMEAN], "filters_meta": [4], "nthreads": nthreads}
+    with pytest.raises(ValueError, match="a filter failed"):
+        blosc2.asarray(items, chunks=(8, 26, 15), blocks=(2, 8, 13), cparams=cparams)
+    array = blosc2.asarray(items[0], chunks=(8, 16), blocks=(4, 8), cparams=cparams)
+    # Four items in a row of one cell: all become their average.
+    np.testing.assert_allclose(array[0, :12], np.repeat([1.5, 5.5, 9.5], 4))

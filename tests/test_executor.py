@@ -17,7 +17,7 @@ import pytest
 
 import blosc2
 from blosc2._core import crew
-from blosc2._core.grid import Read
+from blosc2._core.grid_read import Read
 from blosc2.exceptions import FormatError
 from blosc2.executor import PARALLEL_WORK, run, work_of
 
@@ -110,6 +110,30 @@ def test_without_threads_the_caller_does_all(many: None) -> None:
 
 
 @pytest.mark.skipif(
+    not sys.platform.startswith("linux") or len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs and Linux"
+)
+def test_threads_stay_where_their_caller_may_run(many: None) -> None:
+    """Also when the caller is kept to one CPU after they were started."""
+    before = os.sched_getaffinity(0)
+    old = set(os.listdir("/proc/self/task"))
+    array = blosc2.asarray(ITEMS, chunks=(10, 1000))
+    out = np.empty_like(ITEMS)
+    run(read_of(array, out), 1 << 40, 3)
+    helpers = [int(task) for task in set(os.listdir("/proc/self/task")) - old]
+    assert len(helpers) == 2
+    try:
+        for cpu in before:
+            os.sched_setaffinity(0, {cpu})
+            deadline = time.monotonic() + 10
+            while any(os.sched_getaffinity(task) != {cpu} for task in helpers) and time.monotonic() < deadline:
+                run(read_of(array, out), 1 << 40, 3)  # they cannot be sent anywhere before they have begun to run
+            assert [os.sched_getaffinity(task) for task in helpers] == [{cpu}] * 2
+    finally:
+        os.sched_setaffinity(0, before)
+    np.testing.assert_array_equal(out, ITEMS)
+
+
+@pytest.mark.skipif(
     not hasattr(os, "fork") or sys.version_info >= (3, 12), reason="forking with threads warns or is not there"
 )
 def test_a_fork_starts_threads_of_its_own(many: None) -> None:
@@ -144,13 +168,17 @@ def test_the_process_ends_while_threads_sleep_or_work() -> None:
 def test_an_interrupt_reaches_the_main_thread(many: None) -> None:
     """Threads without Python take no signals from it, also while it sleeps."""
     run(read_of(blosc2.asarray(ITEMS), np.empty_like(ITEMS)), 1 << 40, 4)
-    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    begun = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        time.sleep(30)
-    assert time.monotonic() - begun < 20
-    timer.join()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which may be ignored in the background
+    try:
+        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        begun = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(30)
+        assert time.monotonic() - begun < 20
+        timer.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_what_work_costs() -> None:

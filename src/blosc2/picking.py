@@ -100,7 +100,8 @@ def put(picked: Picked, hull: Hull, items: np.ndarray[Any, Any], value: np.ndarr
     order = (*picked.axes, *picked.box_axes)
     source = points_first(picked, value)
     counts = [picked.counts[axis] for axis in picked.box_axes]
-    items.transpose(order)[hull.indices] = source.reshape([picked.size, *counts])
+    # Without index arrays, as after one boolean, there is one point and no axis for it.
+    items.transpose(order)[hull.indices] = source.reshape([picked.size, *counts] if hull.indices else counts)
 
 
 def points_of(picked: Picked, geometry: Geometry) -> Points:
@@ -122,12 +123,13 @@ def points_of(picked: Picked, geometry: Geometry) -> Points:
 
     chunk = np.zeros(len(offsets), np.int64)
     block = np.zeros(len(offsets), np.int64)
-    for axis, index in zip(picked.axes, picked.indices, strict=True):
+    # Copies: the caller's own arrays may be changed by another thread once they have been checked.
+    indices = tuple(index.copy() for index in picked.indices)
+    for axis, index in zip(picked.axes, indices, strict=True):
         length, part = geometry.chunks[axis], geometry.blocks[axis]
         nchunk = index // length
         chunk = chunk * geometry.grid[axis] + nchunk
         block = block * (-(-length // part)) + (index - nchunk * length) // part
-    indices = picked.indices
     position = chunk * (int(block.max()) + 1) + block if len(block) else chunk
     if np.any(position[1:] < position[:-1]):
         # Stable, so that of two values for one item the last one counts.
@@ -136,7 +138,7 @@ def points_of(picked: Picked, geometry: Geometry) -> Points:
         indices = tuple(index[order] for index in indices)
     groups = np.concatenate(([0], np.flatnonzero(chunk[1:] != chunk[:-1]) + 1, [len(chunk)]))
     return Points(
-        picked.axes, tuple(np.ascontiguousarray(index) for index in indices), np.ascontiguousarray(offsets),
+        picked.axes, indices, np.ascontiguousarray(offsets),
         groups if len(chunk) else np.zeros(1, np.int64), tuple(axis_strides),
     )  # fmt: skip
 

@@ -6,6 +6,7 @@
 #include <intrin.h>
 typedef volatile long atomic_state;
 static __inline int64_t counter_next(int64_t *counter) { return _InterlockedExchangeAdd64(counter, 1); }
+static __inline long state_get(atomic_state *state) { return _InterlockedOr(state, 0); }
 static __inline void state_set(atomic_state *state, long value) { _InterlockedExchange(state, value); }
 static __inline int state_change(atomic_state *state, long from, long to) {
     return _InterlockedCompareExchange(state, to, from) == from;
@@ -14,6 +15,7 @@ static __inline int state_change(atomic_state *state, long from, long to) {
 typedef long atomic_state;
 /* A counter that threads draw their next piece of work from. */
 static inline int64_t counter_next(int64_t *counter) { return __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED); }
+static inline long state_get(atomic_state *state) { return __atomic_load_n(state, __ATOMIC_ACQUIRE); }
 static inline void state_set(atomic_state *state, long value) { __atomic_store_n(state, value, __ATOMIC_RELEASE); }
 /* Whether the state was `from`, and is `to` now. */
 static inline int state_change(atomic_state *state, long from, long to) {

@@ -100,6 +100,7 @@ cdef class Encoder:
     cdef Plugin plugin
     cdef int32_t nbytes     # of the chunks that the context was made for
     cdef uint8_t *copy      # of their data, for filters that would write into it
+    cdef uint8_t *undone    # room to decode what filters gave that cannot always be undone
     cdef int prepare(self, int32_t nbytes) except -1
     cdef int32_t encode(self, const uint8_t *source, uint8_t *destination, int32_t room) noexcept nogil
 

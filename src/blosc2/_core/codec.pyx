@@ -528,6 +528,8 @@ cdef int decode_block(Worker *worker, Chunk *chunk, int32_t block, uint8_t *dest
 
 cdef enum:
     DELTA = 3
+    NDMEAN = 33
+    FILTER_FAILED = -18     # of the library
     # The library takes turns with buffers to filter from and to: the turn of the third filter is to write into its source.
     SCRIBBLING = 3
     MIN_DICTIONARY_CHUNK = 32
@@ -674,6 +676,11 @@ cdef class Encoder:
             self.copy = <uint8_t *> malloc(max(nbytes, 1))
             if self.copy == NULL:
                 raise MemoryError
+        if NDMEAN in encoding.filters and self.plugin is not None:
+            free(self.undone)
+            self.undone = <uint8_t *> malloc(max(nbytes, 1))
+            if self.undone == NULL:
+                raise MemoryError
         cparams = encoding.parameters(nbytes)
         if self.plugin is not None:
             cparams.schunk = self.plugin.schunk
@@ -685,6 +692,7 @@ cdef class Encoder:
 
     def __dealloc__(self):
         free(self.copy)
+        free(self.undone)
         if self.cctx != NULL:
             c.blosc2_free_ctx(<c.blosc2_context *> self.cctx)
 
@@ -694,6 +702,7 @@ cdef class Encoder:
         Room for its bytes and 32 more is always enough.
         """
         cdef const uint8_t *data = source
+        cdef Chunk chunk
         cdef int status
         if self.copy != NULL:
             memcpy(self.copy, source, <size_t> self.nbytes)
@@ -702,6 +711,11 @@ cdef class Encoder:
         if self.copy != NULL and status > CHUNK_HEADER and destination[2] & 2 and not destination[31] >> 4:
             # Where nothing was gained, what lay there by then was stored.
             memcpy(destination + CHUNK_HEADER, source, <size_t> self.nbytes)
+        if self.undone != NULL and status > CHUNK_HEADER:
+            # For blocks that are shorter than its cells the library succeeds, and cannot read what it wrote.
+            if inspect(destination, status, &chunk) or (
+                    chunk.kind == KIND_REGULAR and self.plugin.decode(&chunk, self.undone)):
+                return FILTER_FAILED
         return status if status else <int32_t> BAD_ROOM
 
     def encode_bytes(self, buffer):

@@ -22,7 +22,7 @@ cdef struct Hand:
     Worker *worker
     void *tool
     Hand *next                  # among those that are idle
-    long thread                 # the system's number for it
+    atomic_state thread         # the system's number for it; 0 until it runs
     cpu_mask sent               # where it may run since it was last woken
 
 

@@ -14,6 +14,7 @@ from cpython.pythread cimport (
 from libc.stdlib cimport calloc, free
 
 cdef extern from "atomics.h" nogil:
+    long state_get(atomic_state *state)
     void state_set(atomic_state *state, long value)
     bint state_change(atomic_state *state, long before, long after)
 
@@ -63,7 +64,7 @@ def forget():
 cdef void _live(void *argument) noexcept nogil:
     cdef Hand *self = <Hand *> argument
     leave_signals_to_others()
-    self.thread = current_thread()
+    state_set(&self.thread, current_thread())
     while True:
         PyThread_acquire_lock(self.wake, WAIT_LOCK)
         # The work may have been taken back meanwhile.
@@ -114,7 +115,7 @@ cdef void start(Hand **hands, int count) noexcept nogil:
     cdef int i
     for i in range(count):
         if placed:
-            send_to(hands[i].thread, &hands[i].sent, &mask)
+            send_to(state_get(&hands[i].thread), &hands[i].sent, &mask)
         state_set(&hands[i].state, POSTED)
         PyThread_release_lock(hands[i].wake)
 

@@ -345,10 +345,21 @@ cdef class Header:
         return self.chunks_start, self.chunks_stop
 
     def stored_bytes(self):
-        """A serialised frame as it lies in its source."""
+        """A serialised frame as it lies in its source, or lay there when it was opened."""
+        cdef int64_t at = self.offset + self.header_len
+        cdef int64_t rest = self.frame_len - self.header_len
+        cdef uint8_t *to
+        cdef int status
         if self.header == NULL:
             raise ValueError("a frame that was never serialised has no bytes of its own")
-        return self.source.read(self.offset, self.frame_len)
+        # What lies behind the header stays as it is, but a file may show the header of a later version by now.
+        result = PyBytes_FromStringAndSize(NULL, self.frame_len)
+        to = <uint8_t *> PyBytes_AS_STRING(result)
+        memcpy(to, self.header, <size_t> self.header_len)
+        with nogil:
+            status = self.fetch(at, rest, to + self.header_len)
+        self.source.check(status, at, rest)
+        return result
 
     # ------------------------------------------------------------ variable-length metadata
 

@@ -39,12 +39,12 @@ static inline void leave_signals_to_others(void) {
 #include <unistd.h>
 typedef cpu_set_t cpu_mask;
 static inline long current_thread(void) { return syscall(SYS_gettid); }
-/* Where helpers of this thread may run; 0 when that is nowhere else than here. */
+/* Where helpers of this thread may run: elsewhere, or here when it may run nowhere else; 0 when that is not known. */
 static inline int elsewhere(cpu_mask *mask) {
     int cpu = sched_getcpu();
     if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof *mask, mask) != 0) return 0;
-    CPU_CLR(cpu, mask);
-    return CPU_COUNT(mask) != 0;
+    if (CPU_COUNT(mask) > 1) CPU_CLR(cpu, mask);
+    return 1;
 }
 /* Have a thread run there; `now` is where it was sent last. */
 static inline void send_to(long thread, cpu_mask *now, const cpu_mask *mask) {

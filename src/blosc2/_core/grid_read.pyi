@@ -1,0 +1,22 @@
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from blosc2._core.frame import Frame
+from blosc2._core.geometry import Geometry
+from blosc2._core.grid import Operation
+
+class Read(Operation):
+    def __init__(
+        self,
+        frame: Frame,
+        geometry: Geometry,
+        start: Sequence[int],
+        step: Sequence[int],
+        count: Sequence[int],
+        out: np.ndarray[Any, Any],
+        points: Any = None,
+    ) -> None: ...
+
+def read_all(frame: Frame, geometry: Geometry, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]: ...
