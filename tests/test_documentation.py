@@ -15,6 +15,7 @@ import blosc2
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "RELEASE_NOTES.md", *sorted((ROOT / "doc").rglob("*.md"))]
+WITH_CODE = [ROOT / "README.md", ROOT / "doc" / "arrays.md", ROOT / "doc" / "stores.md"]
 
 MODULES = ["blosc2", *sorted(found.name for found in pkgutil.walk_packages(blosc2.__path__, "blosc2."))]
 
@@ -23,7 +24,7 @@ def page_name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "doc" / "stores.md"], ids=page_name)
+@pytest.mark.parametrize("page", WITH_CODE, ids=page_name)
 def test_code(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
