@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -455,3 +455,36 @@ def test_what_is_out_of_scope_is_named(folder: Path, option: str) -> None:
 def test_an_unknown_keyword_of_open_is_a_warning(folder: Path) -> None:
     with pytest.warns(UserWarning, match="no_such_option"):
         blosc2.open(str(folder / "array.b2nd"), no_such_option=1)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda: blosc2.asarray(iter([np.zeros((3, 4))]), shape=(1, 3, 4)), ValueError, "block[None]"),
+        (lambda: blosc2.asarray(iter([1, 2]), shape=(2,)), ValueError, "fromiter"),
+        (lambda: blosc2.zeros(3, cparams=5), TypeError, "cparams must be"),
+        (lambda: blosc2.zeros(3, cparams={"codec": "zstd"}), TypeError, "Codec.ZSTD"),
+        (lambda: blosc2.zeros(3, cparams={"filters": ["no such"]}), TypeError, "Filter.SHUFFLE"),
+        (lambda: blosc2.zeros(6).reshape(3, 2), TypeError, "((3, 2, ...))"),
+        (lambda: blosc2.reshape(blosc2.zeros(6), 3, 2), TypeError, "((3, 2, ...))"),
+        (lambda: blosc2.NDArray([1, 2]), TypeError, "blosc2.asarray"),
+        (lambda: blosc2.zeros(3).attrs.__setitem__("a", object()), TypeError, "store numbers"),
+        (lambda: blosc2.from_cframe(3), TypeError, "bytes"),
+        (lambda: blosc2.unpack_tensor(3), TypeError, "bytes"),
+    ],
+)
+def test_what_beginners_try_is_answered(call: Callable[[], object], kind: type[Exception], words: str) -> None:
+    with refused(kind, words=words):
+        call()
+
+
+def test_a_mode_that_only_reads_is_answered_with_the_one_that_writes(folder: Path) -> None:
+    array = blosc2.open(str(folder / "array.b2nd"))
+    with refused(ValueError, words="mode='a'"):
+        array[0] = 1
+
+
+def test_a_path_that_is_none_is_shown_in_short(folder: Path) -> None:
+    with refused(TypeError, words="a path must be") as caught:
+        blosc2.save("swapped.b2nd", np.zeros((100, 100)))
+    assert len(str(caught.value)) < 150

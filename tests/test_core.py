@@ -193,3 +193,26 @@ def test_texts_of_info(capsys: pytest.CaptureFixture[str]) -> None:
     for n, text in ((0, "0"), (1023, "1023"), (1024, "1024 (1.00 KiB)"), (3 << 40, f"{3 << 40} (3.00 TiB)")):
         assert size_text(n) == text
     assert size_text(5 << 60) == f"{5 << 60} (5120.00 PiB)"
+
+
+def test_functions_that_are_looked_for_in_core() -> None:
+    from blosc2 import core
+
+    for name in (
+        "clib_info", "compress", "compress2", "compressor_list", "compute_chunks_blocks", "decompress",
+        "decompress2", "detect_number_of_cores", "free_resources", "from_cframe", "get_blocksize",
+        "get_cbuffer_sizes", "get_clib", "get_compressor", "get_cpu_info", "load_array", "load_tensor",
+        "ndarray_from_cframe", "pack", "pack_array", "pack_array2", "pack_tensor", "print_versions",
+        "remove_urlpath", "save_array", "save_tensor", "schunk_from_cframe", "set_blocksize", "set_compressor",
+        "set_nthreads", "set_releasegil", "unpack", "unpack_array", "unpack_array2", "unpack_tensor",
+    ):  # fmt: skip
+        assert getattr(core, name) is getattr(blosc2, name)
+
+
+def test_names_of_other_array_libraries() -> None:
+    from blosc2.utils import NUMPY_GE_2_0
+
+    assert NUMPY_GE_2_0 is (int(np.__version__.split(".")[0]) >= 2)
+    assert np.isnan(blosc2.nan)
+    assert (blosc2.inf, blosc2.pi, blosc2.e, blosc2.newaxis) == (np.inf, np.pi, np.e, None)
+    assert blosc2.zeros(3)[:, blosc2.newaxis].shape == (3, 1)

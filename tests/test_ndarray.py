@@ -676,6 +676,7 @@ def test_fields() -> None:
     assert field.schunk is array.schunk
     assert_same(field[1:3], np.ascontiguousarray(items["a"][1:3]))
     assert_same(np.asarray(array.fields["b"]), np.ascontiguousarray(items["b"]))
+    assert_same(field[5, 1], np.asarray(items["a"][5, 1]))  # no axes
     field[2:4] = items["a"][2:4] = 77
     array.fields["c"][...] = items["c"] = b"xyz"
     assert_same(array[:], items)
@@ -685,6 +686,7 @@ def test_fields() -> None:
     with pytest.raises(KeyError):
         array.fields["d"]
     assert "'a'" in repr(field)
+    assert repr(field) in repr(array.fields)
 
 
 # --------------------------------------------------------------------- as a whole
@@ -864,3 +866,29 @@ def test_orthogonal_keys_that_are_refused() -> None:
         array.oindex[[1]]
     with pytest.raises(IndexError):
         array.oindex[[5], [0]]
+
+
+def test_orthogonal_keys_in_a_list() -> None:
+    items = np.arange(1000).reshape(10, 10, 10)
+    array = blosc2.asarray(items, chunks=(4, 4, 4))
+    keys = [[3, 1, 2], [2, 5], [3, 3, 9, 0]]
+    assert_same(array.oindex[keys], items[np.ix_(*keys)])
+    assert_same(array.oindex[[np.array([1]), slice(2), [0, -1]]], items[[1], :2][..., [0, -1]])
+    array.oindex[keys] = -1
+    items[np.ix_(*keys)] = -1
+    assert_same(array[:], items)
+    assert_same(blosc2.asarray(items[0, 0]).oindex[[3, 1]], items[0, 0, [3, 1]])
+
+
+def test_one_view_of_the_metadata() -> None:
+    array = blosc2.zeros(3)
+    for found in (array, array.schunk):
+        assert found.attrs is found.vlmeta
+    assert array.vlmeta is array.vlmeta
+    array.attrs["a"] = 1
+    assert array.schunk.vlmeta[:] == {"a": 1}
+    gone = weakref.ref(array)
+    metadata = array.vlmeta
+    del array, found
+    assert gone() is None
+    assert metadata["a"] == 1

@@ -114,6 +114,9 @@ def test_opaque_objects(path: Path, deserialize: str, source: str | None, tmp_pa
             lambda: found.copy("i1"), lambda: found.resize(found.shape), lambda: found.append([1]),
             lambda: found.reshape((1,)), lambda: found.squeeze(), lambda: found.schunk[:],
             lambda: found.copy(chunks=tuple(max(n - 1, 1) for n in found.chunks)),
+            lambda: found.read(), lambda: found.view(), lambda: found.oindex[0], lambda: found.__dlpack__(),
+            lambda: found.__dlpack_device__(), lambda: found.__buffer__(0), lambda: found.take([0]),
+            lambda: blosc2.asarray(found, meta={"x": 1}),
         ]  # fmt: skip
     else:
         refused += [

@@ -118,7 +118,7 @@ def test_arguments_that_are_refused(more: dict[str, Any], kind: type[Exception],
 
 def test_arguments_that_are_taken(array_path: Path) -> None:
     array = blosc2.open(
-        str(array_path), "a", 0, None, None, path=None, shared_cache=False, locking=True, initial_mapping_size=1 << 20,
+        str(array_path), "a", 0, None, None, path=None, shared_cache=False, locking=False, initial_mapping_size=1 << 20,
         mmap_mode="r+", cparams={"codec": blosc2.Codec.LZ4, "clevel": 2}, dparams=blosc2.DParams(nthreads=3),
     )  # fmt: skip
     assert (array.cparams.codec, array.cparams.clevel, array.dparams.nthreads) == (blosc2.Codec.LZ4, 2, 3)

@@ -141,3 +141,20 @@ def test_a_view_takes_no_memory(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert int(done.stdout) < 20_000  # kilobytes, of 160,000
+
+
+@pytest.mark.parametrize("where", ["memory", "file"])
+@pytest.mark.parametrize("name", ["a.b2z", "a.b2e"])
+def test_members_of_a_store_are_aligned_wherever_they_were_made(tmp_path: Path, name: str, where: str) -> None:
+    items = np.random.default_rng(1).random((40, 30), dtype="f4")
+    path = tmp_path / "one.b2nd" if where == "file" else None
+    made = blosc2.asarray(items, cparams=RAW, urlpath=path, chunks=(7, 30), blocks=(3, 30))
+    kind = blosc2.EmbedStore if name.endswith("e") else blosc2.TreeStore
+    with kind(str(tmp_path / name), mode="w") as store:
+        store["/odd"] = np.arange(3, dtype="u1")
+        store["/a"] = made
+    with blosc2.open(tmp_path / name, mmap_mode="r") as store:
+        for start in range(0, 40, 7):
+            view = store["/a"].view(slice(start, start + 3))
+            assert view.ctypes.data % 64 == 0
+            assert np.array_equal(view, items[start : start + 3])

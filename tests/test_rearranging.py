@@ -771,3 +771,56 @@ def test_bands_hold_every_chunk_once_and_in_order(case: cases.Case, limit: int) 
         number = band.stop
     assert number == (geometry.nchunks if array.size else 0)
     assert (seen == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "of_indices", "axis"),
+    [
+        ((7, 8, 9), (7, 3, 9), 1), ((7, 8, 9), (1, 3, 9), 1), ((7, 8, 9), (1, 3, 1), -2), ((1, 8, 9), (5, 3, 9), 1),
+        ((7, 8, 9), (7, 8, 12), -1), ((7, 8, 9), (20,), None), ((7, 8, 9), (7, 0, 9), 1), ((0, 8), (0, 3), 1),
+        ((5,), (9,), 0), ((3, 1), (3, 4), 1),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("limit", [1, 1 << 20])
+def test_take_along_axis(
+    shape: tuple[int, ...], of_indices: tuple[int, ...], axis: int | None, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bands, "BAND_NBYTES", limit)
+    rng = np.random.default_rng(5)
+    items = rng.integers(0, 1000, shape)
+    array = blosc2.asarray(items, chunks=tuple(min(4, n) for n in shape), blocks=tuple(min(3, n) for n in shape))
+    length = math.prod(shape) if axis is None else shape[axis]
+    indices = rng.integers(-length, length, of_indices)
+    found = blosc2.take_along_axis(array, indices, axis=axis)
+    assert_same(found[()], np.take_along_axis(items, indices, axis=axis))
+    assert_same(blosc2.take_along_axis(items, blosc2.asarray(indices), axis)[()], found[()])
+
+
+def test_take_along_axis_refuses() -> None:
+    array = blosc2.zeros((3, 4))
+    for indices, axis, kind, text in (
+        ([[4]], 1, IndexError, "out of bounds"), ([[-5]], 1, IndexError, "out of bounds"),
+        ([0], 1, ValueError, "as many"), ([[0.5]], 1, TypeError, "integers"), ([[0]], 2, ValueError, "axis 2"),
+        ([[0]], None, ValueError, "one axis"), ([[0], [0]], 1, ValueError, "broadcast"),
+    ):  # fmt: skip
+        with pytest.raises(kind, match=text):
+            blosc2.take_along_axis(array, indices, axis)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("keywords", [{"chunks": (1000, 1000)}, {"dtype": "f4"}, {"cparams": {"clevel": 1}}])
+def test_copies_do_not_need_all_items_at_once(
+    keywords: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bands, "BAND_NBYTES", 1 << 20)
+    array = blosc2.zeros((4000, 1000), chunks=(100, 1000), blocks=(10, 1000), meta={"unit": "mm"})
+    array[3999] = 5
+    array.vlmeta["note"] = "kept"
+    tracemalloc.start()
+    try:
+        made = blosc2.asarray(array, urlpath=tmp_path / "copy.b2nd", **keywords)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 << 20  # of 32 MB
+    assert (made.meta["unit"], made.vlmeta["note"]) == ("mm", "kept")
+    assert_same(made[3990:], array[3990:].astype(made.dtype))

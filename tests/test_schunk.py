@@ -564,3 +564,38 @@ def test_blocks_of_variable_length_are_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(NotImplementedError, match="variable length"):
         blosc2.open(str(path), mode="a").schunk.set_slice(b"ZZZZ", 0, 4)
     assert path.read_bytes() == before
+
+
+def test_what_is_no_bytes_is_refused(tmp_path: Path) -> None:
+    objects = np.array([{}, []], dtype=object)
+    path = tmp_path / "new.b2frame"
+    with pytest.raises(TypeError, match="pointers"):
+        SChunk(data=objects, urlpath=path)
+    for codec in ({"codec": Codec.NDLZ, "filters": []}, {"filters": [blosc2.Filter.NDCELL], "filters_meta": [4]}):
+        with pytest.raises(ValueError, match="blocks of arrays"):
+            SChunk(urlpath=path, cparams=codec)
+    assert not path.exists()
+    schunk = SChunk(chunksize=16, data=bytes(32))
+    for change in (
+        lambda: schunk.append_data(objects), lambda: schunk.insert_data(0, objects),
+        lambda: schunk.update_data(0, objects), lambda: schunk.set_slice(objects),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match="pointers"):
+            change()
+    assert schunk[:] == bytes(32)
+
+
+def test_chunks_larger_than_the_others_are_refused() -> None:
+    schunk = SChunk(chunksize=80, data=np.arange(20))
+    large, small = (blosc2.compress2(np.arange(n), typesize=8) for n in (11, 9))
+    for change in (
+        lambda: schunk.append_chunk(large),
+        lambda: schunk.insert_chunk(0, large),
+        lambda: schunk.update_chunk(0, large),
+    ):
+        with pytest.raises(RuntimeError, match="88 bytes"):
+            change()
+    assert (schunk.chunksize, schunk.nchunks) == (80, 2)
+    assert schunk[:] == np.arange(20).tobytes()
+    assert schunk.append_chunk(small) == 3
+    assert schunk[:] == np.r_[0:20, 0:9].tobytes()

@@ -13,6 +13,7 @@ Examples
 array([10, 16])
 """
 
+import math as _math
 import sys as _sys
 from types import ModuleType as _ModuleType
 from typing import Any as _Any
@@ -84,6 +85,7 @@ from blosc2.rearranging import (
     squeeze,
     stack,
     take,
+    take_along_axis,
     transpose,
 )
 from blosc2.schunk import SChunk
@@ -132,6 +134,10 @@ MAX_OVERHEAD = 32
 # Whether this runs in a browser; programs for the other implementation ask.
 IS_WASM = _sys.platform == "emscripten"
 _HAS_NUMBA = False
+# Numbers that array programs expect under this name, too.
+nan, inf, pi, e, newaxis = float("nan"), float("inf"), _math.pi, _math.e, None
+# Of no effect: every read is of bounded memory. Programs for the other implementation ask.
+MAX_FAST_PATH_SIZE = 1 << 30
 nthreads: int
 
 
@@ -165,6 +171,6 @@ __all__ = [
     "objectarray_from_cframe", "ones", "ones_like", "open", "pack", "pack_array", "pack_array2", "pack_tensor",
     "permute_dims", "print_versions", "remove_urlpath", "reshape", "save", "save_array", "save_tensor",
     "schunk_from_cframe", "set_blocksize", "set_compressor", "set_nthreads", "set_releasegil", "squeeze", "stack",
-    "storage_dflts", "take", "transpose", "uninit", "unpack", "unpack_array", "unpack_array2", "unpack_tensor", "zeros",
-    "zeros_like",
+    "storage_dflts", "take", "take_along_axis", "transpose", "uninit", "unpack", "unpack_array", "unpack_array2",
+    "unpack_tensor", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
@@ -11,7 +11,7 @@ import numpy as np
 
 from blosc2._core.codec import Encoding, Plugin
 from blosc2._core.geometry import Geometry
-from blosc2._core.grid import Write
+from blosc2._core.grid_write import Write
 from blosc2.alignment import with_padding
 from blosc2.carrier import Carrier, encoding_of
 from blosc2.draft import Stored
@@ -53,7 +53,7 @@ _NO_FILTERS: dict[str, Any] = {"filters": [], "filters_meta": [0] * 6}
 def _unless_given(cparams: CParams | dict[str, Any] | None, dtype: np.dtype[Any]) -> dict[str, Any]:
     """Filters that suit the codec or the items better than the default ones, for a caller who names none."""
     given = cparams or {}
-    if isinstance(given, CParams) or "filters" in given or "filters_meta" in given:
+    if not isinstance(given, Mapping) or "filters" in given or "filters_meta" in given:
         return {}
     if given.get("codec", cparams_dflts["codec"]) in _LOSSY_CODECS:
         return _NO_FILTERS
@@ -166,8 +166,10 @@ class ArrayPlan:
         self.metalayers = {"b2nd": layout.metalayer}
         if self.keywords.storage.meta:
             self.metalayers.update(pack_metalayers(self.keywords.storage.meta, ("b2nd",)))
-        if self.cparams.clevel == 0 and self.keywords.storage.contiguous:
-            self.metalayers = with_padding(self.metalayers)  # so that views without a copy are aligned
+        storage = self.keywords.storage
+        if self.cparams.clevel == 0 and (storage.contiguous or storage.urlpath is None):
+            # So that views without a copy are aligned, also where an array from memory becomes part of a store.
+            self.metalayers = with_padding(self.metalayers)
 
     def _parameters(self, cparams: CParams | dict[str, Any] | None, blocksize: int) -> tuple[CParams, Encoding]:
         itemsize = self.dtype.itemsize

@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from blosc2._core.geometry import Geometry
-from blosc2._core.grid import Read, Write
+from blosc2._core.grid_read import Read
+from blosc2._core.grid_write import Write
 from blosc2.array_plan import ArrayPlan
 from blosc2.carrier import Carrier
 from blosc2.draft import Draft, Stored

@@ -18,6 +18,7 @@ from blosc2.modes import check_modes, local_path
 from blosc2.ndarray import NDArray
 from blosc2.recognise import wrap
 from blosc2.schunk import SChunk
+from blosc2.shared_carrier import check_locking, shared_carrier
 from blosc2.storage import cparams_from, dparams_from
 
 __all__ = ["compress2", "decompress2", "open"]
@@ -35,7 +36,7 @@ def open(urlpath: str | bytes | os.PathLike[Any], mode: str, offset: int, **kwar
     offset : int
         Frames that do not start at 0 can only be read.
     **kwargs
-        ``mmap_mode``, ``cparams``, ``dparams``, ``deserialize``; ``initial_mapping_size`` and ``locking`` are checked.
+        ``mmap_mode``, ``cparams``, ``dparams``, ``deserialize``; ``locking``; ``initial_mapping_size`` is checked.
 
     Returns
     -------
@@ -77,7 +78,11 @@ def open(urlpath: str | bytes | os.PathLike[Any], mode: str, offset: int, **kwar
     if kwargs.get("dparams") is not None:
         how["dparams"] = dparams_from(kwargs["dparams"])
     carrier: Carrier
-    if offset == 0 and is_directory_frame(path):
+    locking = bool(kwargs.get("locking"))
+    check_locking(locking, path, mmap_mode)
+    if locking and offset == 0:
+        carrier = shared_carrier(path, effective, deserialize=policy, **how)
+    elif offset == 0 and is_directory_frame(path):
         if mmap_mode is not None:
             raise ValueError(f"mmap_mode is for files, and {path} is a directory of chunks")
         carrier = directory_carrier(path, effective, deserialize=policy, **how)

@@ -12,7 +12,7 @@ import os
 import struct
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from io import FileIO
 from typing import Any, ClassVar, Final
 
@@ -62,6 +62,7 @@ class Carrier:
                  "urlpath", "version")  # fmt: skip
 
     writable = False
+    locking = False
     _lock: AbstractContextManager[Any]  # of the kinds that can be changed
     #: Turns an embedded frame of the metadata into an object; set by the layer that knows all kinds.
     open_cframe: ClassVar[Callable[[bytes], Any] | None] = None
@@ -131,11 +132,18 @@ class Carrier:
         """What codecs and filters need that work on the blocks of an array."""
         return self.frame.plugin
 
+    @property
+    def described(self) -> tuple[Geometry, np.dtype[Any], Frame] | None:
+        """What `array` was at the last read or change, for those who only describe it."""
+        return self.array
+
     # ------------------------------------------------------------ changes
     def require_writable(self) -> None:
         """Raise unless changes can be published here."""
         if not self.writable:
-            raise ReadOnlyError("Cannot do this action with reading mode", path=self.urlpath, key=self.key)
+            raise ReadOnlyError(
+                "Cannot do this action with reading mode: open it with mode='a'", path=self.urlpath, key=self.key
+            )
 
     def editing(self) -> AbstractContextManager[Any]:
         """Keep other threads from changes while one is worked out and published; readers are not kept from anything.
@@ -144,6 +152,16 @@ class Carrier:
         """
         self.require_writable()
         return self._lock
+
+    def holding(self) -> AbstractContextManager[Any]:
+        """Keep other handles from changes for several of one's own, where handles have a lock in common."""
+        return nullcontext()
+
+    def lock(self) -> None:
+        """Enter `holding`; `unlock` leaves it."""
+
+    def unlock(self) -> None:
+        """Leave what `lock` entered."""
 
     def set_vlmeta(self, changes: dict[str, bytes | None]) -> None:
         """Publish packed values of metadata entries, all at once; None removes one."""

@@ -15,7 +15,7 @@ import numpy as np
 from blosc2._core.codec import Encoding, decode_bytes
 from blosc2._core.frame import Frame, special_chunk
 from blosc2._core.geometry import Geometry
-from blosc2._core.grid import Write
+from blosc2._core.grid_write import Write
 from blosc2.carrier import Carrier
 from blosc2.draft import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Draft, Stored
 from blosc2.encoders import encode
@@ -35,6 +35,8 @@ _SPECIAL_OFFSETS = {
 
 def bytes_of(data: Any) -> memoryview:
     """The bytes of any buffer, in C order; copied where they do not lie in that order."""
+    if isinstance(data, np.ndarray) and data.dtype.hasobject:
+        raise TypeError(f"items of {data.dtype} are pointers, which mean nothing in a file: convert them first")
     try:
         view = memoryview(data)
     except TypeError:
@@ -94,7 +96,7 @@ def compressed_pieces(encoding: Encoding, view: memoryview, chunksize: int, nthr
         yield ZERO_OFFSET if len(stored) == 32 and stored[31] >> 4 == 1 else stored
 
 
-def checked_chunk(chunk: Any) -> tuple[bytes, int]:
+def checked_chunk(carrier: Carrier, chunk: Any, what: str) -> tuple[bytes, int]:
     """A chunk from a caller, decoded once to know that it can be, and its uncompressed size."""
     stored = bytes(bytes_of(chunk))
     if len(stored) < 32:
@@ -102,6 +104,9 @@ def checked_chunk(chunk: Any) -> tuple[bytes, int]:
     size = len(decode_bytes(stored))
     if size == 0:
         raise ChunkSizeError("a chunk of a super-chunk cannot be empty")
+    largest = int(carrier.frame.chunksize)
+    if 0 < largest < size:
+        raise ChunkSizeError(f"Could not {what} the desired chunk: it has {size} bytes, a chunk here {largest}")
     if stored[30] & 1:
         raise NotImplementedError("chunks with blocks of variable length can only be read")
     return stored, size

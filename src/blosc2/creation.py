@@ -17,10 +17,11 @@ import numpy as np
 
 from blosc2._core.frame import special_chunk
 from blosc2.array_plan import ArrayPlan
+from blosc2.copying import copied
 from blosc2.draft import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET
 from blosc2.dtypes import format_dtype
 from blosc2.exceptions import ChunkSizeError
-from blosc2.ndarray import NDArray, copied
+from blosc2.ndarray import NDArray
 from blosc2.partitions import as_shape
 from blosc2.piecewise import joined_rows, made, slab_height, slabs_of
 from blosc2.schunk import SChunk
@@ -87,7 +88,7 @@ def asarray(array: Any, copy: bool | None = None, dtype: Any = None, *, shape: A
             return array
         if copy is False:
             raise ValueError("a new array is needed, which copy=False forbids")
-        return array.copy(dtype, **kwargs) if "meta" not in kwargs else copied(array, dtype, kwargs)
+        return array.copy(dtype, **kwargs) if "meta" not in kwargs else NDArray._of(copied(array, dtype, kwargs))
     if isinstance(array, SChunk):
         raise TypeError("a super-chunk has no shape: use np.frombuffer(schunk[:], dtype) to say what its items are")
     if isinstance(array, (Mapping, AbstractSet)):

@@ -18,7 +18,7 @@ from blosc2.info import InfoReporter
 from blosc2.leaf import read_only
 from blosc2.modes import local_path
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
-from blosc2.store import Store, check_mmap_mode, check_mode
+from blosc2.store import Store, check_mmap_mode, check_mode, refuse_locking
 from blosc2.store_keys import absolute, suffixed_folders
 from blosc2.store_layout import LEAF_SUFFIXES, RESERVED, Window, missing, taken
 from blosc2.zip_backend import ZipBackend
@@ -122,8 +122,8 @@ class DictStore(Store):
             isinstance(threshold, bool) or not hasattr(threshold, "__index__") or threshold < 0
         ):
             raise ValueError(f"threshold must be None or a number of bytes, not {threshold!r}")
-        if locking:
-            raise ValueError("locking=True is not possible: a store has one writer at a time, and readers need no lock")
+        if locking or (isinstance(storage, Storage) and storage.locking):
+            refuse_locking(path, mmap_mode)
         self._cparams = None if cparams is None else cparams_from(cparams)
         self._dparams = None if dparams is None else dparams_from(dparams)
         self._threshold = threshold

@@ -19,7 +19,7 @@ import numpy as np
 from blosc2._core.codec import decode_bytes
 from blosc2._core.frame import Frame
 from blosc2._core.frame_writer import header_length, pack_header, pack_index, pack_trailer
-from blosc2._core.grid import StoredChunk
+from blosc2._core.grid_write import StoredChunk
 from blosc2._core.source import Source
 from blosc2.draft import Fields, Stored, lay_out
 from blosc2.exceptions import ExistingFileError, FormatError

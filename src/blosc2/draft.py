@@ -13,7 +13,7 @@ import numpy as np
 
 from blosc2._core.frame import Frame, special_chunk
 from blosc2._core.frame_writer import header_length, pack_header, pack_index, pack_trailer
-from blosc2._core.grid import StoredChunk
+from blosc2._core.grid_write import StoredChunk
 from blosc2.alignment import PADDING, hole_before
 
 #: Offsets of chunks for which nothing is stored (FORMATS 1.4).

@@ -15,7 +15,7 @@ from blosc2.exceptions import FormatError
 from blosc2.modes import local_path
 from blosc2.serialization import pack
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
-from blosc2.store import Store, check_mmap_mode, check_mode
+from blosc2.store import Store, check_mmap_mode, check_mode, refuse_locking
 from blosc2.store_keys import absolute
 from blosc2.store_layout import Window, missing, open_source, replace_file, taken, whole
 
@@ -99,6 +99,8 @@ class EmbedStore(Store):
     ) -> None:
         if storage is not None:
             storage = storage_from(storage)
+            if storage.locking:
+                refuse_locking(storage.urlpath, mmap_mode)
             urlpath = storage.urlpath if urlpath is None else urlpath
             mode, mmap_mode = storage.mode, storage.mmap_mode if mmap_mode is None else mmap_mode
         check_mode(mode)

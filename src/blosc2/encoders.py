@@ -50,7 +50,7 @@ def encode(encoding: Encoding, data: Any) -> bytes:
 def check_for_bytes(encoding: Encoding) -> None:
     """Refuse parameters that bytes without axes cannot be compressed with."""
     if encoding.needs_geometry:
-        raise ValueError("this codec or filter works on the blocks of arrays, not on buffers: use asarray with it")
+        raise ValueError("this codec or filter works on the blocks of arrays, not on bytes: use asarray with it")
 
 
 def forget_encoders() -> None:

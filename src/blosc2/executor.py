@@ -10,7 +10,7 @@ from typing import Protocol
 
 from blosc2._core import crew
 from blosc2._core.frame import Frame
-from blosc2._core.grid import StoredChunk, Write
+from blosc2._core.grid_write import StoredChunk, Write
 from blosc2.threads import detect_number_of_cores
 
 #: Work (see `work_of`) below which a second thread does not pay: waking it takes 20 us, or 40 when its core sleeps.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from blosc2.reading import check_out
 from blosc2.schunk import SChunk
 
 
@@ -19,6 +20,9 @@ class FieldViews(Mapping[str, "NDField"]):
 
     def __getitem__(self, name: str) -> NDField:
         return self._views[name]
+
+    def __repr__(self) -> str:
+        return repr(dict(self._views))
 
     def __setitem__(self, name: str, value: Any) -> None:
         raise TypeError(f"fields cannot be replaced: assign through the field view, as in fields[{name!r}][:] = value")
@@ -59,7 +63,16 @@ class NDField:
         return schunk
 
     def __getitem__(self, key: Any) -> Any:
-        return np.ascontiguousarray(self._array[key][self.field])
+        return np.asarray(self._array[key][self.field], order="C")  # which has no axes where one item is read
+
+    def read(self, key: Any = ..., out: np.ndarray[Any, Any] | None = None) -> Any:
+        """The items of a key; in `out`, of their shape and dtype, if there is one. All fields are decoded for them."""
+        if out is None:
+            return self[key]
+        found = np.asarray(self._array[key])[self.field]
+        check_out(out, found.shape, found.dtype)
+        out[...] = found
+        return out
 
     def __setitem__(self, key: Any, value: Any) -> None:
         with self._array._carrier.editing():

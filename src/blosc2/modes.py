@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import re
+import reprlib
 
 # Mode of the file behind each kind of mapping.
 _MAPPING_MODES = {"r": "r", "r+": "a", "w+": "w", "c": "a"}
@@ -60,7 +61,7 @@ def local_path(path: object) -> str:
         It is the URL of something remote.
     """
     if not isinstance(path, (str, bytes, os.PathLike)):
-        raise TypeError(f"a path must be a str, bytes or a path object, not {path!r}")
+        raise TypeError(f"a path must be a str, bytes or a path object, not {reprlib.repr(path)}")
     text = os.fsdecode(path)
     remote = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", text)
     if remote:

@@ -10,26 +10,23 @@ from typing import Any, Never
 import numpy as np
 
 from blosc2._core.geometry import Geometry
-from blosc2._core.grid import Write
-from blosc2.alignment import PADDING
-from blosc2.array_plan import ArrayPlan
+from blosc2._core.grid_write import Write
 from blosc2.assignment import as_items
-from blosc2.bands import plan_like
-from blosc2.carrier import Carrier, vlmeta_chunk
+from blosc2.bands import Snapshot, plan_like
+from blosc2.carrier import Carrier
+from blosc2.copying import copied
 from blosc2.draft import Draft
 from blosc2.executor import compressed
 from blosc2.fields import FieldViews, short_text
 from blosc2.fields import NDField as NDField  # other packages look for it here
 from blosc2.indexing import basic_selection
 from blosc2.info import InfoReporter, size_text
-from blosc2.new_frame import copy_frame
 from blosc2.orthogonal import OrthogonalIndex
 from blosc2.raw_views import view_items
 from blosc2.reading import Version, read, read_whole
 from blosc2.rearranged import matrix_axes, permuted, reshaped, selected, shape_for, taken
-from blosc2.resizing import resize_draft, resized_geometry
+from blosc2.resizing import mark_indexes_stale, resize_draft, resized_geometry
 from blosc2.schunk import SChunk, chunk_description
-from blosc2.serialization import pack
 from blosc2.stored import Stored
 from blosc2.view_carrier import ViewCarrier, squeezed_axes
 from blosc2.writing import Chunks, chunks_with
@@ -59,7 +56,7 @@ class NDArray(Stored):
 
     __slots__ = ("_schunk_",)
 
-    def __init__(self) -> None:
+    def __init__(self, *_: Any, **__: Any) -> None:
         raise TypeError("make arrays with blosc2.asarray, blosc2.zeros, blosc2.open and their like")
 
     @classmethod
@@ -73,12 +70,12 @@ class NDArray(Stored):
     # ------------------------------------------------------------ description
     @property
     def _geometry(self) -> Geometry:
-        return self._carrier.array[0]  # type: ignore[index]  # set by `_of`
+        return self._carrier.described[0]  # type: ignore[index]  # set by `_of`
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the items."""
-        return self._carrier.array[1]  # type: ignore[index]
+        return self._carrier.described[1]  # type: ignore[index]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -253,8 +250,12 @@ class NDArray(Stored):
         """
         carrier = self._carrier
         if type(key) is str:
-            raise TypeError("the items of a field are part of others: read them with array[name][:]")
+            found: np.ndarray[Any, Any] = self._field(key).read(out=out)
+            return found
         return read(carrier.array, key, carrier.nthreads, out)  # type: ignore[arg-type]
+
+    def _snapshot(self) -> Snapshot:
+        return Snapshot.of(self._carrier)
 
     def _read_all(self) -> np.ndarray[Any, Any]:
         return read_whole(self._carrier.array, self._carrier.nthreads)  # type: ignore[arg-type]
@@ -262,8 +263,9 @@ class NDArray(Stored):
     def view(self, key: Any = ...) -> np.ndarray[Any, Any]:
         """The items of a key where they lie, without a copy: a read-only view of the mapped file.
 
-        Possible for items of one chunk that is stored uncompressed, as in arrays written with ``clevel=0``; these are
-        aligned to 64 bytes. The view keeps the mapping alive, and goes on showing what it showed whatever is written.
+        Possible for items of one chunk that is stored uncompressed, as in arrays written with ``clevel=0``; in files
+        that are mapped these are aligned to 64 bytes. The view keeps the mapping alive, and goes on showing what it
+        showed whatever is written.
 
         Parameters
         ----------
@@ -385,7 +387,7 @@ class NDArray(Stored):
                 draft = Draft(version[2])
                 for nchunk, stored in chunks.items():
                     draft.replace(nchunk, stored)
-                mark_indexes_stale(self, draft)
+                mark_indexes_stale(self.vlmeta, draft)
                 carrier.publish(draft)
 
     def resize(self, newshape: Any) -> None:
@@ -422,7 +424,7 @@ class NDArray(Stored):
                 return
             draft = Draft(frame)
             renumbered = resize_draft(carrier, draft, new)
-            mark_indexes_stale(self, draft)
+            mark_indexes_stale(self.vlmeta, draft)
             carrier.publish(draft, fresh=renumbered)
 
     def append(self, values: Any) -> int:
@@ -453,7 +455,7 @@ class NDArray(Stored):
             )  # fmt: skip
             for nchunk, stored in compressed(operation, new.chunk_nbytes, carrier.cparams.nthreads).items():
                 draft.replace(nchunk, stored)
-            mark_indexes_stale(self, draft)
+            mark_indexes_stale(self.vlmeta, draft)
             carrier.publish(draft)
             return self.size
 
@@ -469,7 +471,7 @@ class NDArray(Stored):
         """
         return NDArray._of(ViewCarrier(self, squeezed_axes(self.shape, axis)))
 
-    def reshape(self, shape: Any, c_order: bool = True, **kwargs: Any) -> NDArray:  # noqa: ARG002
+    def reshape(self, shape: Any, c_order: bool = True, **kwargs: Any) -> NDArray:
         """A new array with the same items in C order in another shape. See `blosc2.reshape`.
 
         Examples
@@ -478,7 +480,7 @@ class NDArray(Stored):
         >>> blosc2.arange(6).reshape((2, 3))[1]
         array([3, 4, 5])
         """
-        return NDArray._of(reshaped(self, shape_for(self.shape, shape), kwargs))
+        return NDArray._of(reshaped(self, shape_for(self.shape, shape, c_order), kwargs))
 
     def take(self, indices: Any, /, *, axis: int | None = None) -> NDArray:
         """A new array of items along an axis, by their numbers. See `blosc2.take`.
@@ -511,7 +513,7 @@ class NDArray(Stored):
         """
         if "meta" in kwargs:
             raise ValueError("meta should not be passed to copy: the metalayers are copied")
-        return copied(self, dtype, kwargs)
+        return NDArray._of(copied(self, dtype, kwargs))
 
     def save(self, urlpath: Any, contiguous: bool = True, **kwargs: Any) -> None:
         """Copy the array into a file; ``mode="w"`` replaces one that exists. See `copy` for the keywords."""
@@ -537,41 +539,3 @@ class NDArray(Stored):
                 raise ValueError(f"the array is not structured: it has no field {name!r}")
             raise NotImplementedError(f"{name!r}: string expressions are not part of this package; use NumPy on a[:]")
         return NDField(self, name)
-
-
-def copied(array: NDArray, dtype: Any, kwargs: dict[str, Any]) -> NDArray:
-    """A copy of an array with these keywords of a constructor."""
-    dtype = array.dtype if dtype is None else np.dtype(dtype)
-    if isinstance(array._carrier, ViewCarrier):
-        return NDArray._of(array._carrier.copied(dtype, kwargs))
-    plan = ArrayPlan(array.shape, dtype, kwargs, array)
-    frame = array._carrier.frame
-    same = (
-        dtype == array.dtype and plan.geometry.chunks == array.chunks and plan.geometry.blocks == array.blocks
-        and kwargs.get("cparams") is None and "meta" not in kwargs
-    )  # fmt: skip
-    if same:
-        how = {"cparams": plan.cparams, "dparams": plan.keywords.dparams, "deserialize": "full"}
-        return NDArray._of(copy_frame(frame, plan.keywords.storage, **how))
-    return _with_metadata(array, plan, array[...].astype(dtype, copy=False))
-
-
-def _with_metadata(array: NDArray, plan: ArrayPlan, items: np.ndarray[Any, Any]) -> NDArray:
-    """A new array of these items with the metadata of another."""
-    frame = array._carrier.frame
-    kept = {name: packed for name, packed in frame.metalayers().items() if name not in ("b2nd", PADDING)}
-    plan.metalayers = {"b2nd": plan.metalayers["b2nd"], **kept, **plan.metalayers}
-    return NDArray._of(plan.write(plan.compressed(items), vlmeta=Draft(frame).vlmeta))
-
-
-def mark_indexes_stale(array: NDArray, draft: Draft) -> None:
-    """Tell other programs that indexes stored with an array do not describe its data any more."""
-    if "blosc2_indexes" not in draft.vlmeta:
-        return
-    stored = array.vlmeta["blosc2_indexes"]
-    indexes = stored.get("indexes") if isinstance(stored, dict) else None
-    if isinstance(indexes, dict):
-        for entry in indexes.values():
-            if isinstance(entry, dict):
-                entry["stale"] = True
-        draft.vlmeta["blosc2_indexes"] = vlmeta_chunk(pack(stored))

@@ -20,12 +20,14 @@ from blosc2.directory_frame import is_directory_frame, write_directory
 from blosc2.draft import Draft, Fields, Stored, all_chunks, lay_out, write_chunks, write_frame
 from blosc2.exceptions import ExistingFileError
 from blosc2.new_file import NewFile
+from blosc2.shared_carrier import check_locking, shared_carrier
 from blosc2.storage import MAX_OVERHEAD, CParams, DParams, Storage
 
 
 def check_target(storage: Storage, what: str) -> None:
     """Refuse a path or mode that nothing new can be created with, before any work is done."""
     path = storage.urlpath
+    check_locking(storage.locking, path, storage.mmap_mode)
     if storage.mmap_mode is not None:
         if path is None:
             raise ValueError(f"urlpath must be set to map the file of the {what}: mmap_mode={storage.mmap_mode!r}")
@@ -65,6 +67,7 @@ def new_carrier(
     deserialize: str = "full",
 ) -> Carrier:
     """Write a frame of these chunks; see `blosc2.draft.lay_out` for the parameters."""
+    check_locking(storage.locking, storage.urlpath, storage.mmap_mode)
     fields = Fields(encoding, chunksize, variable=variable)
     entries = {} if vlmeta is None else vlmeta
     how: dict[str, Any] = {"cparams": cparams, "dparams": dparams, "deserialize": deserialize}
@@ -75,13 +78,13 @@ def new_carrier(
         write_directory(
             storage.urlpath, fields, metalayers, entries, chunks, count, nbytes, replace=storage.mode == "w"
         )
-        return directory_carrier(storage.urlpath, "a", **how)
+        return _opened_again(storage, **how)
     with NewFile(storage.urlpath, replace=storage.mode == "w") as file:
         file.seek(header_length(metalayers))
         header = lay_out(file.write, fields, metalayers, entries, chunks, count, nbytes)
         file.seek(0)
         file.write(header)
-    return file_carrier(storage, **how)
+    return _opened_again(storage, **how)
 
 
 def _in_memory(
@@ -97,6 +100,7 @@ def _in_memory(
 
 def copy_frame(frame: Frame, storage: Storage, **how: Any) -> Carrier:
     """A frame with the same chunks, as they are, in another place; byte for byte unless it has holes."""
+    check_locking(storage.locking, storage.urlpath, storage.mmap_mode)
     if storage.urlpath is None:
         carrier = MemoryCarrier(frame, mode=storage.mode, contiguous=storage.contiguous, **how)
         carrier.detach()
@@ -110,17 +114,21 @@ def copy_frame(frame: Frame, storage: Storage, **how: Any) -> Carrier:
             storage.urlpath, fields, draft.metalayers, draft.vlmeta, all_chunks(draft), int(frame.nchunks),
             int(frame.nbytes), replace=storage.mode == "w",
         )  # fmt: skip
-        return directory_carrier(storage.urlpath, "a", **how)
+        return _opened_again(storage, **how)
     with NewFile(storage.urlpath, replace=storage.mode == "w") as file:
         if frame.serialised and frame.stored_nbytes == frame.cbytes:
             file.write(frame.stored_bytes())
         else:
             write_frame(file, Draft(frame))
-    return file_carrier(storage, **how)
+    return _opened_again(storage, **how)
 
 
-def file_carrier(storage: Storage, **how: Any) -> FileCarrier:
+def _opened_again(storage: Storage, **how: Any) -> Carrier:
     """The carrier of a frame that was just written."""
     path = str(storage.urlpath)
+    if storage.locking:
+        return shared_carrier(path, "a", new=True, **how)
+    if not storage.contiguous:
+        return directory_carrier(path, "a", **how)
     frame = open_frame(path, storage.mmap_mode)
     return FileCarrier(frame, mode="a", urlpath=path, mmap_mode=storage.mmap_mode, **how)

@@ -160,9 +160,10 @@ class OpaqueArray(OpaqueObject, NDArray):
 
     __slots__ = ()
     __getitem__ = __setitem__ = __array__ = __iter__ = OpaqueObject._refuse
-    _read_all = tobytes = get_chunk = slice = iterchunks_info = item = OpaqueObject._refuse
-    resize = append = squeeze = reshape = take = OpaqueObject._refuse
-    T = mT = property(OpaqueObject._refuse)  # noqa: N815 - as NumPy calls it
+    _read_all = _snapshot = tobytes = get_chunk = slice = iterchunks_info = item = OpaqueObject._refuse
+    resize = append = squeeze = reshape = take = read = view = OpaqueObject._refuse
+    __dlpack__ = __dlpack_device__ = __buffer__ = OpaqueObject._refuse
+    T = mT = oindex = property(OpaqueObject._refuse)  # noqa: N815 - as NumPy calls it
     __repr__ = OpaqueObject.__repr__
 
     def copy(self, dtype: Any = None, **kwargs: Any) -> NDArray:
@@ -185,5 +186,5 @@ class OpaqueSChunk(OpaqueObject, SChunk):
     decompress_chunk = get_chunk = get_lazychunk = iterchunks = OpaqueObject._refuse
     iterchunks_info = append_data = insert_data = update_data = OpaqueObject._refuse
     append_chunk = insert_chunk = update_chunk = delete_chunk = OpaqueObject._refuse
-    fill_special = update_special = reorder_offsets = OpaqueObject._refuse
+    fill_special = update_special = reorder_offsets = get_vlblock = OpaqueObject._refuse
     __repr__ = OpaqueObject.__repr__

@@ -23,8 +23,9 @@ from blosc2.ndarray import NDArray
 from blosc2.objects import ObjectArray
 from blosc2.recognise import wrap
 from blosc2.schunk import SChunk
+from blosc2.shared_carrier import check_locking, shared_carrier
 from blosc2.storage import CParams, cparams_from, dparams_from
-from blosc2.store import check_mmap_mode, check_mode
+from blosc2.store import check_mmap_mode, check_mode, refuse_locking
 
 _STORE_SUFFIXES = (".b2d", ".b2z", ".b2e")
 # Keywords of features that this package does not have; None and False ask for nothing.
@@ -61,7 +62,8 @@ def open(
     deserialize : {"safe", "full"}
         Whether metadata may hold frames to be opened.
     **kwargs
-        ``cparams`` and ``dparams``; anything else is ignored with a warning.
+        ``cparams`` and ``dparams``; ``locking=True`` to change a file together with other programs, see
+        `NDArray.holding_lock`; anything else is ignored with a warning.
 
     Returns
     -------
@@ -94,28 +96,36 @@ def open(
     effective = check_modes(mode, mmap_mode, kwargs.get("initial_mapping_size"))
     if offset < 0:
         raise ValueError(f"offset must not be negative: {offset}")
+    locking = bool(kwargs.get("locking"))
+    check_locking(locking, name, mmap_mode)
+    if locking and offset:
+        raise ValueError("locking=True is for files that are one frame; leave out offset, or locking")
     suffix = os.path.splitext(name)[1]
     if suffix in _STORE_SUFFIXES and offset == 0:
-        return _open_store(name, suffix, mode, mmap_mode, policy, how)
+        return _open_store(name, suffix, mode, mmap_mode, policy, how, locking)
     if os.path.isdir(name):
         if is_directory_frame(name) and effective != "x":
             if mmap_mode not in (None, "r"):  # for reading, its files are brought into memory anyway
                 raise ValueError(f"Only contiguous storage is supported with mmap_mode, {name} is a directory")
-            carrier = directory_carrier(name, effective, deserialize=policy, **how)
+            opener = shared_carrier if locking else directory_carrier
+            carrier = opener(name, effective, deserialize=policy, **how)
             return _opened(carrier, effective, kwargs.get("cparams"))
-        return _open_store(name, suffix, mode, mmap_mode, policy, how)
+        return _open_store(name, suffix, mode, mmap_mode, policy, how, locking)
     if not os.path.lexists(name):
         for other in _STORE_SUFFIXES:
             if os.path.lexists(name + other):
-                return _open_store(name + other, other, mode, mmap_mode, policy, how)
+                return _open_store(name + other, other, mode, mmap_mode, policy, how, locking)
         raise MissingFileError(errno.ENOENT, "No such file or directory", name)
     if effective == "x":
         raise ExistingFileError(errno.EEXIST, "mode='x' only creates, and the file exists", name)
     try:
-        carrier = open_carrier(name, effective, mmap_mode, offset, deserialize=policy, **how)
+        if locking:
+            carrier = shared_carrier(name, effective, deserialize=policy, **how)
+        else:
+            carrier = open_carrier(name, effective, mmap_mode, offset, deserialize=policy, **how)
     except FormatError:
         if offset == 0 and _is_zip(name):
-            return _open_store(name, ".b2z", mode, mmap_mode, policy, how)
+            return _open_store(name, ".b2z", mode, mmap_mode, policy, how, locking)
         raise
     return _opened(carrier, effective, kwargs.get("cparams"))
 
@@ -147,9 +157,12 @@ def _check_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
     return how
 
 
-def _open_store(name: str, suffix: str, mode: str, mmap_mode: str | None, policy: str, how: dict[str, Any]) -> Any:
+def _open_store(name: str, suffix: str, mode: str, mmap_mode: str | None, policy: str, how: dict[str, Any],
+                locking: bool) -> Any:  # fmt: skip
     check_mode(mode)
     check_mmap_mode(mmap_mode, mode)
+    if locking:
+        refuse_locking(name, mmap_mode)
     if not os.path.lexists(name):
         raise MissingFileError(
             errno.ENOENT,
@@ -176,10 +189,11 @@ def _opened(carrier: Carrier, mode: str, cparams: Any) -> Any:
 
 def _empty(carrier: Carrier) -> None:
     """Remove the chunks of a super-chunk that is opened with mode 'w'."""
-    draft = Draft(carrier.frame)
-    if carrier.frame.nchunks:
-        draft.splice(0, int(carrier.frame.nchunks), [])
-        carrier.publish(draft)
+    with carrier.editing():
+        draft = Draft(carrier.frame)
+        if carrier.frame.nchunks:
+            draft.splice(0, int(carrier.frame.nchunks), [])
+            carrier.publish(draft)
 
 
 def load(urlpath: str | bytes | os.PathLike[Any], offset: int = 0, *, deserialize: str = "safe", **kwargs: Any) -> Any:
@@ -239,8 +253,8 @@ def from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") ->
 
 
 def _carrier_of(cframe: Any, copy: bool, deserialize: str) -> MemoryCarrier:
-    if isinstance(cframe, str):
-        raise TypeError("cframe must be bytes, not str")
+    if isinstance(cframe, (str, int)):  # an int would become as many zeros
+        raise TypeError(f"cframe must be bytes, not {type(cframe).__name__}")
     buffer = bytes(cframe) if copy and not isinstance(cframe, bytes) else cframe
     try:
         frame = Frame.open(Source.of_buffer(buffer))

@@ -27,7 +27,8 @@ def reduce_stored(stored: Stored) -> tuple[Any, ...]:
     # Who reads the pickle may be in another folder, and finds the file made.
     mmap_mode = "r+" if carrier.mmap_mode == "w+" else carrier.mmap_mode
     how = (os.path.abspath(carrier.urlpath), carrier.mode, mmap_mode, carrier.frame.offset, carrier.deserialize)
-    return reopen, (*how, carrier.key, _state(carrier), as_array)
+    state = None if carrier.locking else _state(carrier)  # a file that is shared changes, and may
+    return reopen, (*how, carrier.key, state, as_array, carrier.locking)
 
 
 def _state(carrier: Carrier) -> tuple[int, int] | None:
@@ -50,11 +51,11 @@ def revive_view(base: NDArray, axes: Axes, as_array: bool) -> Any:
 
 def reopen(
     path: str, mode: str, mmap_mode: str | None, offset: int, deserialize: str, key: str | None,
-    state: tuple[int, int] | None, as_array: bool,
+    state: tuple[int, int] | None, as_array: bool, locking: bool = False,
 ) -> Any:  # fmt: skip
     """An object from its file, or its leaf from its store; refuses a file that is another one by now."""
     if key is None:
-        found = open(path, mode, offset, mmap_mode=mmap_mode, deserialize=deserialize)
+        found = open(path, mode, offset, mmap_mode=mmap_mode, deserialize=deserialize, locking=locking)
     else:
         found = _store(path, mmap_mode, deserialize)[key]
     now = _state(found._carrier)

@@ -92,7 +92,9 @@ def slabs_of(
         items = as_array(block)
         if items.shape[1:] != shape[1:] or items.ndim != len(shape):
             expected = ", ".join(("any number", *map(str, shape[1:])))
-            raise ValueError(f"block {number} has the shape {items.shape}, not ({expected})")
+            row = "; fromiter takes single items" if len(shape) == 1 else "; block[None] makes one row of it"
+            hint = row if items.shape == shape[1:] else ""
+            raise ValueError(f"block {number} has the shape {items.shape}, not ({expected}){hint}")
         if done + filled + len(items) > shape[0]:
             raise ValueError(f"with block {number} there are {done + filled + len(items)} rows, not {shape[0]}")
         while len(items):

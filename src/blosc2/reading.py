@@ -9,7 +9,7 @@ import numpy as np
 
 from blosc2._core.frame import Frame
 from blosc2._core.geometry import Geometry
-from blosc2._core.grid import Read, read_all
+from blosc2._core.grid_read import Read, read_all
 from blosc2.advanced import Picked, advanced_selection, with_rows
 from blosc2.assignment import plain_key
 from blosc2.executor import PARALLEL_WORK, run, work_of

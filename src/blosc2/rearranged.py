@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,14 +42,20 @@ def permuted(array: Any, axes: Shape, keywords: Mapping[str, Any]) -> Carrier:
     return plan.write(compressed_bands(plan, items_of))
 
 
-def shape_for(old: Shape, shape: Any) -> Shape:
+def shape_for(old: Shape, shape: Any, c_order: Any = True) -> Shape:
     """Lengths of the axes for as many items; one of them may be -1, which stands for what is left.
 
     Raises
     ------
+    TypeError
+        A second length where the order belongs.
     ValueError
         Another number of items.
     """
+    if c_order not in (True, False):
+        raise TypeError(
+            f"the shape is one argument, a tuple: reshape(({shape}, {c_order}, ...)); c_order is True or False"
+        )
     size = math.prod(old)
     lengths = [shape] if isinstance(shape, (int, np.integer)) else list(shape)
     if lengths.count(-1) == 1:
@@ -165,6 +172,40 @@ def taken(array: Any, indices: Any, axis: int | None, keywords: Mapping[str, Any
         # In C order, an index for each axis.
         key = np.unravel_index(picked, shape) if axis is None else (*box[:first], picked, *box[last:])
         return read(source.version, key, source.nthreads)
+
+    return plan.write(compressed_bands(plan, items_of))
+
+
+def taken_along(array: Any, indices: Any, axis: int | None, keywords: Mapping[str, Any]) -> Carrier:
+    """An array of the items that have these numbers on an axis, each at the place of its number."""
+    numbers = np.asarray(plain(indices))
+    if numbers.dtype.kind not in "iu":
+        raise TypeError(f"indices of take_along_axis must be integers, not {numbers.dtype}")
+    source = Snapshot.of(array._carrier)
+    shape = source.geometry.shape
+    if axis is None:
+        if numbers.ndim != 1:
+            raise ValueError(f"without an axis the indices have one axis, not {numbers.ndim}")
+        return taken(array, numbers, None, keywords)
+    axis = normalize_axis_index(operator.index(axis), len(shape))
+    if numbers.ndim != len(shape):
+        raise ValueError(f"indices have {numbers.ndim} axes and the array {len(shape)}: they must have as many")
+    numbers = _from_0_on(numbers, shape[axis], f"axis {axis}")
+    # On the other axes, one stands for all, on either side.
+    new = np.broadcast_shapes(numbers.shape, (*shape[:axis], 1, *shape[axis + 1 :]))
+    plan = plan_like(array, (*new[:axis], numbers.shape[axis], *new[axis + 1 :]), source.dtype, keywords)
+
+    def items_of(starts: Shape, counts: Shape) -> Items:
+        key: list[Any] = []
+        for n, (start, count) in enumerate(zip(starts, counts, strict=True)):
+            places = np.arange(start, start + count) if shape[n] != 1 else np.zeros(count, np.int64)
+            key.append(places.reshape([-1 if n == other else 1 for other in range(len(shape))]))
+        box = tuple(
+            slice(start, start + count) if length != 1 or n == axis else slice(None)
+            for n, (start, count, length) in enumerate(zip(starts, counts, numbers.shape, strict=True))
+        )
+        key[axis] = np.broadcast_to(numbers[box], counts)
+        return read(source.version, tuple(key), source.nthreads)
 
     return plan.write(compressed_bands(plan, items_of))
 

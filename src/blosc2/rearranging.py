@@ -21,7 +21,7 @@ from blosc2.joined import joined
 from blosc2.ndarray import NDArray
 from blosc2.objects import OpaqueObject
 from blosc2.partitions import CHUNK_NBYTES
-from blosc2.rearranged import matrix_axes, permuted, reshaped, shape_for, taken
+from blosc2.rearranged import matrix_axes, permuted, reshaped, shape_for, taken, taken_along
 from blosc2.view_carrier import ViewCarrier, expanded_axes, seen_through
 
 #: Chunks so much smaller than those of a new array are not taken over from a part.
@@ -59,6 +59,37 @@ def take(x: Any, indices: Any, axis: int | None = None) -> NDArray:
     array([5, 1])
     """
     return NDArray._of(taken(_array(x), indices, axis, {}))
+
+
+def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> NDArray:
+    """Make an array of items by their numbers on an axis, each in the row of its number; as `numpy.take_along_axis`.
+
+    Parameters
+    ----------
+    x : NDArray or array_like
+    indices : array_like of int
+        With as many axes as `x`; on the axes other than `axis`, of its lengths or 1. Negative ones count from the end.
+    axis : int or None
+        None takes all items as one axis, in C order.
+
+    Raises
+    ------
+    IndexError
+        An index out of bounds.
+    TypeError
+        Indices that are no integers.
+    ValueError
+        Indices that do not fit the shape, or no such axis, which is an `IndexError` too.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> array = blosc2.arange(6, shape=(2, 3))
+    >>> blosc2.take_along_axis(array, [[2], [0]])[:]
+    array([[2],
+           [3]])
+    """
+    return NDArray._of(taken_along(_array(x), indices, axis, {}))
 
 
 def permute_dims(arr: Any, axes: Any = None, **kwargs: Any) -> NDArray:
@@ -194,7 +225,7 @@ def expand_dims(array: Any, axis: Any = 0) -> NDArray:
     return NDArray._of(ViewCarrier(below, expanded_axes(below.ndim, axis)))
 
 
-def reshape(src: Any, shape: Any, c_order: bool = True, **kwargs: Any) -> NDArray:  # noqa: ARG001
+def reshape(src: Any, shape: Any, c_order: bool = True, **kwargs: Any) -> NDArray:
     """Make an array with the same items, in C order, in another shape.
 
     Parameters
@@ -219,7 +250,7 @@ def reshape(src: Any, shape: Any, c_order: bool = True, **kwargs: Any) -> NDArra
     array([3, 4, 5])
     """
     array = _array(src)
-    return NDArray._of(reshaped(array, shape_for(array.shape, shape), kwargs))
+    return NDArray._of(reshaped(array, shape_for(array.shape, shape, c_order), kwargs))
 
 
 def astype(array: Any, dtype: Any, casting: Any = "unsafe", copy: bool = True, **kwargs: Any) -> NDArray:

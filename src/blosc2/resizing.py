@@ -6,15 +6,18 @@ programs. Where axes grow into the padding of chunks, these are compressed anew 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from blosc2._core.geometry import Geometry
-from blosc2._core.grid import Read, Write
-from blosc2.carrier import Carrier
+from blosc2._core.grid_read import Read
+from blosc2._core.grid_write import Write
+from blosc2.carrier import Carrier, vlmeta_chunk
 from blosc2.draft import UNINIT_OFFSET, ZERO_OFFSET, Draft
 from blosc2.partitions import as_shape
+from blosc2.serialization import pack
 from blosc2.view_carrier import ViewCarrier
 
 # In b2nd, behind three bytes and a marker, each length is 8 bytes after a marker of its own.
@@ -118,3 +121,16 @@ def _with_zero_padding(carrier: Carrier, geometry: Geometry, dtype: np.dtype[Any
         operation.finish()
     chunks: dict[int, bytes | int] = operation.take_chunks()  # type: ignore[union-attr]
     return chunks[nchunk]
+
+
+def mark_indexes_stale(vlmeta: Mapping[str, Any], draft: Draft) -> None:
+    """Tell other programs that indexes stored with an array do not describe its data any more."""
+    if "blosc2_indexes" not in draft.vlmeta:
+        return
+    stored = vlmeta["blosc2_indexes"]
+    indexes = stored.get("indexes") if isinstance(stored, dict) else None
+    if isinstance(indexes, dict):
+        for entry in indexes.values():
+            if isinstance(entry, dict):
+                entry["stale"] = True
+        draft.vlmeta["blosc2_indexes"] = vlmeta_chunk(pack(stored))

@@ -17,11 +17,13 @@ from blosc2.chunk_edits import DEFAULT_CHUNK, bytes_of, compressed_pieces, exist
 from blosc2.deserialization import deserialize_mode
 from blosc2.directory_carrier import directory_carrier
 from blosc2.directory_frame import is_directory_frame
+from blosc2.encoders import check_for_bytes
 from blosc2.exceptions import ChunkSizeError
 from blosc2.info import InfoReporter, size_text
 from blosc2.keywords import schunk_keywords
 from blosc2.new_frame import check_target, copy_frame, new_carrier
 from blosc2.schunk_changes import ChangeableChunks
+from blosc2.shared_carrier import shared_carrier
 from blosc2.storage import MAX_BUFFERSIZE, CParams, SpecialValue, Storage, cparams_from, storage_from
 from blosc2.vlmeta import pack_metalayers
 
@@ -79,6 +81,7 @@ class SChunk(ChangeableChunks):
         if not 1 <= chunksize <= MAX_BUFFERSIZE:
             raise ValueError(f"chunksize must be between 1 and {MAX_BUFFERSIZE} bytes, not {chunksize}")
         encoding = encoding_of(cparams, cparams.typesize, cparams.blocksize)
+        check_for_bytes(encoding)
         self._carrier = new_carrier(
             storage, encoding, chunks=compressed_pieces(encoding, view, chunksize, cparams.nthreads),
             count=-(-len(view) // chunksize), nbytes=len(view), chunksize=chunksize,
@@ -161,8 +164,8 @@ class SChunk(ChangeableChunks):
 
     @property
     def locking(self) -> bool:
-        """Whether changes take an advisory lock."""
-        return False
+        """Whether handles take a common lock for changes; see `holding_lock`."""
+        return self._carrier.locking
 
     @property
     def change_tick(self) -> int:
@@ -386,9 +389,12 @@ class SChunk(ChangeableChunks):
         return SChunk._of(copy_frame(self._carrier.frame, storage, deserialize="full"))
 
     def lock(self) -> None:
-        """Do nothing: every change is published at once."""
+        """Begin what `holding_lock` does as a context; `unlock` ends it."""
+        self._carrier.lock()
 
-    unlock = lock
+    def unlock(self) -> None:
+        """End what `lock` began."""
+        self._carrier.unlock()
 
 
 def chunk_description(carrier: Carrier, nchunk: int) -> tuple[float, SpecialValue, bytes | None, bytes]:
@@ -413,7 +419,9 @@ def _existing(storage: Storage, chunksize: int | None, data: Any) -> Carrier:
         raise ValueError(f"a super-chunk cannot be opened with mode 'r': {storage.urlpath} does not exist")
     if data is not None:
         raise ValueError("mode 'r' opens what is there and takes no data; mode='w' replaces it")
-    if is_directory_frame(storage.urlpath) and storage.mmap_mode is None:
+    if storage.locking:
+        carrier = shared_carrier(storage.urlpath, "r")
+    elif is_directory_frame(storage.urlpath) and storage.mmap_mode is None:
         carrier = directory_carrier(storage.urlpath, "r")
     else:
         carrier = open_carrier(storage.urlpath, "r", storage.mmap_mode)

@@ -114,7 +114,7 @@ class ChangeableChunks(Stored):
         Parameters
         ----------
         chunk : bytes-like
-            It is decoded once, to know that it can be.
+            Of at most `chunksize` bytes uncompressed. It is decoded once, to know that it can be.
 
         Returns
         -------
@@ -123,6 +123,8 @@ class ChangeableChunks(Stored):
 
         Raises
         ------
+        RuntimeError
+            The chunk is larger than those of this super-chunk.
         ValueError
             The bytes are no chunk.
 
@@ -133,7 +135,9 @@ class ChangeableChunks(Stored):
         >>> schunk.append_chunk(schunk.get_chunk(0)), schunk[:]
         (2, b'abcdabcd')
         """
-        return splice(self._carrier, int(self._carrier.frame.nchunks), 0, [checked_chunk(chunk)])
+        return splice(
+            self._carrier, int(self._carrier.frame.nchunks), 0, [checked_chunk(self._carrier, chunk, "append")]
+        )
 
     @_change
     def insert_chunk(self, nchunk: int, chunk: Any) -> int:
@@ -147,7 +151,7 @@ class ChangeableChunks(Stored):
         (3, b'efghabcdefgh')
         """
         index = place_for_chunk(self._carrier.frame, nchunk)
-        return splice(self._carrier, index, 0, [checked_chunk(chunk)])
+        return splice(self._carrier, index, 0, [checked_chunk(self._carrier, chunk, "insert")])
 
     @_change
     def update_chunk(self, nchunk: int, chunk: Any) -> int:
@@ -161,7 +165,7 @@ class ChangeableChunks(Stored):
         (2, b'efghefgh')
         """
         index = existing_chunk(self._carrier.frame, nchunk, "Could not update the desired chunk")
-        return splice(self._carrier, index, 1, [checked_chunk(chunk)])
+        return splice(self._carrier, index, 1, [checked_chunk(self._carrier, chunk, "update")])
 
     @_change
     def delete_chunk(self, nchunk: int) -> int:

@@ -176,7 +176,8 @@ def _replace(value: Any, *, level: int) -> Any:
     for base in bases:
         if isinstance(value, base):
             return base(value)
-    raise TypeError(f"can not serialize {type(value).__qualname__!r} object")
+    kind = type(value).__qualname__
+    raise TypeError(f"can not serialize {kind!r} object: store numbers, texts, bytes, lists, dictionaries or arrays")
 
 
 _DEFAULTS = tuple(partial(_replace, level=level) for level in range(_MAX_LEVELS + 1))

@@ -99,7 +99,8 @@ def _enum(kind: type[_EnumT], value: object, name: str) -> _EnumT:
     if isinstance(value, kind):
         return value
     if isinstance(value, (bool, Enum)) or not hasattr(value, "__index__"):
-        example = f"{kind.__name__}.{list(kind)[-1].name}"
+        meant = value.upper() if isinstance(value, str) else ""
+        example = f"{kind.__name__}.{meant if meant in kind.__members__ else list(kind)[1].name}"
         raise TypeError(f"{name} must be a member of blosc2.{kind.__name__} (for instance {example}), not {value!r}")
     try:
         return kind(operator.index(value))

@@ -17,7 +17,7 @@ import weakref
 from abc import abstractmethod
 from collections.abc import ItemsView, Iterator, KeysView, MutableMapping, ValuesView
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Never, Self
 
 from blosc2._core.frame import Frame
 from blosc2.exceptions import ClosedStoreError, ReadOnlyError, StoreKeyError
@@ -37,6 +37,14 @@ def check_mode(mode: str) -> None:
     """Refuse what is not one of the modes of a store."""
     if mode not in _MODES:
         raise ValueError(f"mode must be 'r', 'w', or 'a', or 'x' to create only, not {mode!r}")
+
+
+def refuse_locking(path: str | None, mmap_mode: str | None) -> Never:
+    """Say why a store cannot be changed by several programs at a time."""
+    if mmap_mode is not None:
+        raise ValueError("locking=True and mmap_mode do not go together, and stores have no locking here")
+    kind = "a zip store" if path is not None and path.endswith(".b2z") else "a store"
+    raise ValueError(f"locking=True is not possible: {kind} has one writer at a time, and readers need no lock")
 
 
 def check_mmap_mode(mmap_mode: str | None, mode: str) -> None:

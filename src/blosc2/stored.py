@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,7 +14,7 @@ from blosc2.vlmeta import Meta, VLMeta
 class Stored:
     """Base of the classes whose objects are a frame."""
 
-    __slots__ = ("__weakref__", "_carrier")
+    __slots__ = ("__weakref__", "_carrier", "_vlmeta_")
     _carrier: Carrier
 
     @property
@@ -38,13 +39,17 @@ class Stored:
 
     @property
     def vlmeta(self) -> VLMeta:
-        """Variable-length metadata, by name."""
-        return VLMeta(self._carrier, Carrier.open_cframe)
+        """Variable-length metadata, by name; the same object at every access."""
+        try:
+            return self._vlmeta_
+        except AttributeError:
+            self._vlmeta_: VLMeta = VLMeta(self._carrier, Carrier.open_cframe)
+            return self._vlmeta_
 
     @property
     def attrs(self) -> VLMeta:
         """The same as `vlmeta`."""
-        return VLMeta(self._carrier, Carrier.open_cframe)
+        return self.vlmeta
 
     @property
     def cparams(self) -> CParams:
@@ -74,9 +79,24 @@ class Stored:
         """Take up a version that another handle published since; True when there is one."""
         return self._carrier.refresh()
 
-    def holding_lock(self) -> Self:
-        """A context for several changes; each of them is published at once all the same."""
-        return self
+    def holding_lock(self) -> AbstractContextManager[Any]:
+        """A context in which no other handle changes the data, with ``locking=True``; otherwise it does nothing.
+
+        It starts from the last version of the file. Each change is published at once all the same. A handle that a
+        thread holds the lock with keeps that thread's other handles waiting too, for ever.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import blosc2
+        >>> path = os.path.join(tempfile.mkdtemp(), "counts.b2nd")
+        >>> counts = blosc2.zeros(3, dtype="i4", urlpath=path, locking=True)
+        >>> with counts.holding_lock():
+        ...     counts[0] = counts[0] + 1
+        >>> counts[0]
+        array(1, dtype=int32)
+        """
+        return self._carrier.holding()
 
     def __enter__(self) -> Self:
         return self

@@ -7,6 +7,7 @@ view reads and writes the very frame of the array below it, under a geometry wit
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -130,6 +131,16 @@ class ViewCarrier(Carrier):
     @property
     def writable(self) -> bool:  # type: ignore[override]  # a constant of other kinds
         return self.base._carrier.writable
+
+    @property
+    def locking(self) -> bool:  # type: ignore[override]  # a constant of other kinds
+        return self.base._carrier.locking
+
+    def editing(self) -> AbstractContextManager[Any]:
+        return self.base._carrier.editing()
+
+    def holding(self) -> AbstractContextManager[Any]:
+        return self.base._carrier.holding()
 
     def require_writable(self) -> None:
         self.base._carrier.require_writable()

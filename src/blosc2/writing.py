@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from blosc2._core.grid import Write
+from blosc2._core.grid_write import Write
 from blosc2.advanced import Picked, advanced_selection, with_rows
 from blosc2.assignment import as_items, plain_key
 from blosc2.carrier import Carrier
