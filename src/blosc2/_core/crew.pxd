@@ -23,7 +23,8 @@ cdef struct Hand:
     void *tool
     Hand *next                  # among those that are idle
     atomic_state thread         # the system's number for it; 0 until it runs
-    cpu_mask sent               # where it may run since it was last woken
+    bint placed                 # whether it wakes on a CPU that was chosen for it
+    cpu_mask allowed            # where it may run from then on
 
 
 cdef Hand *hire() noexcept

@@ -22,8 +22,8 @@ cdef extern from "native_thread.h" nogil:
     void leave_signals_to_others()
     long current_thread()
     void relax()
-    bint elsewhere(cpu_mask *mask)
-    void send_to(long thread, cpu_mask *now, const cpu_mask *mask)
+    bint elsewhere(cpu_mask *allowed, cpu_mask *mask)
+    void send_to(long thread, const cpu_mask *mask)
 
 cdef extern from "pythread.h":
     unsigned long PYTHREAD_INVALID_THREAD_ID
@@ -69,6 +69,8 @@ cdef void _live(void *argument) noexcept nogil:
         PyThread_acquire_lock(self.wake, WAIT_LOCK)
         # The work may have been taken back meanwhile.
         if state_change(&self.state, POSTED, BUSY):
+            if self.placed:
+                send_to(0, &self.allowed)
             self.job(self.operation, self.worker, self.tool)
             PyThread_release_lock(self.done)
 
@@ -110,12 +112,16 @@ cdef void dismiss(Hand *hand) noexcept:
 
 cdef void start(Hand **hands, int count) noexcept nogil:
     """Have threads do the jobs that they were given."""
-    cdef cpu_mask mask
-    cdef bint placed = count > 0 and elsewhere(&mask)
+    cdef cpu_mask mask, allowed
+    cdef bint placed = count > 0 and elsewhere(&allowed, &mask)
+    cdef long thread
     cdef int i
     for i in range(count):
-        if placed:
-            send_to(state_get(&hands[i].thread), &hands[i].sent, &mask)
+        thread = state_get(&hands[i].thread)
+        hands[i].placed = placed and thread > 0     # 0 until it runs
+        if hands[i].placed:
+            hands[i].allowed = allowed
+            send_to(thread, &mask)
         state_set(&hands[i].state, POSTED)
         PyThread_release_lock(hands[i].wake)
 

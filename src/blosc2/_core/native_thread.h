@@ -32,23 +32,24 @@ static inline void leave_signals_to_others(void) {
 /* A thread that is woken runs where it slept or where it was woken from. Kernels built without knowledge of shared
  * caches (small virtual machines have such) do not look for an idle CPU first, and nothing moves the thread before both
  * have been at work for many milliseconds: two threads take turns on one CPU while another idles. So who wakes a helper
- * keeps it off its own CPU. The helper may run wherever else its caller may. */
+ * keeps it off its own CPU until it has woken. Then it may run wherever its caller may: the caller may come to its CPU. */
 #if defined(__linux__) && defined(_GNU_SOURCE)
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 typedef cpu_set_t cpu_mask;
 static inline long current_thread(void) { return syscall(SYS_gettid); }
-/* Where helpers of this thread may run: elsewhere, or here when it may run nowhere else; 0 when that is not known. */
-static inline int elsewhere(cpu_mask *mask) {
+/* Where helpers of this thread may run, and where they wake: elsewhere, unless it is the only place; 0 when not known. */
+static inline int elsewhere(cpu_mask *allowed, cpu_mask *mask) {
     int cpu = sched_getcpu();
-    if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof *mask, mask) != 0) return 0;
+    if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof *allowed, allowed) != 0) return 0;
+    *mask = *allowed;
     if (CPU_COUNT(mask) > 1) CPU_CLR(cpu, mask);
     return 1;
 }
-/* Have a thread run there; `now` is where it was sent last. */
-static inline void send_to(long thread, cpu_mask *now, const cpu_mask *mask) {
-    if (thread > 0 && !CPU_EQUAL(now, mask) && sched_setaffinity((pid_t) thread, sizeof *mask, mask) == 0) *now = *mask;
+/* Have a thread run there; 0 is the one that calls. */
+static inline void send_to(long thread, const cpu_mask *mask) {
+    if (thread >= 0) (void) sched_setaffinity((pid_t) thread, sizeof *mask, mask);
 }
 #else
 #ifdef _MSC_VER
@@ -58,7 +59,7 @@ static inline void send_to(long thread, cpu_mask *now, const cpu_mask *mask) {
 #endif
 typedef int cpu_mask;
 B2_INLINE long current_thread(void) { return 0; }
-B2_INLINE int elsewhere(cpu_mask *mask) { (void) mask; return 0; }
-B2_INLINE void send_to(long thread, cpu_mask *now, const cpu_mask *mask) { (void) thread; (void) now; (void) mask; }
+B2_INLINE int elsewhere(cpu_mask *allowed, cpu_mask *mask) { (void) allowed; (void) mask; return 0; }
+B2_INLINE void send_to(long thread, const cpu_mask *mask) { (void) thread; (void) mask; }
 #endif
 #endif
