@@ -21,16 +21,27 @@ from blosc2.draft import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Draft, Stored
 from blosc2.encoders import encode
 from blosc2.exceptions import ChunkIndexError, ChunkSizeError, FormatError
 from blosc2.executor import compress
-from blosc2.storage import SpecialValue
+from blosc2.storage import MAX_BUFFERSIZE, SpecialValue
 
 #: Bytes of a chunk where nothing says how many.
 DEFAULT_CHUNK: Final = 16 << 20
+_LARGEST_DEFAULT_CHUNK: Final = 256 << 20
 #: Chunks larger than this are compressed by one thread: each has a buffer of a chunk's size.
 _LARGEST_IN_THREADS: Final = 64 << 20
-#: Uncompressed bytes that are compressed before they are written. Much more would have to be fresh memory each time.
 _SPECIAL_OFFSETS = {
     SpecialValue.ZERO: ZERO_OFFSET, SpecialValue.NAN: NAN_OFFSET, SpecialValue.UNINIT: UNINIT_OFFSET,
 }  # fmt: skip
+
+
+def chunk_nbytes(chunksize: Any, nbytes: int, typesize: int) -> int:
+    """Bytes of a chunk: what a caller says, else whole items for up to as many bytes as there are."""
+    if chunksize is None:
+        wanted = min(nbytes, _LARGEST_DEFAULT_CHUNK)
+        return max(wanted - wanted % typesize, typesize)
+    chunksize = operator.index(chunksize)
+    if not 1 <= chunksize <= MAX_BUFFERSIZE:
+        raise ValueError(f"chunksize must be between 1 and {MAX_BUFFERSIZE} bytes, not {chunksize}")
+    return int(chunksize)
 
 
 def bytes_of(data: Any) -> memoryview:

@@ -97,7 +97,7 @@ def _read_by_arrays(version: Version, key: Any, nthreads: int, out: Items | None
         check_out(out, found.shape, found.dtype)
         out[...] = found
         return out
-    if is_mask(key) and key.ndim and key.shape == geometry.shape[: key.ndim]:
+    if is_mask(key, geometry.shape):
         count = int(np.count_nonzero(key))
         out = _new_or_checked(out, (count, *geometry.shape[key.ndim :]), dtype)
         for first, stop, begin, end in pieces(key, geometry):
@@ -123,9 +123,9 @@ def _read_rows(version: Version, mask: Items, first: int, nthreads: int, out: It
     read_picked(version, with_rows(advanced_selection(mask, shape), first), nthreads, out)
 
 
-def is_mask(key: Any) -> bool:
-    """Whether a key is one boolean array."""
-    return isinstance(key, np.ndarray) and key.dtype.kind == "b"
+def is_mask(key: Any, shape: tuple[int, ...]) -> bool:
+    """Whether a key is one boolean array over the leading axes, or all of them."""
+    return bool(isinstance(key, np.ndarray) and key.dtype.kind == "b" and key.ndim and key.shape == shape[: key.ndim])
 
 
 def is_names(key: Any) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from blosc2._core.frame import Frame
 from blosc2.byte_ranges import chunk_range, chunks_as_items, read_bytes, read_into
 from blosc2.carrier import Carrier, encoding_of, open_carrier
-from blosc2.chunk_edits import DEFAULT_CHUNK, bytes_of, compressed_pieces, existing_chunk
+from blosc2.chunk_edits import DEFAULT_CHUNK, bytes_of, chunk_nbytes, compressed_pieces, existing_chunk
 from blosc2.deserialization import deserialize_mode
 from blosc2.directory_carrier import directory_carrier
 from blosc2.directory_frame import is_directory_frame
@@ -24,10 +24,9 @@ from blosc2.keywords import schunk_keywords
 from blosc2.new_frame import check_target, copy_frame, new_carrier
 from blosc2.schunk_changes import ChangeableChunks
 from blosc2.shared_carrier import shared_carrier
-from blosc2.storage import MAX_BUFFERSIZE, CParams, SpecialValue, Storage, cparams_from, storage_from
+from blosc2.storage import CParams, SpecialValue, Storage, cparams_from, storage_from
 from blosc2.vlmeta import pack_metalayers
 
-_LARGEST_DEFAULT_CHUNK = 256 << 20
 _READ_AHEAD = 64 << 10  # bytes that an iteration decodes at once
 
 #: The function `blosc2.open`, for programs that look for it here; set by the module that has it.
@@ -74,12 +73,7 @@ class SChunk(ChangeableChunks):
         view = memoryview(b"") if data is None else bytes_of(data)
         itemsize = 1 if data is None else int(getattr(data, "itemsize", 1))
         cparams = cparams_from(keywords.cparams, unless_given={} if data is None else {"typesize": itemsize})
-        if chunksize is None:
-            chunksize = min(len(view), _LARGEST_DEFAULT_CHUNK) if view else DEFAULT_CHUNK
-            chunksize = max(chunksize - chunksize % cparams.typesize, cparams.typesize)
-        chunksize = operator.index(chunksize)
-        if not 1 <= chunksize <= MAX_BUFFERSIZE:
-            raise ValueError(f"chunksize must be between 1 and {MAX_BUFFERSIZE} bytes, not {chunksize}")
+        chunksize = chunk_nbytes(chunksize, len(view) if view else DEFAULT_CHUNK, cparams.typesize)
         encoding = encoding_of(cparams, cparams.typesize, cparams.blocksize)
         check_for_bytes(encoding)
         self._carrier = new_carrier(

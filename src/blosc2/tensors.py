@@ -7,7 +7,6 @@ Tensors of other libraries are taken and given back where that library is alread
 from __future__ import annotations
 
 import math
-import operator
 import os
 import sys
 from typing import Any, Final
@@ -16,7 +15,7 @@ import numpy as np
 
 from blosc2.byte_ranges import read_into
 from blosc2.carrier import Carrier, encoding_of, vlmeta_chunk
-from blosc2.chunk_edits import bytes_of, compressed_pieces
+from blosc2.chunk_edits import bytes_of, chunk_nbytes, compressed_pieces
 from blosc2.dtypes import dtype_from_description, refuse_unstorable
 from blosc2.encoders import check_for_bytes
 from blosc2.exceptions import FormatError, MissingMetadataError
@@ -26,13 +25,12 @@ from blosc2.new_frame import check_target, new_carrier
 from blosc2.opening import open, schunk_from_cframe
 from blosc2.schunk import SChunk
 from blosc2.serialization import pack
-from blosc2.storage import MAX_BUFFERSIZE, DParams, cparams_from
+from blosc2.storage import DParams, cparams_from
 from blosc2.vlmeta import pack_metalayers
 
 _ENTRY: Final = "__pack_tensor__"
 _NUMPY: Final = "numpy"
 # Uncompressed bytes of a chunk where nobody says how many, at most.
-_LARGEST_DEFAULT_CHUNK: Final = 256 << 20
 # Kinds of tensors -> the names of their classes, and what makes one of an array.
 _LIBRARIES: Final = {"torch": (("Tensor",), "from_numpy"), "tensorflow": (("Tensor", "Variable"), "constant")}
 
@@ -79,7 +77,7 @@ def pack_tensor(tensor: Any, chunksize: int | None = None, **kwargs: Any) -> byt
         raise ValueError("mode 'r' needs the urlpath of something that exists, and creates nothing")
     check_target(storage, "array")
     cparams = cparams_from(keywords.cparams, unless_given={"typesize": array.itemsize})
-    chunksize = _chunk_nbytes(chunksize, array.nbytes, cparams.typesize)
+    chunksize = chunk_nbytes(chunksize, array.nbytes, cparams.typesize)
     encoding = encoding_of(cparams, cparams.typesize, cparams.blocksize)
     check_for_bytes(encoding)
     chunks = compressed_pieces(encoding, bytes_of(array), chunksize, cparams.nthreads)
@@ -90,16 +88,6 @@ def pack_tensor(tensor: Any, chunksize: int | None = None, **kwargs: Any) -> byt
         vlmeta={_ENTRY: vlmeta_chunk(pack((kind, array.shape, description)))}, cparams=cparams,
     )  # fmt: skip
     return carrier.to_cframe() if storage.urlpath is None else int(carrier.frame.frame_len)
-
-
-def _chunk_nbytes(chunksize: int | None, nbytes: int, typesize: int) -> int:
-    if chunksize is None:
-        wanted = min(nbytes, _LARGEST_DEFAULT_CHUNK)
-        return max(wanted - wanted % typesize, typesize)
-    chunksize = operator.index(chunksize)
-    if not 1 <= chunksize <= MAX_BUFFERSIZE:
-        raise ValueError(f"chunksize must be between 1 and {MAX_BUFFERSIZE} bytes, not {chunksize}")
-    return chunksize
 
 
 def unpack_tensor(cframe: Any) -> Any:

@@ -42,7 +42,7 @@ def chunks_with(version: Version, carrier: Carrier, key: Any, value: Any) -> Chu
         whole = read_whole(version, carrier.nthreads)
         whole[key] = value
         return _write_all(version, carrier, whole)
-    if is_mask(key) and key.ndim and key.shape == geometry.shape[: key.ndim]:
+    if is_mask(key, geometry.shape):
         return _write_masked(version, carrier, key, value)
     picked = advanced_selection(key, geometry.shape)
     return write_picked(version, carrier, picked, as_items(value, dtype, picked.shape))

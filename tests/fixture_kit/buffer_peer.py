@@ -7,14 +7,13 @@ reference package in an environment of its own. Bytes travel as base64.
 from __future__ import annotations
 
 import base64
-import json
-import sys
 from typing import Any
 
 import numpy as np
 
 import blosc2
 from fixture_kit import manifest
+from fixture_kit.peer import serve
 
 ARRAYS: list[tuple[str, list[int]]] = [
     ("i8", [2, 3]), ("<f4", [30, 40]), (">i4", [7]), ("S3", [5]), ("U2", [2, 2]), ("M8[s]", [4]), ("<m8[ns]", [3, 0]),
@@ -121,20 +120,5 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
-def main() -> None:
-    blosc2.set_nthreads(1)
-    answers, sys.stdout = sys.stdout, sys.stderr
-    for line in sys.stdin:
-        name, arguments = json.loads(line)
-        try:
-            answer = {"value": FUNCTIONS[name](**arguments)}
-        except Exception as error:  # noqa: BLE001 - reported where it is asked for
-            import traceback
-
-            answer = {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
-
-
 if __name__ == "__main__":
-    main()
+    serve(FUNCTIONS)

@@ -222,13 +222,14 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
-def main() -> None:
+def serve(functions: dict[str, Any]) -> None:
+    """Answer requests for these functions, one JSON line each."""
     blosc2.set_nthreads(1)  # the reference hangs on some files with more
     answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
         name, arguments = json.loads(line)
         try:
-            answer = {"value": FUNCTIONS[name](**arguments)}
+            answer = {"value": functions[name](**arguments)}
         except Exception as error:  # noqa: BLE001 - reported where it is asked for
             import traceback
 
@@ -238,4 +239,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(FUNCTIONS)

@@ -99,15 +99,30 @@ cdef class Read(Operation):
                 self.failed = nchunk
                 self.status = status
 
+    cdef int open_padded(self, int64_t nchunk, Worker *worker, Chunk *chunk) noexcept nogil:
+        """Find a chunk, which has all blocks of the grid."""
+        cdef int status = self.frame.open_chunk(nchunk, worker, chunk)
+        return BAD_LENGTH if status == CHUNK_OK and chunk.nbytes != self.geometry.c.chunk_nbytes else status
+
+    cdef int decode_aside(self, int64_t nchunk, Worker *worker, Chunk *chunk, uint8_t **scratch) noexcept nogil:
+        """All of a chunk whose blocks cannot be had one by one, or not cheaply."""
+        cdef int status = self.frame.load_chunk(nchunk, worker, chunk)
+        if status:
+            return status
+        scratch[0] = reserve_scratch(worker, chunk.nbytes)
+        if scratch[0] == NULL:
+            return NO_MEMORY
+        if chunk.needs_geometry and self.frame.plugin is not None:
+            return self.frame.plugin.decode(chunk, scratch[0])
+        return decode_whole(worker, chunk, scratch[0])
+
     cdef int read_points(self, Worker *worker, int64_t nchunk, const Box *box, int64_t begin, int64_t end) noexcept nogil:
         """The items of points in a chunk."""
         cdef Grid *g = &self.geometry.c
         cdef Chunk chunk
-        cdef uint8_t *scratch
+        cdef uint8_t *scratch = NULL
         cdef int64_t steps
-        cdef int status = self.frame.open_chunk(nchunk, worker, &chunk)
-        if status == CHUNK_OK and chunk.nbytes != g.chunk_nbytes:
-            status = BAD_LENGTH
+        cdef int status = self.open_padded(nchunk, worker, &chunk)
         if status:
             return status
         if chunk.kind == KIND_RAW:
@@ -126,16 +141,7 @@ cdef class Read(Operation):
             return status if status else self.move_points(worker, nchunk, &chunk, box, begin, end, NULL, scratch)
         steps = chunk.nblocks
         if chunk.whole or chunk.needs_geometry or chunk.blocksize != g.block_nbytes or steps * steps > MOST_STEPS:
-            status = self.frame.load_chunk(nchunk, worker, &chunk)
-            if status:
-                return status
-            scratch = reserve_scratch(worker, chunk.nbytes)
-            if scratch == NULL:
-                return NO_MEMORY
-            if chunk.needs_geometry and self.frame.plugin is not None:
-                status = self.frame.plugin.decode(&chunk, scratch)
-            else:
-                status = decode_whole(worker, &chunk, scratch)
+            status = self.decode_aside(nchunk, worker, &chunk, &scratch)
             return status if status else self.move_points(worker, nchunk, &chunk, box, begin, end, scratch, NULL)
         return self.move_points(worker, nchunk, &chunk, box, begin, end, NULL, NULL)
 
@@ -143,14 +149,12 @@ cdef class Read(Operation):
         cdef Grid *g = &self.geometry.c
         cdef Chunk chunk
         cdef const uint8_t *decoded = NULL  # the whole chunk, where it is at hand
-        cdef uint8_t *scratch
+        cdef uint8_t *scratch = NULL
         cdef int64_t touched = 1
         cdef int64_t[MAX_DIM] low
         cdef int64_t[MAX_DIM] many
         cdef int d
-        cdef int status = self.frame.open_chunk(nchunk, worker, &chunk)
-        if status == CHUNK_OK and chunk.nbytes != g.chunk_nbytes:
-            status = BAD_LENGTH
+        cdef int status = self.open_padded(nchunk, worker, &chunk)
         if status:
             return status
         if chunk.kind < KIND_RAW:
@@ -171,16 +175,7 @@ cdef class Read(Operation):
                 or touched * chunk.nblocks > MOST_STEPS):
             if piece:
                 return CHUNK_OK  # the first piece does all of it
-            status = self.frame.load_chunk(nchunk, worker, &chunk)
-            if status:
-                return status
-            scratch = reserve_scratch(worker, chunk.nbytes)
-            if scratch == NULL:
-                return NO_MEMORY
-            if chunk.needs_geometry and self.frame.plugin is not None:
-                status = self.frame.plugin.decode(&chunk, scratch)
-            else:
-                status = decode_whole(worker, &chunk, scratch)
+            status = self.decode_aside(nchunk, worker, &chunk, &scratch)
             decoded = scratch
         elif self.pieces == 1 and 2 * touched >= chunk.nblocks:
             status = self.frame.load_chunk(nchunk, worker, &chunk)
