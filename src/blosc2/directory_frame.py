@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import shutil
 import struct
 from collections.abc import Iterable, Iterator
@@ -167,7 +166,7 @@ def write_directory(
     """Write a new directory frame; see `blosc2.draft.lay_out` for the parameters. It appears whole or not at all."""
     place = os.path.abspath(path)
     folder, name = os.path.split(place)
-    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
+    temporary = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
     try:
         os.mkdir(temporary)
     except OSError as error:

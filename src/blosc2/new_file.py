@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from types import TracebackType
 from typing import BinaryIO
 
@@ -25,7 +24,7 @@ class NewFile:
         self.path = path
         self._replace = replace
         folder, name = os.path.split(path)
-        self._temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
+        self._temporary = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
         try:
             self.file: BinaryIO = open(self._temporary, "xb+")  # noqa: SIM115 - closed by commit and abandon
         except OSError as error:
