@@ -31,3 +31,5 @@ cdef Hand *hire() noexcept
 cdef void dismiss(Hand *hand) noexcept
 cdef void start(Hand **hands, int count) noexcept nogil
 cdef void finish(Hand *hand) noexcept nogil
+cdef void leave_turn() noexcept nogil
+cdef void take_turn() noexcept nogil

@@ -4,6 +4,8 @@
 Waking one takes some 20 us, a third of what a Python thread takes, which has to be given the GIL as well. They start
 when they are first needed, no more of them than the process has other cores, and sleep in between. Whoever has work
 hires hands, starts them, does its own share, and finishes them. One that has not begun by then is not waited for.
+
+Readers that come from Python take turns at the GIL here: see gil_turn.h.
 """
 
 import os
@@ -28,6 +30,9 @@ cdef extern from "native_thread.h" nogil:
 cdef extern from "pythread.h":
     unsigned long PYTHREAD_INVALID_THREAD_ID
 
+cdef extern from "gil_turn.h" nogil:
+    void wait_for_turn(atomic_state *taken)
+
 cdef enum:
     IDLE = 0
     POSTED = 1
@@ -38,6 +43,9 @@ cdef enum:
 cdef Hand *_idle = NULL
 cdef int _hands = 0
 cdef int _most = 0
+
+# Whether a reader has the GIL, as far as readers know.
+cdef atomic_state _turn = 0
 
 
 def limit(int hands):
@@ -139,6 +147,16 @@ cdef void finish(Hand *hand) noexcept nogil:
     else:
         PyThread_acquire_lock(hand.done, WAIT_LOCK)
     state_set(&hand.state, IDLE)
+
+
+cdef void leave_turn() noexcept nogil:
+    """Say, just after the GIL was left, that another reader may have it."""
+    state_set(&_turn, 0)
+
+
+cdef void take_turn() noexcept nogil:
+    """Wait, just before the GIL is asked for, until no other reader has it, but not for long."""
+    wait_for_turn(&_turn)
 
 
 if hasattr(os, "register_at_fork"):

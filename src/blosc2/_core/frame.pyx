@@ -16,6 +16,7 @@ from blosc2._core.chunk_table cimport ChunkTable
 from blosc2._core.codec cimport (
     BAD_LENGTH, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MOST_STEPS, NO_MEMORY, Chunk, Worker, block_bytes, borrow,
     decode_block, decode_whole, fill, give_back, inspect, reserve_scratch)
+from blosc2._core.crew cimport leave_turn, take_turn
 from blosc2._core.header cimport PREFIX_READ
 from blosc2._core.source cimport Source
 
@@ -89,9 +90,11 @@ cdef class Frame(ChunkTable):
         worker = borrow(0)
         try:
             with nogil:
+                leave_turn()
                 status = self.open_chunk(index, worker, &chunk)
                 if status == CHUNK_OK:
                     status = self.load_chunk(index, worker, &chunk)
+                take_turn()
             if status:
                 self.fail(status, index)
             if chunk.data != NULL:
@@ -160,6 +163,7 @@ cdef class Frame(ChunkTable):
         cdef Chunk chunk
         cdef int status
         with nogil:
+            leave_turn()
             status = self.open_chunk(index, worker, &chunk)
             if status == CHUNK_OK and chunk.nbytes != size:
                 status = BAD_LENGTH
@@ -170,6 +174,7 @@ cdef class Frame(ChunkTable):
                     status = self.plugin.decode(&chunk, destination)
                 else:
                     status = decode_whole(worker, &chunk, destination)
+            take_turn()
         if status:
             self.fail(status, index)
         return 0
@@ -236,6 +241,7 @@ cdef class Frame(ChunkTable):
         worker = borrow(self.blocksize)
         try:
             with nogil:
+                leave_turn()
                 index = self.chunk_at(start)
                 while start < stop and status == CHUNK_OK:
                     status = self.read_from_chunk(index, worker, start, stop, destination)
@@ -247,6 +253,7 @@ cdef class Frame(ChunkTable):
                         else:
                             destination += min(stop, index * self.chunksize) - start
                             start = index * self.chunksize
+                take_turn()
         finally:
             give_back(worker)
         if status:

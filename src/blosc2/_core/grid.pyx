@@ -14,7 +14,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from blosc2._core.codec cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk, Encoder, Worker, borrow, give_back
-from blosc2._core.crew cimport Hand, Job, dismiss, finish, hire, start
+from blosc2._core.crew cimport Hand, Job, dismiss, finish, hire, leave_turn, start, take_turn
 from blosc2._core.geometry cimport MAX_DIM, Grid
 
 cnp.import_array()
@@ -309,10 +309,12 @@ cdef class Operation:
                     hand.tool = <void *> encoder
                     hand.worker = borrow(blocksize)
             with nogil:
+                leave_turn()
                 start(hands, others)
                 self.work(worker, own)
                 for i in range(others):
                     finish(hands[i])
+                take_turn()
         finally:
             for i in range(others):
                 if hands[i].worker != NULL:

@@ -2,8 +2,14 @@
 #ifndef B2_NATIVE_THREAD_H
 #define B2_NATIVE_THREAD_H
 
+#ifdef _MSC_VER
+#define B2_INLINE static __inline
+#else
+#define B2_INLINE static inline
+#endif
+
 #ifdef _WIN32
-static __inline void leave_signals_to_others(void) {}
+B2_INLINE void leave_signals_to_others(void) {}
 #else
 #include <pthread.h>
 #include <signal.h>
@@ -52,11 +58,6 @@ static inline void send_to(long thread, const cpu_mask *mask) {
     if (thread >= 0) (void) sched_setaffinity((pid_t) thread, sizeof *mask, mask);
 }
 #else
-#ifdef _MSC_VER
-#define B2_INLINE static __inline
-#else
-#define B2_INLINE static inline
-#endif
 typedef int cpu_mask;
 B2_INLINE long current_thread(void) { return 0; }
 B2_INLINE int elsewhere(cpu_mask *allowed, cpu_mask *mask) { (void) allowed; (void) mask; return 0; }

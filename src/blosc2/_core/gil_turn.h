@@ -1,0 +1,18 @@
+/* Taking turns at the GIL without being put to sleep.
+ *
+ * A short read leaves the GIL for some microseconds. When it comes back while another reader holds it, the interpreter
+ * puts it to sleep, and being woken takes longer than the whole read: two threads that decode small blocks are then no
+ * faster than one. The other reader mostly leaves the GIL again at once, so a reader waits a little in a loop before it
+ * asks for the GIL. This is a hint only: nothing depends on it being right, and nobody waits for longer than PATIENCE. */
+#ifndef B2_GIL_TURN_H
+#define B2_GIL_TURN_H
+#include "atomics.h"
+#include "native_thread.h"
+
+enum { B2_TURN_PATIENCE = 400 };  /* some 10 to 20 us */
+
+B2_INLINE void wait_for_turn(atomic_state *taken) {
+    int i;
+    for (i = 0; i < B2_TURN_PATIENCE && !state_change(taken, 0, 1); i++) relax();
+}
+#endif
