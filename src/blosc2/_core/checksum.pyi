@@ -1,0 +1,3 @@
+from typing_extensions import Buffer
+
+def crc32c(data: Buffer, before: int = 0, portable: bool = False) -> int: ...

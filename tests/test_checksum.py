@@ -1,0 +1,47 @@
+"""CRC-32C: the published check values, both ways of computing it, and continuing."""
+
+import os
+
+import pytest
+
+from blosc2._core.checksum import crc32c
+
+# RFC 3720, appendix B.4, and the check value of the CRC catalogues ("CRC-32/ISCSI").
+PUBLISHED = [
+    (b"123456789", 0xE3069283),
+    (bytes(32), 0x8A9136AA),
+    (b"\xff" * 32, 0x62A8AB43),
+    (bytes(range(32)), 0x46DD794E),
+    (bytes(range(31, -1, -1)), 0x113FDB5C),
+    (b"", 0),
+]
+
+
+@pytest.mark.parametrize("portable", [False, True])
+@pytest.mark.parametrize(("data", "expected"), PUBLISHED)
+def test_published_values(data, expected, portable):
+    assert crc32c(data, portable=portable) == expected
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 63, 1000, 70_001, 300_000])
+def test_both_ways_and_in_pieces(size):
+    data = os.urandom(size)
+    whole = crc32c(data)
+    assert crc32c(data, portable=True) == whole
+    for cut in (0, 1, size // 3, size):
+        assert crc32c(data[cut:], crc32c(data[:cut])) == whole
+
+
+def test_every_flipped_bit_shows():
+    data = bytearray(os.urandom(100))
+    good = crc32c(data)
+    for bit in range(8 * len(data)):
+        data[bit // 8] ^= 1 << bit % 8
+        assert crc32c(data) != good
+        data[bit // 8] ^= 1 << bit % 8
+
+
+def test_other_buffers():
+    assert crc32c(memoryview(bytearray(b"123456789"))) == 0xE3069283
+    with pytest.raises(TypeError):
+        crc32c("123456789")
