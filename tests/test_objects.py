@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import numpy as np
 import pytest
 from fixture_kit import manifest
@@ -76,10 +77,85 @@ def test_chunks_of_variable_blocks_are_only_read(tmp_path: Path) -> None:
     assert blosc2.open(path).vlmeta["mine"] == 1
 
 
+@pytest.mark.parametrize("entry", manifest.files("batcharray"), ids=lambda e: e["path"])
+def test_lists_of_batches_in_a_directory(entry: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "batches.b2b"
+    blosc2.open(manifest.path_of(entry)).schunk.copy(urlpath=path, contiguous=False)
+    chunks = sorted(file.name for file in path.iterdir())
+    # The header says so too: blocks of variable length, and whether the batches differ in size.
+    assert (path / "chunks.b2frame").read_bytes()[25] == manifest.path_of(entry).read_bytes()[25]
+    for mode in ("r", "a"):
+        found = blosc2.open(path, mode=mode)
+        assert isinstance(found, BatchArray)
+        assert not found.schunk.contiguous
+        assert manifest.tagged([list(batch) for batch in found]) == entry["batches"]
+    found.vlmeta["mine"] = 1
+    assert sorted(file.name for file in path.iterdir()) == chunks
+    again = blosc2.open(path)
+    assert again.vlmeta["mine"] == 1
+    assert manifest.tagged([list(batch) for batch in again]) == entry["batches"]
+    assert manifest.tagged([list(batch) for batch in blosc2.from_cframe(again.to_cframe())]) == entry["batches"]
+    again.schunk.copy(urlpath=tmp_path / "one_file.b2b")
+    assert manifest.tagged([list(batch) for batch in blosc2.open(tmp_path / "one_file.b2b")]) == entry["batches"]
+    store = tmp_path / "store.b2z"
+    with blosc2.DictStore(store, mode="w") as leaves:
+        leaves["/batches"] = again
+    with blosc2.open(store) as leaves:
+        assert manifest.tagged([list(batch) for batch in leaves["/batches"]]) == entry["batches"]
+    if entry["batches"]:
+        with pytest.raises(NotImplementedError, match="only be read"):
+            found.schunk.append_data(b"1")
+
+
+@pytest.mark.parametrize("kind", ["objectarray", "batcharray"])
+@pytest.mark.parametrize("contiguous", [True, False])
+def test_copies_of_lists(kind: str, contiguous: bool, tmp_path: Path) -> None:
+    (entry, *_) = [e for e in manifest.files(kind) if e.get("values") or e.get("batches")]
+    found = blosc2.open(manifest.path_of(entry))
+    path = tmp_path / "copy.b2b"
+    for copied in (
+        found.copy(), found.copy(urlpath=path, contiguous=contiguous), blosc2.open(path),
+        found.copy(storage=blosc2.Storage(urlpath=path, contiguous=contiguous, mode="w")),
+    ):  # fmt: skip
+        assert type(copied) is type(found)
+        assert list(copied) == list(found)
+        assert copied.meta[:] == found.meta[:]
+        assert copied.vlmeta[:] == found.vlmeta[:]
+    assert copied.urlpath == str(path)
+    assert copied.contiguous is contiguous
+    copied.vlmeta["mine"] = 1
+    assert "mine" not in found.vlmeta
+    assert blosc2.open(path).vlmeta["mine"] == 1
+    with pytest.raises(FileExistsError):
+        found.copy(urlpath=path)
+    with pytest.raises(ValueError, match="meta should not be passed to copy"):
+        found.copy(meta={})
+    with pytest.raises(NotImplementedError, match="leave out cparams"):
+        found.copy(cparams={"clevel": 1})
+    items = dict(found.info_items)
+    assert (items["type"], items["entries"]) == (type(found).__name__, len(found))
+    assert "cratio" in repr(found.info)
+    assert found.cratio == found.nbytes / found.cbytes
+    assert found.typesize == 1
+
+
+def test_copies_of_lists_keep_the_policy() -> None:
+    # The first value of this list is one that only deserialize="full" opens.
+    active = msgpack.packb(msgpack.ExtType(43, msgpack.packb({"kind": "ref", "version": 1})))
+    schunk = blosc2.SChunk(chunksize=len(active), cparams={"typesize": 1}, meta={"vlarray": {"serializer": "msgpack"}})
+    schunk.append_data(active)
+    frame = schunk.to_cframe()
+    with pytest.raises(blosc2.UnsafeDeserializationError):
+        blosc2.from_cframe(frame).copy()[0]
+    assert blosc2.from_cframe(frame, deserialize="full").copy()[0].code == 43
+
+
 def test_lists_are_opened_not_made() -> None:
     for kind in (ObjectArray, BatchArray):
         with pytest.raises(NotImplementedError, match="opened"):
             kind()
+        with pytest.raises(NotImplementedError, match=r"with blosc2\.open"):
+            kind(urlpath="values.b2frame", mode="r")
 
 
 def test_there_are_fixtures_of_opaque_kinds() -> None:

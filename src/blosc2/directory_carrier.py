@@ -95,7 +95,7 @@ class DirectoryCarrier(ReadOnlyDirectoryCarrier):
 
     def _publish(self, draft: Draft, written: dict[int, int]) -> None:
         variable = draft.settle()
-        fields = Fields(draft.frame, draft.chunksize, variable=variable)
+        fields = Fields(draft.frame, draft.chunksize, variable=variable, vlblocks=bool(draft.frame.vlblocks))
         numbers = self._write_new(draft, written)
         one = draft.frame.repeated_offset if not draft.edits_chunks else None
         self._memory.publish(draft)

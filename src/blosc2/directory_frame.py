@@ -97,8 +97,6 @@ def _read(path: str, head: bytes) -> Directory:
     data[_FRAME_TYPE] &= 0xF0
     struct.pack_into(">q", data, _CBYTES, 0)
     frame = Frame.open(Source.of_buffer(bytes(data), name))
-    if frame.vlblocks:
-        raise FormatError("a directory frame with blocks of variable length is not known", path=name, offset=25)
     start, stop = frame.header_len, frame.frame_len - frame.trailer_len
     numbers: list[int] = []
     if frame.nbytes:
@@ -107,7 +105,7 @@ def _read(path: str, head: bytes) -> Directory:
             raise FormatError("the offsets table is not made of 8-byte entries", path=name, offset=start)
         numbers = np.frombuffer(table, "<i8").tolist()
     parts: list[bytes] = []
-    fields = Fields(frame, frame.chunksize, variable=bool(frame.variable))
+    fields = Fields(frame, frame.chunksize, variable=bool(frame.variable), vlblocks=bool(frame.vlblocks))
     header = lay_out(
         parts.append, fields, frame.metalayers(), frame.vlmeta_chunks(), _chunks(path, numbers), len(numbers),
         int(frame.nbytes),

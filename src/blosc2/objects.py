@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, Never
+from typing import Any, Never, Self
 
 import numpy as np
 
 from blosc2.carrier import Carrier
 from blosc2.exceptions import FormatError, UnsupportedKindError
+from blosc2.info import InfoReporter, size_text
 from blosc2.ndarray import NDArray
+from blosc2.new_frame import check_target, copy_frame
 from blosc2.schunk import SChunk
 from blosc2.serialization import unpack
+from blosc2.storage import storage_from
 from blosc2.stored import Stored
 
 
@@ -27,8 +30,10 @@ class _ValueList(Stored, Sequence[Any]):
         self._carrier = carrier
         return self
 
-    def __init__(self) -> None:
-        raise NotImplementedError(f"{type(self).__name__} can be opened, read and copied here, but not made")
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise NotImplementedError(
+            f"{type(self).__name__} can be opened, with blosc2.open, read and copied here, but not made"
+        )
 
     def _unpack(self, nchunk: int, data: bytes) -> Any:
         frame = self._carrier.frame
@@ -71,6 +76,51 @@ class _ValueList(Stored, Sequence[Any]):
     def cbytes(self) -> int:
         """Compressed bytes."""
         return int(self._carrier.frame.cbytes)
+
+    @property
+    def cratio(self) -> float:
+        """Uncompressed bytes by compressed ones; 0 when nothing is stored."""
+        return self.nbytes / self.cbytes if self.cbytes else 0.0
+
+    @property
+    def typesize(self) -> int:
+        """Bytes of an item of the super-chunk below; 1, as values are packed bytes."""
+        return int(self._carrier.frame.typesize)
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the frame is one piece, not a directory."""
+        return self._carrier.contiguous
+
+    @property
+    def info_items(self) -> list[tuple[str, Any]]:
+        """What `info` shows, as pairs."""
+        return [
+            ("type", type(self).__name__), ("entries", len(self)), ("nbytes", size_text(self.nbytes)),
+            ("cbytes", size_text(self.cbytes)), ("cratio", f"{self.cratio:.2f}x"), ("cparams", self.cparams),
+        ]  # fmt: skip
+
+    @property
+    def info(self) -> InfoReporter:
+        """A table of the most important properties."""
+        return InfoReporter(self)
+
+    def copy(self, **kwargs: Any) -> Self:
+        """A copy with the same values and metadata, in memory or where ``urlpath`` says.
+
+        Parameters
+        ----------
+        **kwargs
+            The fields of `blosc2.Storage`, except ``meta``, which is copied too.
+        """
+        if "meta" in kwargs:
+            raise ValueError("meta should not be passed to copy: the copy has the same")
+        if "cparams" in kwargs:
+            raise NotImplementedError("values are copied as they are, not compressed again: leave out cparams")
+        storage = storage_from(kwargs.pop("storage", None), **kwargs)
+        check_target(storage, "list of values")
+        copied: Self = self._of(copy_frame(self._carrier.frame, storage, deserialize=self._carrier.deserialize))
+        return copied
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self)} entries>"
