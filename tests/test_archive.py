@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import struct
+import subprocess
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blosc2._core.archive import Archive, ArchiveWriter
+from blosc2._core.checksum import crc32c
 from blosc2._core.source import Source
 from blosc2.exceptions import FormatError
 
@@ -230,6 +234,263 @@ def test_zip64_by_offset_and_size(tmp_path: Path) -> None:
     assert contents(Archive(Source.open(str(path)))) == {"far": b"away"}
     with zipfile.ZipFile(path) as z:
         assert z.read("far") == b"away"
+
+
+# ------------------------------------------------------------------------------------------------ seals
+def sealed_by_hand(data: bytes) -> bytes:
+    """An archive without a comment, with the seal as its description in words has it."""
+    assert data[-2:] == b"\0\0"
+    text = b"blosc2 %016x " % (len(data) - 22)
+    covered = data[:-2] + struct.pack("<H", len(text) + 8) + text
+    return covered + b"%08x" % crc32c(covered)
+
+
+def commit(path: Path, members: dict[str, bytes], dropped: set[int] | None = None) -> Archive:
+    """Append members to an archive, going on from its seal."""
+    old = Archive(Source.open(str(path)))
+    with path.open("r+b") as file:
+        writer = ArchiveWriter(file.fileno(), old.end, seal=old.seal)
+        for name, data in members.items():
+            writer.append(name.encode(), data)
+        writer.write_directory(*old.records(dropped or set()))
+        writer.write_end()
+    return Archive(Source.open(str(path)))
+
+
+def test_a_new_archive_is_sealed(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    members = {"a": b"1" * 1000, "b": os.urandom(3 << 20), "c": b""}
+    archive = written(path, members, seal=0)
+    data = path.read_bytes()
+    assert data[-32:-24] == b"blosc2 0"
+    assert data == sealed_by_hand(data[:-34] + b"\0\0")
+    assert archive.seal == crc32c(data)
+    assert archive.end == len(data)
+    with zipfile.ZipFile(path) as z:
+        assert z.testzip() is None
+        assert z.comment == data[-32:]
+        assert {n: z.read(n) for n in z.namelist()} == members
+
+
+def test_a_seal_goes_on_over_appends_and_gaps(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    written(path, {"a": b"1" * 100, "b": b"2"}, seal=0)
+    for n in range(5):
+        archive = commit(path, {f"n{n}": os.urandom(n * 1000)}, {0})
+        assert archive.seal == crc32c(path.read_bytes())
+        assert archive.count == 2
+    with zipfile.ZipFile(path) as z:
+        assert z.testzip() is None
+
+
+def test_where_nothing_was_sealed_nothing_is(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    path.write_bytes(zipped({"a": b"1"}))
+    assert commit(path, {"b": b"2"}).seal is None
+    with zipfile.ZipFile(path) as z:
+        assert z.comment == b""
+
+
+def test_a_flipped_bit_anywhere_breaks_the_seal_or_the_archive(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    written(path, {"a": b"1" * 100, "b": b"2"}, seal=0)
+    commit(path, {"b": b"3" * 70})
+    whole = path.read_bytes()
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        try:
+            archive = archive_of(bytes(damaged))
+        except FormatError:
+            continue
+        sound = archive.end == len(damaged) and archive.seal == crc32c(bytes(damaged))
+        assert not sound, f"bit {bit} of {len(whole)} bytes"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda s: s[:-1], lambda s: s.upper().replace(b"BLOSC2", b"blosc2"), lambda s: s[:20] + b"f" + s[21:],
+     lambda s: b"x" * len(s), lambda s: b"", lambda s: s + b" ", lambda s: s[:-8] + b"0000000g",
+     lambda s: s[:-8] + b"       0"],
+)  # fmt: skip
+def test_what_is_no_seal(change: Callable[[bytes], bytes]) -> None:
+    data = zipped({"a": b"1" * 9})
+    good = sealed_by_hand(data)
+    assert archive_of(good).seal == crc32c(good)
+    comment = change(good[-32:])
+    if comment == good[-32:]:  # digits only
+        comment = good[-32:-8] + b"ABCDEF01"
+    assert archive_of(data[:-2] + struct.pack("<H", len(comment)) + comment).seal is None
+
+
+def test_the_writer_knows_the_sum_so_far(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    path.write_bytes(b"before")
+    with path.open("r+b") as file:
+        writer = ArchiveWriter(file.fileno(), 6, seal=crc32c(b"before"))
+        assert writer.seal == crc32c(b"before")
+        writer.append(b"a", b"1" * 100)
+        now = writer.seal
+        assert path.stat().st_size == 6
+        writer.drain()
+        assert writer.seal == now == crc32c(path.read_bytes())
+        assert ArchiveWriter(file.fileno()).seal is None
+
+
+# ------------------------------------------------------------------------------------------------ pieces
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("lengths", [(), (0,), (5,), (100, 200, 300), (10, 1 << 20, 7), ((3 << 20) + 1, (2 << 20))])
+def test_a_member_in_pieces(known: bool, lengths: tuple[int, ...], tmp_path: Path) -> None:
+    pieces = [os.urandom(n) for n in lengths]
+    data = b"".join(pieces)
+    crc = zlib.crc32(data) if known else None
+    path, other = tmp_path / "x.zip", tmp_path / "y.zip"
+    for target, streamed in ((path, True), (other, False)):
+        with target.open("xb") as file:
+            writer = ArchiveWriter(file.fileno(), seal=0)
+            writer.append(b"before", b"1" * 10)
+            if streamed:
+                start = writer.append_pieces(b"big", iter(pieces), len(data), crc, 0o644)
+            else:
+                assert writer.append(b"big", data, 0o644) == start
+            writer.append(b"behind", b"2" * 10)
+            writer.write_directory()
+            writer.write_end()
+    assert path.read_bytes() == other.read_bytes()
+    archive = Archive(Source.open(str(path)))
+    assert archive.seal == crc32c(path.read_bytes())
+    assert contents(archive)["big"] == data
+    with zipfile.ZipFile(path) as z:
+        assert z.testzip() is None
+        assert z.getinfo("big").external_attr >> 16 == 0o100644
+        assert z.getinfo("before").external_attr >> 16 == 0o100600
+
+
+@pytest.mark.parametrize("crc", [None, 7])
+@pytest.mark.parametrize("pieces", [[b"12"], [b"12", b"345678"], [b"1" * (1 << 20)], []])
+def test_pieces_of_another_size_leave_a_gap(crc: int | None, pieces: list[bytes], tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with path.open("xb") as file:
+        writer = ArchiveWriter(file.fileno(), seal=0)
+        with pytest.raises(ValueError, match="bytes"):
+            writer.append_pieces(b"a", pieces, 5, crc)
+        writer.append(b"b", b"2")
+        writer.write_directory()
+        writer.write_end()
+    archive = Archive(Source.open(str(path)))
+    assert contents(archive) == {"b": b"2"}
+    assert archive.seal == crc32c(path.read_bytes())
+
+
+def test_a_crc_that_is_given_is_kept(tmp_path: Path) -> None:
+    """A damaged member stays recognisable when it is copied."""
+    path = tmp_path / "x.zip"
+    with path.open("xb") as file:
+        writer = ArchiveWriter(file.fileno())
+        writer.append_pieces(b"a", [b"damaged"], 7, zlib.crc32(b"correct"))
+        writer.write_directory()
+        writer.write_end()
+    with zipfile.ZipFile(path) as z:
+        assert z.testzip() == "a"
+
+
+def test_pieces_beyond_32_bits(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    piece = bytes(1 << 20)
+    with path.open("xb") as file:
+        file.truncate(1 << 32)  # a hole, so this takes no room
+        writer = ArchiveWriter(file.fileno(), 1 << 32)
+        start = writer.append_pieces(b"a", (piece for _ in range(8)), 8 << 20, zlib.crc32(bytes(8 << 20)))
+        writer.write_directory()
+        writer.write_end()
+    assert start % 64 == 0
+    assert Archive(Source.open(str(path))).window(0) == (start, 8 << 20)
+    with zipfile.ZipFile(path) as z:
+        assert z.testzip() is None
+
+
+# ------------------------------------------------------------------------------------------------ failing writes
+@pytest.mark.skipif(not hasattr(os, "pwrite"), reason="what is replaced here is os.pwrite")
+@pytest.mark.parametrize("limit", [1, 7, 4096])
+def test_short_writes_are_gone_on_with(limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.pwrite
+    members = {
+        "a": os.urandom(20_000 if limit > 1 else 200),
+        "b": b"1",
+        "c": os.urandom((1 << 20) + 5 if limit > 7 else 9),
+    }
+    path, short = tmp_path / "x.zip", tmp_path / "y.zip"
+    written(path, members, seal=0)
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, bytes(data[:limit]), at))
+    written(short, members, seal=0)
+    assert short.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.skipif(not hasattr(os, "pwrite"), reason="what is replaced here is os.pwrite")
+def test_after_a_failed_write_the_next_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.pwrite
+    calls = iter([100, None, 50, None, None])
+
+    def failing(fd: int, data: Any, at: int) -> int:
+        length = next(calls, 1 << 30)
+        if length is None:
+            raise OSError(28, "No space left on device")
+        return real(fd, bytes(data[:length]), at)
+
+    path, straight = tmp_path / "x.zip", tmp_path / "y.zip"
+    members = {f"n{n}": bytes([n]) * 300 for n in range(9)}
+    written(straight, members, seal=0)
+    monkeypatch.setattr(os, "pwrite", failing)
+    with path.open("xb") as file:
+        writer = ArchiveWriter(file.fileno(), seal=0)
+        for name, data in members.items():
+            writer.append(name.encode(), data)
+        for _ in range(3):
+            with pytest.raises(OSError, match="No space"):
+                writer.drain()
+        writer.write_directory()
+        writer.write_end()
+    assert path.read_bytes() == straight.read_bytes()
+
+
+# ------------------------------------------------------------------------------------------------ others
+@pytest.mark.skipif(shutil.which("unzip") is None, reason="unzip is not installed")
+def test_unzip_finds_nothing_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    written(path, {"a": b"1" * 100, "ünï/日本": b"2", "big": os.urandom(2 << 20)}, seal=0)
+    for n in range(3):
+        commit(path, {f"n{n}": os.urandom(1000)}, {n})
+    result = subprocess.run(["unzip", "-tq", path], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "No errors" in result.stdout
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdef"), st.one_of(st.none(), st.binary(max_size=80))), max_size=20),
+    st.sampled_from([1, 8, 9, 64, 100, 4096]),
+)
+def test_any_order_of_appending_and_dropping(steps: list[tuple[str, bytes | None]], align: int) -> None:
+    expected: dict[str, bytes] = {}
+    descriptor = os.memfd_create("x") if hasattr(os, "memfd_create") else None
+    if descriptor is None:
+        pytest.skip("no files in memory here")
+    try:
+        writer = ArchiveWriter(descriptor, align=align, seal=0)
+        for name, data in steps:
+            if data is None:
+                assert writer.drop(name.encode()) == (expected.pop(name, None) is not None)
+            else:
+                assert writer.append(name.encode(), data) % align == 0
+                expected[name] = data
+        writer.write_directory()
+        writer.write_end()
+        data = os.pread(descriptor, 1 << 20, 0)
+    finally:
+        os.close(descriptor)
+    archive = archive_of(data)
+    assert contents(archive) == expected
+    assert archive.count == len(expected)
+    assert archive.seal == crc32c(data)
 
 
 def test_misuse() -> None:

@@ -6,18 +6,23 @@ they are, in the mapping or in one copy of the directory. A local header is read
 
 `ArchiveWriter` appends. It writes members behind what is there, then a new directory, then an end record; who calls
 it decides when to sync and what a half-written archive means.
+
+A *seal* is the comment of an end record that says where the record lies and what the CRC-32C of every byte of the file
+before its last 8 digits is, dead ones included. An append goes on from it, so old bytes are never read again.
 """
 
 import os
-import struct
 import time
-import zlib
+from zlib import crc32
 
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 
+from blosc2._core.checksum cimport checksum, joined
 from blosc2._core.source cimport Source
 
 from blosc2.exceptions import FormatError
@@ -35,6 +40,13 @@ cdef enum:
     # How far the end record of an archive with the longest comment lies from the end of the file.
     USUAL_TAIL = 65557
     SCAN_STEP = 1 << 20
+    # The comment that is a seal: a word, 16 digits, a space, 8 digits.
+    SEAL_WORD = 7
+    SEAL_COVERED = 24
+    SEAL_LENGTH = 32
+    # What is gathered before it is written, and the checksums that are not worth letting others run meanwhile.
+    GATHERED = 1 << 20
+    SHORT = 1 << 16
 
 # A 32-bit field whose value is in the zip64 extra field.
 cdef uint64_t FULL = 0xFFFFFFFFULL
@@ -64,6 +76,39 @@ cdef inline uint64_t u64(const uint8_t *p) noexcept nogil:
 
 cdef inline bint is_signature(const uint8_t *p, uint8_t third, uint8_t fourth) noexcept nogil:
     return p[0] == 0x50 and p[1] == 0x4B and p[2] == third and p[3] == fourth
+
+
+cdef inline uint8_t *put16(uint8_t *p, uint32_t value) noexcept nogil:
+    p[0], p[1] = <uint8_t> value, <uint8_t> (value >> 8)
+    return p + 2
+
+
+cdef inline uint8_t *put32(uint8_t *p, uint32_t value) noexcept nogil:
+    return put16(put16(p, value & 0xFFFF), value >> 16)
+
+
+cdef inline uint8_t *put64(uint8_t *p, uint64_t value) noexcept nogil:
+    return put32(put32(p, <uint32_t> value), <uint32_t> (value >> 32))
+
+
+cdef inline uint8_t *put(uint8_t *p, const void *data, size_t size) noexcept nogil:
+    memcpy(p, data, size)
+    return p + size
+
+
+cdef void write_digits(char *to, uint64_t value, int count) noexcept nogil:
+    cdef int i
+    for i in range(count - 1, -1, -1):
+        to[i] = (<const char *> b"0123456789abcdef")[value & 15]
+        value >>= 4
+
+
+cdef void write_seal(char *to, int64_t position, uint32_t crc) noexcept nogil:
+    """The comment of the end record at a position."""
+    memcpy(to, <const char *> b"blosc2 ", SEAL_WORD)
+    write_digits(to + SEAL_WORD, <uint64_t> position, 16)
+    to[SEAL_COVERED - 1] = 0x20
+    write_digits(to + SEAL_COVERED, crc, 8)
 
 
 cdef int64_t last_end(const uint8_t *start, int64_t length) noexcept nogil:
@@ -408,6 +453,33 @@ cdef class Archive:
             raise IndexError(f"there is no member {number}; the archive has {self.count}")
         return 0
 
+    @property
+    def seal(self):
+        """CRC-32C of the file up to `end`, as the comment of the end record states it; None where it does not."""
+        cdef uint8_t end[END_LENGTH + SEAL_LENGTH]
+        cdef char wanted[SEAL_LENGTH]
+        cdef int64_t position = self.end - END_LENGTH - SEAL_LENGTH
+        cdef uint8_t *digits = end + END_LENGTH + SEAL_COVERED
+        cdef uint32_t stated = 0
+        cdef int i, digit
+        if position < 0:
+            return None
+        self.source.check(
+            self.source.read_into(position, END_LENGTH + SEAL_LENGTH, end), position, END_LENGTH + SEAL_LENGTH)
+        write_seal(wanted, position, 0)
+        if not is_signature(end, 5, 6) or u16(end + 20) != SEAL_LENGTH or memcmp(end + END_LENGTH, wanted, SEAL_COVERED):
+            return None
+        for i in range(8):
+            digit = digits[i]
+            if 0x30 <= digit <= 0x39:
+                digit -= 0x30
+            elif 0x61 <= digit <= 0x66:
+                digit -= 0x57
+            else:
+                return None
+            stated = stated << 4 | <uint32_t> digit
+        return checksum(stated, digits, 8)
+
     def window(self, Py_ssize_t number):
         """Offset and length of a member's data. The local header is checked at the first call."""
         self.check_number(number)
@@ -470,6 +542,29 @@ cdef class Archive:
         return f"<Archive {self.source.path or 'buffer'}: {self.count} members>"
 
 
+cdef class Gathered:
+    """Bytes that grow."""
+
+    cdef uint8_t *data
+    cdef int64_t used, room
+
+    def __dealloc__(self):
+        PyMem_Free(self.data)
+
+    cdef uint8_t *more(self, int64_t size) except NULL:
+        """Where the next so many bytes go; they count as used when the caller says so."""
+        cdef int64_t room = self.room
+        cdef uint8_t *data
+        if self.used + size > room:
+            room = max(self.used + size, 2 * room, 4096)
+            data = <uint8_t *> PyMem_Realloc(self.data, <size_t> room)
+            if data == NULL:
+                raise MemoryError
+            self.data = data
+            self.room = room
+        return self.data + self.used
+
+
 cdef class ArchiveWriter:
     """Append stored members to a file, then a directory, then an end record.
 
@@ -481,36 +576,55 @@ cdef class ArchiveWriter:
         Where the first new byte goes.
     align : int
         The data of each member starts at a multiple of this.
+    seal : int, optional
+        CRC-32C of the file up to `position`, 0 for a new file: the end record then gets a seal. None where it is not
+        known: there will be none.
 
     Notes
     -----
     Bytes are gathered and written in large pieces; `write_directory` writes all that is left, `write_end` the end
-    record alone. A caller that wants durability syncs after each of the two.
+    record alone. A caller that wants durability syncs after each of the two. When a write fails, what was not written
+    is kept, and the next write goes on with it.
     """
 
     cdef int _descriptor
-    cdef readonly int64_t position
     cdef int64_t _written
-    cdef bytearray _pending
-    cdef dict _records
-    cdef int _align
-    cdef bytes _stamp
+    cdef Gathered _pending
+    cdef Gathered _records
+    cdef dict _places       # name -> where its record starts among the records
+    cdef bint _gaps         # whether there are records that do not count
+    cdef uint32_t _align
+    cdef uint32_t _stamp
+    cdef uint32_t _sum      # of all bytes before `_written`
+    cdef bint _seals
     cdef bytes _end
 
-    def __cinit__(self, int descriptor, int64_t position=0, int align=64):
+    def __cinit__(self, int descriptor, int64_t position=0, int align=64, seal=None):
         if align != 1 and not 8 <= align <= 4096:
             raise ValueError(f"align must be 1 or 8 .. 4096, not {align}")
         self._descriptor = descriptor
-        self.position = self._written = position
-        self._pending = bytearray()
-        self._records = {}
+        self._written = position
+        self._pending = Gathered.__new__(Gathered)
+        self._records = Gathered.__new__(Gathered)
+        self._places = {}
         self._align = align
+        self._seals = seal is not None
+        self._sum = 0 if seal is None else seal
         now = time.localtime()
         year = min(max(now.tm_year, 1980), 2107)
-        self._stamp = struct.pack(
-            "<HH", now.tm_hour << 11 | now.tm_min << 5 | now.tm_sec // 2,
-            (year - 1980) << 9 | now.tm_mon << 5 | now.tm_mday,
-        )
+        self._stamp = (
+            (year - 1980) << 25 | now.tm_mon << 21 | now.tm_mday << 16
+            | now.tm_hour << 11 | now.tm_min << 5 | min(now.tm_sec, 59) // 2)
+
+    @property
+    def position(self):
+        """Where the next byte goes."""
+        return self._written + self._pending.used
+
+    @property
+    def seal(self):
+        """CRC-32C of the file up to `position`; None where that of its beginning is not known."""
+        return checksum(self._sum, self._pending.data, self._pending.used) if self._seals else None
 
     def append(self, bytes name not None, data, uint32_t mode=0o600):
         """Add one member, in place of one that this writer added under the same name before.
@@ -526,101 +640,284 @@ cdef class ArchiveWriter:
         mode : int
             Unix permissions that tools restore when they unpack.
         """
-        cdef const uint8_t[::1] view = data
-        cdef int64_t size = view.shape[0], header = self.position, start, padding, extra_length
-        cdef bint large = size >= 0xFFFFFFFF, far = header >= 0xFFFFFFFF
-        cdef Py_ssize_t length = PyBytes_GET_SIZE(name)
-        if length == 0 or length > 0xFFFF:
-            raise ValueError(f"a member name has 1 .. 65535 bytes, not {length}")
-        crc = zlib.crc32(view)
-        flags = 0 if name.isascii() else FLAG_UTF8
-        version = 45 if large or far else 20
-        extra = struct.pack("<HHQQ", 1, 16, size, size) if large else b""
-        start = header + LOCAL_LENGTH + length + len(extra)
-        padding = -start % self._align
-        if padding:
-            # An extra field has 4 bytes of header and states the alignment in two more.
-            if padding < 6:
-                padding += self._align
-            extra += struct.pack("<HHH", 0xD935, padding - 4, self._align) + bytes(padding - 6)
-        start += padding
-        size32 = 0xFFFFFFFF if large else size
-        fields = struct.pack("<HHH", version, flags, 0) + self._stamp + struct.pack("<III", crc, size32, size32)
-        self._pending += b"PK\3\4" + fields + struct.pack("<HH", length, len(extra)) + name + extra
-        if size >= 1 << 20:
-            self._drain()
-            self._write(view)
-        else:
-            self._pending += view
-            if len(self._pending) >= 1 << 20:
-                self._drain()
-        self.position = start + size
-        extra = b""
-        if large or far:
-            extra = (struct.pack("<QQ", size, size) if large else b"") + (struct.pack("<Q", header) if far else b"")
-            extra = struct.pack("<HH", 1, len(extra)) + extra
-        self._records[name] = (
-            b"PK\1\2" + struct.pack("<H", 0x300 | version) + fields
-            + struct.pack("<HHHHHII", length, len(extra), 0, 0, 0, (0o100000 | mode) << 16, 0xFFFFFFFF if far else header)
-            + name + extra
-        )
+        cdef Py_buffer view
+        cdef int64_t header = self._written + self._pending.used, start
+        cdef uint32_t crc
+        self._check_name(name)
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            crc = crc32(data)
+            start = self._begin(name, view.len, crc)
+            self._add(<const uint8_t *> view.buf, view.len)
+        finally:
+            PyBuffer_Release(&view)
+        self._note(name, header, view.len, crc, mode)
         return start
+
+    def append_pieces(self, bytes name not None, pieces, int64_t size, crc=None, uint32_t mode=0o600):
+        """Add one member that comes in pieces; see `append`.
+
+        Parameters
+        ----------
+        pieces : iterable of bytes-like
+            They are drawn one by one and not kept.
+        size : int
+            Bytes of all of them.
+        crc : int, optional
+            Their CRC-32, which is then believed. It is computed otherwise.
+
+        Raises
+        ------
+        ValueError
+            The pieces have another size. What was written of them is not part of the archive.
+        """
+        cdef Py_buffer view
+        cdef int64_t header, start, left = size
+        cdef uint32_t sum_before = 0, running = 0 if crc is None else crc
+        cdef bytes local = b""
+        self._check_name(name)
+        if size < 0:
+            raise ValueError(f"a member cannot have {size} bytes")
+        if crc is None:
+            # So that the header is in the file, and can be completed there.
+            self._drain()
+            sum_before = self._sum
+        header = self._written + self._pending.used
+        start = self._begin(name, size, running)
+        if crc is None:
+            local = PyBytes_FromStringAndSize(<const char *> self._pending.data, self._pending.used)
+        for piece in pieces:
+            PyObject_GetBuffer(piece, &view, PyBUF_SIMPLE)
+            try:
+                if view.len > left:
+                    raise ValueError(f"the pieces of member {name!r} have more than {size} bytes")
+                left -= view.len
+                if crc is None:
+                    running = crc32(piece, running)
+                self._add(<const uint8_t *> view.buf, view.len)
+            finally:
+                PyBuffer_Release(&view)
+        if left:
+            raise ValueError(f"the pieces of member {name!r} have {size - left} bytes, not {size}")
+        if crc is None:
+            self._drain()
+            self._complete(local, header, size, sum_before, running)
+        self._note(name, header, size, running, mode)
+        return start
+
+    cdef int _complete(self, bytes local, int64_t header, int64_t size, uint32_t sum_before, uint32_t crc) except -1:
+        """Put the CRC-32 into a local header that was written without, and take it into the checksum of the file."""
+        cdef Py_ssize_t length = PyBytes_GET_SIZE(local)
+        cdef uint8_t field[4]
+        cdef bytes whole
+        cdef uint32_t difference
+        put32(field, crc)
+        completed = PyBytes_FromStringAndSize(<const char *> field, 4)
+        whole = local[:14] + completed + local[18:]
+        done = 0
+        while done < 4:
+            done += _write_at(self._descriptor, completed[done:], header + 14 + done)
+        difference = checksum(sum_before, <const uint8_t *> PyBytes_AS_STRING(local), length)
+        difference ^= checksum(sum_before, <const uint8_t *> PyBytes_AS_STRING(whole), length)
+        self._sum ^= joined(difference, 0, <uint64_t> size)
+        return 0
+
+    cdef int _check_name(self, bytes name) except -1:
+        if not 0 < PyBytes_GET_SIZE(name) <= 0xFFFF:
+            raise ValueError(f"a member name has 1 .. 65535 bytes, not {len(name)}")
+        return 0
+
+    cdef int64_t _begin(self, bytes name, int64_t size, uint32_t crc) except -1:
+        """Gather the local header of a member; where its data will start in the file."""
+        cdef int64_t header = self._written + self._pending.used, start
+        cdef uint32_t length = <uint32_t> PyBytes_GET_SIZE(name), extra = 20 if size >= 0xFFFFFFFF else 0, padding
+        cdef uint8_t *p
+        start = header + LOCAL_LENGTH + length + extra
+        padding = <uint32_t> ((self._align - start % self._align) % self._align)
+        if padding and padding < 6:     # an extra field has 4 bytes of header and states the alignment in two more
+            padding += self._align
+        p = self._pending.more(LOCAL_LENGTH + length + extra + padding)
+        p = put(p, <const char *> b"PK\3\4", 4)
+        p = put_fields(p, name, header, size, self._stamp, crc)
+        p = put16(put16(p, length), extra + padding)
+        p = put(p, PyBytes_AS_STRING(name), length)
+        if extra:
+            p = put64(put64(put16(put16(p, 1), 16), size), size)
+        if padding:
+            p = put16(put16(put16(p, 0xD935), padding - 4), self._align)
+            memset(p, 0, padding - 6)
+        self._pending.used += LOCAL_LENGTH + length + extra + padding
+        return start + padding
+
+    cdef int _add(self, const uint8_t *data, int64_t size) except -1:
+        """Write bytes, or gather them where they are few."""
+        if size >= GATHERED:
+            self._drain()
+            self._write(data, size)
+        elif size:
+            memcpy(self._pending.more(size), data, <size_t> size)
+            self._pending.used += size
+            if self._pending.used >= GATHERED:
+                self._drain()
+        return 0
+
+    cdef int _note(self, bytes name, int64_t header, int64_t size, uint32_t crc, uint32_t mode) except -1:
+        """Keep the central record of a member that is whole."""
+        cdef uint32_t length = <uint32_t> PyBytes_GET_SIZE(name), extra = 0
+        cdef bint large = size >= 0xFFFFFFFF, far = header >= 0xFFFFFFFF
+        cdef uint8_t *p
+        if large or far:
+            extra = 4 + 16 * large + 8 * far
+        if name in self._places:
+            self._drop(name)
+        p = self._records.more(CENTRAL_LENGTH + length + extra)
+        p = put(p, <const char *> b"PK\1\2", 4)
+        p = put16(p, 0x300 | (45 if large or far else 20))
+        p = put_fields(p, name, header, size, self._stamp, crc)
+        p = put16(put16(put16(p, length), extra), 0)
+        p = put32(put32(p, 0), (0o100000 | mode) << 16)
+        p = put32(p, <uint32_t> min(header, 0xFFFFFFFF))
+        p = put(p, PyBytes_AS_STRING(name), length)
+        if extra:
+            p = put16(put16(p, 1), extra - 4)
+            if large:
+                p = put64(put64(p, size), size)
+            if far:
+                put64(p, header)
+        self._places[name] = self._records.used
+        self._records.used += CENTRAL_LENGTH + length + extra
+        return 0
+
+    cdef int _drop(self, bytes name) except -1:
+        cdef int64_t place = self._places.pop(name)
+        self._records.data[place] = 0   # no signature any more
+        self._gaps = True
+        return 0
 
     def drop(self, bytes name not None):
         """Leave a member that was appended out of the directory; whether there was one."""
-        return self._records.pop(name, None) is not None
+        if name not in self._places:
+            return False
+        self._drop(name)
+        return True
 
     def drain(self):
         """Write what was gathered, so that the bytes of all members can be read from the file."""
         self._drain()
+
+    cdef int _close_gaps(self) except -1:
+        """Leave out the records that do not count."""
+        cdef uint8_t *start = self._records.data
+        cdef int64_t at = 0, kept = 0, length
+        while at < self._records.used:
+            length = CENTRAL_LENGTH + u16(start + at + 28) + u16(start + at + 30)
+            if start[at]:
+                memmove(start + kept, start + at, <size_t> length)
+                kept += length
+            at += length
+        self._records.used = kept
+        self._places = {}   # positions in what is no more
+        self._gaps = False
+        return 0
 
     def write_directory(self, bytes records not None=b"", int64_t count=0):
         """Write the directory: records of members that were there before, then those appended.
 
         Nothing shows it yet.
         """
-        cdef bytes directory = records + b"".join(self._records.values())
-        cdef int64_t offset = self.position, size = len(directory)
-        count += len(self._records)
-        self._drain()
-        self._write(directory)
-        self.position += size
-        end_offset, end_size, end_count = offset, size, count
+        cdef int64_t offset = self._written + self._pending.used, size, position
+        cdef uint8_t end[END_LENGTH]
+        cdef uint8_t *p
+        count += len(self._places)
+        if self._gaps:
+            self._close_gaps()
+        size = PyBytes_GET_SIZE(records) + self._records.used
+        self._add(<const uint8_t *> PyBytes_AS_STRING(records), PyBytes_GET_SIZE(records))
+        self._add(self._records.data, self._records.used)
         if offset >= 0xFFFFFFFF or size >= 0xFFFFFFFF or count >= 0xFFFF:
-            self._write(
-                struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 0x300 | 45, 45, 0, 0, count, count, size, offset)
-                + struct.pack("<4sIQI", b"PK\6\7", 0, self.position, 1)
-            )
-            self.position += END64_LENGTH + LOCATOR_LENGTH
-            end_offset, end_size = min(offset, 0xFFFFFFFF), min(size, 0xFFFFFFFF)
-            end_count = min(count, 0xFFFF)
-        self._end = struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, end_count, end_count, end_size, end_offset, 0)
+            position = offset + size
+            p = self._pending.more(END64_LENGTH + LOCATOR_LENGTH)
+            p = put64(put(p, <const char *> b"PK\6\6", 4), END64_LENGTH - 12)
+            p = put32(put32(put16(put16(p, 0x300 | 45), 45), 0), 0)
+            p = put64(put64(put64(put64(p, count), count), size), offset)
+            put32(put64(put32(put(p, <const char *> b"PK\6\7", 4), 0), position), 1)
+            self._pending.used += END64_LENGTH + LOCATOR_LENGTH
+        self._drain()
+        p = put32(put(end, <const char *> b"PK\5\6", 4), 0)
+        p = put16(put16(p, <uint32_t> min(count, 0xFFFF)), <uint32_t> min(count, 0xFFFF))
+        p = put32(put32(p, <uint32_t> min(size, 0xFFFFFFFF)), <uint32_t> min(offset, 0xFFFFFFFF))
+        put16(p, SEAL_LENGTH if self._seals else 0)
+        self._end = PyBytes_FromStringAndSize(<const char *> end, END_LENGTH)
+        self._records.used = 0
+        self._places = {}
 
     def write_end(self):
         """Write the end record, which makes the new directory the archive's."""
+        cdef char comment[SEAL_LENGTH]
+        cdef uint8_t *p
+        cdef uint32_t crc
         if self._end is None:
             raise ValueError("the directory comes first: call write_directory()")
-        self._write(self._end)
-        self.position += END_LENGTH
+        if self._seals:
+            write_seal(comment, self._written, 0)
+            crc = checksum(self._sum, <const uint8_t *> PyBytes_AS_STRING(self._end), END_LENGTH)
+            write_seal(comment, self._written, checksum(crc, <const uint8_t *> comment, SEAL_COVERED))
+        p = self._pending.more(END_LENGTH + SEAL_LENGTH)
+        memcpy(p, PyBytes_AS_STRING(self._end), END_LENGTH)
+        if self._seals:
+            memcpy(p + END_LENGTH, comment, SEAL_LENGTH)
+        self._pending.used += END_LENGTH + (SEAL_LENGTH if self._seals else 0)
+        self._end = None
+        self._drain()
 
     cdef int _drain(self) except -1:
-        if self._pending:
-            self._write(self._pending)
-            self._pending = bytearray()
+        cdef Gathered pending = self._pending
+        cdef int64_t before = self._written, done
+        if pending.used == 0:
+            return 0
+        try:
+            self._write(pending.data, pending.used)
+        finally:
+            done = self._written - before
+            memmove(pending.data, pending.data + done, <size_t> (pending.used - done))
+            pending.used -= done
         return 0
 
-    def _write(self, data):
-        view = memoryview(data)
-        while len(view):
+    cdef int _write(self, const uint8_t *data, int64_t size) except -1:
+        """Write bytes behind those that were written; nothing may be gathered."""
+        cdef int64_t done
+        while size:
+            # Linux writes at most 2 GiB - 4096 bytes at a time.
+            view = PyMemoryView_FromMemory(<char *> data, min(size, 1 << 30), PyBUF_READ)
             done = _write_at(self._descriptor, view, self._written)
             self._written += done
-            view = view[done:]
+            if self._seals:
+                if done < SHORT:
+                    self._sum = checksum(self._sum, data, done)
+                else:
+                    with nogil:
+                        self._sum = checksum(self._sum, data, done)
+            view.release()  # so that nobody looks at the memory later
+            data += done
+            size -= done
+        return 0
 
 
-# Linux writes at most 2 GiB - 4096 bytes at a time.
+cdef uint8_t *put_fields(uint8_t *p, bytes name, int64_t header, int64_t size, uint32_t stamp, uint32_t crc):
+    """What local header and central record have in common: from the version needed to the sizes."""
+    cdef uint32_t flags = 0, size32 = <uint32_t> min(size, 0xFFFFFFFF)
+    cdef const uint8_t *text = <const uint8_t *> PyBytes_AS_STRING(name)
+    cdef Py_ssize_t i
+    for i in range(PyBytes_GET_SIZE(name)):
+        if text[i] & 0x80:
+            flags = FLAG_UTF8
+            break
+    p = put16(put16(put16(p, 45 if size >= 0xFFFFFFFF or header >= 0xFFFFFFFF else 20), flags), 0)
+    return put32(put32(put32(put32(p, stamp), crc), size32), size32)
+
+
 def _write_at(int descriptor, view, int64_t position):
-    piece = view[:1 << 30]
     if hasattr(os, "pwrite"):
-        return os.pwrite(descriptor, piece, position)
+        return os.pwrite(descriptor, view, position)
     os.lseek(descriptor, position, os.SEEK_SET)
-    return os.write(descriptor, piece)
+    return os.write(descriptor, view)
