@@ -403,9 +403,42 @@ class StoreContract:
                     self.store[key][0] = number
                     self.now[key] = [number, *self.now[key][1:]]
 
+            @rule(old=names, new=names)
+            def rename(self, old: str, new: str) -> None:
+                if old not in self.now:
+                    with pytest.raises(KeyError):
+                        self.store.rename(old, new)
+                elif new in self.now and new != old:
+                    with pytest.raises(ValueError, match="taken"):
+                        self.store.rename(old, new)
+                else:
+                    self.store.rename(old, new)
+                    self.now[new] = self.now.pop(old)
+
             @rule()
             def flush(self) -> None:
                 self.store.flush()
+                self.published = dict(self.now)
+
+            @rule(key=names, length=st.sampled_from([1, 5, 3000]), fails=st.booleans())
+            def transaction(self, key: str, length: int, fails: bool) -> None:
+                try:
+                    with self.store.transaction():
+                        for other in list(self.now)[::2]:
+                            del self.store[other]
+                        self.store[key] = np.arange(length)
+                        if fails:
+                            raise ZeroDivisionError
+                except ZeroDivisionError:
+                    return
+                for other in list(self.now)[::2]:
+                    del self.now[other]
+                self.now[key] = list(range(length))
+                self.published = dict(self.now)
+
+            @rule()
+            def compact(self) -> None:
+                self.store.compact()
                 self.published = dict(self.now)
 
             @precondition(lambda self: contract.suffix)

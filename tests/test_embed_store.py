@@ -173,7 +173,7 @@ def test_a_file_that_another_changed_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "x.b2e"
     with blosc2.EmbedStore(path) as store:
         store["/a"] = [1]
-    first, second = blosc2.EmbedStore(path), blosc2.EmbedStore(path)
+    first, second = blosc2.EmbedStore(path), blosc2.EmbedStore(path, exclusive=False)
     first["/b"], second["/c"] = [2], [3]
     first.flush()
     first["/d"] = [4]

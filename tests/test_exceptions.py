@@ -23,6 +23,7 @@ from blosc2.exceptions import (
     ReadOnlyError,
     ShapeError,
     StoreKeyError,
+    StoreLockedError,
     UnsafeDeserializationError,
     UnsupportedKindError,
     UnsupportedValueError,
@@ -41,6 +42,7 @@ EXAMPLES = [
     (UnsupportedValueError("a file handle", key="/k"), (TypeError, AttributeError)),
     (ClosedStoreError("closed store", path="p"), (ValueError,)),
     (StoreKeyError("Key '/q' not found", path="p"), (KeyError,)),
+    (StoreLockedError("open for writing", path="p"), (OSError,)),
     (UnsupportedKindError("a lazy expression", path="p"), (NotImplementedError,)),
     (UnsafeDeserializationError("reference", location="variable metadata 'k'"), (ValueError,)),
 ]

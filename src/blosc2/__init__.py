@@ -61,7 +61,7 @@ from blosc2.creation import (
 )
 from blosc2.dict_store import DictStore
 from blosc2.embed_store import EmbedStore
-from blosc2.exceptions import FormatError, UnsafeDeserializationError
+from blosc2.exceptions import FormatError, StoreLockedError, UnsafeDeserializationError
 from blosc2.ndarray import NDArray, NDField
 from blosc2.objects import BatchArray, ObjectArray
 from blosc2.opening import (
@@ -160,7 +160,7 @@ __all__ = [
     "DEFINED_CODECS_STOP", "EXTENDED_HEADER_LENGTH", "GLOBAL_REGISTERED_CODECS_STOP", "IS_WASM", "MAX_BLOCKSIZE",
     "MAX_BUFFERSIZE", "MAX_DIM", "MAX_OVERHEAD", "MAX_TYPESIZE", "MIN_HEADER_LENGTH", "USER_REGISTERED_CODECS_STOP",
     "VERSION_DATE", "VERSION_STRING", "BatchArray", "CParams", "Codec", "DParams", "DeserializeMode", "DictStore",
-    "EmbedStore", "Filter", "FormatError", "NDArray", "NDField", "ObjectArray", "SChunk", "SpecialValue", "SplitMode",
+    "EmbedStore", "Filter", "FormatError", "NDArray", "NDField", "ObjectArray", "SChunk", "SpecialValue", "SplitMode", "StoreLockedError",
     "Storage", "TreeStore", "Tuner", "UnsafeDeserializationError", "__upstream_api__", "__version__", "arange",
     "are_partitions_behaved", "array", "asarray", "astype", "blosclib_version", "clib_info", "compress", "compress2",
     "compressor_list", "compute_chunks_blocks", "concat", "copy", "cparams_dflts", "decompress", "decompress2",

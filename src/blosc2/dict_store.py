@@ -20,7 +20,9 @@ from blosc2.modes import local_path
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 from blosc2.store import Store, check_mmap_mode, check_mode, refuse_locking
 from blosc2.store_keys import absolute, suffixed_folders
-from blosc2.store_layout import LEAF_SUFFIXES, RESERVED, Window, missing, taken
+from blosc2.store_layout import LEAF_SUFFIXES, RESERVED, Moved, Window, missing, taken
+from blosc2.store_lock import WriterLock
+from blosc2.transaction import Progress
 from blosc2.zip_backend import ZipBackend
 
 
@@ -52,6 +54,10 @@ class DictStore(Store):
         Must be False.
     deserialize : {'safe', 'full'}
         What happens to active values in the metadata of leaves.
+    timeout : float or None
+        How many seconds a mode other than 'r' waits for another writer; None waits as long as it takes.
+    exclusive : bool
+        False takes no lock, for file systems without any: then nobody else may write meanwhile.
 
     Raises
     ------
@@ -59,6 +65,8 @@ class DictStore(Store):
         A mode or a combination that does not exist; a path that is no store (`FormatError`).
     FileNotFoundError, FileExistsError
         Mode 'r' without a store; mode 'x' with something in its place; mode 'w' and a directory that is no store.
+    StoreLockedError
+        A mode other than 'r', and another handle has the store open for writing, in this process or another.
 
     Notes
     -----
@@ -110,7 +118,10 @@ class DictStore(Store):
         mmap_mode: str | None = None,
         locking: bool = False,
         deserialize: str | None = None,
+        timeout: float | None = 0,
+        exclusive: bool = True,
         _opened: tuple[DirectoryBackend | ZipBackend, Embedded] | None = None,
+        _lock: WriterLock | None = None,
     ) -> None:
         if storage is not None:
             storage = storage_from(storage)
@@ -128,7 +139,10 @@ class DictStore(Store):
         self._dparams = None if dparams is None else dparams_from(dparams)
         self._threshold = threshold
         super().__init__(path, mode, mmap_mode, str(deserialize_mode(deserialize or "safe")))
+        if mode != "r":
+            self._writer_lock = WriterLock(absolute(path), timeout, exclusive=exclusive) if _lock is None else _lock
         self._backend = _backend_of(path, mmap_mode) if _opened is None else _opened[0]
+        self._backend.lock = self._writer_lock
         self._embedded: Embedded | None = None if _opened is None else _opened[1]
         self._external: dict[str, bool] = {}
         self._new_registry: dict[str, Any] | None = None
@@ -140,10 +154,16 @@ class DictStore(Store):
         # The keys by what they are without regard to case; made when the first key is added.
         # With them, the groups that are named like the file of a leaf.
         self._folded: tuple[dict[str, str], set[str]] | None = None
-        if _opened is None:
-            self._open_path(path)
-        else:
+        if _opened is not None:
             self._start()
+            return
+        try:
+            self._open_path(path)
+        except BaseException:
+            # At once: the traceback keeps the object for a while.
+            if self._writer_lock is not None:
+                self._writer_lock.release()
+            raise
 
     def _open_path(self, path: str) -> None:
         exists = self._backend.exists()
@@ -151,6 +171,8 @@ class DictStore(Store):
             raise taken(path, "mode='x' only creates, and there is something already")
         if exists and self._mode != "w":
             self._load()
+            if self._mode != "r":
+                self._backend.cut_tail()
             return
         if self._mode == "r":
             # A directory without anything in it is there, but no store.
@@ -178,15 +200,28 @@ class DictStore(Store):
         """
         check_mode(mode)
         check_mmap_mode(mmap_mode, mode)
-        backend = _backend_of(path, mmap_mode)
-        embedded = Embedded(backend.embed_window())
+        lock = None
+        if mode == "a":
+            # Before anything is read: what is read must stay the newest.
+            lock = WriterLock(absolute(path), how.get("timeout", 0), exclusive=how.get("exclusive", True))
+        try:
+            backend = _backend_of(path, mmap_mode)
+            embedded = Embedded(backend.embed_window())
+            if lock is not None:
+                backend.lock = lock
+                backend.cut_tail()
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            raise
         kind = _KINDS.get(str(embedded.kind), DictStore)
         how |= {"mode": mode, "mmap_mode": mmap_mode, "deserialize": deserialize}
-        store = kind(path, **how) if mode in "wx" else kind(path, _opened=(backend, embedded), **how)
+        opened = {"_opened": (backend, embedded), "_lock": lock}
+        store = kind(path, **how) if mode in "wx" else kind(path, **opened, **how)
         if store.is_table():
             warnings.warn(f"{path} is a table of another package; its parts are shown as leaves", UserWarning,
                           stacklevel=3)  # fmt: skip
-            return DictStore(path, _opened=(backend, embedded), **how)
+            return DictStore(path, **opened, **how)
         return store
 
     def is_table(self) -> bool:
@@ -317,6 +352,8 @@ class DictStore(Store):
             raise ValueError(f"Key {key!r}: the group {clashes[0]!r} would have the name of the file of a leaf")
 
     def _goes_to_file(self, value: Any, window: Window) -> bool:
+        if isinstance(window, Moved):
+            return window.origin in self._backend  # the tier that it was in
         if self._threshold is None:
             return getattr(value, "urlpath", None) is not None
         if self._threshold == 0:
@@ -332,7 +369,11 @@ class DictStore(Store):
         external = {key: window for key, window in changes.items() if self._external.get(key, True)}
         return {**changes, **self._backend.stage(external)}
 
-    def _publish(self, changes: dict[str, Window | None]) -> None:
+    def _moved(self, key: str) -> Window:
+        # A file is renamed unseen.
+        return Moved((None, 0, 0), key) if key in self._backend else super()._moved(key)
+
+    def _publish(self, changes: dict[str, Window | None], *, durable: bool = True) -> None:
         embedded = self._embedded
         entries: dict[str, dict[str, Any]] = {} if embedded is None else embedded.entries
         files: dict[str, Window | None] = {}
@@ -349,7 +390,7 @@ class DictStore(Store):
         frame = None
         if embedded is None or values or self._new_registry is not None:
             frame = self._compose(values)
-        self._backend.publish(files, frame, fresh=embedded is None)
+        self._backend.publish(files, frame, fresh=embedded is None, durable=durable)
         self._external = {}
         self._new_registry = None
         self._load()
@@ -383,6 +424,32 @@ class DictStore(Store):
         self._external = {}
         self._new_registry = None
         self._listing_cache = None
+
+    def _state(self) -> tuple[Any, ...]:
+        return super()._state(), dict(self._external), self._new_registry
+
+    def _bring_back(self, state: tuple[Any, ...]) -> None:
+        before, self._external, self._new_registry = state
+        super()._bring_back(before)
+        self._backend.forget_appended()
+        self._folded = None
+        self._listing_cache = None
+
+    def _reload(self) -> bool:
+        if not self._backend.reload():
+            return False
+        self._load()
+        return True
+
+    def _compact(self, progress: Progress | None) -> None:
+        self._backend.compact(progress)
+        self._load()
+
+    def _size(self) -> int:
+        return self._backend.size()
+
+    def _abandon(self) -> None:
+        self._backend.abandon()
 
     def _release(self) -> None:
         self._backend.close()
@@ -481,10 +548,13 @@ class DictStore(Store):
                 # Of a key that has a file too, the embedded value was not seen and is not copied.
                 gone |= {key: None for key in self._embedded.entries if key in files}
             frame = self._compose({**gone, **values})
+            backend.lock = lock = WriterLock(os.path.abspath(backend.root))
             try:
+                backend.exists()
                 backend.publish(files, frame, fresh=True)
             finally:
                 backend.close()
+                lock.release()
         return os.path.abspath(backend.root)
 
     def member_window(self, key: str) -> tuple[int, int] | None:

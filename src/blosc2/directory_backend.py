@@ -13,19 +13,23 @@ import stat
 import tempfile
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 
 from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
 from blosc2._core.source import Source
+from blosc2.alignment import ALIGNMENT
 from blosc2.directory_scan import Folder, scan
 from blosc2.embedded import check_same_file, file_identity
 from blosc2.exceptions import FormatError
-from blosc2.new_file import sync_folder
+from blosc2.draft import Draft, write_frame
+from blosc2.new_file import NewFile, sync_folder
 from blosc2.store_keys import is_path
 from blosc2.store_layout import (
     EMBED,
     LEAF_SUFFIXES,
     RESERVED,
+    Moved,
     Window,
     missing,
     open_source,
@@ -33,8 +37,12 @@ from blosc2.store_layout import (
     suffix_of,
     taken,
 )
+from blosc2.store_lock import WriterLock
+from blosc2.transaction import Progress
 
 _RESERVED = "/" + RESERVED
+# Dead bytes for which a file is not written anew: so many, or such a part of it.
+_SLACK, _SLACK_SHARE = 4096, 50
 # From this many files on, one sync of everything is faster than one a file.
 _MANY_FILES = 16
 # Up to here reading a whole file costs less than mapping it.
@@ -57,6 +65,8 @@ class DirectoryBackend:
     suffix = ".b2d"
     #: Whether the keys are known without looking at each file.
     lists_cheaply = False
+    #: What keeps other writers out, where the store is open for writing.
+    lock: WriterLock | None = None
 
     def __init__(self, root: str, mmap_mode: str | None) -> None:
         self.root = root
@@ -69,11 +79,15 @@ class DirectoryBackend:
         self._staged = 0
         self._warned = False
         self._identity: tuple[int, ...] | None = None
+        # Whether the directory was there before this backend wrote anything, and what it was when it was read.
+        self._was_there = False
+        self._seen: tuple[int, ...] | None = None
 
     # ------------------------------------------------------------------ reading
     def exists(self) -> bool:
         """Whether there is a store, or what may be made one; `FormatError` for what is neither."""
-        if not os.path.lexists(self.root):
+        self._was_there = os.path.lexists(self.root)
+        if not self._was_there:
             return False
         if not os.path.isdir(self.root):
             raise NotADirectoryError(errno.ENOTDIR, "a .b2d store is a directory, and this is a file", self.root)
@@ -88,6 +102,7 @@ class DirectoryBackend:
         """Where the frame of embedded values lies."""
         path = os.path.join(self.root, EMBED)
         # Before it is read: a change meanwhile is then noticed too.
+        self._seen = file_identity(self.root)
         self._identity = file_identity(path)
         source = self._open(path)
         if source is None:
@@ -222,7 +237,9 @@ class DirectoryBackend:
         """Move frames out of memory into files beside the tree."""
         return {key: (Source.open(self._write_aside(window)), 0, window[2]) for key, window in changes.items()}
 
-    def publish(self, changes: dict[str, Window | None], embed: bytes | None, *, fresh: bool) -> None:
+    def publish(
+        self, changes: dict[str, Window | None], embed: bytes | None, *, fresh: bool, durable: bool = True
+    ) -> None:
         """Make changes part of the tree.
 
         Parameters
@@ -233,20 +250,27 @@ class DirectoryBackend:
             The new frame of embedded values, if that changes.
         fresh : bool
             The store is made now: leaves of an earlier one in this place go.
+        durable : bool
+            Whether all of it is on the disk when this returns.
         """
         for key in changes:
             self._check_inside(key)
         old = self._leaf_files() if fresh else []
-        os.makedirs(self.root, exist_ok=True)
-        moves = [
-            (self._write_aside(window), self.root + key + suffix_of(window))
-            for key, window in changes.items()
-            if window is not None
-        ]
+        self._make_root(fresh)
+        moves = []
+        for key, window in changes.items():
+            if isinstance(window, Moved) and window[0] is None:
+                origin = self.path_of(window.origin)
+                if origin is None:
+                    raise taken(self.root, f"the file of the key {window.origin!r} is gone; open the store again")
+                moves.append((self._link_aside(origin), self.root + key + os.path.splitext(origin)[1]))
+            elif window is not None:
+                moves.append((self._write_aside(window), self.root + key + suffix_of(window)))
         if embed is not None:
             frame = Source.of_buffer(embed)
             moves.append((self._write_aside((frame, 0, frame.size)), os.path.join(self.root, EMBED)))
-        self._sync([path for path, _ in moves])
+        if durable:
+            self._sync([path for path, _ in moves])
         stale = set(old)
         for key in changes:
             stale.update(self._files_of(key))
@@ -259,12 +283,80 @@ class DirectoryBackend:
         for path in stale:
             os.unlink(path)
             touched.add(self._remove_empty(os.path.dirname(path)))
-        for folder in touched:
-            if os.path.isdir(folder):
-                sync_folder(os.path.join(folder, EMBED))
-        if fresh:
-            sync_folder(self.root)
+        self._mark()
+        if durable:
+            for folder in touched:
+                if os.path.isdir(folder):
+                    sync_folder(os.path.join(folder, EMBED))
+            if fresh:
+                sync_folder(self.root)
         self.discard()
+        self._forget()
+
+    def _mark(self) -> None:
+        """Let readers tell a new version, whatever files it touched."""
+        with suppress(OSError):
+            os.utime(self.root)
+
+    def _make_root(self, fresh: bool) -> None:
+        """Make the directory of a store that is new, and keep other writers out of it."""
+        if not fresh:
+            return
+        if not self._was_there and os.path.lexists(self.root):
+            raise taken(self.root, "somebody else has put something in this place meanwhile")
+        os.makedirs(self.root, exist_ok=True)
+        self._was_there = True
+        if self.lock is not None and not self.lock.held and os.name == "posix":
+            descriptor = os.open(self.root, os.O_RDONLY)
+            try:
+                self.lock.take(descriptor)
+                self.lock.settle()
+            finally:
+                os.close(descriptor)
+
+    def cut_tail(self) -> None:
+        """Nothing is ever written behind a leaf."""
+
+    def forget_appended(self) -> None:
+        """Frames that were moved out of memory lie in files of their own, under no key."""
+
+    def abandon(self) -> None:
+        """Leave what was staged where it is; it is another process's."""
+        self._staging = None
+
+    def reload(self) -> bool:
+        """Forget what was read; whether there is another version.
+
+        Changes by other programs inside of folders are seen from then on, but may not be told.
+        """
+        changed = (self._seen, self._identity) != (
+            file_identity(self.root), file_identity(os.path.join(self.root, EMBED)),
+        )  # fmt: skip
+        self._forget()
+        return changed
+
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(os.stat(path).st_size for path in self._all_files())
+
+    def _all_files(self) -> list[str]:
+        return [os.path.join(self.root, EMBED), *self._leaf_files()]
+
+    def compact(self, progress: Progress | None) -> None:
+        """Write the files with dead bytes anew, one after the other."""
+        paths = self._all_files()
+        total = self.size()
+        done = 0
+        for path in paths:
+            size = os.stat(path).st_size
+            frame = Frame.open(Source.open(path))
+            if size - _most_live(frame) > max(_SLACK, size // _SLACK_SHARE):
+                with NewFile(path, replace=True) as file:
+                    write_frame(file, Draft(frame))
+            done += size
+            if progress is not None:
+                progress(done, total)
+        self._mark()
         self._forget()
 
     def _check_inside(self, key: str) -> None:
@@ -298,17 +390,30 @@ class DirectoryBackend:
         self.table()
         return [path for key in self._files for path in self._files_of(key)]
 
-    def _write_aside(self, window: Window) -> str:
-        """Write a frame to a file beside the tree, on the same file system; one that is there already stays."""
-        source = window[0]
+    def _link_aside(self, origin: str) -> str:
+        """Give a file of the tree a second name beside it, so that moves of several do not get into one another's way."""
+        path = self._new_aside()
+        try:
+            os.link(origin, path)
+        except OSError:  # a file system without hard links
+            shutil.copyfile(origin, path)
+        return path
+
+    def _new_aside(self) -> str:
+        """A name for a file beside the tree, on the same file system."""
         if self._staging is None:
             parent, name = os.path.split(os.path.abspath(self.root))
             os.makedirs(parent, exist_ok=True)
             self._staging = tempfile.mkdtemp(prefix=f".{name}.", suffix=".tmp", dir=parent)
-        elif source.path is not None and os.path.dirname(source.path) == self._staging and os.path.exists(source.path):
-            return str(source.path)
         self._staged += 1
-        path = os.path.join(self._staging, f"{self._staged}")
+        return os.path.join(self._staging, f"{self._staged}")
+
+    def _write_aside(self, window: Window) -> str:
+        """Write a frame to a file beside the tree; one that is there already stays."""
+        path = window[0].path
+        if path is not None and os.path.dirname(path) == self._staging and os.path.exists(path):
+            return str(path)
+        path = self._new_aside()
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
         with os.fdopen(descriptor, "wb", buffering=0) as file:
             for piece in pieces(window):
@@ -367,3 +472,9 @@ class DirectoryBackend:
                 break
             folder = os.path.dirname(folder)
         return folder
+
+
+def _most_live(frame: Frame) -> int:
+    """How large a file of a frame is at most when it has no dead bytes."""
+    index = 8 * frame.nchunks + 64
+    return int(frame.header_len + frame.stored_nbytes + frame.nchunks * ALIGNMENT + index + frame.trailer_len)

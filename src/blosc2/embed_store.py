@@ -10,7 +10,7 @@ from typing import Any, Self
 from blosc2._core.source import Source
 from blosc2.alignment import PADDING
 from blosc2.deserialization import deserialize_mode
-from blosc2.embedded import Embedded, check_same_file, compose
+from blosc2.embedded import Embedded, check_same_file, compose, file_identity
 from blosc2.exceptions import FormatError
 from blosc2.modes import local_path
 from blosc2.serialization import pack
@@ -18,6 +18,8 @@ from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from
 from blosc2.store import Store, check_mmap_mode, check_mode, refuse_locking
 from blosc2.store_keys import absolute
 from blosc2.store_layout import Window, missing, open_source, replace_file, taken, whole
+from blosc2.store_lock import WriterLock
+from blosc2.transaction import Progress
 
 
 class EmbedStore(Store):
@@ -44,6 +46,10 @@ class EmbedStore(Store):
         Further fixed metadata of a new store.
     deserialize : {'safe', 'full'}
         What happens to active values in the metadata of leaves.
+    timeout : float or None
+        How many seconds a mode other than 'r' waits for another writer; None waits as long as it takes.
+    exclusive : bool
+        False takes no lock, for file systems without any: then nobody else may write meanwhile.
 
     Raises
     ------
@@ -51,6 +57,8 @@ class EmbedStore(Store):
         A mode or a combination that does not exist; a file that is no such store (`FormatError`).
     FileNotFoundError, FileExistsError
         Mode 'r' without a file; mode 'x' with one.
+    StoreLockedError
+        A mode other than 'r', and another handle has the file open for writing, in this process or another.
 
     Notes
     -----
@@ -96,6 +104,8 @@ class EmbedStore(Store):
         mmap_mode: str | None = None,
         meta: Mapping[str, Any] | None = None,
         deserialize: str | None = None,
+        timeout: float | None = 0,
+        exclusive: bool = True,
     ) -> None:
         if storage is not None:
             storage = storage_from(storage)
@@ -112,6 +122,8 @@ class EmbedStore(Store):
         self._chunksize = chunksize
         self._embedded: Embedded | None = None
         self._identity: tuple[int, ...] | None = None
+        # Whether a file was there before this store wrote anything: a new one is not put in the place of another's.
+        self._was_there = False
         self._absolute = None if path is None else absolute(path)
         # What is in memory only was made here, so it is trusted.
         policy = deserialize or ("safe" if path is not None or _from_schunk is not None else "full")
@@ -122,10 +134,18 @@ class EmbedStore(Store):
             if mode == "r":
                 raise ValueError("a store in memory starts empty, so mode='r' makes no sense without a urlpath")
         else:
-            self._open_file(str(self._file))
+            if mode != "r":
+                self._writer_lock = WriterLock(str(self._file), timeout, exclusive=exclusive)
+            try:
+                self._open_file(str(self._file))
+            except BaseException:
+                # At once: the traceback keeps the object for a while.
+                if self._writer_lock is not None:
+                    self._writer_lock.release()
+                raise
 
     def _open_file(self, path: str) -> None:
-        exists = os.path.lexists(path)
+        exists = self._was_there = os.path.lexists(path)
         if exists and os.path.isdir(path):
             raise IsADirectoryError(errno.EISDIR, "an EmbedStore is a file, and this is a directory", path)
         if exists and self._mode == "x":
@@ -208,15 +228,32 @@ class EmbedStore(Store):
         values.update((key, window) for key, window in changes.items() if window is not None)
         return compose("b2embed", values, remote=remote, metadata=metadata, meta=meta, chunksize=self._chunksize)
 
-    def _publish(self, changes: dict[str, Window | None]) -> None:
+    def _publish(self, changes: dict[str, Window | None], *, durable: bool = True) -> None:
         frame = self._compose(changes)
         if self._absolute is None:
             self._load(Source.of_buffer(frame))
             return
         if self._embedded is not None:
             check_same_file(self._absolute, self._identity)
-        replace_file(self._absolute, frame)
+        replace_file(self._absolute, frame, new=not self._was_there, lock=self._writer_lock, durable=durable)
+        self._was_there = True
         self._load(open_source(self._absolute, None))
+
+    def _reload(self) -> bool:
+        if self._absolute is None or file_identity(self._absolute) == self._identity:
+            return False
+        self._load(open_source(self._absolute, self._mmap_mode))
+        return True
+
+    def _size(self) -> int:
+        if self._absolute is None:
+            return 0 if self._embedded is None else int(self._embedded.frame.frame_len)
+        return os.stat(self._absolute).st_size
+
+    def _compact(self, progress: Progress | None) -> None:
+        self._publish({})
+        if progress is not None:
+            progress(self._size(), self._size())
 
     def _release(self) -> None:
         self._embedded = None

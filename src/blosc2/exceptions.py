@@ -114,6 +114,10 @@ class ClosedStoreError(_PlacedError, ValueError):
     """The store was closed; leaves that were taken from it before stay valid."""
 
 
+class StoreLockedError(_PlacedError, OSError):
+    """Another handle has the store open for writing; the text says who."""
+
+
 class StoreKeyError(_PlacedError, KeyError):
     """A store has no such key."""
 

@@ -43,6 +43,7 @@ class LiveCarrier(MemoryCarrier):
                 path=self.urlpath,
                 key=self.key,
             )
+        store._check_own()
 
     def _adopt(self, frame: Frame) -> None:
         super()._adopt(frame)

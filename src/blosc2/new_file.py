@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
+
+
+class Lock(Protocol):
+    """A lock that is on a file and goes over to the one that replaces it."""
+
+    def take(self, descriptor: int) -> None:
+        """Lock the new file too."""
+
+    def settle(self) -> None:
+        """The new file has its name."""
+
+    def forget_taken(self) -> None:
+        """It did not get it."""
 
 
 class NewFile:
@@ -18,10 +32,13 @@ class NewFile:
         The name it will have.
     replace : bool
         Whether a file of that name may be there; otherwise `FileExistsError` when it is.
+    lock : Lock, optional
+        Goes over to the file before it gets its name.
     """
 
-    def __init__(self, path: str, *, replace: bool) -> None:
+    def __init__(self, path: str, *, replace: bool, lock: Lock | None = None) -> None:
         self.path = path
+        self._lock = lock
         self._replace = replace
         folder, name = os.path.split(path)
         self._temporary = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
@@ -42,11 +59,15 @@ class NewFile:
         else:
             self.abandon()
 
-    def commit(self) -> None:
+    def commit(self, *, durable: bool = True, lock: Lock | None = None) -> None:
         """Make the file durable and give it its name."""
+        lock = self._lock if lock is None else lock
         try:
             self.file.flush()
-            os.fsync(self.file.fileno())
+            if durable:
+                os.fsync(self.file.fileno())
+            if lock is not None:
+                lock.take(self.file.fileno())
             self.file.close()
             if self._replace:
                 if os.path.exists(self.path):
@@ -56,8 +77,17 @@ class NewFile:
                 publish_new(self._temporary, self.path)
         except BaseException:
             self.abandon()
+            if lock is not None:
+                lock.forget_taken()
             raise
-        sync_folder(self.path)
+        if lock is not None:
+            lock.settle()
+        if durable:
+            sync_folder(self.path)
+
+    def let_go(self) -> None:
+        """Close the file, of which nothing is left to write, and leave it where it is."""
+        self.file.close()
 
     def abandon(self) -> None:
         """Leave nothing behind."""
@@ -74,13 +104,17 @@ def publish_new(temporary: str, path: str) -> None:
     try:
         os.link(temporary, path)
     except FileExistsError:
-        raise
+        raise _taken(path) from None
     except OSError:  # a file system without hard links
         if os.path.exists(path):
-            raise FileExistsError(f"{path} exists") from None
+            raise _taken(path) from None
         os.rename(temporary, path)
     else:
         os.unlink(temporary)
+
+
+def _taken(path: str) -> FileExistsError:
+    return FileExistsError(errno.EEXIST, "somebody else has put something in this place meanwhile", path)
 
 
 def sync_folder(path: str) -> None:

@@ -29,6 +29,7 @@ from blosc2.store import check_mmap_mode, check_mode, refuse_locking
 
 _STORE_SUFFIXES = (".b2d", ".b2z", ".b2e")
 # Keywords of features that this package does not have; None and False ask for nothing.
+_WRITER_KEYWORDS = ("timeout", "exclusive")
 _OUT_OF_SCOPE = ("dataset", "hdf5_index", "path", "shared_cache", "storage_options")
 
 
@@ -63,7 +64,7 @@ def open(
         Whether metadata may hold frames to be opened.
     **kwargs
         ``cparams`` and ``dparams``; ``locking=True`` to change a file together with other programs, see
-        `NDArray.holding_lock`; anything else is ignored with a warning.
+        `NDArray.holding_lock`; for stores ``timeout`` and ``exclusive``, see `DictStore`; anything else is ignored with a warning.
 
     Returns
     -------
@@ -89,6 +90,8 @@ def open(
     """
     given = {"dataset": dataset, "hdf5_index": hdf5_index, "path": path, "shared_cache": shared_cache}
     how = _check_keywords({**kwargs, **{name: value for name, value in given.items() if value}})
+    # Of stores alone.
+    store_how = how | {name: kwargs[name] for name in _WRITER_KEYWORDS if name in kwargs}
     name = local_path(urlpath)
     policy = str(deserialize_mode(deserialize))
     if mmap_mode == "w+":
@@ -102,7 +105,7 @@ def open(
         raise ValueError("locking=True is for files that are one frame; leave out offset, or locking")
     suffix = os.path.splitext(name)[1]
     if suffix in _STORE_SUFFIXES and offset == 0:
-        return _open_store(name, suffix, mode, mmap_mode, policy, how, locking)
+        return _open_store(name, suffix, mode, mmap_mode, policy, store_how, locking)
     if os.path.isdir(name):
         if is_directory_frame(name) and effective != "x":
             if mmap_mode not in (None, "r"):  # for reading, its files are brought into memory anyway
@@ -110,11 +113,11 @@ def open(
             opener = shared_carrier if locking else directory_carrier
             carrier = opener(name, effective, deserialize=policy, **how)
             return _opened(carrier, effective, kwargs.get("cparams"))
-        return _open_store(name, suffix, mode, mmap_mode, policy, how, locking)
+        return _open_store(name, suffix, mode, mmap_mode, policy, store_how, locking)
     if not os.path.lexists(name):
         for other in _STORE_SUFFIXES:
             if os.path.lexists(name + other):
-                return _open_store(name + other, other, mode, mmap_mode, policy, how, locking)
+                return _open_store(name + other, other, mode, mmap_mode, policy, store_how, locking)
         raise MissingFileError(errno.ENOENT, "No such file or directory", name)
     if effective == "x":
         raise ExistingFileError(errno.EEXIST, "mode='x' only creates, and the file exists", name)
@@ -125,7 +128,7 @@ def open(
             carrier = open_carrier(name, effective, mmap_mode, offset, deserialize=policy, **how)
     except FormatError:
         if offset == 0 and _is_zip(name):
-            return _open_store(name, ".b2z", mode, mmap_mode, policy, how, locking)
+            return _open_store(name, ".b2z", mode, mmap_mode, policy, store_how, locking)
         raise
     return _opened(carrier, effective, kwargs.get("cparams"))
 
@@ -146,7 +149,7 @@ def _check_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
     for name in _OUT_OF_SCOPE:
         if kwargs.get(name):
             raise NotImplementedError(f"{name!r} is for remote and foreign data, which this package does not open")
-    unknown = set(kwargs) - {"cparams", "dparams", "locking", "initial_mapping_size", *_OUT_OF_SCOPE}
+    unknown = set(kwargs) - {"cparams", "dparams", "locking", "initial_mapping_size", *_WRITER_KEYWORDS, *_OUT_OF_SCOPE}
     if unknown:
         warnings.warn(f"open() ignores {', '.join(sorted(map(repr, unknown)))}", UserWarning, stacklevel=3)
     how: dict[str, Any] = {}

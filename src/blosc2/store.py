@@ -20,11 +20,13 @@ from types import TracebackType
 from typing import Any, Final, Never, Self
 
 from blosc2._core.frame import Frame
-from blosc2.exceptions import ClosedStoreError, ReadOnlyError, StoreKeyError
+from blosc2.exceptions import ClosedStoreError, ReadOnlyError, StoreKeyError, StoreLockedError
 from blosc2.leaf import LiveCarrier, frame_of, live_carrier, read_only, window_of_bytes
 from blosc2.recognise import wrap
 from blosc2.store_keys import canonical_key, new_key, plain_key
-from blosc2.store_layout import Window
+from blosc2.store_layout import Moved, Window
+from blosc2.store_lock import WriterLock
+from blosc2.transaction import Compaction, Progress, Transaction
 
 _MODES: Final = ("r", "w", "a", "x")
 # Unpublished frames are held in memory up to this; a store that can then puts them into files.
@@ -69,6 +71,9 @@ class Store(MutableMapping[str, Any]):
         # Whether the store itself is still to be written, even without keys.
         self._unwritten = False
         self._in_memory = 0
+        # What keeps other writers out; None in mode "r" and in memory.
+        self._writer_lock: WriterLock | None = None
+        self._transaction: Transaction | None = None
         self._lock = threading.RLock()
         self._sweep_at: int = _SWEEP
         self._forget_leaves()
@@ -92,12 +97,34 @@ class Store(MutableMapping[str, Any]):
         """The path, the same whatever becomes of the working directory."""
 
     @abstractmethod
-    def _publish(self, changes: dict[str, Window | None]) -> None:
+    def _publish(self, changes: dict[str, Window | None], *, durable: bool = True) -> None:
         """Make the changes part of what is on disk, and look at that from now on."""
 
     @abstractmethod
     def _release(self) -> None:
         """Let go of files; leaves keep the sources that they need."""
+
+    @abstractmethod
+    def _reload(self) -> bool:
+        """Look at what is published now; whether that is another version."""
+
+    @abstractmethod
+    def _compact(self, progress: Progress | None) -> None:
+        """Write what is published anew, without dead bytes."""
+
+    @abstractmethod
+    def _size(self) -> int:
+        """Bytes of all files of the store."""
+
+    def _abandon(self) -> None:
+        """Forget unpublished changes without touching a file: in a forked child these are the parent's."""
+
+    def _state(self) -> tuple[Any, ...]:
+        """What a transaction must be able to bring back; see `_bring_back`."""
+        return dict(self._changes), self._unwritten
+
+    def _bring_back(self, state: tuple[Any, ...]) -> None:
+        self._changes, self._unwritten = state
 
     def _drop_unpublished(self) -> None:
         """Remove what was written for changes that are not published."""
@@ -166,7 +193,7 @@ class Store(MutableMapping[str, Any]):
         if self._changes:
             window = self._changes.get(key, ...)
             if window is not ...:
-                return window
+                return self._published(window.origin) if isinstance(window, Moved) and window[0] is None else window
         return self._published(key)
 
     def _forget_leaves(self) -> None:
@@ -293,37 +320,197 @@ class Store(MutableMapping[str, Any]):
     def _unpublished(self) -> bool:
         return bool(self._changes or self._edited)
 
-    def flush(self) -> None:
+    def flush(self, durable: bool = True) -> None:
         """Publish all changes: when it returns they are on disk, and other readers see them.
 
         A store without changes is left alone. Leaves that were handed out stay live.
+
+        Parameters
+        ----------
+        durable : bool
+            False does not wait until the disk has the bytes: quicker, safe when the process dies, but a power cut may
+            then take the last changes, or damage files that were changed in place.
+
+        Raises
+        ------
+        RuntimeError
+            Within a transaction, which publishes when it ends.
         """
         self._check_open()
         if self._mode == "r":
             return
+        self._check_own()
         with self._lock:
+            if self._transaction is not None:
+                raise RuntimeError("a transaction is under way: it publishes all its changes at its end")
+            self._flush(durable)
+
+    def _flush(self, durable: bool) -> None:
+        self._gather()
+        if self._changes or self._unwritten:
+            self._publish(self._changes, durable=durable)
+            self._changes = {}
+            self._in_memory = 0
+            self._unwritten = False
+
+    def transaction(self) -> Transaction:
+        """Publish all changes of a ``with`` block at once, or none of them when it raises.
+
+        Changes that were made before the block and not published yet go with those of the block, and are kept if it
+        raises. What others see at any moment, and after a crash, is told in `doc/durability.md`.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import blosc2
+        >>> store = blosc2.EmbedStore(os.path.join(tempfile.mkdtemp(), "probes.b2e"), mode="w")
+        >>> with store.transaction():
+        ...     store["/a"] = [1, 2]
+        ...     store["/b"] = [3, 4]
+        >>> try:
+        ...     with store.transaction():
+        ...         del store["/a"]
+        ...         store["/b"] = 5 / 0
+        ... except ZeroDivisionError:
+        ...     pass
+        >>> sorted(store)
+        ['/a', '/b']
+        >>> store.close()
+        """
+        self._check_writable("begin a transaction")
+        return Transaction(self)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a leaf another key, with its data as it is; published with the next flush.
+
+        In a `TreeStore` a group can be renamed too, with all that is below it. Bytes of leaves are not read, except in a
+        `.b2z`, where a member's name stands before its data: there the stored bytes are copied.
+
+        Raises
+        ------
+        KeyError
+            There is no such key.
+        ValueError
+            The new key is taken, or not one that a store can have.
+        """
+        old, new = canonical_key(old), new_key(new)
+        self._check_writable("rename", old)
+        with self._lock:
+            if not self._has(old):
+                raise self._missing_key(old)
+            if old != new:
+                self._check_free(new)
+                self._move(old, new)
+
+    def _check_free(self, key: str) -> None:
+        if self._has(key):
+            raise ValueError(f"Key {key!r} is taken: delete it first")
+
+    def _move(self, old: str, new: str) -> None:
+        """Rename one leaf, which exists, to a key that is free."""
+        if old in self._edited:
             self._gather()
-            if self._changes or self._unwritten:
-                self._publish(self._changes)
-                self._changes = {}
-                self._in_memory = 0
-                self._unwritten = False
+        window = self._changes.get(old)
+        moved = self._moved(old) if window is None else window
+        self._remove(old)
+        self._put(new, moved)
+
+    def _moved(self, key: str) -> Window | Moved:
+        """A published frame for another key."""
+        window = self._published(key)
+        if window is None:
+            raise self._missing_key(key)
+        return Moved(window, key)
+
+    def compact(self, progress: Progress | None = None) -> Compaction:
+        """Write the store anew without its dead bytes: those of leaves that were replaced, deleted or moved.
+
+        Unpublished changes are published first. The old files serve their readers until they let go of them; a crash
+        leaves the old version or the new one. Memory is bounded, and the disk must have room for both.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called with the bytes that are done and those in all.
+
+        Returns
+        -------
+        Compaction
+            Bytes of the store `before` and `after`.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import numpy as np
+        >>> import blosc2
+        >>> store = blosc2.DictStore(os.path.join(tempfile.mkdtemp(), "scans.b2z"), mode="w")
+        >>> store["/a"], store["/b"] = np.arange(1000), np.arange(50)
+        >>> store.flush()
+        >>> del store["/a"]
+        >>> before, after = store.compact()
+        >>> after < before
+        True
+        >>> store.close()
+        """
+        self._check_writable("compact")
+        with self._lock:
+            if self._transaction is not None:
+                raise RuntimeError("a transaction is under way: compact before or after it")
+            self._flush(durable=True)
+            before = self._size()
+            self._compact(progress)
+            return Compaction(before, self._size())
+
+    def refresh(self) -> bool:
+        """Show the newest version; True when it is another one than before.
+
+        Until then a store shows what it showed when it was opened. Leaves that were handed out stay what they are: ask
+        the store for new ones.
+
+        Raises
+        ------
+        ValueError
+            There are unpublished changes.
+        """
+        self._check_open()
+        with self._lock:
+            if self._unpublished or self._unwritten:
+                raise ValueError(f"{self!r} has unpublished changes: flush() or discard() them first")
+            if not self._reload():
+                return False
+            self._forget_leaves()
+            return True
 
     def discard(self) -> None:
         """Drop all changes that were not published, in the leaves that were handed out too."""
         self._check_open()
+        self._check_own()
         with self._lock:
-            self._changes = {}
-            self._forget_leaves()
-            self._in_memory = 0
-            self._unwritten = False
-            self._drop_unpublished()
+            if self._transaction is not None:
+                raise RuntimeError("a transaction is under way: it drops its changes when its block raises")
+            self._drop()
 
-    def close(self) -> None:
-        """Publish what is left and end the store. Leaves handed out stay readable; closing twice is fine."""
+    def _drop(self) -> None:
+        self._changes = {}
+        self._forget_leaves()
+        self._in_memory = 0
+        self._unwritten = False
+        self._drop_unpublished()
+
+    def close(self, durable: bool = True) -> None:
+        """Publish what is left and end the store. Leaves handed out stay readable; closing twice is fine.
+
+        Parameters
+        ----------
+        durable : bool
+            As for `flush`.
+        """
         if self._closed:
             return
-        self.flush()
+        if self._writer_lock is not None and self._writer_lock.inherited:
+            self._abandon()
+        else:
+            self.flush(durable)
         self._end()
 
     def _end(self) -> None:
@@ -331,6 +518,8 @@ class Store(MutableMapping[str, Any]):
         self._forget_leaves()
         self._changes = {}
         self._release()
+        if self._writer_lock is not None:
+            self._writer_lock.release()
 
     def __enter__(self) -> Self:
         self._check_open()
@@ -342,18 +531,18 @@ class Store(MutableMapping[str, Any]):
         if self._closed:
             return
         try:
-            if kind is not None:
+            if kind is not None and not self._is_inherited:
                 self.discard()
             self.close()
         finally:
             # What could not be published by now never will be.
             if not self._closed:
-                self.discard()
+                self._drop()
                 self._end()
 
     def __del__(self) -> None:
         # A store whose making failed has no state to speak of.
-        if not getattr(self, "_closed", True) and self._unpublished:
+        if not getattr(self, "_closed", True) and self._unpublished and not self._is_inherited:
             warnings.warn(
                 f"{self!r} was not closed and its unpublished changes are lost; use it in a 'with' statement",
                 ResourceWarning,
@@ -392,6 +581,21 @@ class Store(MutableMapping[str, Any]):
         self._check_open()
         if self._mode == "r":
             raise ReadOnlyError(f"Cannot {what} in read-only mode", path=self._path, key=key)
+        self._check_own()
+
+    @property
+    def _is_inherited(self) -> bool:
+        """Whether this is the copy that a forked child has of a store open for writing."""
+        return self._writer_lock is not None and self._writer_lock.inherited
+
+    def _check_own(self) -> None:
+        lock = self._writer_lock
+        if lock is not None and lock.inherited:
+            raise StoreLockedError(
+                f"the store was opened for writing by process {lock.owner}, of which this one is a fork: "
+                "only that one can change it; open it here with mode='r'",
+                path=self._path,
+            )
 
     def _closed_error(self) -> ClosedStoreError:
         return ClosedStoreError("this is a closed store; leaves taken from it before stay valid", path=self._path)

@@ -9,10 +9,26 @@ from collections.abc import Iterator
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
 from blosc2.exceptions import ExistingFileError, MissingFileError
-from blosc2.new_file import NewFile
+from blosc2.new_file import Lock, NewFile
 
 #: Where the bytes of a frame lie: a source, the offset in it, and how many.
 Window = tuple[Source, int, int]
+
+
+class Moved(tuple[Source | None, int, int]):
+    """Where a frame lies that only gets another key: `origin` is the published key that it has.
+
+    Without a source it is looked up when its bytes are needed.
+    """
+
+    origin: str
+
+    def __new__(cls, window: tuple[Source | None, int, int], origin: str) -> Moved:
+        """A window, or (None, 0, 0), of a published key."""
+        self = super().__new__(cls, window)
+        self.origin = origin
+        return self
+
 
 #: The frame of embedded values, without which there is no store.
 EMBED = "embed.b2e"
@@ -82,8 +98,27 @@ def taken(path: str, why: str) -> ExistingFileError:
     return ExistingFileError(errno.EEXIST, why, path)
 
 
-def replace_file(path: str, data: bytes) -> None:
-    """Give a file new content: all of it or, if anything goes wrong, none; durable when this returns."""
+def replace_file(path: str, data: bytes, *, new: bool = False, lock: Lock | None = None, durable: bool = True) -> None:
+    """Give a file new content: all of it or, if anything goes wrong, none.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    data : bytes
+        What it will hold.
+    new : bool
+        Whether there must not be a file.
+    lock : Lock, optional
+        Goes over to the new file.
+    durable : bool
+        Whether all of it is on the disk when this returns.
+    """
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    with NewFile(path, replace=True) as file:
-        file.write(data)
+    file = NewFile(path, replace=not new, lock=lock)
+    try:
+        file.file.write(data)
+    except BaseException:
+        file.abandon()
+        raise
+    file.commit(durable=durable)

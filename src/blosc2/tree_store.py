@@ -14,6 +14,7 @@ from blosc2.group_attributes import ATTRIBUTES, GroupAttributes
 from blosc2.leaf import metadata_frame
 from blosc2.store_keys import canonical_key, new_key, plain_key
 from blosc2.store_layout import Window
+from blosc2.transaction import Compaction, Progress, Transaction
 
 # The leaf that describes an object of another kind, and the groups that `info` still draws.
 _DESCRIPTION = "_meta"
@@ -86,6 +87,16 @@ class TreeStore(DictStore):
         self._described = {}
         self._objects_possible = None
         self._more = {}
+
+    def _state(self) -> tuple[Any, ...]:
+        return super()._state(), dict(self._more)
+
+    def _bring_back(self, state: tuple[Any, ...]) -> None:
+        before, self._more = state
+        super()._bring_back(before)
+        self._registry_cache = None
+        self._described = {}
+        self._objects_possible = None
 
     def _drop_unpublished(self) -> None:
         super()._drop_unpublished()
@@ -313,6 +324,11 @@ class TreeStore(DictStore):
             raise ValueError("Cannot assign array to structural path '/', the root of the tree")
         key = new_key(key)
         self._check_writable("set items", key)
+        self._check_place(key)
+        super().__setitem__(key, value)
+
+    def _check_place(self, key: str) -> None:
+        """Refuse a key that no leaf or group can be given here."""
         if ATTRIBUTES in key.split("/"):
             raise ValueError(f"Key {key!r}: the name {ATTRIBUTES} is reserved for attributes; use .vlmeta of the group")
         if key == "/" + _DESCRIPTION:
@@ -329,7 +345,49 @@ class TreeStore(DictStore):
             if self._has(key[:end]):
                 raise ValueError(f"Cannot add child {key!r} to path {key[:end]!r} that already contains data")
             end = key.find("/", end + 1)
-        super().__setitem__(key, value)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a leaf, or a group with all that is below it, another key; see `DictStore.rename`.
+
+        Raises
+        ------
+        KeyError
+            There is no such leaf or group.
+        ValueError
+            The new key is taken, lies inside the group, or is not one that a store can have.
+        """
+        old, new = canonical_key(old), new_key(new)
+        self._check_writable("rename", old)
+        with self._lock:
+            self._check_not_inside(old)
+            is_leaf = self._has(old) and not old.endswith(_HIDDEN)
+            if not is_leaf and not self._is_group(old) and self._object_at(old) is None:
+                raise self._missing_key(old)
+            if old == new:
+                return
+            if new.startswith(old + "/"):
+                raise ValueError(f"Key {new!r} is inside of {old!r}, which cannot become a part of itself")
+            self._check_free(new)
+            self._check_place(new)
+            below = [old] if is_leaf else []
+            below += self._listing().keys_in_order(*self._listing().group(old))
+            for key in below:
+                new_key(new + key[len(old) :])  # before anything is moved: a long one may not do
+            for key in below:
+                self._move(key, new + key[len(old) :])
+            self._rename_objects(old, new)
+
+    def _rename_objects(self, old: str, new: str) -> None:
+        """Objects of other kinds go by their keys."""
+        renamed = {
+            new + name[len(old) :] if name == old or name.startswith(old + "/") else name: entry
+            for name, entry in self._registry.items()
+        }
+        if list(renamed) != list(self._registry):
+            self._new_registry = renamed
+            self._unwritten = True
+            self._objects_possible = None
+        self._described = {}
 
     def clear(self) -> None:
         """Delete all groups, leaves and attributes."""
@@ -524,15 +582,31 @@ class SubtreeView(TreeStore):
         self._root._check_open()
         return GroupAttributes(self._root, self._prefix)
 
-    def flush(self) -> None:
+    def rename(self, old: str, new: str) -> None:
+        """Give a leaf or group of the view another key."""
+        self._root.rename(self._full(old), self._full(new))
+
+    def transaction(self) -> Transaction:
+        """A transaction of the whole tree."""
+        return self._root.transaction()
+
+    def compact(self, progress: Progress | None = None) -> Compaction:
+        """Write the whole tree anew without dead bytes."""
+        return self._root.compact(progress)
+
+    def refresh(self) -> bool:
+        """Show the newest version of the whole tree."""
+        return self._root.refresh()
+
+    def flush(self, durable: bool = True) -> None:
         """Publish the changes of the whole tree."""
-        self._root.flush()
+        self._root.flush(durable)
 
     def discard(self) -> None:
         """Drop the unpublished changes of the whole tree."""
         self._root.discard()
 
-    def close(self) -> None:
+    def close(self, durable: bool = True) -> None:
         """Nothing: close the tree itself."""
 
     def __enter__(self) -> Self:

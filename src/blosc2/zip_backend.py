@@ -12,12 +12,13 @@ import os
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from types import ModuleType
 
 from blosc2._core.archive import Archive, ArchiveWriter
+from blosc2._core.checksum import crc32c
 from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
 from blosc2._core.source import Source
+from blosc2.embedded import file_identity
 from blosc2.exceptions import ClosedStoreError, FormatError
 from blosc2.new_file import NewFile
 from blosc2.store_layout import (
@@ -25,17 +26,16 @@ from blosc2.store_layout import (
     LEAF_SUFFIXES,
     LOCK,
     RESERVED,
+    Moved,
     Window,
+    missing,
     open_source,
+    pieces,
     suffix_of,
     whole,
 )
-
-fcntl: ModuleType | None
-try:
-    import fcntl
-except ImportError:  # a system without advisory locks
-    fcntl = None
+from blosc2.store_lock import WriterLock
+from blosc2.transaction import Progress
 
 _SUFFIXES = tuple(suffix.encode() for suffix in LEAF_SUFFIXES)
 _SKIPPED = tuple(name.encode() for name in (EMBED, LOCK, RESERVED))
@@ -74,6 +74,8 @@ class ZipBackend:
     suffix = ".b2z"
     #: Whether the keys are known without looking at each file.
     lists_cheaply = True
+    #: What keeps other writers out, where the store is open for writing.
+    lock: WriterLock | None = None
 
     def __init__(self, path: str, mmap_mode: str | None) -> None:
         self.root = path
@@ -81,12 +83,15 @@ class ZipBackend:
         self._writer: ArchiveWriter | None = None
         self._descriptor = -1
         self._new: NewFile | None = None
-        self._appended: dict[str, bytes] = {}
+        # Names of the members that were written and not published, by key, and where their data lie.
+        self._appended: dict[str, tuple[bytes, int]] = {}
         self._warned = False
         self._closed = False
         self._version: _Version | None = None
         # Device, inode, size and time of the archive as this backend read or left it.
         self._identity: tuple[int, ...] | None = None
+        # Whether a file was there before this backend wrote anything.
+        self._was_there = False
         # Whether frames lie behind the published archive that somebody still needs.
         self._staged = False
         # Whether a write may have stopped in the middle, and whether somebody else's was seen.
@@ -95,7 +100,8 @@ class ZipBackend:
     # ------------------------------------------------------------------ reading
     def exists(self) -> bool:
         """Whether there is a file."""
-        return os.path.lexists(self.root)
+        self._was_there = os.path.lexists(self.root)
+        return self._was_there
 
     def check_replaceable(self) -> None:
         """Refuse to put an archive in the place of a directory."""
@@ -218,7 +224,9 @@ class ZipBackend:
         self._staged = True
         return {key: (source, offset, changes[key][2]) for key, offset in places.items()}
 
-    def publish(self, changes: dict[str, Window | None], embed: bytes | None, *, fresh: bool) -> None:
+    def publish(
+        self, changes: dict[str, Window | None], embed: bytes | None, *, fresh: bool, durable: bool = True
+    ) -> None:
         """Make changes part of the archive; see `DirectoryBackend.publish`."""
         end = -1
         try:
@@ -228,7 +236,7 @@ class ZipBackend:
                 self._drop(key)
             for key, window in changes.items():
                 if window is not None and not self._is_appended(key, window):
-                    self._append(key, window)
+                    self._append(key, self._bytes_of(window))
             if embed is not None:
                 writer.append(EMBED.encode(), embed)
             writer.drain()
@@ -238,12 +246,14 @@ class ZipBackend:
             else:
                 outdated = self._outdated(self._version, changes, embed is not None)
                 writer.write_directory(*self._version.archive.records(outdated))
-            os.fsync(self._descriptor)
+            if durable:
+                os.fsync(self._descriptor)
             self._check_own()
             end = writer.position
             writer.write_end()
-            os.fsync(self._descriptor)
-            self._finish()
+            if durable:
+                os.fsync(self._descriptor)
+            self._finish(durable)
         except BaseException:
             self._give_up(end)
             raise
@@ -255,32 +265,26 @@ class ZipBackend:
         flags = os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
         if self._version is None or fresh:
             os.makedirs(os.path.dirname(os.path.abspath(self.root)), exist_ok=True)
-            self._new = NewFile(self.root, replace=True)
+            # What was not there when the store was opened is somebody else's.
+            self._new = NewFile(self.root, replace=self._version is not None or self._was_there)
             self._descriptor = self._new.file.fileno()
             start = 0
+            seal: int | None = 0
         else:
             self._descriptor = os.open(self.root, flags)
-            self._lock()
             if self._now() != self._identity:
                 raise self._refusal()
             start = os.fstat(self._descriptor).st_size
+            end, seal = self._version.archive.end, self._version.archive.seal
             if not self._staged:
                 # What lies behind the end record is left from an append that was not finished.
-                start = self._version.archive.end
+                start = end
                 self._cut(start)
-        self._writer = ArchiveWriter(self._descriptor, start, _ALIGNMENT)
+            elif seal is not None:
+                for piece in pieces((Source.open(self.root), end, start - end)):
+                    seal = crc32c(piece, seal)
+        self._writer = ArchiveWriter(self._descriptor, start, _ALIGNMENT, seal)
         return self._writer
-
-    def _lock(self) -> None:
-        """Keep other writers away for as long as the file is open for appending, where the system can."""
-        if fcntl is None:
-            return
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise self._refusal() from None
-        except OSError:  # a file system without locks
-            pass
 
     def _now(self) -> tuple[int, ...]:
         """The identity of the file that is open for appending."""
@@ -319,21 +323,93 @@ class ZipBackend:
         os.ftruncate(self._descriptor, size)
         self._identity = self._now()
 
+    def _bytes_of(self, window: Window) -> Window:
+        """Where the bytes of a frame lie that may only get another key."""
+        found = self.locate(window.origin) if isinstance(window, Moved) and window[0] is None else window
+        if found is None:
+            raise self._refusal()
+        return found
+
+    def cut_tail(self) -> None:
+        """Cut off what an append left that was not finished."""
+        version = self._version
+        if version is None or version.source.size <= version.archive.end or self.lock is None or not self.lock.held:
+            return
+        try:
+            descriptor = os.open(self.root, os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
+        except OSError:  # then nothing can be appended either
+            return
+        try:
+            self._descriptor = descriptor
+            if self._now() == self._identity:
+                self._cut(version.archive.end)
+        finally:
+            self._descriptor = -1
+            os.close(descriptor)
+
+    def reload(self) -> bool:
+        """Forget what was read when there is another version; whether there is."""
+        if self._version is not None and file_identity(self.root) == self._identity:
+            return False
+        self._cut_off()
+        self._warned = False
+        return True
+
+    def size(self) -> int:
+        """Bytes of the file."""
+        return os.stat(self.root).st_size
+
+    def compact(self, progress: Progress | None) -> None:
+        """Write the archive anew without its dead bytes."""
+        version = self._version
+        if version is None:
+            raise missing(self.root)
+        if file_identity(self.root) != self._identity:
+            raise self._refusal()
+        archive = version.archive
+        # Of equal names the last counts.
+        live = {name: number for number, name in enumerate(archive.names()) if not archive.is_folder(number)}
+        with NewFile(self.root, replace=True, lock=self.lock) as file:
+            writer = ArchiveWriter(file.fileno(), 0, _ALIGNMENT, seal=0)
+            total = sum(archive.window(number)[1] for number in live.values())
+            done = 0
+            for name, number in live.items():
+                offset, length = archive.window(number)
+                writer.append_pieces(name.encode(), pieces((version.source, offset, length)), length, archive.crc(number))
+                done += length
+                if progress is not None:
+                    progress(done, total)
+            writer.write_directory()
+            writer.write_end()
+
+    def forget_appended(self) -> None:
+        """Frames that were moved out of memory are to be written again, under the keys that they will have then."""
+        for key in list(self._appended):
+            self._drop(key)
+
+    def abandon(self) -> None:
+        """Let go of what is open for writing as it is; it is another process's."""
+        if self._new is not None:
+            self._new.let_go()
+        elif self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._end_writing()
+
     def _append(self, key: str, window: Window) -> int:
         name = (key[1:] + suffix_of(window)).encode()
         self._drop(key)
         offset: int = self._begin().append(name, whole(window))
-        self._appended[key] = name
+        self._appended[key] = name, offset
         return offset
 
     def _drop(self, key: str) -> None:
-        name = self._appended.pop(key, None)
+        name, _ = self._appended.pop(key, (None, 0))
         if name is not None and self._writer is not None:
             self._writer.drop(name)
 
     def _is_appended(self, key: str, window: Window) -> bool:
         """Whether a frame already lies in the file that is being written, under its key."""
-        return key in self._appended and window[0].path == self._written_path
+        return self._appended.get(key, (b"", -1))[1] == window[1] and window[0].path == self._written_path
 
     def _outdated(self, version: _Version, changes: dict[str, Window | None], embed: bool) -> set[int]:
         """Numbers of the members that the new directory leaves out."""
@@ -354,12 +430,12 @@ class ZipBackend:
     def _written_path(self) -> str:
         return self.root if self._new is None else self._new.file.name
 
-    def _finish(self) -> None:
-        """The new end record is durable: make the file the store's, where it is another one."""
+    def _finish(self, durable: bool = True) -> None:
+        """The new end record is written: make the file the store's, where it is another one."""
         if self._new is None:
             os.close(self._descriptor)
         else:
-            self._new.commit()
+            self._new.commit(durable=durable, lock=self.lock)
         self._end_writing()
 
     def discard(self) -> None:

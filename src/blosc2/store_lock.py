@@ -1,0 +1,209 @@
+"""One writer at a time: the lock of a store that is open for writing.
+
+It is an advisory lock of the operating system on the store's own file or directory, so it is gone when its process is,
+and no other file tells of it. A store that is replaced by a new file passes the lock on to that before it takes its name.
+Readers never ask for it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+import weakref
+from typing import Final
+
+from blosc2.exceptions import StoreLockedError
+
+if sys.platform != "win32":  # its own locks keep readers out too, which must not be
+    import fcntl
+
+#: What a file system without locks answers.
+_NO_LOCKS: Final = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+#: Between two tries, in seconds; each time twice as long, up to the second.
+_PAUSE, _LONGEST_PAUSE = 0.0005, 0.05
+_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
+_held: weakref.WeakSet[WriterLock] = weakref.WeakSet()
+
+
+class WriterLock:
+    """The lock of one store, held from its making until `release`.
+
+    Parameters
+    ----------
+    path : str
+        Of the store; when nothing is there yet, the lock is held from `take` on.
+    timeout : float or None
+        How many seconds to wait for another writer; None waits as long as it takes.
+    exclusive : bool
+        False takes no lock, for file systems that have none.
+
+    Raises
+    ------
+    StoreLockedError
+        Another handle has it, in this process or in another.
+    OSError
+        The file system has no locks.
+    """
+
+    __slots__ = ("__weakref__", "_descriptor", "_exclusive", "_next", "_path", "_pid")
+
+    def __init__(self, path: str, timeout: float | None = 0, *, exclusive: bool = True) -> None:
+        self._descriptor = self._next = -1
+        self._path = path
+        self._pid = os.getpid()
+        self._exclusive = exclusive and sys.platform != "win32"
+        if self._exclusive:
+            self._acquire(timeout)
+            _held.add(self)
+
+    @property
+    def held(self) -> bool:
+        """Whether something is locked: a store that is still to be made has nothing to lock."""
+        return self._descriptor >= 0
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this is a copy in a forked child, where it locks nothing."""
+        return self._pid != os.getpid()
+
+    @property
+    def owner(self) -> int:
+        """The process that made it."""
+        return self._pid
+
+    def _acquire(self, timeout: float | None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = _PAUSE
+        while True:
+            try:
+                descriptor = os.open(self._path, _FLAGS)
+            except (FileNotFoundError, NotADirectoryError):
+                return
+            try:
+                if self._try(descriptor):
+                    # What was waited for may have been replaced meanwhile.
+                    if self._is_current(descriptor):
+                        self._descriptor, descriptor = descriptor, -1
+                        return
+                    continue
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise self._refusal(descriptor)
+            finally:
+                if descriptor >= 0:
+                    os.close(descriptor)
+            wait = pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic()))
+            time.sleep(wait)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _try(self, descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            raise OSError(
+                error.errno,
+                "this file system has no locks, so other writers cannot be kept out: change the store on a local file "
+                "system, or open it with exclusive=False and see to it that nobody else writes to it",
+                self._path,
+            ) from None
+        return True
+
+    def _is_current(self, descriptor: int) -> bool:
+        try:
+            named = os.stat(self._path)
+        except FileNotFoundError:
+            return False
+        opened = os.fstat(descriptor)
+        return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
+
+    def _refusal(self, descriptor: int) -> StoreLockedError:
+        who = _holder(descriptor)
+        return StoreLockedError(
+            f"the store is open for writing by {who}: open it with mode='r', wait with timeout=, or close it there first",
+            path=self._path,
+        )
+
+    def take(self, descriptor: int) -> None:
+        """Lock an open file or directory that is about to become the store, or has just become it; then `settle`."""
+        if not self._exclusive or self.inherited:
+            return
+        self.forget_taken()
+        taken = os.dup(descriptor)
+        try:
+            if not self._try(taken):
+                raise self._refusal(taken)
+        except BaseException:
+            os.close(taken)
+            raise
+        self._next = taken
+
+    def settle(self) -> None:
+        """What was taken is the store now."""
+        if self._next >= 0:
+            self._let_go()
+            self._descriptor, self._next = self._next, -1
+
+    def forget_taken(self) -> None:
+        """What was taken did not become the store."""
+        if self._next >= 0:
+            os.close(self._next)
+            self._next = -1
+
+    def release(self) -> None:
+        """Let other writers in; nothing more than that, and not twice."""
+        self.forget_taken()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._descriptor < 0:
+            return
+        descriptor, self._descriptor = self._descriptor, -1
+        try:
+            if not self.inherited:
+                # A forked child may still have a copy of the descriptor.
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+        finally:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.release()
+
+
+def _holder(descriptor: int) -> str:
+    """Who has the lock of a file, as far as the system tells."""
+    status = os.fstat(descriptor)
+    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    try:
+        with open("/proc/locks", encoding="ascii") as locks:
+            fields = [line.split() for line in locks]
+        pids = [int(line[4]) for line in fields if line[1] == "FLOCK" and line[5] == place]
+    except (OSError, IndexError, ValueError):  # Linux alone has this list
+        pids = []
+    if not pids or pids[0] <= 0:
+        return "another process"
+    if pids[0] == os.getpid():
+        return f"another handle of this process ({pids[0]})"
+    try:
+        with open(f"/proc/{pids[0]}/comm", encoding="utf-8", errors="replace") as name:
+            return f"process {pids[0]} ({name.read().strip()})"
+    except OSError:
+        return f"process {pids[0]}"
+
+
+def _forget_in_child() -> None:
+    """In a forked child: its copies of the descriptors must not keep the lock when the parent ends."""
+    for lock in list(_held):
+        for descriptor in (lock._descriptor, lock._next):
+            if descriptor >= 0:
+                os.close(descriptor)
+        lock._descriptor = lock._next = -1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)
