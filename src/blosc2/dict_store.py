@@ -20,7 +20,7 @@ from blosc2.modes import local_path
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 from blosc2.store import Store, check_mmap_mode, check_mode, refuse_locking
 from blosc2.store_keys import absolute, suffixed_folders
-from blosc2.store_layout import LEAF_SUFFIXES, RESERVED, Moved, Window, missing, taken
+from blosc2.store_layout import LEAF_SUFFIXES, RESERVED, Moved, Window, missing, suffix_of, taken
 from blosc2.store_lock import WriterLock
 from blosc2.transaction import Progress
 from blosc2.zip_backend import ZipBackend
@@ -623,8 +623,9 @@ class DictStore(Store):
 
     @property
     def storage(self) -> Storage:
-        """Path and modes as one object."""
-        return Storage(urlpath=self._path, mode=self._mode, mmap_mode=self._mmap_mode)
+        """Path, modes and the mark of its kind as one object."""
+        meta = {self._metalayer: {"version": 1}}
+        return Storage(urlpath=self._path, mode=self._mode, mmap_mode=self._mmap_mode, meta=meta)
 
     @property
     def estore(self) -> EmbedStore:
@@ -638,12 +639,18 @@ class DictStore(Store):
 
     @property
     def map_tree(self) -> Mapping[str, str]:
-        """The file or member of each published leaf that has one."""
+        """The file or member of each leaf that has one, or will have one when it is published."""
         self._check_open()
-        if self._embedded is None:
-            return MappingProxyType({})
         backend = self._backend
-        names = {key: backend.name_of(key) for key in backend.table().keys_in_order()}
+        names: dict[str, str | None] = {}
+        if self._embedded is not None:
+            names = {key: backend.name_of(key) for key in backend.table().keys_in_order()}
+        for key, window in self._changes.items():
+            if window is None:
+                names.pop(key, None)
+            elif self._external.get(key, key in names):
+                resolved = self._window(key)
+                names[key] = None if resolved is None else key[1:] + suffix_of(resolved)
         return MappingProxyType({key: name for key, name in names.items() if name is not None})
 
     @property

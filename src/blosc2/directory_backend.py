@@ -12,7 +12,7 @@ import shutil
 import stat
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from blosc2._core.frame import Frame
@@ -255,8 +255,77 @@ class DirectoryBackend:
         """
         for key in changes:
             self._check_inside(key)
-        old = self._leaf_files() if fresh else []
-        self._make_root(fresh)
+        if fresh and not (os.path.isdir(self.root) and os.listdir(self.root)):
+            self._publish_new(changes, embed, durable)
+        else:
+            self._publish_into(changes, embed, fresh, durable)
+        self.discard()
+        self._forget()
+
+    def _publish_new(self, changes: dict[str, Window | None], embed: bytes | None, durable: bool) -> None:
+        """Build a whole tree beside its place and move it there in one step."""
+        parent, name = os.path.split(os.path.abspath(self.root))
+        os.makedirs(parent, exist_ok=True)
+        tree = os.path.join(parent, f".{name}.{os.urandom(4).hex()}.tmp")
+        os.mkdir(tree)
+        try:
+            folders = {tree}
+            for key, window in changes.items():
+                if window is None:
+                    continue
+                path = tree + key + suffix_of(window)
+                folder = os.path.dirname(path)
+                if folder not in folders:
+                    os.makedirs(folder, exist_ok=True)
+                    folders.update(_folders_between(tree, folder))
+                staged = self._staged_path(window)
+                if staged is None:
+                    write_new(path, window)
+                else:
+                    os.rename(staged, path)
+            if embed is not None:
+                frame = Source.of_buffer(embed)
+                write_new(os.path.join(tree, EMBED), (frame, 0, frame.size))
+            if durable:
+                self._sync([os.path.join(folder, file.name) for folder in folders for file in os.scandir(folder)
+                            if file.is_file()], folders)  # fmt: skip
+            self._take_over(tree)
+        except BaseException:
+            shutil.rmtree(tree, ignore_errors=True)
+            raise
+        self._was_there = True
+        if durable:
+            sync_folder(self.root)
+
+    def _take_over(self, tree: str) -> None:
+        """Give a whole tree the name of the store, where nothing is but perhaps an empty directory."""
+        lock = self.lock if os.name == "posix" else None
+        if lock is not None:
+            descriptor = os.open(tree, os.O_RDONLY)
+            try:
+                lock.take(descriptor)
+            finally:
+                os.close(descriptor)
+        elif os.path.isdir(self.root):
+            os.rmdir(self.root)
+        try:
+            os.rename(tree, self.root)
+        except BaseException as error:
+            if lock is not None:
+                lock.forget_taken()
+            if isinstance(error, OSError) and error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+                raise taken(self.root, "somebody else has put something in this place meanwhile") from None
+            raise
+        if lock is not None:
+            lock.settle()
+
+    def _publish_into(
+        self, changes: dict[str, Window | None], embed: bytes | None, fresh: bool, durable: bool
+    ) -> None:
+        """Move new files into the tree that is there, and remove those that go."""
+        if fresh and not self._was_there:
+            raise taken(self.root, "somebody else has put something in this place meanwhile")
+        stale = set(self._leaf_files()) if fresh else set()
         moves = []
         for key, window in changes.items():
             if isinstance(window, Moved) and window[0] is None:
@@ -266,12 +335,14 @@ class DirectoryBackend:
                 moves.append((self._link_aside(origin), self.root + key + os.path.splitext(origin)[1]))
             elif window is not None:
                 moves.append((self._write_aside(window), self.root + key + suffix_of(window)))
+        files = [path for path, _ in moves]
+        new_embed = None
         if embed is not None:
             frame = Source.of_buffer(embed)
-            moves.append((self._write_aside((frame, 0, frame.size)), os.path.join(self.root, EMBED)))
+            new_embed = self._write_aside((frame, 0, frame.size))
+            files.append(new_embed)
         if durable:
-            self._sync([path for path, _ in moves])
-        stale = set(old)
+            self._sync(files)
         for key in changes:
             stale.update(self._files_of(key))
         if embed is not None and not fresh:
@@ -280,39 +351,30 @@ class DirectoryBackend:
         for aside, path in moves:
             os.replace(aside, path)
             stale.discard(path)
+        # A value that changes its tier is in both for a moment, never in none: each step is on the disk before the next.
+        if new_embed is not None:
+            if durable and moves:
+                self._sync_folders(touched)
+            os.replace(new_embed, os.path.join(self.root, EMBED))
+            touched.add(self.root)
+            if durable and stale:
+                sync_folder(os.path.join(self.root, EMBED))
         for path in stale:
             os.unlink(path)
             touched.add(self._remove_empty(os.path.dirname(path)))
         self._mark()
         if durable:
-            for folder in touched:
-                if os.path.isdir(folder):
-                    sync_folder(os.path.join(folder, EMBED))
-            if fresh:
-                sync_folder(self.root)
-        self.discard()
-        self._forget()
+            self._sync_folders(touched)
+
+    def _sync_folders(self, folders: set[str]) -> None:
+        for folder in folders:
+            if os.path.isdir(folder):
+                sync_folder(os.path.join(folder, EMBED))
 
     def _mark(self) -> None:
         """Let readers tell a new version, whatever files it touched."""
         with suppress(OSError):
             os.utime(self.root)
-
-    def _make_root(self, fresh: bool) -> None:
-        """Make the directory of a store that is new, and keep other writers out of it."""
-        if not fresh:
-            return
-        if not self._was_there and os.path.lexists(self.root):
-            raise taken(self.root, "somebody else has put something in this place meanwhile")
-        os.makedirs(self.root, exist_ok=True)
-        self._was_there = True
-        if self.lock is not None and not self.lock.held and os.name == "posix":
-            descriptor = os.open(self.root, os.O_RDONLY)
-            try:
-                self.lock.take(descriptor)
-                self.lock.settle()
-            finally:
-                os.close(descriptor)
 
     def cut_tail(self) -> None:
         """Nothing is ever written behind a leaf."""
@@ -410,20 +472,25 @@ class DirectoryBackend:
 
     def _write_aside(self, window: Window) -> str:
         """Write a frame to a file beside the tree; one that is there already stays."""
+        path = self._staged_path(window)
+        if path is None:
+            path = self._new_aside()
+            write_new(path, window)
+        return path
+
+    def _staged_path(self, window: Window) -> str | None:
+        """The file beside the tree that a frame lies in, if it does."""
         path = window[0].path
         if path is not None and os.path.dirname(path) == self._staging and os.path.exists(path):
             return str(path)
-        path = self._new_aside()
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-        with os.fdopen(descriptor, "wb", buffering=0) as file:
-            for piece in pieces(window):
-                file.write(piece)
-        return path
+        return None
 
-    def _sync(self, paths: list[str]) -> None:
+    def _sync(self, paths: list[str], folders: Iterable[str] = ()) -> None:
         if len(paths) >= _MANY_FILES and hasattr(os, "sync"):
             os.sync()
             return
+        for folder in folders:
+            sync_folder(os.path.join(folder, EMBED))
         for path in paths:
             descriptor = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
             try:
@@ -478,3 +545,20 @@ def _most_live(frame: Frame) -> int:
     """How large a file of a frame is at most when it has no dead bytes."""
     index = 8 * frame.nchunks + 64
     return int(frame.header_len + frame.stored_nbytes + frame.nchunks * ALIGNMENT + index + frame.trailer_len)
+
+
+def write_new(path: str, window: Window) -> None:
+    """Write a frame to a file that must not exist."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    with os.fdopen(descriptor, "wb", buffering=0) as file:
+        for piece in pieces(window):
+            view = memoryview(piece)
+            while view:
+                view = view[file.write(view) :]
+
+
+def _folders_between(top: str, folder: str) -> Iterator[str]:
+    """A folder and those above it, up to another."""
+    while folder != top:
+        yield folder
+        folder = os.path.dirname(folder)

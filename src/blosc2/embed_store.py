@@ -299,8 +299,9 @@ class EmbedStore(Store):
 
     @property
     def storage(self) -> Storage:
-        """Path and modes as one object."""
-        return Storage(urlpath=self._path, mode=self._mode, mmap_mode=self._mmap_mode)
+        """Path, modes and the mark of its kind as one object."""
+        meta = {"b2embed": {"version": 1}}
+        return Storage(urlpath=self._path, mode=self._mode, mmap_mode=self._mmap_mode, meta=meta)
 
     @property
     def chunksize(self) -> int:
