@@ -322,13 +322,9 @@ class TreeStore(DictStore):
     def __setitem__(self, key: str, value: Any) -> None:
         if key == "/":
             raise ValueError("Cannot assign array to structural path '/', the root of the tree")
-        key = new_key(key)
-        self._check_writable("set items", key)
-        self._check_place(key)
         super().__setitem__(key, value)
 
     def _check_place(self, key: str) -> None:
-        """Refuse a key that no leaf or group can be given here."""
         if ATTRIBUTES in key.split("/"):
             raise ValueError(f"Key {key!r}: the name {ATTRIBUTES} is reserved for attributes; use .vlmeta of the group")
         if key == "/" + _DESCRIPTION:
