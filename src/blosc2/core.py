@@ -37,6 +37,7 @@ from blosc2.pickled_buffers import pack as pack
 from blosc2.pickled_buffers import pack_array as pack_array
 from blosc2.pickled_buffers import unpack as unpack
 from blosc2.pickled_buffers import unpack_array as unpack_array
+from blosc2.small_frames import forget_templates
 from blosc2.tensors import load_array as load_array
 from blosc2.tensors import load_tensor as load_tensor
 from blosc2.tensors import pack_array2 as pack_array2
@@ -82,6 +83,7 @@ def free_resources() -> None:
     """Release the contexts and scratch memory of compression and decompression that nothing is using."""
     free_idle()
     forget_encoders()
+    forget_templates()
 
 
 def remove_urlpath(path: str | bytes | os.PathLike[str] | None) -> None:

@@ -12,10 +12,10 @@ import numpy as np
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
 from blosc2.carrier import Carrier, MemoryCarrier
-from blosc2.creation import asarray
 from blosc2.exceptions import ClosedStoreError, UnsupportedValueError
 from blosc2.recognise import wrap
 from blosc2.schunk import SChunk
+from blosc2.small_frames import cframe_of
 from blosc2.store_layout import Window
 from blosc2.stored import Stored
 
@@ -56,10 +56,15 @@ class LiveCarrier(MemoryCarrier):
         self._store = None
 
 
-def read_only(frame: Frame, key: str, path: str | None, mmap_mode: str | None, deserialize: str) -> Any:
-    """The leaf that a frame is, of a store that is only read."""
+def read_only(
+    frame: Frame, key: str, path: str | None, mmap_mode: str | None, deserialize: str, verify: bool = False
+) -> Any:
+    """The leaf that a frame is, of a store that is only read; `verify` says that it was checked."""
     # Arguments by position: this is on the way of every leaf that is opened.
-    return wrap(Carrier(frame, "r", path, mmap_mode, key, deserialize))
+    carrier = Carrier(frame, "r", path, mmap_mode, key, deserialize)
+    if verify:
+        carrier.verify = True
+    return wrap(carrier)
 
 
 def live_carrier(window: Window, key: str, store: Store, path: str | None, deserialize: str) -> LiveCarrier:
@@ -81,6 +86,8 @@ def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -
     TypeError, AttributeError
         The value cannot be made an array (`UnsupportedValueError`).
     """
+    if type(value) is np.ndarray and not value.dtype.hasobject:  # as most are
+        return window_of_bytes(cframe_of(value, encoding))
     if isinstance(value, Stored):
         return window_of_bytes(value.to_cframe())
     if isinstance(value, (Mapping, AbstractSet)):
@@ -91,7 +98,7 @@ def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -
         raise _unsupported(value, key, path, str(error)) from None
     if array.dtype.hasobject or hasattr(value, "to_cframe"):
         raise _unsupported(value, key, path, "it is no array of numbers, strings or dates")
-    return window_of_bytes(asarray(array, **encoding).to_cframe())
+    return window_of_bytes(cframe_of(array, encoding))
 
 
 def _unsupported(value: Any, key: str, path: str | None, why: str) -> UnsupportedValueError:

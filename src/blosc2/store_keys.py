@@ -12,6 +12,8 @@ from blosc2.store_layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED
 # What a key of ours may not have: an empty, "." or ".." segment, control characters, and the separators of
 # other systems, so that every key is the name of one file below its store everywhere.
 _UNSOUND: Final = re.compile(r"[\x00-\x1f\x7f\\:]|/\.{0,2}(?:/|$)")
+# What most keys are; nothing is wrong with these if they are short and not below a name of the store's own.
+_PLAIN: Final = re.compile(r"(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)+")
 # The part of it that a key read from a file must obey too.
 _UNSAFE: Final = re.compile(r"\x00|/\.{0,2}(?:/|$)")
 
@@ -61,6 +63,13 @@ def canonical_key(key: object) -> str:
 
 def new_key(key: object) -> str:
     """The canonical form of a key to be written, which must be the name of one file on every system."""
+    if (
+        type(key) is str
+        and len(key) <= _MAX_SEGMENT_BYTES
+        and _PLAIN.fullmatch(key)
+        and not key.startswith("/" + EMBED)
+    ):  # fmt: skip
+        return key
     key = canonical_key(key)
     if _UNSOUND.search(key):
         raise ValueError(
@@ -87,6 +96,8 @@ def new_key(key: object) -> str:
 
 def suffixed_folders(key: str) -> list[str]:
     """The groups of a key that are named like the file of a leaf."""
+    if ".b2" not in key:
+        return []
     return [key[: match.end()] for match in _SUFFIXED.finditer(key)]
 
 

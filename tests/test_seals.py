@@ -1,0 +1,138 @@
+"""`.b2z` files of ours are sealed: a checksum of every byte goes on from commit to commit."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+from blosc2 import store as stores
+from blosc2 import zip_backend
+from blosc2._core.archive import Archive
+from blosc2._core.checksum import crc32c
+from blosc2._core.source import Source
+
+
+def is_sealed(path: Path) -> bool:
+    """Whether there is a seal; it must be right then, and Python find nothing wrong."""
+    data = path.read_bytes()
+    archive = Archive(Source.of_buffer(data))
+    assert archive.end == len(data)
+    with zipfile.ZipFile(path) as z:
+        assert z.testzip() is None
+    if archive.seal is None:
+        return False
+    assert archive.seal == crc32c(data)
+    assert data[-8:] == b"%08x" % crc32c(data[:-8])
+    return True
+
+
+@pytest.mark.parametrize("kind", [blosc2.DictStore, blosc2.TreeStore])
+@pytest.mark.parametrize("threshold", [0, 1000])
+def test_a_chain_of_commits_stays_sealed(kind: Any, threshold: int, tmp_path: Path) -> None:
+    path = tmp_path / "x.b2z"
+    with kind(path, "w", threshold=threshold) as store:
+        for n in range(20):
+            store[f"/a/{n}"] = np.arange(n * 20)
+    assert is_sealed(path)
+    for n in range(5):
+        with kind(path, "a", threshold=threshold) as store:
+            store[f"/b/{n}"] = np.arange(n)
+            store["/a/3"] = np.zeros(7)
+            del store[f"/a/{n + 5}"]
+            store.flush()
+            assert is_sealed(path)
+            store["/b/again"] = np.arange(300)
+            store["/a/1"].vlmeta["n"] = n
+        assert is_sealed(path)
+    with kind(path, "r") as store:
+        assert store["/a/1"].vlmeta["n"] == 4
+        assert store["/a/3"].shape == (7,)
+
+
+def test_copies_are_sealed(tmp_path: Path) -> None:
+    with blosc2.DictStore(tmp_path / "x.b2d", "w") as store:
+        store["/a"] = np.arange(1000)
+        store["/b"] = np.random.default_rng(0).integers(0, 255, 9 << 20, np.uint8)  # copied in pieces
+        store.to_b2z(filename=str(tmp_path / "x.b2z"))
+        assert is_sealed(tmp_path / "x.b2z")
+        with blosc2.DictStore(tmp_path / "x.b2z", "r") as copy:
+            for key in "/a", "/b":
+                np.testing.assert_array_equal(copy[key][:], store[key][:])
+
+
+def test_an_archive_of_others_gets_no_seal(tmp_path: Path) -> None:
+    """Nobody knows whether its old bytes are what they were."""
+    path = tmp_path / "x.b2z"
+    with blosc2.DictStore(path, "w") as store:
+        store["/a"] = np.arange(10)
+    with zipfile.ZipFile(path, "a") as z:
+        z.writestr("other.txt", "x")
+        z.comment = b""
+    assert not is_sealed(path)
+    with blosc2.DictStore(path, "a") as store:
+        store["/b"] = np.arange(10)
+    assert not is_sealed(path)
+
+
+def test_a_tail_that_was_cut_off_is_not_in_the_sum(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2z"
+    with blosc2.DictStore(path, "w") as store:
+        store["/a"] = np.arange(10)
+    with path.open("ab") as file:
+        file.write(b"unfinished" * 1000)
+    with blosc2.DictStore(path, "a") as store:
+        store["/b"] = np.arange(10)
+    assert is_sealed(path)
+
+
+@pytest.mark.parametrize("nth", range(1, 4))
+def test_frames_that_outlive_a_failed_commit(nth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They lie behind the published archive, and the next commit goes on behind them."""
+    monkeypatch.setattr(stores, "_MEMORY_LIMIT", 1000)
+    path = tmp_path / "x.b2z"
+    with blosc2.DictStore(path, "w") as store:
+        store["/a"] = np.arange(10)
+    noise = np.random.default_rng(0).integers(0, 255, (10, 500), np.uint8)
+    calls = 0
+    real = os.fsync
+
+    def failing(descriptor: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == nth:
+            raise OSError(5, "Input/output error")
+        real(descriptor)
+
+    store = blosc2.DictStore(path, "a")
+    for n, row in enumerate(noise):
+        store[f"/{n}"] = row
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", failing)
+        try:
+            store.flush()
+        except OSError as error:
+            assert "Input/output" in str(error)  # noqa: PT017 - later calls do not come in every version
+    store["/more"] = noise[0]
+    store.close()
+    assert is_sealed(path)
+    with blosc2.DictStore(path, "r") as store:
+        assert len(store) == 12
+        for n, row in enumerate(noise):
+            np.testing.assert_array_equal(store[f"/{n}"][:], row)
+
+
+def test_leaves_beyond_memory_go_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zip_backend, "_LARGE", 100)
+    with blosc2.DictStore(tmp_path / "x.b2z", "w") as store:
+        for n in range(20):
+            store[f"/{n}"] = np.random.default_rng(n).random(n * 50)
+    assert is_sealed(tmp_path / "x.b2z")
+    with blosc2.DictStore(tmp_path / "x.b2z", "r") as store:
+        for n in range(20):
+            np.testing.assert_array_equal(store[f"/{n}"][:], np.random.default_rng(n).random(n * 50))
