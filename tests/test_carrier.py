@@ -168,6 +168,13 @@ def test_torn_headers_of_a_growing_array(path: Path) -> None:
     data = bytearray(v.after)
     data[SHAPE] = v.before[SHAPE]
     assert v.show(bytes(data)) == v.old  # surplus chunks are ignored
+    torn = path.read_bytes()
+    with pytest.raises(blosc2.FormatError, match="header is not the one that was written"):
+        grow(blosc2.open(str(path), mode="a"))  # it may as well be damaged, which nothing would show any more
+    assert path.read_bytes() == torn
+    torn = bytearray(torn)
+    torn[86] = 0  # a file without checksums
+    path.write_bytes(torn)
     array = blosc2.open(str(path), mode="a")
     grow(array)
     assert everything(path)[0] == v.new[0]
@@ -549,12 +556,12 @@ def test_bytes_and_copies_of_the_version_that_is_shown(mmap_mode: str | None, tm
     path = tmp_path / "a.b2nd"
     items = np.random.default_rng(0).integers(0, 99, (40, 50))
     writer = blosc2.asarray(items, chunks=(10, 50), blocks=(5, 50), urlpath=path)
-    before = path.read_bytes()
+    before, frame = path.read_bytes(), writer.to_cframe()
     reader = blosc2.open(path, mode="r", mmap_mode=mmap_mode)
     writer[5:25] = 7
     writer.schunk.vlmeta["a"] = 1
     assert path.read_bytes()[: len(before)] != before
-    assert reader.to_cframe() == before
+    assert reader.to_cframe() == frame
     for copy in (reader.copy(), reader.copy(urlpath=tmp_path / "b.b2nd")):
         np.testing.assert_array_equal(copy[...], items)
         assert not len(copy.schunk.vlmeta)

@@ -69,7 +69,7 @@ def test_a_kind_of_object_that_is_not_ours_is_described_and_copied(tmp_path: Pat
         assert isinstance(repr(x), str)
         copy = tmp_path / f"{name}-{source}.b2nd"
         x.save(str(copy))
-        assert copy.read_bytes() == path.read_bytes()
+        assert blosc2.open(str(copy)).to_cframe() == path.read_bytes()
         with pytest.raises(NotImplementedError):
             x[0]
 

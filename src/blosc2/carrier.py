@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -20,21 +19,23 @@ import numpy as np
 
 from blosc2._core.codec import Encoding, Plugin
 from blosc2._core.frame import Frame
-from blosc2._core.frame_writer import pack_index, pack_trailer
 from blosc2._core.geometry import Geometry, parse_geometry
 from blosc2._core.source import Source
-from blosc2.alignment import PADDING, hole_before
-from blosc2.draft import Draft, Fields, frame_bytes, frame_flags, write_frame
+from blosc2.compaction import Compaction
+from blosc2.draft import Draft, Fields, appended, frame_bytes, write_frame
 from blosc2.dtypes import parse_dtype
 from blosc2.encoders import encode
 from blosc2.exceptions import FormatError, MissingFileError, ReadOnlyError
 from blosc2.file_lock import locked
 from blosc2.new_file import NewFile
 from blosc2.storage import CParams, DParams, cparams_of
+from blosc2.sums import check_chunks, check_reads
 from blosc2.threads import get_nthreads
 
 # The header fields that make a version current lie in one sector when they end before this byte.
 _SECTOR: Final = 512
+# How often a file is opened again that a writer is just changing.
+_TRIES: Final = 100
 # Metadata entries are compressed like this, whatever the data's parameters are.
 _VLMETA_ENCODING = Encoding(5, 0, 5, False, 1, 0, 3, (0, 0, 0, 0, 0, 0), (0, 0, 0, 0, 0, 0))
 # Dead bytes of an array in memory are dropped when they outweigh the live ones by this much.
@@ -56,10 +57,12 @@ class Carrier:
         Of a leaf, its key in the store at `urlpath`.
     version : int
         Goes up by one with each change.
+    verify : bool
+        Whether each chunk is checked before it is decoded, where the frame carries checksums.
     """
 
     __slots__ = ("__weakref__", "_cparams", "array", "deserialize", "dparams", "frame", "key", "mmap_mode", "mode",
-                 "urlpath", "version")  # fmt: skip
+                 "urlpath", "verify", "version")  # fmt: skip
 
     writable = False
     locking = False
@@ -78,7 +81,11 @@ class Carrier:
         *,
         dparams: DParams | None = None,
         cparams: CParams | None = None,
+        verify: bool = False,
     ) -> None:
+        self.verify = verify
+        if verify:
+            check_reads(frame)
         self.frame = frame
         self.array: tuple[Geometry, np.dtype[Any], Frame] | None = None
         self.mode = mode
@@ -137,6 +144,12 @@ class Carrier:
         """What `array` was at the last read or change, for those who only describe it."""
         return self.array
 
+    def described_checks(self) -> list[tuple[str, str]]:
+        """What `info` says of checksums, where it was asked for them."""
+        if not self.verify:
+            return []
+        return [("verify", "each read" if self.frame.checks_chunks else "nothing to check, no checksums that hold")]
+
     # ------------------------------------------------------------ changes
     def require_writable(self) -> None:
         """Raise unless changes can be published here."""
@@ -189,14 +202,22 @@ class Carrier:
         raise NotImplementedError(draft, fresh)
 
     def _adopt(self, frame: Frame) -> None:
+        if self.verify:
+            check_reads(frame)
         if self.array is not None:
             self.array = array_of(frame)
         self.frame = frame
         self.version += 1
 
+    def compact(self) -> Compaction:
+        """Publish the current version without dead bytes; see `Stored.compact`."""
+        with self.editing():
+            return Compaction(self.frame.frame_len, self.frame.frame_len)
+
     def to_cframe(self) -> bytes:
-        """The frame as bytes: verbatim where it was serialised, else written anew."""
-        return self.frame.stored_bytes() if self.frame.serialised else frame_bytes(Draft(self.frame))
+        """The frame as bytes, without checksums: otherwise verbatim where it was serialised, else written anew."""
+        check_chunks(self.frame)
+        return self.frame.plain_bytes() if self.frame.serialised else frame_bytes(Draft(self.frame))
 
     def refresh(self) -> bool:
         """Take up the version that is on disk now; True when it is another one.
@@ -246,6 +267,7 @@ class MemoryCarrier(Carrier):
                 raise RuntimeError("the array was changed by another thread at the same time; try again")
             variable = draft.settle()
             frame = self.frame
+            check_chunks(frame)  # what is copied to memory has no checksums there
             fields = Fields(frame, draft.chunksize, variable=variable, vlblocks=bool(frame.vlblocks))
             if not draft.edits_chunks and frame.repeated_offset is not None:
                 offsets: Any = int(frame.repeated_offset)
@@ -333,6 +355,12 @@ class FileCarrier(Carrier):
                     self._append(file, draft, variable)
                 self._adopt(open_frame(self._path, self.mmap_mode))
 
+    def compact(self) -> Compaction:
+        with self.editing():
+            before = self.frame.source.size
+            self.publish(Draft(self.frame), fresh=True)
+            return Compaction(before, self.frame.source.size)
+
     def _rewrite(self, draft: Draft) -> None:
         # A link to the file stays one.
         with NewFile(os.path.realpath(self._path), replace=True) as file:
@@ -340,47 +368,19 @@ class FileCarrier(Carrier):
 
     def _append(self, file: FileIO, draft: Draft, variable: bool) -> None:
         frame = self.frame
-        header = bytearray(frame.header_bytes())
-        header_len = frame.header_len
-        end = position = frame.frame_len
-        parts = []
-        offsets: Any
-        if not draft.edits_chunks and frame.repeated_offset is not None:
-            offsets, count = int(frame.repeated_offset), int(frame.nchunks)
-        else:
-            offsets, count = draft.offsets, len(draft.offsets)
-            for index, stored in sorted(draft.new.items()):
-                if PADDING in draft.metalayers:
-                    hole = hole_before(position)
-                    parts.append(hole)
-                    position += len(hole)
-                offsets[index] = position - header_len
-                parts.append(stored)
-                position += len(stored)
-        index_chunk = pack_index(offsets, count)
-        trailer = pack_trailer(draft.vlmeta)
-        parts += [index_chunk, trailer]
-        frame_len = position + len(index_chunk) + len(trailer)
+        end = frame.frame_len
+        added, header = appended(draft, variable=variable)
         try:
-            _write_at(file, end, b"".join(parts))
+            _write_at(file, end, added)
             # What an unfinished append may have left behind the new end is no part of any version.
-            file.truncate(frame_len)
+            file.truncate(end + len(added))
             os.fsync(file.fileno())
         except OSError:
             # The old version is untouched; only what was added to it goes.
             file.truncate(end)
             raise
-        struct.pack_into(">Q", header, 16, frame_len)
-        struct.pack_into(">q", header, 30, draft.nbytes)
-        struct.pack_into(">q", header, 39, position - header_len)
-        struct.pack_into(">i", header, 58, draft.chunksize)
-        header[25] = frame_flags(variable, bool(frame.vlblocks))
-        header[68] = 0xC3 if draft.vlmeta else 0xC2
-        if "b2nd" in draft.metalayers:
-            place = frame.metalayer_place("b2nd")
-            header[place : place + len(draft.metalayers["b2nd"])] = draft.metalayers["b2nd"]
         try:
-            _write_at(file, 16, bytes(header[16:]))
+            _write_at(file, 16, header[16:])
             os.fsync(file.fileno())
         except OSError:
             # What was not made durable is no success: the old version is shown again.
@@ -461,11 +461,23 @@ def make_plugin(frame: Frame) -> Plugin:
 
 def open_frame(path: str, mmap_mode: str | None, offset: int = 0) -> Frame:
     """Open the frame at an offset of a file, mapped or for positional reads."""
-    try:
-        source = Source.map(path) if mmap_mode is not None else Source.open(path)
-    except FileNotFoundError:
-        raise MissingFileError(errno.ENOENT, "No such file or directory", path) from None
-    return Frame.open(source, offset)
+    last = None
+    tries = 0
+    while True:
+        try:
+            source = Source.map(path) if mmap_mode is not None else Source.open(path)
+        except FileNotFoundError:
+            raise MissingFileError(errno.ENOENT, "No such file or directory", path) from None
+        try:
+            return Frame.open(source, offset)
+        except FormatError:
+            # A header that was read while it was written, or that tells of bytes which came after the file was opened.
+            size = min(_SECTOR, source.size)
+            now = source.identity, source.read(max(0, min(offset, source.size - size)), size)
+            tries += 1
+            if now == last or tries == _TRIES:
+                raise
+            last = now
 
 
 def open_carrier(path: str, mode: str, mmap_mode: str | None, offset: int = 0, **how: Any) -> Carrier:

@@ -6,15 +6,21 @@ appended to a file (see `carrier`). Old chunks are never moved by an edit: they 
 
 from __future__ import annotations
 
+import struct
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from blosc2._core.checksum import crc32c
 from blosc2._core.frame import Frame, special_chunk
+from blosc2._core.frame_sums import range_sum, sealed
 from blosc2._core.frame_writer import header_length, pack_header, pack_index, pack_trailer
 from blosc2._core.grid_write import StoredChunk
 from blosc2.alignment import PADDING, hole_before
+from blosc2.exceptions import FormatError
+from blosc2.sums import MARK_AT, Running, Sums, as_table, carried, from_table
 
 #: Offsets of chunks for which nothing is stored (FORMATS 1.4).
 ZERO_OFFSET = -0x7F00000000000000
@@ -197,6 +203,7 @@ def lay_out(
     chunks: Iterable[Stored],
     count: int,
     nbytes: int,
+    sums: Running | None = None,
 ) -> bytes:
     """Write everything behind the header of a new frame, chunk after chunk, and return the header.
 
@@ -211,24 +218,31 @@ def lay_out(
         Drawn one by one; one single offset may stand for all.
     count, nbytes : int
         Chunks, and their uncompressed bytes.
+    sums : Running, optional
+        Asks for a frame that carries checksums, as files do.
     """
-    offsets, position = write_chunks(write, chunks, header_length(metalayers) if PADDING in metalayers else None)
-    tail = b""
+    start = header_length(metalayers)
+    offsets, position = write_chunks(write, chunks, start if PADDING in metalayers else None, sums)
+    index = b""
     if nbytes:
         one = len(offsets) == 1 and offsets[0] < 0
-        tail = pack_index(offsets[0] if one else np.array(offsets, np.int64), count)
-    tail += pack_trailer(vlmeta)
-    write(tail)
-    frame_len = header_length(metalayers) + position + len(tail)
-    return pack_header(fields, metalayers, bool(vlmeta), frame_len, nbytes, position)
+        index = pack_index(offsets[0] if one else np.array(offsets, np.int64), count)
+    trailer = pack_trailer(vlmeta)
+    before = start + position + len(index)
+    header = pack_header(fields, metalayers, bool(vlmeta), before + len(trailer), nbytes, position)
+    if sums is not None:
+        sums.add(index)
+        header, trailer = sealed(header, trailer, before, sums.table(), sums.body, crc32c(index))
+    write(index + trailer)
+    return header
 
 
 def write_chunks(
-    write: Callable[[Any], Any], chunks: Iterable[Stored], start: int | None = None
+    write: Callable[[Any], Any], chunks: Iterable[Stored], start: int | None = None, sums: Running | None = None
 ) -> tuple[list[int], int]:
     """Write chunks one after the other; their offsets from the first, and the bytes that they take.
 
-    With the position where they start, each payload is aligned.
+    With the position where they start, each payload is aligned. With checksums, these go on over what is written.
     """
     offsets: list[int] = []
     position = 0
@@ -241,14 +255,18 @@ def write_chunks(
                 if hole:
                     write(hole)
                     position += len(hole)
+                    if sums is not None:
+                        sums.add(hole)
             offsets.append(position)
             position += len(stored)
+            if sums is not None:
+                sums.add_chunk(stored)
             write(stored)
         del stored  # so that its memory can be used again for the next one
     return offsets, position
 
 
-def _lay_out_draft(write: Callable[[Any], Any], draft: Draft) -> bytes:
+def _lay_out_draft(write: Callable[[Any], Any], draft: Draft, sums: Running | None = None) -> bytes:
     variable = draft.settle()
     frame = draft.frame
     fields = Fields(frame, draft.chunksize, variable=variable, vlblocks=bool(frame.vlblocks))
@@ -259,18 +277,118 @@ def _lay_out_draft(write: Callable[[Any], Any], draft: Draft) -> bytes:
     else:
         chunks = all_chunks(draft)
         count = len(draft.offsets)
-    return lay_out(write, fields, draft.metalayers, draft.vlmeta, chunks, count, draft.nbytes)
+    return lay_out(write, fields, draft.metalayers, draft.vlmeta, chunks, count, draft.nbytes, sums)
 
 
 def all_chunks(draft: Draft) -> Iterator[Stored]:
-    """What is stored for each chunk."""
+    """What is stored for each chunk; one that is not as its checksum says is never given out."""
+    frame = draft.frame
+    known = _sums_by_offset(frame)
     for index, offset in enumerate(draft.offsets.tolist()):
         if index in draft.new:
             yield draft.new[index]
         elif offset < 0:
             yield offset
         else:
-            yield draft.frame.chunk_stored_at(offset)
+            stored = frame.chunk_stored_at(offset)
+            if known and crc32c(stored) != known[offset]:
+                start = frame.chunks_window[0]
+                raise FormatError(
+                    f"chunk {index} is not the one that was written, as its checksum says",
+                    path=frame.source.path, key=frame.key, offset=start + offset,
+                )  # fmt: skip
+            yield stored
+
+
+def _sums_by_offset(frame: Frame) -> dict[int, int]:
+    """The checksum of the chunk at each offset of a frame; none of one that is unverified."""
+    sums = carried(frame)
+    if sums is None:
+        return {}
+    places = [offset for offset in frame.offsets_list() if offset >= 0]
+    return dict(zip(places, from_table(sums.chunks), strict=True))
+
+
+def appended(draft: Draft, *, variable: bool) -> tuple[bytes, bytes]:
+    """The version that a draft is, behind the one that it is made of (FORMATS 8.1).
+
+    It goes on with the checksums of a version that carries them, and has none behind one that is unverified.
+
+    Returns
+    -------
+    what goes to the end of the frame, and the header that then makes it current.
+
+    Raises
+    ------
+    FormatError
+        The checksums of the old version say that it is damaged.
+    """
+    frame = draft.frame
+    sums = carried(frame)
+    header_len, end = frame.header_len, frame.frame_len
+    position = end
+    running = Running()
+    if sums is not None:
+        start = header_len if frame.nbytes == 0 else end - frame.trailer_len
+        running.body = range_sum(frame.source, frame.offset + start, end - start, sums.body)
+    parts: list[Any] = []
+    added: dict[int, int] = {}
+    if not draft.edits_chunks and frame.repeated_offset is not None:
+        offsets: Any = int(frame.repeated_offset)
+        count = int(frame.nchunks)
+    else:
+        offsets, count = draft.offsets, len(draft.offsets)
+        for number, stored in sorted(draft.new.items()):
+            hole = hole_before(position) if PADDING in draft.metalayers else b""
+            parts += [hole, stored]
+            position += len(hole)
+            offsets[number] = position - header_len
+            position += len(stored)
+            if sums is not None:
+                running.add(hole)
+                running.add_chunk(stored)
+                added[number] = running.chunks[-1]
+    index = pack_index(offsets, count)
+    trailer = pack_trailer(draft.vlmeta)
+    before = position + len(index)
+    header = bytearray(frame.header_bytes())
+    struct.pack_into(">Q", header, 16, before + len(trailer))
+    struct.pack_into(">q", header, 30, draft.nbytes)
+    struct.pack_into(">q", header, 39, position - header_len)
+    struct.pack_into(">i", header, 58, draft.chunksize)
+    header[25] = frame_flags(variable, bool(frame.vlblocks))
+    header[68] = 0xC3 if draft.vlmeta else 0xC2
+    header[MARK_AT] = 0
+    if "b2nd" in draft.metalayers:
+        place = frame.metalayer_place("b2nd")
+        header[place : place + len(draft.metalayers["b2nd"])] = draft.metalayers["b2nd"]
+    current = bytes(header)
+    if sums is not None:
+        running.add(index)
+        table = sums.chunks if isinstance(offsets, int) else _table_after(draft, sums, added)
+        current, trailer = sealed(current, trailer, before, table, running.body, crc32c(index))
+    return b"".join((*parts, index, trailer)), current
+
+
+def _table_after(draft: Draft, sums: Sums, added: dict[int, int]) -> bytes:
+    """The checksums of the chunks of a version that is appended: those that stay keep theirs."""
+    frame, offsets = draft.frame, draft.offsets
+    repeated = frame.repeated_offset
+    old = np.frombuffer(frame.offsets_bytes(), np.int64) if repeated is None else np.full(frame.nchunks, repeated)
+    kept = np.array(from_table(sums.chunks), np.uint32)
+    places = old[old >= 0]
+    if len(places) != len(kept):
+        raise FormatError(
+            f"{len(kept)} checksums for {len(places)} stored chunks", path=frame.source.path, key=frame.key,
+            offset=frame.chunks_window[1],
+        )  # fmt: skip
+    every = np.zeros(len(offsets), np.uint32)
+    stays = offsets >= 0
+    stays[list(added)] = False
+    order = np.argsort(places, kind="stable")  # which is quick where they are in order already
+    every[stays] = kept[order[np.searchsorted(places, offsets[stays], sorter=order)]]
+    every[list(added)] = list(added.values())
+    return as_table(array("I", every[offsets >= 0].tobytes()))
 
 
 def frame_bytes(draft: Draft) -> bytes:
@@ -281,8 +399,15 @@ def frame_bytes(draft: Draft) -> bytes:
 
 
 def write_frame(file: BinaryIO, draft: Draft) -> None:
-    """Write the frame anew, without holes, at the start of an empty file."""
+    """Write the frame anew, without holes and with checksums, at the start of an empty file.
+
+    Raises
+    ------
+    FormatError
+        The checksums of the old one say that it is damaged.
+    """
+    carried(draft.frame)
     file.seek(header_length(draft.metalayers))
-    header = _lay_out_draft(file.write, draft)
+    header = _lay_out_draft(file.write, draft, Running())
     file.seek(0)
     file.write(header)

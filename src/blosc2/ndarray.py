@@ -193,6 +193,7 @@ class NDArray(Stored):
             ("type", type(self).__name__), ("shape", self.shape), ("chunks", self.chunks), ("blocks", self.blocks),
             ("dtype", self.dtype), ("nbytes", size_text(self.nbytes)), ("cbytes", size_text(self.cbytes)),
             ("cratio", f"{self.cratio:.2f}x"), ("cparams", self.cparams), ("dparams", self.dparams),
+            *self._carrier.described_checks(),
         ]  # fmt: skip
 
     @property

@@ -22,6 +22,7 @@ from blosc2.exceptions import ExistingFileError
 from blosc2.new_file import NewFile
 from blosc2.shared_carrier import check_locking, shared_carrier
 from blosc2.storage import MAX_OVERHEAD, CParams, DParams, Storage
+from blosc2.sums import Running, check_chunks, with_sums
 
 
 def check_target(storage: Storage, what: str) -> None:
@@ -81,7 +82,7 @@ def new_carrier(
         return _opened_again(storage, **how)
     with NewFile(storage.urlpath, replace=storage.mode == "w") as file:
         file.seek(header_length(metalayers))
-        header = lay_out(file.write, fields, metalayers, entries, chunks, count, nbytes)
+        header = lay_out(file.write, fields, metalayers, entries, chunks, count, nbytes, Running())
         file.seek(0)
         file.write(header)
     return _opened_again(storage, **how)
@@ -106,18 +107,18 @@ def copy_frame(frame: Frame, storage: Storage, **how: Any) -> Carrier:
         carrier.detach()
         return carrier
     if not storage.contiguous:
-        if frame.vlblocks:
-            raise NotImplementedError("blocks of variable length are only written to contiguous frames")
         draft = Draft(frame)
-        fields = Fields(frame, frame.chunksize, variable=bool(frame.variable))
+        fields = Fields(frame, frame.chunksize, variable=bool(frame.variable), vlblocks=bool(frame.vlblocks))
         write_directory(
             storage.urlpath, fields, draft.metalayers, draft.vlmeta, all_chunks(draft), int(frame.nchunks),
             int(frame.nbytes), replace=storage.mode == "w",
         )  # fmt: skip
         return _opened_again(storage, **how)
     with NewFile(storage.urlpath, replace=storage.mode == "w") as file:
+        check_chunks(frame)
         if frame.serialised and frame.stored_nbytes == frame.cbytes:
-            file.write(frame.stored_bytes())
+            for piece in with_sums(frame):
+                file.write(piece)
         else:
             write_frame(file, Draft(frame))
     return _opened_again(storage, **how)

@@ -44,6 +44,7 @@ def open(
     path: Any = None,
     shared_cache: bool = False,
     deserialize: str = "safe",
+    verify: bool = False,
     **kwargs: Any,
 ) -> Any:
     """Open an array, a super-chunk or a store.
@@ -62,9 +63,15 @@ def open(
         changes stay in memory. Stores take None and "r", and "r" only together with ``mode="r"``.
     deserialize : {"safe", "full"}
         Whether metadata may hold frames to be opened.
+    verify : bool
+        Check what is read against the checksums that files of this package carry: header and tables now, and each
+        chunk whenever something of it is read; all of its stored bytes are read for that. Leaves of a ``.b2z``, and
+        values of a ``.b2e``, are checked when they are opened. In a file that others wrote or changed there is nothing
+        to check. `check` looks at all bytes of a file at once.
     **kwargs
         ``cparams`` and ``dparams``; ``locking=True`` to change a file together with other programs, see
-        `NDArray.holding_lock`; for stores ``timeout`` and ``exclusive``, see `DictStore`; anything else is ignored with a warning.
+        `NDArray.holding_lock`; for stores ``timeout`` and ``exclusive``, see `DictStore`; anything else is ignored with
+        a warning.
 
     Returns
     -------
@@ -75,7 +82,8 @@ def open(
     FileNotFoundError
         There is nothing at this path.
     FormatError
-        What is there is damaged or is no file of this format; says which file, byte and reason.
+        What is there is damaged or is no file of this format; says which file, byte and reason. With `verify`, later
+        reads may raise it too.
     ValueError
         Modes that do not go together, before any file is touched.
 
@@ -90,6 +98,8 @@ def open(
     """
     given = {"dataset": dataset, "hdf5_index": hdf5_index, "path": path, "shared_cache": shared_cache}
     how = _check_keywords({**kwargs, **{name: value for name, value in given.items() if value}})
+    if verify:
+        how["verify"] = True
     # Of stores alone.
     store_how = how | {name: kwargs[name] for name in _WRITER_KEYWORDS if name in kwargs}
     name = local_path(urlpath)

@@ -28,7 +28,7 @@ def reduce_stored(stored: Stored) -> tuple[Any, ...]:
     mmap_mode = "r+" if carrier.mmap_mode == "w+" else carrier.mmap_mode
     how = (os.path.abspath(carrier.urlpath), carrier.mode, mmap_mode, carrier.frame.offset, carrier.deserialize)
     state = None if carrier.locking else _state(carrier)  # a file that is shared changes, and may
-    return reopen, (*how, carrier.key, state, as_array, carrier.locking)
+    return reopen, (*how, carrier.key, state, as_array, carrier.locking, carrier.verify)
 
 
 def _state(carrier: Carrier) -> tuple[int, int] | None:
@@ -51,13 +51,13 @@ def revive_view(base: NDArray, axes: Axes, as_array: bool) -> Any:
 
 def reopen(
     path: str, mode: str, mmap_mode: str | None, offset: int, deserialize: str, key: str | None,
-    state: tuple[int, int] | None, as_array: bool, locking: bool = False,
+    state: tuple[int, int] | None, as_array: bool, locking: bool = False, verify: bool = False,
 ) -> Any:  # fmt: skip
     """An object from its file, or its leaf from its store; refuses a file that is another one by now."""
     if key is None:
-        found = open(path, mode, offset, mmap_mode=mmap_mode, deserialize=deserialize, locking=locking)
+        found = open(path, mode, offset, mmap_mode=mmap_mode, deserialize=deserialize, locking=locking, verify=verify)
     else:
-        found = _store(path, mmap_mode, deserialize)[key]
+        found = _store(path, mmap_mode, deserialize, verify)[key]
     now = _state(found._carrier)
     if state is not None and now != state:
         raise FormatError(
@@ -70,12 +70,12 @@ def reopen(
 _last: tuple[tuple[Any, ...], Any] | None = None
 
 
-def _store(path: str, mmap_mode: str | None, deserialize: str) -> Any:
+def _store(path: str, mmap_mode: str | None, deserialize: str, verify: bool) -> Any:
     global _last
     status = os.stat(path)
-    name = (path, mmap_mode, deserialize, status.st_ino, status.st_size, status.st_mtime_ns)
+    name = (path, mmap_mode, deserialize, verify, status.st_ino, status.st_size, status.st_mtime_ns)
     if _last is None or _last[0] != name:
-        _last = (name, open(path, "r", mmap_mode=mmap_mode, deserialize=deserialize))
+        _last = (name, open(path, "r", mmap_mode=mmap_mode, deserialize=deserialize, verify=verify))
     return _last[1]
 
 

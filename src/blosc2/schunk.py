@@ -173,7 +173,7 @@ class SChunk(ChangeableChunks):
             ("type", type(self).__name__), ("chunksize", self.chunksize), ("blocksize", self.blocksize),
             ("typesize", self.typesize), ("nbytes", size_text(self.nbytes)), ("cbytes", size_text(self.cbytes)),
             ("cratio", f"{self.cratio:.2f}x"), ("nchunks", self.nchunks), ("cparams", self.cparams),
-            ("dparams", self.dparams),
+            ("dparams", self.dparams), *self._carrier.described_checks(),
         ]  # fmt: skip
 
     @property

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from blosc2.carrier import Carrier
+from blosc2.compaction import Compaction
+from blosc2.findings import CheckReport
 from blosc2.storage import CParams, DParams, cparams_from, dparams_from
 from blosc2.vlmeta import Meta, VLMeta
 
@@ -16,6 +19,8 @@ class Stored:
 
     __slots__ = ("__weakref__", "_carrier", "_vlmeta_")
     _carrier: Carrier
+    #: Checks what is below an object; set by the module that knows all kinds.
+    checker: ClassVar[Callable[..., CheckReport] | None] = None
 
     @property
     def urlpath(self) -> str | None:
@@ -78,6 +83,49 @@ class Stored:
     def refresh(self) -> bool:
         """Take up a version that another handle published since; True when there is one."""
         return self._carrier.refresh()
+
+    def check(self, *, progress: Callable[[int, int], object] | None = None) -> CheckReport:
+        """Read all of it and say what is damaged; see `blosc2.check`.
+
+        What has a file of its own is checked as it is there; what is in a store or in memory, as it is shown.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> blosc2.ones(3).check().ok
+        True
+        """
+        assert self.checker is not None
+        return self.checker(self._carrier, progress)
+
+    def compact(self) -> Compaction:
+        """Write the file anew without its dead bytes: those of chunks, tables and metadata that were replaced.
+
+        Handles that are open keep the version that they show. In memory, and in a store, there is nothing to do here.
+
+        Returns
+        -------
+        Compaction
+            Bytes `before` and `after`.
+
+        Raises
+        ------
+        ValueError
+            It was opened for reading only.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import numpy as np
+        >>> import blosc2
+        >>> path = os.path.join(tempfile.mkdtemp(), "counts.b2nd")
+        >>> counts = blosc2.asarray(np.arange(50_000), urlpath=path)
+        >>> counts[:] = counts[::-1]
+        >>> before, after = counts.compact()
+        >>> after < before
+        True
+        """
+        return self._carrier.compact()
 
     def holding_lock(self) -> AbstractContextManager[Any]:
         """A context in which no other handle changes the data, with ``locking=True``; otherwise it does nothing.

@@ -41,6 +41,9 @@ def check_array(got: dict[str, Any], recipe: dict[str, Any]) -> None:
 def test_our_array_is_read_by_upstream(recipe: dict[str, Any], tmp_path: Path, upstream: Any) -> None:
     path = str(tmp_path / "x.b2nd")
     peer.make_array(path, recipe)
+    report = blosc2.check(path)
+    assert report.ok, report
+    assert not report.unverified
     check_array(upstream.describe(path=path), recipe)
     check_array(peer.describe(path), recipe)
 
@@ -51,6 +54,9 @@ def test_upstreams_array_is_read_by_us(
 ) -> None:
     path = str(tmp_path / "x.b2nd")
     upstream.make_array(path=path, recipe=recipe)
+    report = blosc2.check(path)
+    assert report.ok, report
+    assert report.unverified  # as it carries no checksums
     check_array(peer.describe(path, source), recipe)
 
 
@@ -120,6 +126,8 @@ def test_both_change_one_array_in_turn(recipe: dict[str, Any], first: str, tmp_p
             assert got["shape"] == list(data.shape)
             assert got["sha256"] == manifest.sha256(data.tobytes())
             assert got["vlmeta"]["rows"] == rows
+        report = blosc2.check(path)
+        assert report.ok, report
 
 
 SCHUNKS = [
@@ -159,6 +167,8 @@ def test_both_change_one_super_chunk_in_turn(first: str, tmp_path: Path, upstrea
         theirs = upstream.describe(path=path)
         assert (theirs["nchunks"], theirs["vlmeta"]) == (len(want), {"seed": seed})
         assert theirs["sha256"] == peer.describe(path)["sha256"]
+        report = blosc2.check(path)
+        assert report.ok, report
 
 
 def test_frames_in_memory_go_both_ways(tmp_path: Path, upstream: Any) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from fixture_kit import manifest, peer, recipes
 
+import blosc2
+
 pytestmark = pytest.mark.interop
 
 # a store, its suffix, and the threshold that puts its leaves into a tier
@@ -98,6 +100,8 @@ def check_all(model: Model, path: str, upstream: Any) -> None:
     model.check(peer.describe(path))
     model.check(peer.describe(path, "r"))
     model.check(upstream.describe(path=path))
+    report = blosc2.check(path)
+    assert report.ok, report
 
 
 @forms

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """CRC-32C of bytes: some 8 GB/s, where the processor has an instruction for it."""
 
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
 cdef extern from "crc32c.h" nogil:
     void crc32c_prepare()
@@ -11,8 +11,50 @@ cdef extern from "crc32c.h" nogil:
 cdef enum:
     # From this size on others may run meanwhile.
     LONG = 1 << 16
+    # Joining two checksums takes as long as reading some thousand bytes.
+    WORTH_JOINING = 1 << 13
+
+cdef uint32_t _POLYNOMIAL = 0x82F63B78
+# x to the power of 2**k modulo the polynomial; in reflected form, the highest bit is the 1.
+cdef uint32_t[64] _powers
 
 crc32c_prepare()
+
+
+cdef uint32_t _times(uint32_t a, uint32_t b) noexcept nogil:
+    """The product of two polynomials modulo the one of the checksum."""
+    cdef uint32_t product = 0
+    while a:
+        if <int32_t> a < 0:
+            product ^= b
+        a <<= 1
+        b = (b >> 1) ^ (_POLYNOMIAL if b & 1 else 0)
+    return product
+
+
+cdef void _prepare_powers():
+    cdef int k
+    _powers[0] = 0x40000000
+    for k in range(1, 64):
+        _powers[k] = _times(_powers[k - 1], _powers[k - 1])
+
+_prepare_powers()
+
+
+cdef uint32_t joined(uint32_t first, uint32_t second, uint64_t size) noexcept nogil:
+    """Checksum of bytes with the first one, followed by `size` bytes with the second one."""
+    cdef int k = 3      # a byte is 8 bits
+    while size:
+        if size & 1:
+            first = _times(_powers[k], first)
+        size >>= 1
+        k += 1
+    return first ^ second
+
+
+cdef uint32_t go_on(uint32_t before, uint32_t own, const uint8_t *data, size_t size) noexcept nogil:
+    """Checksum of what came before and these bytes, whose own is known: by what is faster."""
+    return joined(before, own, size) if size > WORTH_JOINING else crc32c_of(before, data, size)
 
 
 cdef uint32_t checksum(uint32_t before, const uint8_t *data, size_t size) noexcept nogil:
@@ -37,3 +79,23 @@ def crc32c(data not None, uint32_t before=0, bint portable=False):
     with nogil:
         crc = crc32c_of(before, &view[0], size)
     return crc
+
+
+def crc32c_joined(uint32_t first, uint32_t second, uint64_t size):
+    """Checksum of bytes with the first one, followed by `size` bytes with the second one."""
+    return joined(first, second, size)
+
+
+def crc32c_both(data not None, uint32_t before):
+    """Checksum of a buffer, and of it behind what came before; it is read once."""
+    cdef const uint8_t[::1] view = memoryview(data).cast("B")
+    cdef size_t size = view.shape[0]
+    cdef uint32_t own
+    if size == 0:
+        return 0, before
+    if size < LONG:
+        own = crc32c_of(0, &view[0], size)
+    else:
+        with nogil:
+            own = crc32c_of(0, &view[0], size)
+    return own, go_on(before, own, &view[0], size)

@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from blosc2._core.codec cimport Chunk, Plugin, Worker
 from blosc2._core.header cimport Header
@@ -14,6 +14,7 @@ cdef class ChunkTable(Header):
     cdef int64_t *offsets
     cdef int64_t *starts                # uncompressed starts of variable chunks, chunk_count + 1
     cdef readonly Plugin plugin
+    cdef uint32_t *sums                 # one for each chunk, to be checked before it is decoded; NULL: not asked for
 
     cdef int count_chunks(self) except -1
     cdef int64_t entry(self, int64_t index) noexcept nogil
@@ -21,6 +22,7 @@ cdef class ChunkTable(Header):
     cdef int check_entry(self, int64_t value, int64_t at) except -1
     cdef int load_starts(self) except -1
     cdef int64_t chunk_nbytes(self, int64_t index) noexcept nogil
+    cdef int find_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil
     cdef int open_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil
     cdef int load_span(self, int64_t index, Chunk *chunk, int64_t start, int64_t stop) noexcept nogil
     cdef int load_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil

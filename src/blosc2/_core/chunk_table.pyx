@@ -2,12 +2,13 @@
 """The chunks of a frame: where each lies, and bringing and decoding what a read needs of it (FORMATS 1.4, 2)."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
+from blosc2._core.checksum cimport checksum
 from blosc2._core.codec cimport (
-    BAD_LENGTH, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, KIND_ZERO, NO_MEMORY, Chunk, ChunkKind,
+    BAD_LENGTH, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, KIND_ZERO, NO_MEMORY, Chunk, ChunkKind,
     KeptBlock, Plugin, Worker, block_span, borrow, decode_block, decode_whole, give_back, in_order, inspect, keep_block,
     kept_block, name_kept, reserve_scratch, reserve_stored)
 from blosc2._core.header cimport Header
@@ -42,8 +43,10 @@ cdef class ChunkTable(Header):
     def __cinit__(self):
         self.offsets = NULL
         self.starts = NULL
+        self.sums = NULL
 
     def __dealloc__(self):
+        free(self.sums)
         free(self.offsets)
         free(self.starts)
 
@@ -77,7 +80,7 @@ cdef class ChunkTable(Header):
         try:
             for i in range(self.chunk_count):
                 if self.entry(i) >= 0:
-                    status = self.open_chunk(i, worker, &chunk)
+                    status = self.find_chunk(i, worker, &chunk)
                     if status:
                         self.fail(status, i)
                     total += chunk.cbytes
@@ -196,7 +199,7 @@ cdef class ChunkTable(Header):
             try:
                 for i in range(self.chunk_count):
                     starts[i] = total
-                    status = self.open_chunk(i, worker, &chunk)
+                    status = self.find_chunk(i, worker, &chunk)
                     if status:
                         self.fail(status, i)
                     total += chunk.nbytes
@@ -248,8 +251,19 @@ cdef class ChunkTable(Header):
     cdef int open_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
         """Find a chunk and check its header; `load_block` or `load_chunk` bring the rest.
 
-        The index must be loaded and valid. Returns a status of `codec` or `source`.
+        Where checksums are asked for all of it is brought and checked at once. The index must be loaded and valid.
+        Returns a status of `codec` or `source`.
         """
+        cdef int status = self.find_chunk(index, worker, chunk)
+        if self.sums == NULL or status or chunk.data == NULL:
+            return status
+        status = self.load_chunk(index, worker, chunk)
+        if status == CHUNK_OK and checksum(0, chunk.data, chunk.cbytes) != self.sums[index]:
+            status = BAD_SUM
+        return status
+
+    cdef int find_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
+        """The same, but whatever its checksum says."""
         cdef int64_t value = self.entry(index)
         cdef int64_t at, room, have
         cdef uint8_t *stored
@@ -382,6 +396,35 @@ cdef class ChunkTable(Header):
         if status > 0 or status == -200:
             self.source.check(status, self.chunks_start + max(value, 0), CHUNK_HEADER)
         raise FormatError(f"chunk {index}: {codec.reason(status)}", path=self.source.path, key=self.key, offset=at)
+
+    def check_chunks(self, const uint8_t[::1] sums not None):
+        """Check each chunk from now on before it is decoded, against the checksums of all stored ones in their order.
+
+        To be called before others know the frame.
+        """
+        cdef int64_t i, n = 0, count = sums.shape[0] // 4
+        cdef uint32_t *table
+        self.load_index()
+        table = <uint32_t *> calloc(max(self.chunk_count, 1), sizeof(uint32_t))
+        if table == NULL:
+            raise MemoryError
+        for i in range(self.chunk_count):
+            if self.entry(i) >= 0:
+                if n < count:
+                    table[i] = (sums[4 * n] | <uint32_t> sums[4 * n + 1] << 8 | <uint32_t> sums[4 * n + 2] << 16
+                                | <uint32_t> sums[4 * n + 3] << 24)
+                n += 1
+        if n != count or self.sums != NULL:
+            free(table)
+            if n != count:
+                raise ValueError(f"{count} checksums for {n} stored chunks")
+            return
+        self.sums = table
+
+    @property
+    def checks_chunks(self):
+        """Whether each chunk is checked before it is decoded."""
+        return self.sums != NULL
 
     def set_plugin(self, plugin):
         """Give the frame what codecs and filters need that work on array blocks."""

@@ -23,6 +23,7 @@ cdef enum:
     NO_MEMORY = -117
     BAD_DECODED = -118
     BAD_SPECIAL_HERE = -119
+    BAD_SUM = -120
 
 cdef enum ChunkKind:
     KIND_ZERO = 1

@@ -55,6 +55,7 @@ _REASONS = {
     NO_MEMORY: "not enough memory to decode a chunk",
     BAD_DECODED: "a chunk decodes to fewer bytes than it says: its compressed data is damaged",
     BAD_SPECIAL_HERE: "a special chunk where none may be",
+    BAD_SUM: "its bytes are not those that were written, as their checksum says",
 }
 
 

@@ -12,9 +12,12 @@ from blosc2._core.grid import Operation
 class Slots: ...
 
 class StoredChunk(Buffer):
+    @property
+    def sum(self) -> int | None: ...
     def __len__(self) -> int: ...
 
 class Write(Operation):
+    summed: bool
     def __init__(
         self,
         frame: Frame | None,

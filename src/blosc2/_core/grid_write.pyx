@@ -3,10 +3,11 @@
 
 cimport numpy as cnp
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
+from blosc2._core.checksum cimport checksum
 from blosc2._core.codec cimport CHUNK_HEADER, CHUNK_OK, NO_MEMORY, Encoder, Worker, reserve_scratch
 from blosc2._core.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.grid cimport Box, Operation, clip, copy_items
@@ -23,6 +24,7 @@ cdef enum:
 cdef struct Result:  # of compressing one chunk: without bytes it is all zeros
     int64_t nchunk
     int32_t size
+    uint32_t sum    # of the stored bytes, where it is asked for
 
 
 cdef class Slots:
@@ -50,6 +52,8 @@ cdef class StoredChunk:
     cdef Slots slots
     cdef uint8_t *data
     cdef Py_ssize_t size
+    cdef uint32_t own_sum
+    cdef bint summed
 
     @staticmethod
     cdef StoredChunk of(Slots slots, uint8_t *data, Py_ssize_t size):
@@ -66,6 +70,11 @@ cdef class StoredChunk:
 
     def __len__(self):
         return self.size
+
+    @property
+    def sum(self):
+        """The checksum of the bytes; None where nobody asked for it when they were made."""
+        return self.own_sum if self.summed else None
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         PyBuffer_FillInfo(view, self, self.data, self.size, 1, flags)
@@ -85,11 +94,17 @@ cdef class Write(Operation):
     points : Points, optional
         Which items of some axes; then the source is C-contiguous, of any shape.
 
+    Attributes
+    ----------
+    summed : bool
+        Whether to compute the checksums of chunks as well, while their bytes are in the cache of the thread that made them.
+
     After `run`, `chunks` maps the number of each chunk to its stored bytes, or to an offset without a chunk. Who lets go of
     these bytes before the next `run` has it use their memory again.
     """
 
     cdef readonly dict chunks
+    cdef public bint summed
     cdef object encoding
     cdef object plugin
     cdef Result *results            # of the tasks from `first_result` on
@@ -163,6 +178,7 @@ cdef class Write(Operation):
         cdef int64_t i, first = self.next_task, room = max(self.stop_task - self.next_task, 0)
         cdef Result *result
         cdef uint8_t *stored
+        cdef StoredChunk chunk
         self.first_result = first
         self.results = <Result *> calloc(max(room, 1), sizeof(Result))
         if self.results == NULL:
@@ -176,7 +192,10 @@ cdef class Write(Operation):
                 if result.size == CHUNK_HEADER and stored[31] >> 4 == 1:
                     self.chunks[result.nchunk] = -0x7F00000000000000
                 elif result.size:
-                    self.chunks[result.nchunk] = StoredChunk.of(self.slots, stored, result.size)
+                    chunk = StoredChunk.of(self.slots, stored, result.size)
+                    chunk.own_sum = result.sum
+                    chunk.summed = self.summed
+                    self.chunks[result.nchunk] = chunk
         finally:
             free(self.results)
             self.results = NULL
@@ -209,6 +228,9 @@ cdef class Write(Operation):
                 result.size = encoder.encode(
                     gathered, self.slots.data + (task - self.first_result) * self.slot(), nbytes + CHUNK_HEADER)
                 status = ENCODING_FAILED + result.size if result.size < 0 else <int> CHUNK_OK
+                if self.summed and result.size > 0:
+                    result.sum = checksum(
+                        0, self.slots.data + (task - self.first_result) * self.slot(), result.size)
             if status:
                 result.size = 0
                 self.failed = nchunk

@@ -10,6 +10,10 @@ cdef enum:
     PREFIX_READ = 4096  # of a frame read by position: small leaves come in one read
     KEPT_WHOLE = 1024   # a frame read by position and not larger stays in memory: its data costs no read of its own
     TRAILER_TAIL = 23   # trailer_len and fingerprint, at the very end
+    # Checksums (doc/design/checksums.md) lie before these, and end with a part of fixed size.
+    SUMS_TAIL = 28
+    SUMS_MARK_AT = 86   # byte of the header that says whether they hold
+    SUMS_MARK = 0xB5
 
 
 cdef struct Entry:  # of the table of metalayers, from the start of the frame
@@ -31,6 +35,7 @@ cdef class Header:
     cdef readonly int64_t cbytes
     cdef readonly int32_t header_len, typesize, blocksize, chunksize
     cdef readonly int64_t trailer_len
+    cdef readonly int64_t sums_len      # bytes of checksums in the trailer; 0 where there are none that hold
     cdef readonly int flags, codec, codec_meta, clevel, splitmode
     cdef readonly bint variable, vlblocks, use_dict
     cdef uint8_t filter_ids[6]

@@ -215,12 +215,13 @@ cdef class Header:
         return 0
 
     cdef int find_trailer(self, const uint8_t *prefix, int64_t have) except -1:
-        cdef uint8_t tail[TRAILER_TAIL]
+        cdef uint8_t last[SUMS_TAIL + TRAILER_TAIL]
+        cdef const uint8_t *tail = last + SUMS_TAIL
         cdef uint8_t head[2]
         cdef int64_t at = self.frame_len - TRAILER_TAIL
         cdef int64_t start, room
         cdef uint32_t length
-        self.copy(at, TRAILER_TAIL, tail, prefix, have)
+        self.copy(at - SUMS_TAIL, SUMS_TAIL + TRAILER_TAIL, last, prefix, have)
         if tail[0] != 0xCE:
             self.bad(at, "no trailer at the end of the frame: cut short or damaged")
         length = <uint32_t> _i32be(tail + 1)
@@ -238,6 +239,11 @@ cdef class Header:
             if self.cbytes < 0 or self.cbytes > room:
                 self.bad(39, f"the offsets table cannot lie {self.cbytes} bytes behind the header")
         self.chunks_stop = self.chunks_start + self.cbytes
+        self.sums_len = 0
+        if self.header[SUMS_MARK_AT] == SUMS_MARK and memcmp(last, b"\xc1b2sums\x01", 8) == 0:
+            length = last[8] | <uint32_t> last[9] << 8 | <uint32_t> last[10] << 16 | <uint32_t> last[11] << 24
+            if SUMS_TAIL <= length and length <= self.trailer_len - MIN_TRAILER:
+                self.sums_len = length
         return 0
 
     cdef const uint8_t *memory(self, int64_t at) noexcept nogil:
@@ -361,6 +367,33 @@ cdef class Header:
         self.source.check(status, at, rest)
         return result
 
+    def plain_bytes(self):
+        """The same without the checksums that files carry."""
+        cdef int64_t at = self.offset + self.header_len
+        cdef int64_t length = self.frame_len - self.sums_len
+        cdef int64_t rest = length - TRAILER_TAIL - self.header_len
+        cdef uint64_t value = length
+        cdef uint8_t *to
+        cdef int status, i
+        if self.sums_len == 0:
+            return self.stored_bytes()
+        result = PyBytes_FromStringAndSize(NULL, length)
+        to = <uint8_t *> PyBytes_AS_STRING(result)
+        memcpy(to, self.header, <size_t> self.header_len)
+        with nogil:
+            status = self.fetch(at, rest, to + self.header_len)
+            if status == READ_OK:
+                status = self.fetch(
+                    self.offset + self.frame_len - TRAILER_TAIL, TRAILER_TAIL, to + length - TRAILER_TAIL)
+        self.source.check(status, at, rest)
+        to[SUMS_MARK_AT] = 0
+        for i in range(8):
+            to[16 + i] = <uint8_t> (value >> 8 * (7 - i))
+        value = self.trailer_len - self.sums_len
+        for i in range(4):
+            to[length - TRAILER_TAIL + 1 + i] = <uint8_t> (value >> 8 * (3 - i))
+        return result
+
     # ------------------------------------------------------------ variable-length metadata
 
     cdef dict load_vlmeta(self):
@@ -378,9 +411,9 @@ cdef class Header:
         if self.nbytes == 0:
             start = self.header_len
             size = self.frame_len - start
-        trailer = self.source.read(self.offset + start, size)
+        end = size - TRAILER_TAIL - self.sums_len
+        trailer = self.source.read(self.offset + start, end)
         t = <const uint8_t *> PyBytes_AS_STRING(trailer)
-        end = size - TRAILER_TAIL
         table = {}
         if end < at + 10 or t[at] != 0x93 or t[at + 1] != 0xCD or t[at + 4] != 0xDE:
             self.bad(start + at, "the table of variable-length metadata has the wrong type markers")

@@ -1,0 +1,16 @@
+"""What is common to all that can be written anew without dead bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+#: Called with the bytes that are done and those in all.
+Progress: TypeAlias = Callable[[int, int], Any]
+
+
+class Compaction(NamedTuple):
+    """Bytes of a file or store before and after its `compact`."""
+
+    before: int
+    after: int
