@@ -35,6 +35,7 @@ from blosc2.buffers import (
     set_blocksize,
     set_releasegil,
 )
+from blosc2.checking import check
 from blosc2.chunk_numbers import get_slice_nchunks
 from blosc2.compressors import clib_info, compressor_list, get_clib, get_compressor, get_cpu_info, set_compressor
 from blosc2.core import free_resources, print_versions, remove_urlpath
@@ -62,6 +63,7 @@ from blosc2.creation import (
 from blosc2.dict_store import DictStore
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import FormatError, StoreLockedError, UnsafeDeserializationError
+from blosc2.findings import CheckReport, Finding
 from blosc2.ndarray import NDArray, NDField
 from blosc2.objects import BatchArray, ObjectArray
 from blosc2.opening import (
@@ -88,6 +90,7 @@ from blosc2.rearranging import (
     take_along_axis,
     transpose,
 )
+from blosc2.salvaging import SalvageReport, salvage
 from blosc2.schunk import SChunk
 from blosc2.storage import (
     DEFINED_CODECS_STOP,
@@ -159,17 +162,18 @@ _sys.modules[__name__].__class__ = _Module
 __all__ = [
     "DEFINED_CODECS_STOP", "EXTENDED_HEADER_LENGTH", "GLOBAL_REGISTERED_CODECS_STOP", "IS_WASM", "MAX_BLOCKSIZE",
     "MAX_BUFFERSIZE", "MAX_DIM", "MAX_OVERHEAD", "MAX_TYPESIZE", "MIN_HEADER_LENGTH", "USER_REGISTERED_CODECS_STOP",
-    "VERSION_DATE", "VERSION_STRING", "BatchArray", "CParams", "Codec", "DParams", "DeserializeMode", "DictStore",
-    "EmbedStore", "Filter", "FormatError", "NDArray", "NDField", "ObjectArray", "SChunk", "SpecialValue", "SplitMode", "StoreLockedError",
-    "Storage", "TreeStore", "Tuner", "UnsafeDeserializationError", "__upstream_api__", "__version__", "arange",
-    "are_partitions_behaved", "array", "asarray", "astype", "blosclib_version", "clib_info", "compress", "compress2",
-    "compressor_list", "compute_chunks_blocks", "concat", "copy", "cparams_dflts", "decompress", "decompress2",
+    "VERSION_DATE", "VERSION_STRING", "BatchArray", "CParams", "CheckReport", "Codec", "DParams", "DeserializeMode",
+    "DictStore", "EmbedStore", "Filter", "Finding", "FormatError", "NDArray", "NDField", "ObjectArray", "SChunk",
+    "SalvageReport", "SpecialValue", "SplitMode", "Storage", "StoreLockedError", "TreeStore", "Tuner",
+    "UnsafeDeserializationError", "__upstream_api__", "__version__", "arange", "are_partitions_behaved", "array",
+    "asarray", "astype", "blosclib_version", "check", "clib_info", "compress", "compress2", "compressor_list",
+    "compute_chunks_blocks", "concat", "copy", "cparams_dflts", "decompress", "decompress2",
     "detect_number_of_cores", "dparams_dflts", "empty", "empty_like", "estore_from_cframe", "expand_dims", "eye",
     "free_resources", "from_cframe", "frombuffer", "fromiter", "full", "full_like", "get_blocksize",
     "get_cbuffer_sizes", "get_clib", "get_compressor", "get_cpu_info", "get_slice_nchunks", "linspace", "load",
     "load_array", "load_tensor", "matrix_transpose", "nans", "ncores", "ndarray_from_cframe", "nthreads",
     "objectarray_from_cframe", "ones", "ones_like", "open", "pack", "pack_array", "pack_array2", "pack_tensor",
-    "permute_dims", "print_versions", "remove_urlpath", "reshape", "save", "save_array", "save_tensor",
+    "permute_dims", "print_versions", "remove_urlpath", "reshape", "salvage", "save", "save_array", "save_tensor",
     "schunk_from_cframe", "set_blocksize", "set_compressor", "set_nthreads", "set_releasegil", "squeeze", "stack",
     "storage_dflts", "take", "take_along_axis", "transpose", "uninit", "unpack", "unpack_array", "unpack_array2",
     "unpack_tensor", "zeros", "zeros_like",

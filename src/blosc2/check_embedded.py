@@ -1,0 +1,102 @@
+"""Checking a frame of embedded values: a `.b2e` file, or the `embed.b2e` of another store."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from blosc2._core.frame import Frame
+from blosc2._core.source import Source
+from blosc2.check_frames import check_whole_file, check_window, open_regular
+from blosc2.embedded import MAP, Embedded
+from blosc2.findings import FAULTS, Findings
+from blosc2.serialization import unpack
+from blosc2.store_layout import Window
+
+
+def check_embedded_file(path: str, found: Findings) -> set[str]:
+    """Check a file of embedded values; the keys that it has."""
+    try:
+        source = open_regular(path)
+    except FAULTS as error:
+        found.caught(error, path=path)
+        return set()
+    return check_embedded((source, 0, -1), found, tail=True)
+
+
+def check_embedded(window: Window, found: Findings, *, tail: bool = False) -> set[str]:
+    """Check a frame of embedded values, its map, and each value; the keys that it has.
+
+    Parameters
+    ----------
+    window : tuple
+        Where the frame lies.
+    found : Findings
+    tail : bool
+        Whether it is all of its file, so that nothing should lie behind it.
+    """
+    frame = check_window(*window, found)
+    if frame is None:
+        return set()
+    if tail:
+        check_whole_file(frame, found)
+    try:
+        embedded = Embedded(window)
+        embedded.registry()
+    except FAULTS as error:
+        found.caught(error, path=frame.source.path)
+        return set()
+    _check_places(embedded, found)
+    for key in embedded.entries:
+        try:
+            place = embedded.locate(key)
+            if place is not None:
+                source, offset, length = place
+                if source is frame.source:
+                    check_window(source, offset, length, found, key)
+                else:
+                    _check_decoded(source, frame, found, key)
+        except FAULTS as error:
+            found.caught(error, key=key, path=frame.source.path)
+    return set(embedded.entries)
+
+
+def _check_decoded(source: Source, outer: Frame, found: Findings, key: str) -> None:
+    """Check a value that lies compressed in the outer frame: offsets in it are no places of the file."""
+    inner = Findings(found.path)
+    check_window(source, 0, source.size, inner, key)
+    for one in inner.found:
+        found.add(one.problem, key=key, offset=outer.offset, path=outer.source.path, kind=one.kind)
+
+
+def _check_places(embedded: Embedded, found: Findings) -> None:
+    """Whether the values lie apart, and in what the map says is used."""
+    frame = embedded.frame
+    path = frame.source.path
+    places: list[tuple[int, int, str]] = []
+    for key, entry in embedded.entries.items():
+        offset, length = entry.get("offset"), entry.get("length")
+        if "urlbase" in entry or not _is_size(offset) or not _is_size(length):
+            continue  # told where the value is looked for
+        places.append((int(offset or 0), int(length or 0), key))
+    places.sort()
+    for (offset, length, key), (start, _, other) in pairwise(places):
+        if offset + length > start:
+            found.add(f"the value lies upon that of {key!r}: the map of values is damaged", key=other, path=path)
+    used = _used(frame)
+    last = max((offset + length for offset, length, _ in places), default=0)
+    if used is not None and (not _is_size(used) or used < last):
+        found.add(
+            f"the map of values says that {used!r} bytes are used, and values reach to {last}: the next one that other "
+            "programs add would lie upon them",
+            path=path,
+        )
+
+
+def _used(frame: Frame) -> Any:
+    content = unpack(frame.vlmeta(MAP) or b"", deserialize="full")
+    return content.get("current_offset") if isinstance(content, dict) else None
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is int and value >= 0

@@ -1,0 +1,189 @@
+"""What `check` reports: findings, and what could not be verified, each with its place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, overload
+
+from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError
+
+Kind = Literal["damage", "unverified", "note"]
+
+#: How many findings of one frame are told; a file that is damaged all over does not need more.
+MOST: Final = 100
+# What to do about damage, where nothing else is said.
+_ADVICE: Final = "restore the file from a copy, or recover what is whole with blosc2.salvage"
+_ADVISED: Final = ("salvage", "restore", "remove it")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that `check` has to say.
+
+    Attributes
+    ----------
+    path : str
+        The file; of a `.b2d` the one inside of the directory.
+    key : str or None
+        The key in a store.
+    offset : int or None
+        The byte, counted from the start of the file.
+    problem : str
+        What is wrong, and what to do.
+    kind : {"damage", "unverified", "note"}
+        Whether something is wrong; or could not be verified, because it was written by others or is not of this
+        package; or is merely worth knowing.
+    """
+
+    path: str
+    key: str | None
+    offset: int | None
+    problem: str
+    kind: Kind = "damage"
+
+    def __str__(self) -> str:
+        place = self.path
+        if self.key is not None:
+            place += f", key {self.key!r}"
+        if self.offset is not None:
+            place += f", byte {self.offset}"
+        return f"{self.kind}: {place}: {self.problem}"
+
+
+class CheckReport(Sequence[Finding]):
+    """What `check` found: a sequence of what is wrong, which is empty, and so false, when all is well.
+
+    Attributes
+    ----------
+    path : str
+        What was checked.
+    findings : tuple of Finding
+        What is wrong.
+    unverified : tuple of Finding
+        What could not be verified. Nothing is known to be wrong with it.
+    notes : tuple of Finding
+        What is in order, but worth knowing: the remains of an interrupted write, for instance.
+    """
+
+    __slots__ = ("findings", "notes", "path", "unverified")
+
+    def __init__(self, path: str, found: Sequence[Finding]) -> None:
+        self.path = path
+        self.findings = tuple(one for one in found if one.kind == "damage")
+        self.unverified = tuple(one for one in found if one.kind == "unverified")
+        self.notes = tuple(one for one in found if one.kind == "note")
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+    @overload
+    def __getitem__(self, index: int) -> Finding: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Finding]: ...
+    def __getitem__(self, index: int | slice) -> Finding | Sequence[Finding]:
+        return self.findings[index]
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __repr__(self) -> str:
+        state = "ok" if self.ok else f"{len(self.findings)} findings"
+        counts = [
+            f"{len(some)} {what}" for some, what in ((self.unverified, "unverified"), (self.notes, "notes")) if some
+        ]
+        lines = [f"<CheckReport {self.path}: {', '.join([state, *counts])}>"]
+        return "\n  ".join([*lines, *map(str, (*self.findings, *self.unverified, *self.notes))])
+
+
+class Findings:
+    """Where a check gathers what it finds.
+
+    Parameters
+    ----------
+    path : str
+        What is said to be the file of a finding that does not name one.
+    progress : callable, optional
+        Called with the bytes that are done and those in all.
+    """
+
+    def __init__(self, path: str, progress: Callable[[int, int], object] | None = None) -> None:
+        self.path = path
+        self.found: list[Finding] = []
+        self.done = self.total = 0
+        self._progress = progress
+
+    def add(
+        self,
+        problem: str,
+        *,
+        key: str | None = None,
+        offset: int | None = None,
+        path: str | None = None,
+        kind: Kind = "damage",
+    ) -> None:
+        """Note something."""
+        self.found.append(Finding(self.path if path is None else path, key, offset, problem, kind))
+
+    def unverified(
+        self, problem: str, *, key: str | None = None, offset: int | None = None, path: str | None = None
+    ) -> None:
+        """Note what nothing is known about."""
+        self.add(problem, key=key, offset=offset, path=path, kind="unverified")
+
+    def note(self, problem: str, *, key: str | None = None, offset: int | None = None, path: str | None = None) -> None:
+        """Note what is no fault."""
+        self.add(problem, key=key, offset=offset, path=path, kind="note")
+
+    def caught(self, error: BaseException, *, key: str | None = None, path: str | None = None) -> None:
+        """Note what reading something raised."""
+        if isinstance(error, FormatError):
+            self.add(error.reason, key=error.key or key, offset=error.offset, path=path or error.path)
+        elif isinstance(error, UnsupportedKindError):
+            self.unverified(error.reason, key=error.key or key, path=path or error.path)
+        elif isinstance(error, UnsafeDeserializationError):
+            self.unverified(f"{error.kind}: what it stands for is not looked at", key=key, path=path)
+        elif isinstance(error, MemoryError):
+            self.unverified("there is not enough memory to decode it", key=key, path=path)
+        elif isinstance(error, OSError):
+            text = error.strerror or str(error)
+            self.add(f"it cannot be read: {text}", key=key, path=path or _name(error.filename))
+        else:
+            raise error
+
+    def advance(self, nbytes: int) -> None:
+        """So much more is done."""
+        self.done += nbytes
+        if self._progress is not None:
+            self._progress(min(self.done, self.total), self.total)
+
+    def finish(self) -> None:
+        """All is done."""
+        if self._progress is not None:
+            self._progress(self.total, self.total)
+
+    def report(self) -> CheckReport:
+        """What was found; the check is over."""
+        self.finish()
+        return CheckReport(self.path, [_advised(one) for one in self.found])
+
+
+#: What reading damaged bytes may raise.
+FAULTS: Final = (FormatError, UnsupportedKindError, UnsafeDeserializationError, MemoryError, OSError)
+
+
+def _advised(one: Finding) -> Finding:
+    """A finding that says what to do."""
+    if one.kind != "damage" or any(word in one.problem for word in _ADVISED):
+        return one
+    return replace(one, problem=f"{one.problem}; {_ADVICE}")
+
+
+def _name(value: object) -> str | None:
+    return os.fsdecode(value) if isinstance(value, (str, bytes)) else None
