@@ -7,6 +7,7 @@ import os
 import shutil
 import struct
 import subprocess
+import time
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -236,6 +237,13 @@ def test_zip64_by_offset_and_size(tmp_path: Path) -> None:
         assert z.read("far") == b"away"
 
 
+@pytest.fixture
+def one_instant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Archives that are to be equal get the same time."""
+    now = time.localtime()
+    monkeypatch.setattr(time, "localtime", lambda: now)
+
+
 # ------------------------------------------------------------------------------------------------ seals
 def sealed_by_hand(data: bytes) -> bytes:
     """An archive without a comment, with the seal as its description in words has it."""
@@ -340,6 +348,7 @@ def test_the_writer_knows_the_sum_so_far(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ pieces
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("lengths", [(), (0,), (5,), (100, 200, 300), (10, 1 << 20, 7), ((3 << 20) + 1, (2 << 20))])
+@pytest.mark.usefixtures("one_instant")
 def test_a_member_in_pieces(known: bool, lengths: tuple[int, ...], tmp_path: Path) -> None:
     pieces = [os.urandom(n) for n in lengths]
     data = b"".join(pieces)
@@ -412,6 +421,7 @@ def test_pieces_beyond_32_bits(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ failing writes
 @pytest.mark.skipif(not hasattr(os, "pwrite"), reason="what is replaced here is os.pwrite")
 @pytest.mark.parametrize("limit", [1, 7, 4096])
+@pytest.mark.usefixtures("one_instant")
 def test_short_writes_are_gone_on_with(limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.pwrite
     members = {
@@ -427,6 +437,7 @@ def test_short_writes_are_gone_on_with(limit: int, tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.skipif(not hasattr(os, "pwrite"), reason="what is replaced here is os.pwrite")
+@pytest.mark.usefixtures("one_instant")
 def test_after_a_failed_write_the_next_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.pwrite
     calls = iter([100, None, 50, None, None])

@@ -18,7 +18,7 @@ from fixture_kit import manifest
 from store_kit import VALUES, FileStoreContract, tree_state
 
 import blosc2
-from blosc2.embedded import compose
+from blosc2.embedded_changes import values_after
 from blosc2.exceptions import FormatError
 
 STORES = [e for e in manifest.FILES if e["kind"] in ("dictstore", "treestore")]
@@ -803,12 +803,12 @@ def test_a_compressed_member_can_be_deleted(tmp_path: Path) -> None:
 
 
 def test_unreadable_embedded_values_block_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def tampered(name: str, values: Any, *, remote: Any = None, **more: Any) -> bytes:
+    def tampered(*what: Any) -> dict[str, Any]:
         bad = {"/remote": {"urlbase": "http://x"}, "/outside": {"offset": 1 << 40, "length": 5}, "/no": {"offset": "x"}}
-        return compose(name, values, remote={**bad, "/inside": {"offset": 3, "length": 70}}, **more)
+        return {**values_after(*what), **bad, "/inside": {"offset": 3, "length": 70}}
 
     with monkeypatch.context() as patched:
-        patched.setattr("blosc2.dict_store.compose", tampered)
+        patched.setattr("blosc2.embedded_changes.values_after", tampered)
         with blosc2.DictStore(path, threshold=None) as store:
             store["/a"] = [1]
     with blosc2.DictStore(path, threshold=None) as store:

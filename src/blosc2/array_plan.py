@@ -213,6 +213,7 @@ class ArrayPlan:
         ndim = geometry.ndim
         operation = Write(None, geometry, (0,) * ndim, (1,) * ndim, geometry.shape, source, self.encoding,
                           self.plugin())  # fmt: skip
+        operation.summed = self.keywords.storage.urlpath is not None  # a file carries checksums
         for chunks in compress(operation, geometry.chunk_nbytes, self.cparams.nthreads):
             for nchunk in sorted(chunks):
                 yield chunks.pop(nchunk)

@@ -10,10 +10,13 @@ from typing import Any, ClassVar
 
 from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
+from blosc2.compaction import Progress
 from blosc2.deserialization import deserialize_mode
 from blosc2.directory_backend import DirectoryBackend
 from blosc2.embed_store import EmbedStore
-from blosc2.embedded import REGISTRY, Embedded, compose, stored_value
+from blosc2.embedded import REGISTRY, Embedded, read_embedded
+from blosc2.embedded_changes import EmbeddedChanges
+from blosc2.embedded_frame import stored_value
 from blosc2.info import InfoReporter
 from blosc2.leaf import read_only
 from blosc2.modes import local_path
@@ -22,7 +25,6 @@ from blosc2.store import Store, check_mmap_mode, check_mode, refuse_locking
 from blosc2.store_keys import absolute, suffixed_folders
 from blosc2.store_layout import LEAF_SUFFIXES, RESERVED, Moved, Window, missing, suffix_of, taken
 from blosc2.store_lock import WriterLock
-from blosc2.transaction import Progress
 from blosc2.zip_backend import ZipBackend
 
 
@@ -56,6 +58,8 @@ class DictStore(Store):
         What happens to active values in the metadata of leaves.
     timeout : float or None
         How many seconds a mode other than 'r' waits for another writer; None waits as long as it takes.
+    verify : bool
+        Check leaves against the checksums of the store when they are opened or read; see `blosc2.open`.
     exclusive : bool
         False takes no lock, for file systems without any: then nobody else may write meanwhile.
 
@@ -71,7 +75,7 @@ class DictStore(Store):
     Notes
     -----
     **Publishing.** Values set, deleted or changed become part of the store at `flush` or `close`. For a `.b2z` that
-    is one step: new members and a new directory are appended, and one last write of 22 bytes makes them current. An
+    is one step: new members and a new directory are appended, and one last write of 54 bytes makes them current. An
     archive that was only read is not touched. For a `.b2d` each leaf is written beside the tree and renamed into it;
     each of these is atomic, all together are not. **A `with` block that raises publishes nothing**; neither does
     `discard`. Leaves of a store open for writing are live: a change of such a leaf is published with the store's next
@@ -120,6 +124,7 @@ class DictStore(Store):
         deserialize: str | None = None,
         timeout: float | None = 0,
         exclusive: bool = True,
+        verify: bool = False,
         _opened: tuple[DirectoryBackend | ZipBackend, Embedded] | None = None,
         _lock: WriterLock | None = None,
     ) -> None:
@@ -139,6 +144,7 @@ class DictStore(Store):
         self._dparams = None if dparams is None else dparams_from(dparams)
         self._threshold = threshold
         super().__init__(path, mode, mmap_mode, str(deserialize_mode(deserialize or "safe")))
+        self._verify = verify
         if mode != "r":
             self._writer_lock = WriterLock(absolute(path), timeout, exclusive=exclusive) if _lock is None else _lock
         self._backend = _backend_of(path, mmap_mode) if _opened is None else _opened[0]
@@ -184,7 +190,7 @@ class DictStore(Store):
 
     def _load(self) -> None:
         """Read what is published."""
-        self._embedded = Embedded(self._backend.embed_window())
+        self._embedded = read_embedded(self._backend.embed_window)
         self._start()
 
     def _start(self) -> None:
@@ -206,7 +212,7 @@ class DictStore(Store):
             lock = WriterLock(absolute(path), how.get("timeout", 0), exclusive=how.get("exclusive", True))
         try:
             backend = _backend_of(path, mmap_mode)
-            embedded = Embedded(backend.embed_window())
+            embedded = read_embedded(backend.embed_window)
             if lock is not None:
                 backend.lock = lock
                 backend.cut_tail()
@@ -216,7 +222,7 @@ class DictStore(Store):
             raise
         kind = _KINDS.get(str(embedded.kind), DictStore)
         how |= {"mode": mode, "mmap_mode": mmap_mode, "deserialize": deserialize}
-        opened = {"_opened": (backend, embedded), "_lock": lock}
+        opened: dict[str, Any] = {"_opened": (backend, embedded), "_lock": lock}
         store = kind(path, **how) if mode in "wx" else kind(path, **opened, **how)
         if store.is_table():
             warnings.warn(f"{path} is a table of another package; its parts are shown as leaves", UserWarning,
@@ -251,9 +257,15 @@ class DictStore(Store):
             if window is None:
                 return None
             frame = Frame.open(*window, key)
-        leaf = read_only(frame, key, self._path, self._mmap_mode, self._deserialize)
+        if self._verify:
+            self._verify_leaf(key, frame)
+        leaf = read_only(frame, key, self._path, self._mmap_mode, self._deserialize, self._verify)
         self._hold(key, leaf)
         return leaf
+
+    def _verify_leaf(self, key: str, frame: Frame) -> None:
+        super()._verify_leaf(key, frame)
+        self._backend.verify(key)
 
     def __contains__(self, key: object) -> bool:
         find = self._find or self._first_find()
@@ -370,8 +382,10 @@ class DictStore(Store):
         return {**changes, **self._backend.stage(external)}
 
     def _moved(self, key: str) -> Window:
-        # A file is renamed unseen.
-        return Moved((None, 0, 0), key) if key in self._backend else super()._moved(key)
+        return self._backend.moved(key) if key in self._backend else super()._moved(key)
+
+    def _opened(self, moved: Moved) -> Window:
+        return self._backend.opened(moved)
 
     def _publish(self, changes: dict[str, Window | None], *, durable: bool = True) -> None:
         embedded = self._embedded
@@ -389,34 +403,27 @@ class DictStore(Store):
                 files[key] = window if to_file else None
         frame = None
         if embedded is None or values or self._new_registry is not None:
-            frame = self._compose(values)
-        self._backend.publish(files, frame, fresh=embedded is None, durable=durable)
+            frame = self._after(values)
+        try:
+            self._backend.publish(files, frame, fresh=embedded is None, durable=durable)
+        except BaseException:
+            # Of a directory some files may be in place.
+            self._look_again_at_keys()
+            raise
         self._external = {}
         self._new_registry = None
         self._load()
 
-    def _compose(self, changes: Mapping[str, Window | None]) -> bytes:
-        """A new frame of embedded values: those that stay, and the changes."""
-        values: dict[str, Window] = {}
-        remote: dict[str, dict[str, Any]] = {}
-        metadata: dict[str, bytes] = {}
+    def _after(self, changes: Mapping[str, Window | None]) -> EmbeddedChanges:
+        """What becomes of the embedded values."""
+        old = self._embedded
         kind = self._metalayer
-        if self._embedded is not None:
-            old = self._embedded
-            metadata = old.other_metadata()
+        if old is not None:
             # Stores of old releases bear the mark of an EmbedStore, which misleads other readers.
             kind = kind if old.kind in (None, "b2embed") else old.kind
-            for key, entry in old.entries.items():
-                if key not in changes:
-                    window = old.kept(key)
-                    if window is None:
-                        remote[key] = entry
-                    else:
-                        values[key] = window
-        if self._new_registry is not None:
-            metadata[REGISTRY] = stored_value(self._new_registry)
-        values.update((key, window) for key, window in changes.items() if window is not None)
-        return compose(kind, values, remote=remote, metadata=metadata)
+        registry = self._new_registry
+        metadata = None if registry is None else {REGISTRY: stored_value(registry)}
+        return EmbeddedChanges(kind, old, changes, metadata=metadata)
 
     def _drop_unpublished(self) -> None:
         self._backend.discard()
@@ -432,8 +439,15 @@ class DictStore(Store):
         before, self._external, self._new_registry = state
         super()._bring_back(before)
         self._backend.forget_appended()
+        self._look_again_at_keys()
+
+    def _look_again_at_keys(self) -> None:
+        """Forget what is known of the keys that are there, published or not."""
+        window = self._backend.forget_keys()
+        if window is not None and self._embedded is not None:
+            self._embedded = Embedded(window)
+        self._find = self._published_cache = self._listing_cache = None
         self._folded = None
-        self._listing_cache = None
 
     def _reload(self) -> bool:
         if not self._backend.reload():
@@ -547,7 +561,7 @@ class DictStore(Store):
             if self._embedded is not None:
                 # Of a key that has a file too, the embedded value was not seen and is not copied.
                 gone |= {key: None for key in self._embedded.entries if key in files}
-            frame = self._compose({**gone, **values})
+            frame = self._after({**gone, **values})
             backend.lock = lock = WriterLock(os.path.abspath(backend.root))
             try:
                 backend.exists()

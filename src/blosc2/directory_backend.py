@@ -10,20 +10,23 @@ import errno
 import os
 import shutil
 import stat
-import tempfile
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from typing import Any
 
 from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
 from blosc2._core.source import Source
 from blosc2.alignment import ALIGNMENT
+from blosc2.compaction import Progress
 from blosc2.directory_scan import Folder, scan
-from blosc2.embedded import check_same_file, file_identity
-from blosc2.exceptions import FormatError
 from blosc2.draft import Draft, write_frame
-from blosc2.new_file import NewFile, sync_folder
+from blosc2.embedded import Embedded, check_same_file, file_identity
+from blosc2.embedded_changes import EmbeddedChanges
+from blosc2.embedded_file import EmbeddedFile
+from blosc2.exceptions import FormatError
+from blosc2.new_file import NewFile, remove_leftovers, sync_folder, temporary_name
 from blosc2.store_keys import is_path
 from blosc2.store_layout import (
     EMBED,
@@ -38,13 +41,15 @@ from blosc2.store_layout import (
     taken,
 )
 from blosc2.store_lock import WriterLock
-from blosc2.transaction import Progress
+from blosc2.sums import with_sums
 
 _RESERVED = "/" + RESERVED
 # Dead bytes for which a file is not written anew: so many, or such a part of it.
 _SLACK, _SLACK_SHARE = 4096, 50
 # From this many files on, one sync of everything is faster than one a file.
 _MANY_FILES = 16
+# What a file system without hard links answers.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 # Up to here reading a whole file costs less than mapping it.
 _SMALL_FILE = 64 << 10
 # Whatever lies under the name of a leaf, opening it must not wait.
@@ -79,6 +84,8 @@ class DirectoryBackend:
         self._staged = 0
         self._warned = False
         self._identity: tuple[int, ...] | None = None
+        self._embed_file = EmbeddedFile(os.path.join(root, EMBED))
+        self._embed_file.beside = os.path.abspath(root)
         # Whether the directory was there before this backend wrote anything, and what it was when it was read.
         self._was_there = False
         self._seen: tuple[int, ...] | None = None
@@ -104,12 +111,14 @@ class DirectoryBackend:
         # Before it is read: a change meanwhile is then noticed too.
         self._seen = file_identity(self.root)
         self._identity = file_identity(path)
+        self._embed_file.was_read(self._identity)
         source = self._open(path)
         if source is None:
             if not os.path.isdir(self.root):
                 raise missing(self.root)
             raise FormatError(f"not a store: it has no {EMBED}", path=self.root)
-        return source, 0, source.size
+        # What an append to it left unfinished may follow.
+        return source, 0, -1
 
     def locate(self, key: str) -> Window | None:
         """The file of a key, opened; None where there is none."""
@@ -133,6 +142,9 @@ class DirectoryBackend:
         """The frame of a key; None where there is none."""
         window = self.locate(key)
         return None if window is None else Frame.open(*window, key)
+
+    def verify(self, key: str) -> None:
+        """The files of leaves carry checksums of their own."""
 
     def _open(self, path: str) -> Source | None:
         """A file as a source; None where there is none, or something else."""
@@ -226,6 +238,13 @@ class DirectoryBackend:
         self.discard()
         self._forget()
 
+    def forget_keys(self) -> Window | None:
+        """Look at the files again; where the embedded values are now, if that can be told."""
+        self._forget()
+        with suppress(OSError, FormatError):
+            return self.embed_window()
+        return None
+
     def _forget(self) -> None:
         self._table = None
         self._files = {}
@@ -235,10 +254,11 @@ class DirectoryBackend:
     # ------------------------------------------------------------------ writing
     def stage(self, changes: dict[str, Window]) -> dict[str, Window]:
         """Move frames out of memory into files beside the tree."""
-        return {key: (Source.open(self._write_aside(window)), 0, window[2]) for key, window in changes.items()}
+        staged = {key: Source.open(self._write_aside(window)) for key, window in changes.items()}
+        return {key: (source, 0, source.size) for key, source in staged.items()}
 
     def publish(
-        self, changes: dict[str, Window | None], embed: bytes | None, *, fresh: bool, durable: bool = True
+        self, changes: dict[str, Window | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True
     ) -> None:
         """Make changes part of the tree.
 
@@ -246,8 +266,8 @@ class DirectoryBackend:
         ----------
         changes : dict
             New frames, and None for keys whose files go.
-        embed : bytes or None
-            The new frame of embedded values, if that changes.
+        embed : EmbeddedChanges or None
+            What becomes of the embedded values, if these change.
         fresh : bool
             The store is made now: leaves of an earlier one in this place go.
         durable : bool
@@ -262,11 +282,13 @@ class DirectoryBackend:
         self.discard()
         self._forget()
 
-    def _publish_new(self, changes: dict[str, Window | None], embed: bytes | None, durable: bool) -> None:
+    def _publish_new(
+        self, changes: dict[str, Window | None], embed: EmbeddedChanges | None, durable: bool
+    ) -> None:
         """Build a whole tree beside its place and move it there in one step."""
         parent, name = os.path.split(os.path.abspath(self.root))
         os.makedirs(parent, exist_ok=True)
-        tree = os.path.join(parent, f".{name}.{os.urandom(4).hex()}.tmp")
+        tree = temporary_name(os.path.join(parent, name))
         os.mkdir(tree)
         try:
             folders = {tree}
@@ -284,8 +306,8 @@ class DirectoryBackend:
                 else:
                     os.rename(staged, path)
             if embed is not None:
-                frame = Source.of_buffer(embed)
-                write_new(os.path.join(tree, EMBED), (frame, 0, frame.size))
+                with open(os.path.join(tree, EMBED), "xb") as file:
+                    embed.write(file)
             if durable:
                 self._sync([os.path.join(folder, file.name) for folder in folders for file in os.scandir(folder)
                             if file.is_file()], folders)  # fmt: skip
@@ -320,45 +342,53 @@ class DirectoryBackend:
             lock.settle()
 
     def _publish_into(
-        self, changes: dict[str, Window | None], embed: bytes | None, fresh: bool, durable: bool
+        self, changes: dict[str, Window | None], embed: EmbeddedChanges | None, fresh: bool, durable: bool
     ) -> None:
         """Move new files into the tree that is there, and remove those that go."""
         if fresh and not self._was_there:
             raise taken(self.root, "somebody else has put something in this place meanwhile")
+        if not fresh:
+            check_same_file(os.path.join(self.root, EMBED), self._identity)
         stale = set(self._leaf_files()) if fresh else set()
+        renamed: dict[str, str] = {}
         moves = []
         for key, window in changes.items():
-            if isinstance(window, Moved) and window[0] is None:
-                origin = self.path_of(window.origin)
-                if origin is None:
-                    raise taken(self.root, f"the file of the key {window.origin!r} is gone; open the store again")
-                moves.append((self._link_aside(origin), self.root + key + os.path.splitext(origin)[1]))
+            if isinstance(window, Moved) and window.aside is not None:
+                # The file aside stays, in case that this fails and is tried again.
+                moves.append((self._link(window.aside), self.root + key + os.path.splitext(window.aside)[1]))
+                renamed[key] = window.origin
             elif window is not None:
                 moves.append((self._write_aside(window), self.root + key + suffix_of(window)))
-        files = [path for path, _ in moves]
-        new_embed = None
-        if embed is not None:
-            frame = Source.of_buffer(embed)
-            new_embed = self._write_aside((frame, 0, frame.size))
-            files.append(new_embed)
         if durable:
-            self._sync(files)
+            self._sync([path for path, _ in moves])
         for key in changes:
             stale.update(self._files_of(key))
-        if embed is not None and not fresh:
-            check_same_file(os.path.join(self.root, EMBED), self._identity)
-        touched = self._prepare([path for _, path in moves])
-        for aside, path in moves:
-            os.replace(aside, path)
-            stale.discard(path)
-        # A value that changes its tier is in both for a moment, never in none: each step is on the disk before the next.
-        if new_embed is not None:
-            if durable and moves:
-                self._sync_folders(touched)
-            os.replace(new_embed, os.path.join(self.root, EMBED))
-            touched.add(self.root)
-            if durable and stale:
-                sync_folder(os.path.join(self.root, EMBED))
+        self._embed_file.was_there = True
+        try:
+            new_embed = None if embed is None else self._embed_file.prepare(embed, durable=durable)
+            try:
+                touched = self._prepare([path for _, path in moves])
+                steps = in_steps([key for key, window in changes.items() if window is not None], renamed)
+                places = dict(zip((key for key, window in changes.items() if window is not None), moves, strict=True))
+                for number, step in enumerate(steps):
+                    if number and durable:
+                        self._sync_folders(touched)
+                    for key in step:
+                        aside, path = places[key]
+                        os.replace(aside, path)
+                        stale.discard(path)
+                if durable and moves and (new_embed is not None or stale):
+                    self._sync_folders(touched)
+            except BaseException:
+                if new_embed is not None:
+                    new_embed.abandon()
+                raise
+            # A value that changes its tier is in both for a moment, never in none: each step before the next is durable.
+            if new_embed is not None:
+                new_embed.commit()
+        finally:
+            if embed is not None:
+                self._identity = self._embed_file.identity
         for path in stale:
             os.unlink(path)
             touched.add(self._remove_empty(os.path.dirname(path)))
@@ -377,7 +407,11 @@ class DirectoryBackend:
             os.utime(self.root)
 
     def cut_tail(self) -> None:
-        """Nothing is ever written behind a leaf."""
+        """Cut off what an unfinished append left behind the embedded values; nothing is ever written behind a leaf."""
+        if self.lock is not None and self.lock.held:
+            with suppress(OSError, FormatError):
+                self._embed_file.cut_tail(Frame.open(Source.open(self._embed_file.path)))
+                self._identity = self._embed_file.identity
 
     def forget_appended(self) -> None:
         """Frames that were moved out of memory lie in files of their own, under no key."""
@@ -406,20 +440,29 @@ class DirectoryBackend:
 
     def compact(self, progress: Progress | None) -> None:
         """Write the files with dead bytes anew, one after the other."""
+        if self.lock is not None and self.lock.held:
+            remove_leftovers(self.root)
         paths = self._all_files()
         total = self.size()
         done = 0
         for path in paths:
             size = os.stat(path).st_size
             frame = Frame.open(Source.open(path))
-            if size - _most_live(frame) > max(_SLACK, size // _SLACK_SHARE):
-                with NewFile(path, replace=True) as file:
+            if path == paths[0]:
+                self._compact_embedded()
+            elif size - _most_live(frame) > max(_SLACK, size // _SLACK_SHARE):
+                with NewFile(path, replace=True, beside=os.path.abspath(self.root)) as file:
                     write_frame(file, Draft(frame))
             done += size
             if progress is not None:
                 progress(done, total)
         self._mark()
         self._forget()
+
+    def _compact_embedded(self) -> None:
+        embedded = Embedded(self.embed_window())
+        if embedded.frame.nbytes:
+            self._embed_file.publish(EmbeddedChanges(str(embedded.kind), embedded, {}), anew=True)
 
     def _check_inside(self, key: str) -> None:
         """Refuse to write through a link that leads out of the tree."""
@@ -452,21 +495,39 @@ class DirectoryBackend:
         self.table()
         return [path for key in self._files for path in self._files_of(key)]
 
-    def _link_aside(self, origin: str) -> str:
-        """Give a file of the tree a second name beside it, so that moves of several do not get into one another's way."""
-        path = self._new_aside()
+    def moved(self, key: str) -> Moved:
+        """The file of a key that is to get another one: a second name beside the tree keeps it until then."""
+        path = self.path_of(key)
+        if path is None:
+            raise taken(self.root, f"the file of the key {key!r} is gone; open the store again")
+        return Moved(None, key, self._link(path))
+
+    def opened(self, moved: Moved) -> Window:
+        """Such a file as a window."""
+        source = None if moved.aside is None else self._open(moved.aside)
+        if source is None:
+            raise taken(self.root, f"the file of the key {moved.origin!r} is gone; open the store again")
+        return source, 0, source.size
+
+    def _link(self, path: str) -> str:
+        """Give a file another name beside the tree."""
+        aside = self._new_aside() + os.path.splitext(path)[1]
         try:
-            os.link(origin, path)
-        except OSError:  # a file system without hard links
-            shutil.copyfile(origin, path)
-        return path
+            os.link(path, aside)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            shutil.copyfile(path, aside)
+        return aside
 
     def _new_aside(self) -> str:
         """A name for a file beside the tree, on the same file system."""
         if self._staging is None:
             parent, name = os.path.split(os.path.abspath(self.root))
             os.makedirs(parent, exist_ok=True)
-            self._staging = tempfile.mkdtemp(prefix=f".{name}.", suffix=".tmp", dir=parent)
+            staging = temporary_name(os.path.join(parent, name))
+            os.mkdir(staging, 0o700)
+            self._staging = staging
         self._staged += 1
         return os.path.join(self._staging, f"{self._staged}")
 
@@ -547,11 +608,47 @@ def _most_live(frame: Frame) -> int:
     return int(frame.header_len + frame.stored_nbytes + frame.nchunks * ALIGNMENT + index + frame.trailer_len)
 
 
+def _with_sums(window: Window) -> Iterable[Any]:
+    """The bytes of a leaf with checksums, as files carry them; of what is no sound frame, the bytes as they are."""
+    try:
+        frame = Frame.open(*window)
+        return with_sums(frame)
+    except FormatError:
+        return pieces(window)
+
+
+def in_steps(keys: list[str], renamed: dict[str, str]) -> list[list[str]]:
+    """In which order new files take their places, so that what gets another name is never under none.
+
+    Parameters
+    ----------
+    keys : list of str
+        Of all new files.
+    renamed : dict
+        For those that only get another name, the key that they had.
+
+    Returns
+    -------
+    list of list of str
+        Steps: a key comes after the new places of what it held. Keys that change places in a circle come last.
+    """
+    steps = []
+    left = set(keys)
+    while left:
+        held = {origin: key for key, origin in renamed.items() if key in left}
+        step = [key for key in keys if key in left and (key not in held or held[key] == key)]
+        if not step:
+            step = [key for key in keys if key in left]
+        steps.append(step)
+        left.difference_update(step)
+    return steps
+
+
 def write_new(path: str, window: Window) -> None:
     """Write a frame to a file that must not exist."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     with os.fdopen(descriptor, "wb", buffering=0) as file:
-        for piece in pieces(window):
+        for piece in _with_sums(window):
             view = memoryview(piece)
             while view:
                 view = view[file.write(view) :]

@@ -9,22 +9,22 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 from blosc2.carrier import Carrier, MemoryCarrier
 from blosc2.directory_frame import (
     Directory,
     chunk_file,
+    locked_directory,
     pack_head,
     publish_head,
     read_directory,
     read_head,
+    take_back,
     write_chunk,
 )
 from blosc2.draft import Draft, Fields
 from blosc2.exceptions import FormatError
-from blosc2.file_lock import locked
 from blosc2.new_file import sync_folder
 
 
@@ -76,7 +76,7 @@ class DirectoryCarrier(ReadOnlyDirectoryCarrier):
         self._sizes = {number: len(found.frame.chunk_stored_at(at)) for at, number in self._files.items()}
 
     def publish(self, draft: Draft, *, fresh: bool = False) -> None:  # noqa: ARG002 - nothing is ever overwritten
-        with self._lock, _locked_directory(self._path):
+        with self._lock, locked_directory(self._path):
             if draft.frame is not self.frame:
                 raise RuntimeError("the array was changed by another thread at the same time; try again")
             if read_head(self._path) != self._head:
@@ -90,7 +90,7 @@ class DirectoryCarrier(ReadOnlyDirectoryCarrier):
                 self._publish(draft, written)
             except BaseException:
                 self._memory.frame = old
-                self._take_back(written)
+                take_back(self._path, self._head, written)
                 raise
 
     def _publish(self, draft: Draft, written: dict[int, int]) -> None:
@@ -132,35 +132,10 @@ class DirectoryCarrier(ReadOnlyDirectoryCarrier):
                 numbers.append(offset if offset < 0 else self._files[offset])
         return numbers
 
-    def _take_back(self, written: dict[int, int]) -> None:
-        """Show the old version, whose files are all there, and remove what was added to it."""
-        try:
-            if read_head(self._path) != self._head:  # renamed, and not made durable: that is no success
-                publish_head(self._path, self._head)
-        except OSError:
-            return  # whichever version shows is whole as long as nothing is removed
-        for number in written:
-            with contextlib.suppress(OSError):
-                os.unlink(chunk_file(self._path, number))
-
     def refresh(self) -> bool:
         """Take up the version that is on disk now; True when it is another one."""
         with self._lock:
             return super().refresh()
-
-
-@contextlib.contextmanager
-def _locked_directory(path: str) -> Iterator[None]:
-    """Keep other writers out of a directory, in any process; where a directory cannot be opened, nobody is."""
-    if os.name != "posix":
-        yield
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        with locked(descriptor):
-            yield
-    finally:
-        os.close(descriptor)
 
 
 def directory_carrier(path: str, mode: str, **how: Any) -> Carrier:

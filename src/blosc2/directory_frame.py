@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -22,11 +24,13 @@ from blosc2._core.grid_write import StoredChunk
 from blosc2._core.source import Source
 from blosc2.draft import Fields, Stored, lay_out
 from blosc2.exceptions import ExistingFileError, FormatError
+from blosc2.file_lock import locked
 from blosc2.new_file import NewFile, sync_folder
 
 HEADER_FILE: Final = "chunks.b2frame"
 _FRAME_TYPE = 26
 _CBYTES = 39
+_CHUNK_NAME = re.compile("[0-9A-F]{8}")
 
 
 class Directory(NamedTuple):
@@ -181,16 +185,82 @@ def write_directory(
             numbers.append(files)
             files += 1
             cbytes += len(stored)
-        publish_head(temporary, pack_head(fields, metalayers, vlmeta, numbers, count, nbytes, cbytes))
-        _take_name(temporary, place, replace=replace)
+
+        def head(first: int) -> bytes:
+            counted = [number if number < 0 else number + first for number in numbers]
+            return pack_head(fields, metalayers, vlmeta, counted, count, nbytes, cbytes)
+
+        if replace and is_directory_frame(place):
+            _replace_frame(place, temporary, files, head)
+            shutil.rmtree(temporary, ignore_errors=True)
+        else:
+            publish_head(temporary, head(0))
+            _take_name(temporary, place, replace=replace)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     sync_folder(place)
 
 
+def _replace_frame(path: str, temporary: str, files: int, head: Callable[[int], bytes]) -> None:
+    """Make new chunk files, and a header that begins to count them at some number, the version of a frame.
+
+    One directory cannot take another's name while that is there. So the new files go where the old ones are, under
+    numbers that none has, and the header changes in one step.
+    """
+    with locked_directory(path):
+        old = read_head(path)
+        there = _chunk_numbers(path)
+        first = max(there, default=-1) + 1
+        try:
+            for number in range(files):
+                os.rename(chunk_file(temporary, number), chunk_file(path, first + number))
+            sync_folder(os.path.join(path, HEADER_FILE))
+            publish_head(path, head(first))
+        except BaseException:
+            take_back(path, old, range(first, first + files))
+            raise
+        _remove_chunks(path, there)
+
+
+def take_back(path: str, head: bytes, numbers: Iterable[int]) -> None:
+    """Show an old version, whose files are all there, and remove chunk files that were added to it."""
+    try:
+        if read_head(path) != head:  # renamed, and not made durable: that is no success
+            publish_head(path, head)
+    except OSError:
+        return  # whichever version shows is whole as long as nothing is removed
+    _remove_chunks(path, numbers)
+
+
+def _remove_chunks(path: str, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        # What cannot be removed takes room, no more.
+        with suppress(OSError):
+            os.unlink(chunk_file(path, number))
+
+
+def _chunk_numbers(path: str) -> list[int]:
+    names = [os.path.splitext(name) for name in os.listdir(path)]
+    return [int(stem, 16) for stem, suffix in names if suffix == ".chunk" and _CHUNK_NAME.fullmatch(stem)]
+
+
+@contextmanager
+def locked_directory(path: str) -> Iterator[None]:
+    """Keep other writers out of a directory, in any process; where a directory cannot be opened, nobody is."""
+    if os.name != "posix":
+        yield
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        with locked(descriptor):
+            yield
+    finally:
+        os.close(descriptor)
+
+
 def _take_name(temporary: str, path: str, *, replace: bool) -> None:
-    """Rename a directory; what has the name is moved aside first, and back if that fails."""
+    """Rename a directory; what else has the name is moved aside first, and back if that fails."""
     if not os.path.lexists(path):
         os.rename(temporary, path)
         return
@@ -203,6 +273,7 @@ def _take_name(temporary: str, path: str, *, replace: bool) -> None:
     except BaseException:
         os.rename(aside, path)
         raise
+    sync_folder(path)
     if os.path.isdir(aside):
         shutil.rmtree(aside)
     else:

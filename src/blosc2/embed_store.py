@@ -7,19 +7,21 @@ import os
 from collections.abc import Mapping
 from typing import Any, Self
 
+from blosc2._core.frame import Frame
 from blosc2._core.source import Source
-from blosc2.alignment import PADDING
+from blosc2.compaction import Progress
 from blosc2.deserialization import deserialize_mode
-from blosc2.embedded import Embedded, check_same_file, compose, file_identity
+from blosc2.embedded import Embedded, file_identity, open_embedded
+from blosc2.embedded_changes import EmbeddedChanges
+from blosc2.embedded_file import EmbeddedFile
 from blosc2.exceptions import FormatError
 from blosc2.modes import local_path
 from blosc2.serialization import pack
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 from blosc2.store import Store, check_mmap_mode, check_mode, refuse_locking
 from blosc2.store_keys import absolute
-from blosc2.store_layout import Window, missing, open_source, replace_file, taken, whole
+from blosc2.store_layout import Window, missing, taken
 from blosc2.store_lock import WriterLock
-from blosc2.transaction import Progress
 
 
 class EmbedStore(Store):
@@ -50,6 +52,8 @@ class EmbedStore(Store):
         How many seconds a mode other than 'r' waits for another writer; None waits as long as it takes.
     exclusive : bool
         False takes no lock, for file systems without any: then nobody else may write meanwhile.
+    verify : bool
+        Check values against the checksums of the file when they are opened; see `blosc2.open`.
 
     Raises
     ------
@@ -62,9 +66,11 @@ class EmbedStore(Store):
 
     Notes
     -----
-    **Publishing.** Values set, deleted or changed become part of the file together, at `flush` or `close`: a new
-    file is written beside the old one and renamed into its place. A `with` block that raises publishes nothing.
-    Leaves of a store open for writing are live: a change of such a leaf is published with the store's next flush.
+    **Publishing.** Values set, deleted or changed become part of the file together, at `flush` or `close`: they are
+    appended, with a new map of all keys, and one small write makes them current. What readers have open stays as it
+    is. A `with` block that raises publishes nothing. Leaves of a store open for writing are live: a change of such a
+    leaf is published with the store's next flush. What was replaced or deleted stays as dead bytes until they are more
+    than the live ones, or `compact` is called: then a new file is written and renamed into the place of the old one.
 
     **Mapping.** With ``mmap_mode="r"`` the file is mapped once, however many leaves are open, and leaves read from
     the mapping without a system call or a copy of compressed bytes. It costs a few microseconds at open and address
@@ -106,6 +112,7 @@ class EmbedStore(Store):
         deserialize: str | None = None,
         timeout: float | None = 0,
         exclusive: bool = True,
+        verify: bool = False,
     ) -> None:
         if storage is not None:
             storage = storage_from(storage)
@@ -122,20 +129,21 @@ class EmbedStore(Store):
         self._chunksize = chunksize
         self._embedded: Embedded | None = None
         self._identity: tuple[int, ...] | None = None
-        # Whether a file was there before this store wrote anything: a new one is not put in the place of another's.
-        self._was_there = False
         self._absolute = None if path is None else absolute(path)
+        self._place: EmbeddedFile | None = None
         # What is in memory only was made here, so it is trusted.
         policy = deserialize or ("safe" if path is not None or _from_schunk is not None else "full")
         super().__init__(path, mode, mmap_mode, str(deserialize_mode(policy)))
+        self._verify = verify
         if _from_schunk is not None:
-            self._load(Source.of_buffer(_from_schunk.to_cframe(), _from_schunk.urlpath))
+            self._load(_embedded_in(Source.of_buffer(_from_schunk.to_cframe(), _from_schunk.urlpath)))
         elif path is None:
             if mode == "r":
                 raise ValueError("a store in memory starts empty, so mode='r' makes no sense without a urlpath")
         else:
             if mode != "r":
                 self._writer_lock = WriterLock(str(self._file), timeout, exclusive=exclusive)
+                self._place = EmbeddedFile(str(self._file), self._writer_lock)
             try:
                 self._open_file(str(self._file))
             except BaseException:
@@ -145,13 +153,19 @@ class EmbedStore(Store):
                 raise
 
     def _open_file(self, path: str) -> None:
-        exists = self._was_there = os.path.lexists(path)
+        exists = os.path.lexists(path)
+        if self._place is not None:
+            self._place.was_there = exists
         if exists and os.path.isdir(path):
             raise IsADirectoryError(errno.EISDIR, "an EmbedStore is a file, and this is a directory", path)
         if exists and self._mode == "x":
             raise taken(path, "mode='x' only creates, and there is a file already")
         if exists and self._mode != "w":
-            self._load(open_source(path, self._mmap_mode))
+            embedded = open_embedded(path, self._mmap_mode)
+            self._load(embedded)
+            if self._place is not None and self._writer_lock is not None and self._writer_lock.held:
+                self._place.cut_tail(embedded.frame)
+                self._identity = self._place.identity
         elif self._mode == "r":
             raise missing(path)
         else:
@@ -161,7 +175,7 @@ class EmbedStore(Store):
     def _from_buffer(cls, buffer: Any, mode: str = "a", deserialize: str | None = None) -> Self:
         """A store in memory over the bytes of a frame, which must not change."""
         self = cls(deserialize=deserialize or "safe")
-        self._load(Source.of_buffer(buffer))
+        self._load(_embedded_in(Source.of_buffer(buffer)))
         self._mode = mode
         return self
 
@@ -172,14 +186,16 @@ class EmbedStore(Store):
         self._embedded, self._mode = embedded, "r"
         return self
 
-    def _load(self, source: Source) -> None:
-        if source.size == 0:
-            raise FormatError("the file is empty, so it is not an EmbedStore", path=source.path)
-        embedded = Embedded((source, 0, -1))
+    def _load(self, embedded: Embedded) -> None:
         if embedded.kind != "b2embed" and self._mode != "r":
-            raise FormatError("not an EmbedStore: this frame belongs to a DictStore or TreeStore", path=source.path)
+            raise FormatError("not an EmbedStore: this frame belongs to a DictStore or TreeStore", path=self._path)
+        self._show(embedded)
+        if self._place is not None:
+            self._place.was_read(self._identity)
+
+    def _show(self, embedded: Embedded) -> None:
         self._embedded = embedded
-        self._identity = source.identity
+        self._identity = embedded.frame.source.identity
 
     # ------------------------------------------------------------------ what a store provides
     def _published(self, key: str) -> Window | None:
@@ -206,44 +222,23 @@ class EmbedStore(Store):
     def _published_keys(self) -> list[str]:
         return [] if self._embedded is None else list(self._embedded.entries)
 
-    def _compose(self, changes: Mapping[str, Window | None]) -> bytes:
-        """The bytes of the store with these changes."""
-        values: dict[str, Window] = {}
-        remote: dict[str, dict[str, Any]] = {}
-        metadata: dict[str, bytes] = {}
-        meta = self._meta
-        if self._embedded is not None:
-            old = self._embedded
-            metadata = old.other_metadata()
-            own = {"b2embed", PADDING}
-            meta = {name: content for name, content in old.frame.metalayers().items() if name not in own}
-            for key, entry in old.entries.items():
-                if key in changes:
-                    continue
-                window = old.kept(key)
-                if window is None:
-                    remote[key] = entry
-                else:
-                    values[key] = window
-        values.update((key, window) for key, window in changes.items() if window is not None)
-        return compose("b2embed", values, remote=remote, metadata=metadata, meta=meta, chunksize=self._chunksize)
+    def _after(self, changes: Mapping[str, Window | None]) -> EmbeddedChanges:
+        return EmbeddedChanges("b2embed", self._embedded, changes, meta=self._meta, chunksize=self._chunksize)
 
     def _publish(self, changes: dict[str, Window | None], *, durable: bool = True) -> None:
-        frame = self._compose(changes)
-        if self._absolute is None:
-            self._load(Source.of_buffer(frame))
-            return
-        if self._embedded is not None:
-            check_same_file(self._absolute, self._identity)
-        replace_file(self._absolute, frame, new=not self._was_there, lock=self._writer_lock, durable=durable)
-        self._was_there = True
-        self._load(open_source(self._absolute, None))
+        if self._place is None:
+            self._load(_embedded_in(Source.of_buffer(self._after(changes).compose())))
+        else:
+            self._show(self._place.publish(self._after(changes), durable=durable))
 
     def _reload(self) -> bool:
         if self._absolute is None or file_identity(self._absolute) == self._identity:
             return False
-        self._load(open_source(self._absolute, self._mmap_mode))
-        return True
+        before = self._embedded
+        self._load(open_embedded(self._absolute, self._mmap_mode))
+        after = self._embedded
+        # A writer at work makes the file longer before anything else is shown.
+        return before is None or after is None or not _are_same(before.frame, after.frame)
 
     def _size(self) -> int:
         if self._absolute is None:
@@ -251,9 +246,10 @@ class EmbedStore(Store):
         return os.stat(self._absolute).st_size
 
     def _compact(self, progress: Progress | None) -> None:
-        self._publish({})
-        if progress is not None:
-            progress(self._size(), self._size())
+        if self._place is not None and self._embedded is not None:
+            self._show(self._place.publish(self._after({}), anew=True, progress=progress))
+        else:
+            self._publish({})
 
     def _release(self) -> None:
         self._embedded = None
@@ -263,14 +259,13 @@ class EmbedStore(Store):
 
     # ------------------------------------------------------------------ besides a mapping
     def to_cframe(self) -> bytes:
-        """The store as the bytes of one frame, unpublished changes included."""
+        """The store as the bytes of one frame, unpublished changes included, without checksums."""
         self._check_open()
         with self._lock:
             self._gather()
             if self._embedded is None or self._changes:
-                return self._compose(self._changes)
-            frame = self._embedded.frame
-            return bytes(whole((frame.source, frame.offset, frame.frame_len)))
+                return self._after(self._changes).compose()
+            return self._embedded.frame.plain_bytes()
 
     @property
     def _unpublished(self) -> bool:
@@ -312,6 +307,18 @@ class EmbedStore(Store):
         if self._closed:
             return f"<EmbedStore {self._path or 'in memory'}, closed>"
         return f"<EmbedStore {self._path or 'in memory'}: {len(self)} keys, mode {self._mode!r}>"
+
+
+def _embedded_in(source: Source) -> Embedded:
+    return Embedded((source, 0, -1))
+
+
+def _are_same(one: Frame, other: Frame) -> bool:
+    """Whether two frames are the same version of the same file."""
+    first, second = one.source.identity, other.source.identity
+    if first is None or second is None:
+        return False
+    return first[:2] == second[:2] and one.header_bytes() == other.header_bytes()
 
 
 def _from_bytes(kind: type[EmbedStore], frame: bytes, mode: str, deserialize: str) -> EmbedStore:

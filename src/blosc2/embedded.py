@@ -10,37 +10,26 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
-import numpy as np
-
-from blosc2._core.codec import Encoder, Encoding
 from blosc2._core.frame import Frame
-from blosc2._core.frame_writer import header_length, pack_header, pack_index, pack_trailer
 from blosc2._core.source import Source
-from blosc2.alignment import ALIGNMENT, with_padding
 from blosc2.exceptions import FormatError, UnsupportedKindError
-from blosc2.serialization import pack, unpack
+from blosc2.serialization import unpack
 from blosc2.store_keys import all_safe, is_safe
-from blosc2.store_layout import FRAME_MAGIC, Window, whole
+from blosc2.store_layout import FRAME_MAGIC, Window, open_source
 
 #: Metalayers that mark such a frame, and the kind of store that each stands for.
 KINDS: Final = ("b2embed", "b2dict", "b2tree")
 MAP: Final = "estore_metadata"
 REGISTRY: Final = "_object_registry"
 
-# Small frames get one chunk. In larger ones the end of a chunk stays unused where the next value does not fit: with
-# chunks of several times the largest value that is a fraction of the whole.
-_ONE_CHUNK = 1 << 20
-_LARGEST_CHUNK = 64 << 20
-_CHUNK_TO_VALUE = 4
 # A compressed frame may claim values far larger than itself; beyond both limits this is no longer believed.
 _FREE_EXPANSION = 64 << 20
 _EXPANSION = 1024
-
-_NO_FILTERS = (0, 0, 0, 0, 0, 0)
-_RAW_MAP = 4096
+# How often a file is opened that seems to be damaged and is being changed.
+_TRIES: Final = 10
 
 
 class Embedded:
@@ -50,6 +39,8 @@ class Embedded:
     ----------
     window : tuple
         Where the frame lies.
+    entries : dict, optional
+        What its map is known to hold, by who wrote it; otherwise it is read.
 
     Attributes
     ----------
@@ -57,16 +48,24 @@ class Embedded:
         The metalayer that marks it, one of `KINDS`.
     entries : dict
         The entry of each key, as stored, in order of insertion.
+    weight : tuple of int, or None
+        What whoever writes the frame keeps in mind about its size.
     """
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: Window, entries: dict[str, dict[str, Any]] | None = None) -> None:
         source, offset, length = window
         self._source = source
         self.frame = Frame.open(source, offset, length)
         self.kind = kind_of(self.frame)
-        self.entries: dict[str, dict[str, Any]] = {}
+        self.entries: dict[str, dict[str, Any]] = {} if entries is None else entries
+        self.weight: tuple[int, int] | None = None
         if self.kind is None:
             raise self._error("not a store: its frame bears none of the metalayers b2embed, b2dict and b2tree")
+        if entries is None:
+            self._read_map()
+
+    def _read_map(self) -> None:
+        source = self._source
         packed = self.frame.vlmeta(MAP)
         if packed is None:
             raise self._error(f"the metadata entry {MAP} is missing, so there is no map of values")
@@ -146,10 +145,51 @@ class Embedded:
         return {name: chunk for name, chunk in chunks.items() if name != MAP}
 
 
+def open_embedded(path: str, mmap_mode: str | None) -> Embedded:
+    """Open a file of embedded values, which a writer may be changing just now."""
+
+    def window() -> Window:
+        source = open_source(path, mmap_mode)
+        if source.size == 0:
+            raise FormatError("the file is empty, so it is no store", path=path)
+        return source, 0, -1
+
+    return read_embedded(window)
+
+
+def read_embedded(open_window: Callable[[], Window]) -> Embedded:
+    """Read a frame of embedded values, which a writer may be changing just now.
+
+    Parameters
+    ----------
+    open_window : callable
+        Opens the file and says where in it the frame lies.
+    """
+    last: tuple[int, ...] | None = None
+    tries = 0
+    while True:
+        window = open_window()
+        try:
+            return Embedded(window)
+        except FormatError:
+            # A header that was read while it was written, or that tells of bytes which came after the file was opened.
+            path = window[0].path
+            now = None if path is None else file_identity(path)
+            tries += 1
+            if now == last or tries == _TRIES:
+                raise
+            last = now
+
+
 def check_same_file(path: str, identity: tuple[int, ...] | None) -> None:
     """Refuse to replace a file that is not the one that was read."""
     if identity is not None and file_identity(path) != identity:
-        raise OSError(errno.EBUSY, "the file was changed by somebody else since it was opened; open it again", path)
+        raise changed_by_others(path)
+
+
+def changed_by_others(path: str) -> OSError:
+    """The error for a file that is not the one that was read."""
+    return OSError(errno.EBUSY, "the file was changed by somebody else since it was opened; open it again", path)
 
 
 def file_identity(path: str) -> tuple[int, ...] | None:
@@ -164,101 +204,3 @@ def file_identity(path: str) -> tuple[int, ...] | None:
 def kind_of(frame: Frame) -> str | None:
     """The metalayer that marks a frame of embedded values."""
     return next((kind for kind in KINDS if frame.metalayer(kind) is not None), None)
-
-
-def compose(
-    kind: str,
-    values: Mapping[str, Window],
-    *,
-    remote: Mapping[str, dict[str, Any]] | None = None,
-    metadata: Mapping[str, bytes] | None = None,
-    meta: Mapping[str, bytes] | None = None,
-    chunksize: int = 8192,
-) -> bytes:
-    """A new frame of embedded values.
-
-    Parameters
-    ----------
-    kind : str
-        One of `KINDS`.
-    values : mapping
-        Where the frame of each value lies now.
-    remote : mapping, optional
-        Entries that refer to something outside, to be kept.
-    metadata : mapping, optional
-        Stored chunks of further metadata entries.
-    meta : mapping, optional
-        Packed content of further metalayers.
-    chunksize : int
-        The least size of a chunk.
-    """
-    chunksize, places = _arrange({key: window[2] for key, window in values.items()}, chunksize)
-    nbytes = max((offset + values[key][2] for key, offset in places.items()), default=0)
-    entries: dict[str, Any] = {key: {"offset": offset, "length": values[key][2]} for key, offset in places.items()}
-    entries.update(remote or {})
-    vlmeta = {MAP: stored_value({"embed_map": entries, "current_offset": nbytes}), **(metadata or {})}
-    metalayers = with_padding({kind: pack({"version": 1}), **(meta or {})})
-
-    raw = bytearray(nbytes)
-    for key, offset in places.items():
-        raw[offset : offset + values[key][2]] = whole(values[key])
-    body, offsets = _chunks(raw, chunksize)
-    index = pack_index(np.array(offsets, dtype="<i8"), len(offsets)) if offsets else b""
-    trailer = pack_trailer(vlmeta)
-    encoding = Encoding(5, 0, 0, False, 1, 0, 3, (0, 0, 0, 0, 0, 1), _NO_FILTERS)
-    frame = Frame.assemble(
-        Source.of_buffer(bytes(body)),
-        np.array(offsets, dtype=np.int64),
-        len(offsets),
-        nbytes,
-        chunksize,
-        encoding,
-        metalayers,
-        vlmeta,
-    )
-    total = header_length(metalayers) + len(body) + len(index) + len(trailer)
-    header = pack_header(frame, metalayers, True, total, nbytes, len(body))
-    return b"".join((header, body, index, trailer))
-
-
-def stored_value(value: Any) -> bytes:
-    """A metadata value as it is stored: packed, and in a chunk."""
-    packed = pack(value)
-    level = 0 if len(packed) <= _RAW_MAP else 5
-    chunk: bytes = Encoder(Encoding(5, 0, level, False, 1, 0, 3, (0, 0, 0, 0, 0, 1), _NO_FILTERS)).encode_bytes(packed)
-    return chunk
-
-
-def _arrange(lengths: Mapping[str, int], least: int) -> tuple[int, dict[str, int]]:
-    """A size of chunks, and where each value begins so that none crosses a chunk which fits into one."""
-    total = sum(_aligned(length) for length in lengths.values())
-    largest = max(lengths.values(), default=0)
-    size = total if total <= _ONE_CHUNK else _CHUNK_TO_VALUE * largest
-    size = _aligned(max(least, min(size, _LARGEST_CHUNK), min(total, _ONE_CHUNK)))
-    places = {}
-    position = 0
-    for key, length in lengths.items():
-        room = size - position % size
-        if length > room:
-            position += room % size
-        places[key] = position
-        position += _aligned(length)
-    return size, places
-
-
-def _aligned(length: int) -> int:
-    return -(-length // ALIGNMENT) * ALIGNMENT
-
-
-def _chunks(raw: bytearray, chunksize: int) -> tuple[bytearray, list[int]]:
-    """Stored chunks of uncompressed bytes, with holes that align each payload, and their offsets."""
-    body = bytearray()
-    offsets = []
-    for start in range(0, len(raw), chunksize):
-        part = raw[start : start + chunksize]
-        # Offsets count from the header's end, which lies 32 bytes before a multiple of the alignment.
-        body += bytes(-len(body) % ALIGNMENT)
-        offsets.append(len(body))
-        encoding = Encoding(5, 0, 0, False, 1, len(part), 3, (0, 0, 0, 0, 0, 1), _NO_FILTERS)
-        body += Encoder(encoding).encode_bytes(part)
-    return body, offsets

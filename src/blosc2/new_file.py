@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import shutil
+from contextlib import suppress
 from types import TracebackType
 from typing import BinaryIO, Protocol
 
@@ -34,14 +37,15 @@ class NewFile:
         Whether a file of that name may be there; otherwise `FileExistsError` when it is.
     lock : Lock, optional
         Goes over to the file before it gets its name.
+    beside : str, optional
+        What it is written beside instead, where no file may appear in the folder that it will be in.
     """
 
-    def __init__(self, path: str, *, replace: bool, lock: Lock | None = None) -> None:
+    def __init__(self, path: str, *, replace: bool, lock: Lock | None = None, beside: str | None = None) -> None:
         self.path = path
         self._lock = lock
         self._replace = replace
-        folder, name = os.path.split(path)
-        self._temporary = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
+        self._temporary = temporary_name(path if beside is None else beside)
         try:
             self.file: BinaryIO = open(self._temporary, "xb+")  # noqa: SIM115 - closed by commit and abandon
         except OSError as error:
@@ -97,6 +101,26 @@ class NewFile:
             pass
         if os.path.exists(self._temporary):
             os.unlink(self._temporary)
+
+
+def temporary_name(path: str) -> str:
+    """A hidden name beside a path, which says what it is for."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
+
+
+def remove_leftovers(path: str) -> None:
+    """Remove what killed processes left beside a path; only for who holds its lock."""
+    folder, name = os.path.split(os.path.abspath(path))
+    pattern = re.compile(re.escape(f".{name}.") + r"[0-9a-f]{8}\.tmp")
+    for found in os.listdir(folder):
+        if pattern.fullmatch(found):
+            left = os.path.join(folder, found)
+            if os.path.isdir(left) and not os.path.islink(left):
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                with suppress(OSError):
+                    os.unlink(left)
 
 
 def publish_new(temporary: str, path: str) -> None:

@@ -20,13 +20,18 @@ from types import TracebackType
 from typing import Any, Final, Never, Self
 
 from blosc2._core.frame import Frame
+from blosc2.checking import check, check_bytes
+from blosc2.compaction import Compaction, Progress
+from blosc2.embedded import Embedded
 from blosc2.exceptions import ClosedStoreError, ReadOnlyError, StoreKeyError, StoreLockedError
+from blosc2.findings import CheckReport
 from blosc2.leaf import LiveCarrier, frame_of, live_carrier, read_only, window_of_bytes
 from blosc2.recognise import wrap
 from blosc2.store_keys import canonical_key, new_key, plain_key
 from blosc2.store_layout import Moved, Window
 from blosc2.store_lock import WriterLock
-from blosc2.transaction import Compaction, Progress, Transaction
+from blosc2.sums import check_reads
+from blosc2.transaction import Transaction
 
 _MODES: Final = ("r", "w", "a", "x")
 # Unpublished frames are held in memory up to this; a store that can then puts them into files.
@@ -59,6 +64,11 @@ def check_mmap_mode(mmap_mode: str | None, mode: str) -> None:
 
 class Store(MutableMapping[str, Any]):
     """What every store does; see `EmbedStore`, `DictStore` and `TreeStore`."""
+
+    # Whether what is read is checked against checksums.
+    _verify: bool = False
+    # What the frame of embedded values holds; None where there is none yet.
+    _embedded: Embedded | None
 
     def __init__(self, path: str | None, mode: str, mmap_mode: str | None, deserialize: str) -> None:
         self._path = path
@@ -164,17 +174,36 @@ class Store(MutableMapping[str, Any]):
     def _make(self, key: str, window: Window) -> Any:
         """A leaf over a window, remembered."""
         if self._mode == "r":
-            leaf = read_only(Frame.open(*window, key), key, self._path, self._mmap_mode, self._deserialize)
+            frame = Frame.open(*window, key)
+            if self._verify:
+                self._verify_leaf(key, frame)
+            leaf = read_only(frame, key, self._path, self._mmap_mode, self._deserialize, self._verify)
             self._hold(key, leaf)
             return leaf
         with self._lock:
             # Array, super-chunk and metadata views of one leaf share one carrier, or an edit would get lost.
             carrier = self._carriers.get(key)
             if carrier is None:
-                carrier = self._carriers[key] = live_carrier(window, key, self, self._path, self._deserialize)
+                carrier = live_carrier(window, key, self, self._path, self._deserialize)
+                if self._verify:
+                    self._verify_leaf(key, carrier.frame)
+                    carrier.verify = True
+                self._carriers[key] = carrier
             leaf = wrap(carrier)
             self._hold(key, leaf)
             return leaf
+
+    def _verify_leaf(self, key: str, frame: Frame) -> None:
+        """Check what can be checked of a leaf before its chunks are, and see that these are.
+
+        Raises `FormatError` where a checksum says that something is not as it was written.
+        """
+        check_reads(frame)
+        embedded = self._embedded
+        if embedded is None or key not in embedded.entries:
+            return
+        if embedded.frame.checks_chunks or check_reads(embedded.frame):
+            embedded.locate(key)  # which checks the chunks that hold the value
 
     def _hold(self, key: str, leaf: Any) -> None:
         held = self._held
@@ -193,8 +222,12 @@ class Store(MutableMapping[str, Any]):
         if self._changes:
             window = self._changes.get(key, ...)
             if window is not ...:
-                return self._published(window.origin) if isinstance(window, Moved) and window[0] is None else window
+                return self._opened(window) if isinstance(window, Moved) and window.aside else window
         return self._published(key)
+
+    def _opened(self, moved: Moved) -> Window:
+        """The window of a frame that is to get another key and lies in a file of its own."""
+        raise NotImplementedError(moved)
 
     def _forget_leaves(self) -> None:
         self._held: dict[str, weakref.ref[Any]] = {}
@@ -266,6 +299,7 @@ class Store(MutableMapping[str, Any]):
     def __setitem__(self, key: str, value: Any) -> None:
         key = new_key(key)
         self._check_writable("set items", key)
+        self._check_place(key)
         with self._lock:
             self._put(key, frame_of(value, key, self._path, self._encoding()), value)
 
@@ -284,12 +318,17 @@ class Store(MutableMapping[str, Any]):
             for key in self._keys():
                 self._remove(key)
 
+    def _check_place(self, key: str) -> None:
+        """Refuse a key that cannot be given a value here, as it could elsewhere."""
+
     def _put(self, key: str, window: Window, value: Any = None) -> None:  # noqa: ARG002 - for tiers
         self._changes[key] = window
         self._forget_leaf(key)
+        if isinstance(window, Moved):
+            return
         self._in_memory += window[2]
         if self._in_memory > _MEMORY_LIMIT:
-            self._changes.update(self._stage({k: w for k, w in self._changes.items() if w and w[0].path is None}))
+            self._changes.update(self._stage({k: w for k, w in self._changes.items() if w and _is_in_memory(w)}))
             self._in_memory = 0
 
     def _remove(self, key: str) -> None:
@@ -383,8 +422,8 @@ class Store(MutableMapping[str, Any]):
     def rename(self, old: str, new: str) -> None:
         """Give a leaf another key, with its data as it is; published with the next flush.
 
-        In a `TreeStore` a group can be renamed too, with all that is below it. Bytes of leaves are not read, except in a
-        `.b2z`, where a member's name stands before its data: there the stored bytes are copied.
+        In a `TreeStore` a group can be renamed too, with all that is below it. Bytes of leaves are not read, except in
+        a `.b2z`, where a member's name stands before its data: there the stored bytes are copied.
 
         Raises
         ------
@@ -400,22 +439,23 @@ class Store(MutableMapping[str, Any]):
                 raise self._missing_key(old)
             if old != new:
                 self._check_free(new)
-                self._move(old, new)
+                self._check_place(new)
+                self._move({old: new})
 
     def _check_free(self, key: str) -> None:
         if self._has(key):
             raise ValueError(f"Key {key!r} is taken: delete it first")
 
-    def _move(self, old: str, new: str) -> None:
-        """Rename one leaf, which exists, to a key that is free."""
-        if old in self._edited:
+    def _move(self, names: dict[str, str]) -> None:
+        """Rename leaves, which exist, to keys that are free: all, or none if anything fails."""
+        if not self._edited.keys().isdisjoint(names):
             self._gather()
-        window = self._changes.get(old)
-        moved = self._moved(old) if window is None else window
-        self._remove(old)
-        self._put(new, moved)
+        windows = {old: self._changes.get(old) or self._moved(old) for old in names}
+        for old, new in names.items():
+            self._remove(old)
+            self._put(new, windows[old])
 
-    def _moved(self, key: str) -> Window | Moved:
+    def _moved(self, key: str) -> Window:
         """A published frame for another key."""
         window = self._published(key)
         if window is None:
@@ -480,6 +520,18 @@ class Store(MutableMapping[str, Any]):
                 return False
             self._forget_leaves()
             return True
+
+    def check(self, *, progress: Progress | None = None) -> CheckReport:
+        """Read all that is published and say what is damaged; see `blosc2.check`.
+
+        Unpublished changes are not looked at.
+        """
+        self._check_open()
+        path = self._file
+        if path is None:
+            in_memory: Any = self
+            return check_bytes(in_memory.to_cframe(), progress)
+        return check(path, progress=progress)
 
     def discard(self) -> None:
         """Drop all changes that were not published, in the leaves that were handed out too."""
@@ -554,7 +606,7 @@ class Store(MutableMapping[str, Any]):
         self._check_open()
         if self._mode != "r" or self._file is None:
             raise TypeError(f"{self!r} is open for writing; only a store in mode 'r' can be pickled")
-        return _reopen, (type(self), self._file, self._mmap_mode, self._deserialize)
+        return _reopen, (type(self), self._file, self._mmap_mode, self._deserialize, self._verify)
 
     # ------------------------------------------------------------------ description
     @property
@@ -604,7 +656,11 @@ class Store(MutableMapping[str, Any]):
         return StoreKeyError(f"Key {key!r} not found in the store", path=self._path)
 
 
-def _reopen(kind: type[Store], path: str, mmap_mode: str | None, deserialize: str) -> Store:
+def _reopen(kind: type[Store], path: str, mmap_mode: str | None, deserialize: str, verify: bool = False) -> Store:
     make: Any = kind
-    store: Store = make(path, mode="r", mmap_mode=mmap_mode, deserialize=deserialize)
+    store: Store = make(path, mode="r", mmap_mode=mmap_mode, deserialize=deserialize, verify=verify)
     return store
+
+
+def _is_in_memory(window: Window) -> bool:
+    return not isinstance(window, Moved) and window[0].path is None

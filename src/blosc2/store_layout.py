@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from typing import Any, Self
 
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
@@ -15,18 +16,26 @@ from blosc2.new_file import Lock, NewFile
 Window = tuple[Source, int, int]
 
 
-class Moved(tuple[Source | None, int, int]):
-    """Where a frame lies that only gets another key: `origin` is the published key that it has.
+class Moved(tuple[Source, int, int]):  # noqa: SLOT001 - tuples cannot have any
+    """Where a frame lies that only gets another key.
 
-    Without a source it is looked up when its bytes are needed.
+    Attributes
+    ----------
+    origin : str
+        The published key that it has.
+    aside : str or None
+        A file that is a second name of it, instead of a window: it is opened when its bytes are needed.
     """
 
     origin: str
+    aside: str | None
 
-    def __new__(cls, window: tuple[Source | None, int, int], origin: str) -> Moved:
-        """A window, or (None, 0, 0), of a published key."""
-        self = super().__new__(cls, window)
+    def __new__(cls, window: Window | None, origin: str, aside: str | None = None) -> Self:
+        """The window of a published key, or None with a file."""
+        places: Any = (None, 0, 0) if window is None else window
+        self = super().__new__(cls, places)
         self.origin = origin
+        self.aside = aside
         return self
 
 

@@ -1,8 +1,8 @@
 """One writer at a time: the lock of a store that is open for writing.
 
 It is an advisory lock of the operating system on the store's own file or directory, so it is gone when its process is,
-and no other file tells of it. A store that is replaced by a new file passes the lock on to that before it takes its name.
-Readers never ask for it.
+and no other file tells of it. A store that is replaced by a new file passes the lock on to that before it takes its
+name. Readers never ask for it.
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ class WriterLock:
     def _refusal(self, descriptor: int) -> StoreLockedError:
         who = _holder(descriptor)
         return StoreLockedError(
-            f"the store is open for writing by {who}: open it with mode='r', wait with timeout=, or close it there first",
+            f"the store is open for writing by {who}: open it with mode='r', wait with timeout=, "
+            "or close it there first",
             path=self._path,
         )
 

@@ -1,23 +1,12 @@
-"""Changes of a store that are published together, and what making it smaller gained."""
+"""Changes of a store that are published together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from blosc2.store import Store
-
-#: Called with the bytes that are done and those in all.
-Progress: TypeAlias = Callable[[int, int], Any]
-
-
-class Compaction(NamedTuple):
-    """Bytes of a store before and after `Store.compact`."""
-
-    before: int
-    after: int
 
 
 class Transaction:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
+from blosc2.compaction import Compaction, Progress
 from blosc2.dict_store import _KINDS, DictStore
 from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedKindError
 from blosc2.foreign_object import ForeignObject
@@ -14,7 +15,7 @@ from blosc2.group_attributes import ATTRIBUTES, GroupAttributes
 from blosc2.leaf import metadata_frame
 from blosc2.store_keys import canonical_key, new_key, plain_key
 from blosc2.store_layout import Window
-from blosc2.transaction import Compaction, Progress, Transaction
+from blosc2.transaction import Transaction
 
 # The leaf that describes an object of another kind, and the groups that `info` still draws.
 _DESCRIPTION = "_meta"
@@ -88,15 +89,16 @@ class TreeStore(DictStore):
         self._objects_possible = None
         self._more = {}
 
-    def _state(self) -> tuple[Any, ...]:
-        return super()._state(), dict(self._more)
-
-    def _bring_back(self, state: tuple[Any, ...]) -> None:
-        before, self._more = state
-        super()._bring_back(before)
+    def _look_again_at_keys(self) -> None:
+        super()._look_again_at_keys()
         self._registry_cache = None
         self._described = {}
         self._objects_possible = None
+        self._more = {}
+        for key, window in self._changes.items():
+            change = (window is not None) - self._is_published(key)
+            if change:
+                self._count(key, change)
 
     def _drop_unpublished(self) -> None:
         super()._drop_unpublished()
@@ -330,7 +332,7 @@ class TreeStore(DictStore):
         if key == "/" + _DESCRIPTION:
             raise ValueError(f"Key {key!r} is reserved for the description of a table")
         self._check_not_inside(key)
-        if self._object_at(key) is not None:
+        if self._has_objects() and self._object_at(key) is not None:
             raise ValueError(f"Key {key!r} is an object of another kind; delete it first")
         if self._is_group(key):
             raise ValueError(
@@ -367,10 +369,7 @@ class TreeStore(DictStore):
             self._check_place(new)
             below = [old] if is_leaf else []
             below += self._listing().keys_in_order(*self._listing().group(old))
-            for key in below:
-                new_key(new + key[len(old) :])  # before anything is moved: a long one may not do
-            for key in below:
-                self._move(key, new + key[len(old) :])
+            self._move({key: new_key(new + key[len(old) :]) for key in below})
             self._rename_objects(old, new)
 
     def _rename_objects(self, old: str, new: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import warnings
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -18,9 +19,11 @@ from blosc2._core.checksum import crc32c
 from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
 from blosc2._core.source import Source
+from blosc2.compaction import Progress
 from blosc2.embedded import file_identity
+from blosc2.embedded_changes import EmbeddedChanges
 from blosc2.exceptions import ClosedStoreError, FormatError
-from blosc2.new_file import NewFile
+from blosc2.new_file import NewFile, remove_leftovers
 from blosc2.store_layout import (
     EMBED,
     LEAF_SUFFIXES,
@@ -35,12 +38,22 @@ from blosc2.store_layout import (
     whole,
 )
 from blosc2.store_lock import WriterLock
-from blosc2.transaction import Progress
 
 _SUFFIXES = tuple(suffix.encode() for suffix in LEAF_SUFFIXES)
 _SKIPPED = tuple(name.encode() for name in (EMBED, LOCK, RESERVED))
 _ALIGNMENT = 64
+#: Leaves of more bytes are copied piece by piece.
+_LARGE = 8 << 20
+# The end record as writers leave it: without a comment, or with a seal.
+_ENDS = (22, 22 + 32)
 _of_member = Frame.of_member
+
+
+def _ends_whole(source: Source) -> bool:
+    """Whether a file ends in an end record, and not in what an unfinished append left behind it."""
+    length = min(source.size, max(_ENDS))
+    last = source.read(source.size - length, length)
+    return any(last[-end:].startswith(b"PK\5\6") for end in _ENDS if end <= length)
 
 
 class _Version:
@@ -88,6 +101,8 @@ class ZipBackend:
         self._warned = False
         self._closed = False
         self._version: _Version | None = None
+        # The version whose embedded values were checked.
+        self._verified: _Version | None = None
         # Device, inode, size and time of the archive as this backend read or left it.
         self._identity: tuple[int, ...] | None = None
         # Whether a file was there before this backend wrote anything.
@@ -111,8 +126,7 @@ class ZipBackend:
     def embed_window(self) -> Window:
         """Where the frame of embedded values lies. Reads the archive's directory, at the first call."""
         self.check_replaceable()
-        source = open_source(self.root, self._mmap_mode)
-        archive = Archive(source)
+        source, archive = self._open_archive()
         number = archive.find(EMBED.encode())
         if number < 0:
             raise FormatError(f"not a store: the archive has no member {EMBED}", path=self.root)
@@ -120,6 +134,21 @@ class ZipBackend:
         self._version = _Version(source, archive)
         self._identity = source.identity
         return source, offset, length
+
+    def _open_archive(self) -> tuple[Source, Archive]:
+        """Open the file, from which a writer may be cutting off what another one left unfinished."""
+        last = None
+        while True:
+            source = open_source(self.root, None)
+            try:
+                if self._mmap_mode is not None:
+                    # Mapped bytes that are cut off must not be touched, not even to look for the end.
+                    source = source.mapped_to(source.size if _ends_whole(source) else Archive(source).end)
+                return source, Archive(source)
+            except FormatError:
+                if source.identity == last:
+                    raise
+                last = source.identity
 
     def _absent(self) -> None:
         """There is no archive: not yet, or no more."""
@@ -170,6 +199,28 @@ class ZipBackend:
         member = version.member
         offset, length = member(number)
         return version.source, offset, length
+
+    def verify(self, key: str) -> None:
+        """Check all bytes of a leaf against the checksum of its member; `FormatError` where they do not agree."""
+        version = self._version
+        if version is None:
+            return
+        number = (version.find or self._table_of(version).find)(key)
+        if number < 0:  # an embedded value; their member is read as a whole, once
+            number = version.archive.find(EMBED.encode())
+            if self._verified is version or number < 0:
+                return
+        offset, length = version.member(number)
+        crc = 0
+        for piece in pieces((version.source, offset, length)):
+            crc = zlib.crc32(piece, crc)
+        if crc != version.archive.crc(number):
+            raise FormatError(
+                "the bytes of the member are not those that were written, as its checksum says",
+                path=self.root, key=key, offset=offset,
+            )  # fmt: skip
+        if number == version.archive.find(EMBED.encode()):
+            self._verified = version
 
     def open_frame(self, key: str) -> Frame | None:
         """The frame of a key, opened in as few reads as possible; None where there is none."""
@@ -225,7 +276,7 @@ class ZipBackend:
         return {key: (source, offset, changes[key][2]) for key, offset in places.items()}
 
     def publish(
-        self, changes: dict[str, Window | None], embed: bytes | None, *, fresh: bool, durable: bool = True
+        self, changes: dict[str, Window | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True
     ) -> None:
         """Make changes part of the archive; see `DirectoryBackend.publish`."""
         end = -1
@@ -236,9 +287,9 @@ class ZipBackend:
                 self._drop(key)
             for key, window in changes.items():
                 if window is not None and not self._is_appended(key, window):
-                    self._append(key, self._bytes_of(window))
+                    self._append(key, window)
             if embed is not None:
-                writer.append(EMBED.encode(), embed)
+                writer.append(EMBED.encode(), embed.compose())
             writer.drain()
             self._check_own()
             if self._version is None or fresh:
@@ -246,12 +297,14 @@ class ZipBackend:
             else:
                 outdated = self._outdated(self._version, changes, embed is not None)
                 writer.write_directory(*self._version.archive.records(outdated))
-            if durable:
+            # Of a new file, which nobody sees yet, all is synced before it gets its name.
+            in_place = durable and self._new is None
+            if in_place:
                 os.fsync(self._descriptor)
             self._check_own()
             end = writer.position
             writer.write_end()
-            if durable:
+            if in_place:
                 os.fsync(self._descriptor)
             self._finish(durable)
         except BaseException:
@@ -323,12 +376,16 @@ class ZipBackend:
         os.ftruncate(self._descriptor, size)
         self._identity = self._now()
 
-    def _bytes_of(self, window: Window) -> Window:
-        """Where the bytes of a frame lie that may only get another key."""
-        found = self.locate(window.origin) if isinstance(window, Moved) and window[0] is None else window
-        if found is None:
+    def moved(self, key: str) -> Moved:
+        """The published frame of a key that is to get another one."""
+        window = self.locate(key)
+        if window is None:
             raise self._refusal()
-        return found
+        return Moved(window, key)
+
+    def opened(self, moved: Moved) -> Window:
+        """All members are windows."""
+        return moved
 
     def cut_tail(self) -> None:
         """Cut off what an append left that was not finished."""
@@ -366,6 +423,8 @@ class ZipBackend:
             raise missing(self.root)
         if file_identity(self.root) != self._identity:
             raise self._refusal()
+        if self.lock is not None and self.lock.held and self._new is None:
+            remove_leftovers(self.root)
         archive = version.archive
         # Of equal names the last counts.
         live = {name: number for number, name in enumerate(archive.names()) if not archive.is_folder(number)}
@@ -375,12 +434,17 @@ class ZipBackend:
             done = 0
             for name, number in live.items():
                 offset, length = archive.window(number)
-                writer.append_pieces(name.encode(), pieces((version.source, offset, length)), length, archive.crc(number))
+                data = pieces((version.source, offset, length))
+                writer.append_pieces(name.encode(), data, length, archive.crc(number))
                 done += length
                 if progress is not None:
                     progress(done, total)
             writer.write_directory()
             writer.write_end()
+
+    def forget_keys(self) -> Window | None:
+        """They are those of the version that is shown, as long as it is."""
+        return None
 
     def forget_appended(self) -> None:
         """Frames that were moved out of memory are to be written again, under the keys that they will have then."""
@@ -398,7 +462,12 @@ class ZipBackend:
     def _append(self, key: str, window: Window) -> int:
         name = (key[1:] + suffix_of(window)).encode()
         self._drop(key)
-        offset: int = self._begin().append(name, whole(window))
+        writer = self._begin()
+        offset: int
+        if window[2] > _LARGE:
+            offset = writer.append_pieces(name, pieces(window), window[2])
+        else:
+            offset = writer.append(name, whole(window))
         self._appended[key] = name, offset
         return offset
 

@@ -147,6 +147,38 @@ def change_schunk(path: str, seed: int) -> list[str]:
     return [manifest.sha256(chunk) for chunk in chunks]
 
 
+def change_once(path: str, step: str, mmap_mode: str | None = None) -> None:
+    """Make one small change of a file, or none."""
+    x = blosc2.open(path, mode="a", **({} if mmap_mode is None else {"mmap_mode": mmap_mode}))
+    what, _, how = step.partition(" ")
+    if what == "nothing":
+        x[:]
+    elif what == "resize":
+        x.resize((int(how), *x.shape[1:]))
+    elif what == "set":
+        x[int(how)] = 7
+    elif what == "same":
+        x[int(how)] = x[int(how)]
+    elif what == "vlmeta":
+        x.vlmeta[how] = 5
+    elif what == "forget":
+        del x.vlmeta[how]
+    elif what == "meta":
+        x.meta["m"] = int(how)
+    elif what == "order":
+        x.reorder_offsets(np.array([int(n) for n in how.split()]))
+    elif what == "append":
+        x.append_data(np.full(x.chunksize // 4, int(how), "i4"))
+    elif what == "insert":
+        x.insert_data(int(how), np.arange(x.chunksize // 4, dtype="i4"), True)
+    elif what == "update":
+        x.update_data(int(how), np.arange(x.chunksize // 4, dtype="i4"), True)
+    elif what == "delete":
+        x.delete_chunk(int(how))
+    else:
+        raise ValueError(step)
+
+
 def leaf_value(kind: str, seed: int) -> Any:
     """A leaf by a short name; arrays of several sizes, so that a threshold divides them."""
     if kind == "schunk":
@@ -217,7 +249,7 @@ FUNCTIONS = {
     f.__name__: f
     for f in (
         make_array, make_schunk, describe, slices, change_array, change_points, change_schunk, change_store,
-        tree_attributes, convert, about,
+        change_once, tree_attributes, convert, about,
     )
 }  # fmt: skip
 

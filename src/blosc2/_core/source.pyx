@@ -42,11 +42,20 @@ cdef class Source:
         self.path = os.fspath(path)
         fd = os.open(self.path, _O_FLAGS)
         try:
-            self._identify(os.fstat(fd))
-            # A mapping of no bytes is not allowed; an empty source needs none.
-            if self.size:
-                self._mapping = mmap.mmap(fd, self.size, access=mmap.ACCESS_READ)
-                self._hold(self._mapping)
+            while True:
+                self._identify(os.fstat(fd))
+                # A mapping of no bytes is not allowed; an empty source needs none.
+                if not self.size:
+                    break
+                try:
+                    self._mapping = mmap.mmap(fd, self.size, access=mmap.ACCESS_READ)
+                except ValueError:
+                    # A writer has just cut off the remains of another.
+                    if os.fstat(fd).st_size >= self.size:
+                        raise
+                else:
+                    self._hold(self._mapping)
+                    break
         finally:
             os.close(fd)
         self.mapped = True
@@ -69,6 +78,24 @@ cdef class Source:
         self._mapping = buffer
         self._hold(buffer)
         return self
+
+    def mapped_to(self, int64_t length):
+        """The first bytes of a file that is open for positional reads, as a mapping.
+
+        What lies behind them may be cut off by others meanwhile; touching it in a mapping would end the process.
+        """
+        cdef Source other = Source.__new__(Source)
+        other.path, other.identity = self.path, self.identity
+        if length:
+            try:
+                other._mapping = mmap.mmap(self.fd, length, access=mmap.ACCESS_READ)
+            except ValueError:
+                raise FormatError(
+                    f"{length} bytes are wanted here but the file was cut just now", path=self.path, offset=0
+                ) from None
+            other._hold(other._mapping)
+        other.mapped = True
+        return other
 
     def _identify(self, status):
         self.size = status.st_size

@@ -1,0 +1,151 @@
+"""What becomes of embedded values: which stay, which come, what the new frame says about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO
+
+from blosc2._core.frame_writer import header_length
+from blosc2.alignment import PADDING
+from blosc2.compaction import Progress
+from blosc2.embedded import Embedded
+from blosc2.embedded_frame import Value, metalayers_of, write_frame
+from blosc2.exceptions import FormatError
+from blosc2.store_layout import Moved, Window
+from blosc2.sums import carried, verify_frame
+
+
+class EmbeddedChanges:
+    """What becomes of embedded values.
+
+    Parameters
+    ----------
+    kind : str
+        The metalayer that marks the frame, one of `KINDS`.
+    old : Embedded or None
+        What there is now; None for a store that is new, or replaces whatever there is.
+    changes : mapping
+        New frames by key, None for a key that goes; a `Moved` one only gets another key.
+    metadata : mapping, optional
+        Stored chunks of further metadata entries that are new.
+    meta : mapping, optional
+        Packed content of further metalayers of a new frame; an old one keeps its own.
+    chunksize : int
+        The least size of chunks of a frame that is written anew.
+    """
+
+    __slots__ = ("changes", "chunksize", "kind", "meta", "metadata", "old")
+
+    def __init__(
+        self,
+        kind: str,
+        old: Embedded | None,
+        changes: Mapping[str, Window | None],
+        *,
+        metadata: Mapping[str, bytes] | None = None,
+        meta: Mapping[str, bytes] | None = None,
+        chunksize: int = 0,
+    ) -> None:
+        self.kind = kind
+        self.old = old
+        self.changes = changes
+        self.chunksize = chunksize
+        self.meta = dict(meta or {})
+        self.metadata: dict[str, bytes] = {}
+        if old is not None:
+            own = {old.kind, PADDING}
+            self.meta = {name: content for name, content in old.frame.metalayers().items() if name not in own}
+            self.metadata = old.other_metadata()
+        self.metadata |= metadata or {}
+
+    def compose(self) -> bytes:
+        """All of the new frame, for memory and archives: without checksums of its own."""
+        parts: list[bytes] = []
+        header, _ = self._write(parts.append)
+        return b"".join([header, *parts])
+
+    def write(self, file: BinaryIO, progress: Progress | None = None) -> dict[str, dict[str, Any]]:
+        """Write all of the new frame to an empty file; what its map says is returned.
+
+        Raises
+        ------
+        FormatError
+            Values would be copied that are damaged, as their checksums tell.
+        """
+        if self.old is not None:
+            check_whole(self.old, self.changes)
+        file.seek(header_length(metalayers_of(self.kind, self.meta)))
+        header, entries = self._write(file.write, with_sums=True, progress=progress)
+        file.seek(0)
+        file.write(header)
+        return entries
+
+    def _write(self, write: Callable[[Any], Any], **how: Any) -> tuple[bytes, dict[str, dict[str, Any]]]:
+        values = values_after(self.old, self.changes)
+        return write_frame(
+            write, self.kind, values, metadata=self.metadata, meta=self.meta, chunksize=self.chunksize, **how
+        )
+
+
+def values_after(old: Embedded | None, changes: Mapping[str, Window | None]) -> dict[str, Value]:
+    """All values with these changes, in order: where each lies, or the entry of one that lies nowhere here."""
+    values: dict[str, Value] = {}
+    if old is not None:
+        for key in old.entries:
+            if key not in changes:
+                values[key] = _kept(old, key)
+            elif changes[key] is not None:
+                values[key] = {}  # its place
+    for key, window in changes.items():
+        if isinstance(window, Moved):
+            values[key] = _kept(old, origin_of(old, key, window)) if old is not None else window
+        elif window is not None:
+            values[key] = window
+    return values
+
+
+def _kept(old: Embedded, key: str) -> Value:
+    window = old.kept(key)
+    return old.entries[key] if window is None else window
+
+
+def origin_of(old: Embedded, key: str, window: Moved) -> str:
+    """The published key whose value gets another one."""
+    if window.origin not in old.entries:
+        raise FormatError(f"there is no value {window.origin!r} to be renamed", path=old.frame.source.path, key=key)
+    return window.origin
+
+
+def is_damaged(old: Embedded) -> bool:
+    """Whether a frame is not what its checksums say; False for one without."""
+    try:
+        check_whole(old, {})
+    except FormatError:
+        return True
+    return False
+
+
+def check_whole(old: Embedded, changes: Mapping[str, Window | None]) -> None:
+    """Refuse to copy values out of chunks that are damaged: the copies would pass for whole."""
+    frame = old.frame
+    carried(frame)
+    damaged = set()
+    for finding in verify_frame(frame):
+        if finding.chunk is not None:
+            damaged.add(finding.chunk)
+        elif finding.offset != frame.offset + frame.header_len:  # dead bytes do not matter
+            raise FormatError(finding.what, path=frame.source.path, offset=finding.offset)
+    if not damaged:
+        return
+    moved = {window.origin for window in changes.values() if isinstance(window, Moved)}
+    for key, entry in old.entries.items():
+        offset, length = entry.get("offset"), entry.get("length")
+        if (key in changes and key not in moved) or type(offset) is not int or type(length) is not int:
+            continue
+        chunks = range(offset // frame.chunksize, (offset + max(length, 1) - 1) // frame.chunksize + 1)
+        if any(number in chunks for number in damaged):
+            raise FormatError(
+                "the bytes around this value are not those that were written, so the store cannot be written anew; "
+                "check() tells more, and salvage() saves what is whole",
+                path=frame.source.path, key=key,
+            )  # fmt: skip

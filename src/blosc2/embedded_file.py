@@ -1,0 +1,270 @@
+"""Changes of a file of embedded values: appended and published, or the whole file written anew.
+
+An append leaves every byte of the published version where it is (FORMATS 8.1): behind it come the last chunk again,
+if it was short, with the new values after the old ones; further chunks; a new table of chunks and a new map. When
+these are on the disk, one write of the header makes them current. Values that are deleted or replaced stay as dead
+bytes until the file is written anew, which happens by itself when they outweigh the live ones.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from io import FileIO
+from typing import Any, BinaryIO, Final, Protocol
+
+from blosc2._core.frame import Frame
+from blosc2.compaction import Progress
+from blosc2.embedded import Embedded, changed_by_others, check_same_file, file_identity
+from blosc2.embedded_append import Output, Plan, can_grow
+from blosc2.embedded_changes import EmbeddedChanges, is_damaged
+from blosc2.exceptions import FormatError
+from blosc2.new_file import Lock, NewFile
+from blosc2.store_layout import open_source
+from blosc2.sums import carried
+
+# Where the fields of a header begin that an append changes.
+_FIELDS: Final = 16
+
+
+class EmbeddedFile:
+    """A file of embedded values, for its one writer.
+
+    Parameters
+    ----------
+    path : str
+        The file, which need not be there yet.
+    lock : Lock, optional
+        What keeps other writers out, and goes over to a file that replaces this one.
+
+    Attributes
+    ----------
+    identity : tuple or None
+        What the file was when it was last read or written here; None if nobody looked.
+    was_there : bool
+        Whether a file may be there that a new one replaces; for its owner to set.
+    beside : str or None
+        Where new files are written instead of beside the old one, before they replace it.
+    """
+
+    def __init__(self, path: str, lock: Lock | None = None) -> None:
+        self.path = path
+        self.lock = lock
+        self.identity: tuple[int, ...] | None = None
+        self.was_there = False
+        self.beside: str | None = None
+        # What was published here last, and what it was appended to; and whether it could not be read afterwards.
+        self._latest: Embedded | None = None
+        self._grown_from: Embedded | None = None
+        self._behind = False
+
+    def was_read(self, identity: tuple[int, ...] | None) -> None:
+        """Its owner has read the file that this was, and goes on from there."""
+        self.identity = identity
+        self.was_there = True
+        self._latest = self._grown_from = None
+        self._behind = False
+
+    def cut_tail(self, frame: Frame) -> None:
+        """Cut off what an unfinished append has left in a file that was just read, and that nobody else writes to."""
+        end = frame.frame_len
+        if self.identity is None or self.identity[2] <= end or frame.offset:
+            return
+        # Only where checksums tell that the frame ends where it says.
+        with suppress(OSError, FormatError):
+            if carried(frame) is None:
+                return
+            with open(self.path, "r+b", buffering=0) as file:
+                if _identity(file) == self.identity:
+                    file.truncate(end)
+                    self.identity = _identity(file)
+
+    def publish(
+        self, new: EmbeddedChanges, *, durable: bool = True, anew: bool = False, progress: Progress | None = None
+    ) -> Embedded:
+        """Make changes part of the file, all or none; what it holds then is returned. See `prepare`."""
+        return self.prepare(new, durable=durable, anew=anew, progress=progress).commit()
+
+    def prepare(
+        self, new: EmbeddedChanges, *, durable: bool = True, anew: bool = False, progress: Progress | None = None
+    ) -> Pending:
+        """Write all that changes need, where nobody looks; what then makes it current is returned.
+
+        Parameters
+        ----------
+        new : EmbeddedChanges
+        durable : bool
+            Whether it is on the disk when this returns, and the new version when `commit` does.
+        anew : bool
+            Whether the file is written anew in any case, without dead bytes.
+        progress : callable, optional
+            Called with the bytes of values that are written anew, and those in all.
+
+        Raises
+        ------
+        OSError
+            It could not be written, or somebody else changed the file; what it held stays.
+        FormatError
+            What is there is damaged in a way that forbids to go on from it; it stays as it is.
+        """
+        if self._behind:
+            self.load()
+        old = new.old
+        if old is not None:
+            check_same_file(self.path, self.identity)
+        base = self._base(old)
+        if old is not None and base is not None and not anew and can_grow(base, new.kind):
+            plan = Plan(base.frame, old, new.changes)
+            # What is damaged is not written anew, which would hide it.
+            if plan.is_possible() and (not plan.had_better_rewrite() or is_damaged(base)):
+                return _Append(self, plan, new.metadata, durable)
+        return _Replacement(self, new, durable, progress)
+
+    def _base(self, old: Embedded | None) -> Embedded | None:
+        """What is in the file, if all that `old` has lies in it where `old` says; else None.
+
+        That is mostly `old` itself. If something failed after changes to it had been published, these come once more,
+        and are made again.
+        """
+        if self._latest is None or old is self._latest:
+            return old
+        return self._latest if old is self._grown_from else None
+
+    def load(self, entries: dict[str, dict[str, Any]] | None = None) -> Embedded:
+        """What the file holds now; `entries` if that is known already."""
+        self._behind = self.was_there = True
+        source = open_source(self.path, None)
+        self.identity = source.identity
+        self._latest = embedded = Embedded((source, 0, -1), entries)
+        self._behind = False
+        return embedded
+
+
+class Pending(Protocol):
+    """Changes that are written and wait to be made current, or taken back."""
+
+    def commit(self) -> Embedded:
+        """Make them current; what the file holds then is returned. If this fails, they are taken back."""
+
+    def abandon(self) -> None:
+        """Take them back."""
+
+
+class _Replacement:
+    """A new file that will be renamed into the place of the old one."""
+
+    def __init__(self, file: EmbeddedFile, new: EmbeddedChanges, durable: bool, progress: Progress | None) -> None:
+        self._file = file
+        # The only copy of values that were durable by now is not given up for one that may not be.
+        self._durable = durable = durable or (new.old is not None and bool(new.old.frame.nbytes))
+        self._identity = None if new.old is None else file.identity
+        path = os.path.realpath(file.path)  # a link to the file stays one
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        self._new = NewFile(path, replace=file.was_there, lock=file.lock, beside=file.beside)
+        try:
+            self._entries = new.write(self._new.file, progress)
+            self._new.file.flush()
+            if durable:
+                os.fsync(self._new.file.fileno())
+        except BaseException:
+            self.abandon()
+            raise
+
+    def commit(self) -> Embedded:
+        try:
+            check_same_file(self._file.path, self._identity)
+            place = _identity(self._new.file)[:2]
+            self._file._grown_from = None
+        except BaseException:
+            self.abandon()
+            raise
+        try:
+            self._new.commit(durable=self._durable)
+        except BaseException:
+            now = file_identity(self._file.path)
+            self._file._behind = now is not None and now[:2] == place
+            raise
+        return self._file.load(self._entries)
+
+    def abandon(self) -> None:
+        self._new.abandon()
+
+
+class _Append:
+    """New bytes behind the published version of a file."""
+
+    def __init__(self, file: EmbeddedFile, plan: Plan, vlmeta: Mapping[str, bytes], durable: bool) -> None:
+        self._file = file
+        self._plan = plan
+        self._durable = durable
+        self._old = plan.frame
+        self._raw = raw = open(file.path, "r+b", buffering=0)  # noqa: SIM115 - closed by commit and abandon
+        try:
+            self._check_unchanged()
+        except BaseException:
+            raw.close()
+            raise
+        try:
+            output = Output(raw, self._old.frame_len)
+            self._header = plan.write(output, vlmeta)
+            # What an unfinished append may have left behind the new end is no part of any version.
+            if os.fstat(raw.fileno()).st_size > output.position:
+                raw.truncate(output.position)
+            if durable:
+                os.fsync(raw.fileno())
+        except BaseException:
+            self.abandon()
+            raise
+
+    def commit(self) -> Embedded:
+        raw, plan = self._raw, self._plan
+        self._file._grown_from = plan.old
+        with raw:
+            try:
+                self._show(self._header)
+                if self._durable:
+                    os.fsync(raw.fileno())
+            except BaseException:
+                # What was not made durable is no success: the old version is shown again. What was added stays, as
+                # somebody may have mapped it meanwhile; the next append overwrites it.
+                with suppress(OSError):
+                    self._show(self._old.header_bytes())
+                    os.fsync(raw.fileno())
+                self._note()
+                raise
+        embedded = self._file.load(plan.entries)
+        embedded.weight = plan.live, plan.crossing
+        return embedded
+
+    def abandon(self) -> None:
+        # The old version is untouched; only what was added to it goes.
+        with self._raw as raw:
+            with suppress(OSError):
+                raw.truncate(self._old.frame_len)
+            self._note()
+
+    def _show(self, header: bytes) -> None:
+        """Write the fields of a header that make its version current, in one call."""
+        output = Output(self._raw, _FIELDS)
+        output.write(header[_FIELDS:])
+        output.drain()
+
+    def _check_unchanged(self) -> None:
+        """Refuse to write into a file that is no longer the one that was read."""
+        file, header = self._file, self._old.header_bytes()
+        opened = _identity(self._raw)
+        if file.identity is not None and (opened != file.identity or file_identity(file.path) != opened):
+            raise changed_by_others(file.path)
+        if self._raw.read(len(header)) != header:
+            raise changed_by_others(file.path)
+
+    def _note(self) -> None:
+        """The file is still the one that was read, though touched."""
+        with suppress(OSError):
+            self._file.identity = _identity(self._raw)
+
+
+def _identity(file: FileIO | BinaryIO) -> tuple[int, ...]:
+    status = os.fstat(file.fileno())
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

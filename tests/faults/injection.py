@@ -1,0 +1,156 @@
+"""A story in which the n-th call fails: what is there then, and whether it can go on."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import blosc2.exceptions
+from faults.crashes import FAST
+from faults.recorder import Fault, Recorder, Stopped
+from faults.stories import ArrayStory, IllegalStateError, Play, Step, StoreStory, Story, show
+
+FAULTS: tuple[Fault, ...] = ("eio", "eio_late", "eio_on", "enospc", "short", "stop")
+#: What may be raised: errors of the system, and those that this package names.
+_CLEAN = (OSError, *(e for e in vars(blosc2.exceptions).values() if isinstance(e, type) and issubclass(e, Exception)))
+# How often a step is tried, the first time included.
+_TRIES = 3
+
+
+def inject(story: Story, fault: Fault, at: int) -> str:
+    """Play a story with a fault at one call, and see that nothing is lost by it.
+
+    Returns
+    -------
+    str
+        The call that was befallen; empty when there are not so many.
+
+    Raises
+    ------
+    IllegalStateError
+        What is there, or how it behaves, is not as it must be.
+    """
+    with tempfile.TemporaryDirectory(dir=FAST) as name, warnings.catch_warnings():
+        folder = Path(name)
+        if fault == "stop":
+            warnings.simplefilter("ignore", ResourceWarning)  # a program that stops does not close anything
+            return _stop(story, at, folder)
+        warnings.simplefilter("error")
+        with Recorder(folder, fault, at) as recorder:
+            play = Play(story.kind, folder, lambda: len(recorder.ops))
+
+            def mend() -> bool:
+                recorder.mend()
+                return bool(recorder.struck)
+
+            play_on(story, play, mend)
+        if not recorder.struck:
+            return ""
+        try:
+            story.kind.check(story.kind.observe(folder), [play.now])
+        except AssertionError as error:
+            raise IllegalStateError(f"at the end: {error}") from None
+        # What cannot be removed because removing fails stays.
+        if fault != "eio_on" and not recorder.struck.startswith(("unlink", "rmdir")):
+            _check_tidy(story, folder)
+        return recorder.struck
+
+
+def play_on(story: Story, play: Play, mend: Callable[[], bool]) -> int:
+    """Play a story to its end although steps fail: end what makes them fail, look, and try again.
+
+    Parameters
+    ----------
+    story : Story
+    play : Play
+    mend : callable
+        Ends what makes calls fail; False when there was nothing to end, so that the error is one of the package.
+
+    Returns
+    -------
+    int
+        How many steps failed.
+    """
+    failed = 0
+    for step in story.steps:
+        for attempt in range(_TRIES):
+            try:
+                step(play)
+                break
+            except _CLEAN as error:
+                failed += 1
+                if not mend():
+                    raise
+                if _go_on(story, play, step, attempt, error):
+                    break
+    play.handle = None
+    return failed
+
+
+def _go_on(story: Story, play: Play, step: Step, attempt: int, error: BaseException) -> bool:
+    """A step failed: look at what is there, and say whether the step needs no further attempt."""
+    kind = story.kind
+    seen = kind.observe(play.folder)
+    legal = play.legal(play.clock() + 1)  # what failed may be there too
+    kind.check(seen, legal)
+    if attempt + 1 == _TRIES:
+        # It refuses: then another handle must do.
+        if play.handle is not None:
+            kind.drop(play.handle)
+        play.handle = None if seen is None else kind.open(play.path, "a")
+        play.now = dict(seen or {})
+        play.settle(seen)
+        return True
+    if isinstance(story, StoreStory) and play.handle is not None and not play.handle.closed:
+        shown = kind.read(play.handle)
+        if not kind.atomic and step in story.undone and seen == shown:
+            # The block's changes are forgotten, and some of them were published already.
+            play.now = shown
+            play.settle(seen)
+        elif shown != play.now:
+            raise IllegalStateError(f"after {error!r} the handle shows {show(shown)}, not {show(play.now)}")
+    if isinstance(story, ArrayStory) and play.handle is not None:
+        shown = kind.read(play.handle)
+        kind.check(shown, legal)
+        under_way = play.publications[-1].version
+        if shown == under_way != play.now:
+            if seen != shown:
+                raise IllegalStateError(f"the handle shows what is not in the file, after {error!r}")
+            play.now = shown
+            play.settle(seen)
+            return True
+    return False
+
+
+def _check_tidy(story: Story, folder: Path) -> None:
+    """Nothing but the file or store is there."""
+    strangers = [path for path in os.listdir(folder) if path not in (story.kind.name, story.kind.name + ".b2lock")]
+    strangers += [str(path.relative_to(folder)) for path in folder.rglob("*.tmp")]
+    if strangers:
+        raise IllegalStateError(f"left behind: {strangers}")
+
+
+def _stop(story: Story, at: int, folder: Path) -> str:
+    with Recorder(folder, "stop", at) as recorder:
+        play = Play(story.kind, folder, lambda: len(recorder.ops))
+        try:
+            for step in story.steps:
+                step(play)
+        except Stopped as stopped:
+            stopped.__traceback__ = None
+            recorder.bury()
+            play.handle = None
+            gc.collect()
+        else:
+            play.handle = None
+            return ""
+    # Another program finds it, by a name that this one has no memory of.
+    with tempfile.TemporaryDirectory(dir=FAST) as other:
+        shutil.copytree(folder, other, dirs_exist_ok=True)
+        story.kind.check(story.kind.observe(other), play.legal(len(recorder.ops)))
+    return recorder.struck

@@ -1,0 +1,38 @@
+"""A call that fails, at any place: what was published stays, the handle goes on, and nothing is left behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from faults import FULL
+from faults.injection import FAULTS, inject
+from faults.recorder import Fault
+from faults.stories import chosen_stories, stories
+
+STORIES = stories()
+#: Of the calls, every so manieth is made to fail; another one in each story and for each fault.
+STRIDE = 1 if FULL else 16
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", chosen_stories())
+def test_a_failing_call_loses_nothing(name: str, fault: Fault) -> None:
+    story = STORIES[name]
+    place = list(STORIES).index(name) + FAULTS.index(fault)
+    calls = CALLS.get(name)
+    if calls is None:
+        calls = CALLS[name] = count(name)
+    struck = [inject(story, fault, at) for at in range(1 + place % STRIDE, calls + 1, STRIDE)]
+    print(f"{name:28} {fault:9} {len(struck)} of {calls} calls")
+    # A short write befalls writes only.
+    assert any(struck) if fault == "short" else all(struck)
+
+
+CALLS: dict[str, int] = {}
+
+
+def count(name: str) -> int:
+    """How many calls a story makes."""
+    from faults.crashes import record
+
+    return record(STORIES[name].kind, STORIES[name].steps)[0].count
