@@ -21,10 +21,11 @@ from blosc2.info import InfoReporter
 from blosc2.leaf import read_only
 from blosc2.modes import local_path
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
-from blosc2.store import Store, check_mmap_mode, check_mode, refuse_locking
+from blosc2.store import Store
 from blosc2.store_keys import absolute, suffixed_folders
 from blosc2.store_layout import LEAF_SUFFIXES, RESERVED, Moved, Window, missing, suffix_of, taken
 from blosc2.store_lock import WriterLock
+from blosc2.store_modes import check_mmap_mode, check_mode, refuse_locking
 from blosc2.zip_backend import ZipBackend
 
 

@@ -282,9 +282,7 @@ class DirectoryBackend:
         self.discard()
         self._forget()
 
-    def _publish_new(
-        self, changes: dict[str, Window | None], embed: EmbeddedChanges | None, durable: bool
-    ) -> None:
+    def _publish_new(self, changes: dict[str, Window | None], embed: EmbeddedChanges | None, durable: bool) -> None:
         """Build a whole tree beside its place and move it there in one step."""
         parent, name = os.path.split(os.path.abspath(self.root))
         os.makedirs(parent, exist_ok=True)
@@ -383,7 +381,7 @@ class DirectoryBackend:
                 if new_embed is not None:
                     new_embed.abandon()
                 raise
-            # A value that changes its tier is in both for a moment, never in none: each step before the next is durable.
+            # A value that changes its tier is in both for a moment, never in none: each step is durable first.
             if new_embed is not None:
                 new_embed.commit()
         finally:

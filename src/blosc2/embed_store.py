@@ -18,10 +18,11 @@ from blosc2.exceptions import FormatError
 from blosc2.modes import local_path
 from blosc2.serialization import pack
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
-from blosc2.store import Store, check_mmap_mode, check_mode, refuse_locking
+from blosc2.store import Store
 from blosc2.store_keys import absolute
 from blosc2.store_layout import Window, missing, taken
 from blosc2.store_lock import WriterLock
+from blosc2.store_modes import check_mmap_mode, check_mode, refuse_locking
 
 
 class EmbedStore(Store):

@@ -20,7 +20,7 @@ from blosc2.store_layout import Window
 from blosc2.stored import Stored
 
 if TYPE_CHECKING:
-    from blosc2.store import Store
+    from blosc2.store_reading import ReadableStore
 
 
 class LiveCarrier(MemoryCarrier):
@@ -31,9 +31,9 @@ class LiveCarrier(MemoryCarrier):
 
     __slots__ = ("_store",)
 
-    def __init__(self, frame: Frame, store: Store, **how: Any) -> None:
+    def __init__(self, frame: Frame, store: ReadableStore, **how: Any) -> None:
         super().__init__(frame, **how)
-        self._store: weakref.ref[Store] | None = weakref.ref(store)
+        self._store: weakref.ref[ReadableStore] | None = weakref.ref(store)
 
     def require_writable(self) -> None:
         store = None if self._store is None else self._store()
@@ -67,7 +67,7 @@ def read_only(
     return wrap(carrier)
 
 
-def live_carrier(window: Window, key: str, store: Store, path: str | None, deserialize: str) -> LiveCarrier:
+def live_carrier(window: Window, key: str, store: ReadableStore, path: str | None, deserialize: str) -> LiveCarrier:
     """A leaf that can be changed, over a window that never is."""
     frame = Frame.open(*window, key)
     return LiveCarrier(frame, store, mode="a", urlpath=path, key=key, deserialize=deserialize)

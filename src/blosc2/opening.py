@@ -25,7 +25,7 @@ from blosc2.recognise import wrap
 from blosc2.schunk import SChunk
 from blosc2.shared_carrier import check_locking, shared_carrier
 from blosc2.storage import CParams, cparams_from, dparams_from
-from blosc2.store import check_mmap_mode, check_mode, refuse_locking
+from blosc2.store_modes import check_mmap_mode, check_mode, refuse_locking
 
 _STORE_SUFFIXES = (".b2d", ".b2z", ".b2e")
 # Keywords of features that this package does not have; None and False ask for nothing.
