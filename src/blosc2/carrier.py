@@ -469,7 +469,12 @@ def open_frame(path: str, mmap_mode: str | None, offset: int = 0) -> Frame:
         except FileNotFoundError:
             raise MissingFileError(errno.ENOENT, "No such file or directory", path) from None
         try:
-            return Frame.open(source, offset)
+            frame = Frame.open(source, offset)
+            header = frame.header_bytes()
+            # Read again: what was read while it was written may be made of two versions, and look sound.
+            if source.read(offset, len(header)) == header or tries == _TRIES:
+                return frame
+            tries += 1
         except FormatError:
             # A header that was read while it was written, or that tells of bytes which came after the file was opened.
             size = min(_SECTOR, source.size)

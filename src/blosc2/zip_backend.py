@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 import warnings
 import zlib
 from collections.abc import Callable
@@ -53,7 +54,12 @@ def _ends_whole(source: Source) -> bool:
     """Whether a file ends in an end record, and not in what an unfinished append left behind it."""
     length = min(source.size, max(_ENDS))
     last = source.read(source.size - length, length)
-    return any(last[-end:].startswith(b"PK\5\6") for end in _ENDS if end <= length)
+    for end in _ENDS:
+        if last[-end:].startswith(b"PK\5\6") and end <= length:
+            size, offset = struct.unpack_from("<II", last, length - end + 12)
+            # Of a large archive they are in another record, right before.
+            return offset + size == source.size - end or 0xFFFFFFFF in (offset, size)
+    return False
 
 
 class _Version:
