@@ -842,3 +842,28 @@ def test_the_working_directory_may_change(path: Path, monkeypatch: pytest.Monkey
         assert store["/b"].urlpath == path.name
         assert pickle.loads(pickle.dumps(store))["/a"][0] == 1
     assert os.listdir(other) == []
+
+
+def test_an_embedded_value_has_its_new_key_before_a_file_takes_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.b2d"
+    with blosc2.DictStore(path, mode="w", threshold=100) as store:
+        store["/b"] = [1, 2]
+        store["/c"] = np.arange(100)
+    store = blosc2.DictStore(path, threshold=100)
+    store.rename("/b", "/k")
+    store.rename("/c", "/b")
+    replace, seen = os.replace, []
+
+    def watched(old: str, new: str) -> None:
+        if str(new).endswith("b.b2nd"):
+            with blosc2.DictStore(path, mode="r") as reader:
+                seen.append((reader["/k"][:].tolist(), reader["/b"][:].tolist()))
+        replace(old, new)
+
+    monkeypatch.setattr(os, "replace", watched)
+    store.close()
+    assert seen == [([1, 2], [1, 2])]
+    with blosc2.DictStore(path, mode="r") as reader:
+        assert values_of(reader) == {"/b": list(range(100)), "/k": [1, 2]}

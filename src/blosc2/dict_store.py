@@ -402,10 +402,11 @@ class DictStore(Store):
                 values[key] = None if to_file else window
             if to_file or (embedded is not None and key in self._backend):
                 files[key] = window if to_file else None
-        frame = None
-        if embedded is None or values or self._new_registry is not None:
-            frame = self._after(values)
         try:
+            self._keep_moved(files, values, durable)
+            frame = None
+            if embedded is None or values or self._new_registry is not None:
+                frame = self._after(values)
             self._backend.publish(files, frame, fresh=embedded is None, durable=durable)
         except BaseException:
             # Of a directory some files may be in place.
@@ -414,6 +415,20 @@ class DictStore(Store):
         self._external = {}
         self._new_registry = None
         self._load()
+
+    def _keep_moved(self, files: dict[str, Window | None], values: dict[str, Window | None], durable: bool) -> None:
+        """In a directory, give embedded values their new keys first where files are to come under the old ones.
+
+        These win as soon as they are there, and the value would be under no key until the embedded ones are published.
+        """
+        moved: dict[str, Window | None] = {
+            key: window
+            for key, window in values.items()
+            if isinstance(window, Moved) and files.get(window.origin) is not None
+        }
+        if moved and not self.is_zip_store:
+            self._backend.publish({}, self._after(moved), fresh=False, durable=durable)
+            self._embedded = Embedded(self._backend.embed_window())
 
     def _after(self, changes: Mapping[str, Window | None]) -> EmbeddedChanges:
         """What becomes of the embedded values."""
