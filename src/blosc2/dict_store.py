@@ -426,8 +426,8 @@ class DictStore(Store):
             for key, window in values.items()
             if isinstance(window, Moved) and files.get(window.origin) is not None
         }
-        if moved and not self.is_zip_store:
-            self._backend.publish({}, self._after(moved), fresh=False, durable=durable)
+        if moved and isinstance(self._backend, DirectoryBackend):
+            self._backend.publish_embedded(self._after(moved), durable=durable)
             self._embedded = Embedded(self._backend.embed_window())
 
     def _after(self, changes: Mapping[str, Window | None]) -> EmbeddedChanges:

@@ -282,6 +282,10 @@ class DirectoryBackend:
         self.discard()
         self._forget()
 
+    def publish_embedded(self, embed: EmbeddedChanges, *, durable: bool = True) -> None:
+        """Change the embedded values alone; what was staged for files stays."""
+        self._publish_into({}, embed, fresh=False, durable=durable)
+
     def _publish_new(self, changes: dict[str, Window | None], embed: EmbeddedChanges | None, durable: bool) -> None:
         """Build a whole tree beside its place and move it there in one step."""
         parent, name = os.path.split(os.path.abspath(self.root))
