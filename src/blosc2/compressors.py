@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-from pathlib import Path
 from typing import Any, Final
 
 from blosc2._core.codec import compressor_names, library_info
@@ -18,7 +17,7 @@ _PLUGINS: Final = (Codec.NDLZ, Codec.ZFP_ACC, Codec.ZFP_PREC, Codec.ZFP_RATE)
 # Format bits of a chunk's flags -> a codec of that format.
 _FORMATS: Final = {0: Codec.BLOSCLZ, 1: Codec.LZ4, 3: Codec.ZLIB, 4: Codec.ZSTD}
 _NEWEST_VERSION: Final = 6
-_CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
+_CACHES: Final = "/sys/devices/system/cpu/cpu0/cache"
 _CACHE_NAMES: Final = {("1", "Data"): "l1_data_cache_size", ("2", "Unified"): "l2_cache_size",
                        ("3", "Unified"): "l3_cache_size"}  # fmt: skip
 
@@ -142,12 +141,20 @@ def get_cpu_info() -> dict[str, Any]:
     True
     """
     info: dict[str, Any] = {"arch": platform.machine(), "count": os.cpu_count() or 1}
-    for cache in sorted(_CACHES.glob("index*")):
-        try:
-            level, kind, size = ((cache / name).read_text().strip() for name in ("level", "type", "size"))
-        except OSError:
-            continue
+    number = 0
+    while os.path.isdir(f"{_CACHES}/index{number}"):
+        level, kind, size = (_first_line(f"{_CACHES}/index{number}/{name}") for name in ("level", "type", "size"))
+        number += 1
         name = _CACHE_NAMES.get((level, kind))
         if name is not None and size[:-1].isdigit() and size[-1] in "KM":
             info[name] = int(size[:-1]) << (10 if size[-1] == "K" else 20)
     return info
+
+
+def _first_line(path: str) -> str:
+    """What a file of the kernel says; nothing where there is none."""
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.readline().strip()
+    except OSError:
+        return ""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import sys
 
 import msgpack
@@ -94,6 +93,8 @@ def remove_urlpath(path: str | bytes | os.PathLike[str] | None) -> None:
     if os.path.isfile(name + ".b2lock"):
         os.unlink(name + ".b2lock")  # which locking=True puts there
     if os.path.isdir(name) and not os.path.islink(name):
+        import shutil  # not needed by most programs, and slow to import
+
         shutil.rmtree(name)
     elif os.path.lexists(name):
         os.unlink(name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 import warnings
 from collections.abc import Iterable, Iterator
@@ -26,7 +25,7 @@ from blosc2.embedded import Embedded, check_same_file, file_identity
 from blosc2.embedded_changes import EmbeddedChanges
 from blosc2.embedded_file import EmbeddedFile
 from blosc2.exceptions import FormatError
-from blosc2.new_file import NewFile, remove_leftovers, sync_folder, temporary_name
+from blosc2.new_file import NewFile, remove_leftovers, remove_tree, sync_folder, temporary_name
 from blosc2.store_keys import is_path
 from blosc2.store_layout import (
     EMBED,
@@ -315,7 +314,7 @@ class DirectoryBackend:
                             if file.is_file()], folders)  # fmt: skip
             self._take_over(tree)
         except BaseException:
-            shutil.rmtree(tree, ignore_errors=True)
+            remove_tree(tree)
             raise
         self._was_there = True
         if durable:
@@ -479,7 +478,7 @@ class DirectoryBackend:
     def discard(self) -> None:
         """Remove what was staged."""
         if self._staging is not None:
-            shutil.rmtree(self._staging, ignore_errors=True)
+            remove_tree(self._staging)
             self._staging = None
 
     def _files_of(self, key: str) -> Iterator[str]:
@@ -519,6 +518,8 @@ class DirectoryBackend:
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
+            import shutil  # as in `remove_tree`
+
             shutil.copyfile(path, aside)
         return aside
 

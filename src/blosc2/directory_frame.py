@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,7 +24,7 @@ from blosc2._core.source import Source
 from blosc2.draft import Fields, Stored, lay_out
 from blosc2.exceptions import ExistingFileError, FormatError
 from blosc2.file_lock import locked
-from blosc2.new_file import NewFile, sync_folder
+from blosc2.new_file import NewFile, remove_tree, sync_folder
 
 HEADER_FILE: Final = "chunks.b2frame"
 _FRAME_TYPE = 26
@@ -192,12 +191,12 @@ def write_directory(
 
         if replace and is_directory_frame(place):
             _replace_frame(place, temporary, files, head)
-            shutil.rmtree(temporary, ignore_errors=True)
+            remove_tree(temporary)
         else:
             publish_head(temporary, head(0))
             _take_name(temporary, place, replace=replace)
     except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+        remove_tree(temporary)
         raise
     sync_folder(place)
 
@@ -275,6 +274,6 @@ def _take_name(temporary: str, path: str, *, replace: bool) -> None:
         raise
     sync_folder(path)
     if os.path.isdir(aside):
-        shutil.rmtree(aside)
+        remove_tree(aside)
     else:
         os.unlink(aside)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from typing import Any, Protocol
 
 
@@ -30,6 +29,8 @@ class InfoReporter:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
+        import html  # of notebooks alone, and slow to import
+
         rows = "".join(
             f"<tr><th style='text-align: left'>{html.escape(name)}</th>"
             f"<td style='text-align: left'><pre>{html.escape(str(value))}</pre></td></tr>"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 from contextlib import suppress
 from types import TracebackType
 from typing import BinaryIO, Protocol
@@ -109,6 +108,13 @@ def temporary_name(path: str) -> str:
     return os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
 
 
+def remove_tree(path: str) -> None:
+    """Remove a folder and all in it, as far as that is possible."""
+    import shutil  # not needed by most programs, and slow to import
+
+    shutil.rmtree(path, ignore_errors=True)
+
+
 def remove_leftovers(path: str) -> None:
     """Remove what killed processes left beside a path; only for who holds its lock."""
     folder, name = os.path.split(os.path.abspath(path))
@@ -117,7 +123,7 @@ def remove_leftovers(path: str) -> None:
         if pattern.fullmatch(found):
             left = os.path.join(folder, found)
             if os.path.isdir(left) and not os.path.islink(left):
-                shutil.rmtree(left, ignore_errors=True)
+                remove_tree(left)
             else:
                 with suppress(OSError):
                     os.unlink(left)
