@@ -459,7 +459,7 @@ class DictStore(Store):
 
     def _look_again_at_keys(self) -> None:
         """Forget what is known of the keys that are there, published or not."""
-        window = self._backend.forget_keys()
+        window = self._backend.look_again()
         if window is not None and self._embedded is not None:
             self._embedded = Embedded(window)
         self._find = self._published_cache = self._listing_cache = None

@@ -21,10 +21,11 @@ from blosc2.alignment import ALIGNMENT
 from blosc2.compaction import Progress
 from blosc2.directory_scan import Folder, scan
 from blosc2.draft import Draft, write_frame
-from blosc2.embedded import Embedded, check_same_file, file_identity
+from blosc2.embedded import Embedded
 from blosc2.embedded_changes import EmbeddedChanges
 from blosc2.embedded_file import EmbeddedFile
 from blosc2.exceptions import FormatError
+from blosc2.file_identity import check_same_file, file_identity
 from blosc2.new_file import NewFile, remove_leftovers, remove_tree, sync_folder, temporary_name
 from blosc2.store_keys import is_path
 from blosc2.store_layout import (
@@ -237,7 +238,7 @@ class DirectoryBackend:
         self.discard()
         self._forget()
 
-    def forget_keys(self) -> Window | None:
+    def look_again(self) -> Window | None:
         """Look at the files again; where the embedded values are now, if that can be told."""
         self._forget()
         with suppress(OSError, FormatError):

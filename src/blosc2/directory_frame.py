@@ -86,11 +86,6 @@ def read_directory(path: str) -> Directory:
             head = now
 
 
-def read_directory_frame(path: str) -> Frame:
-    """The frame alone; see `read_directory`."""
-    return read_directory(path).frame
-
-
 def _read(path: str, head: bytes) -> Directory:
     name = os.path.join(path, HEADER_FILE)
     data = bytearray(head)

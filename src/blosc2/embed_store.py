@@ -11,10 +11,11 @@ from blosc2._core.frame import Frame
 from blosc2._core.source import Source
 from blosc2.compaction import Progress
 from blosc2.deserialization import deserialize_mode
-from blosc2.embedded import Embedded, file_identity, open_embedded
+from blosc2.embedded import Embedded, open_embedded
 from blosc2.embedded_changes import EmbeddedChanges
 from blosc2.embedded_file import EmbeddedFile
 from blosc2.exceptions import FormatError
+from blosc2.file_identity import file_identity
 from blosc2.modes import local_path
 from blosc2.serialization import pack
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from

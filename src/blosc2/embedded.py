@@ -8,14 +8,13 @@ value is decoded first.
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable
 from typing import Any, Final
 
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
 from blosc2.exceptions import FormatError, UnsupportedKindError
+from blosc2.file_identity import file_identity
 from blosc2.serialization import unpack
 from blosc2.store_keys import all_safe, is_safe
 from blosc2.store_layout import FRAME_MAGIC, Window, open_source
@@ -179,26 +178,6 @@ def read_embedded(open_window: Callable[[], Window]) -> Embedded:
             if now == last or tries == _TRIES:
                 raise
             last = now
-
-
-def check_same_file(path: str, identity: tuple[int, ...] | None) -> None:
-    """Refuse to replace a file that is not the one that was read."""
-    if identity is not None and file_identity(path) != identity:
-        raise changed_by_others(path)
-
-
-def changed_by_others(path: str) -> OSError:
-    """The error for a file that is not the one that was read."""
-    return OSError(errno.EBUSY, "the file was changed by somebody else since it was opened; open it again", path)
-
-
-def file_identity(path: str) -> tuple[int, ...] | None:
-    """Device, inode, size and time of a file, as sources have them; None where there is none."""
-    try:
-        status = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def kind_of(frame: Frame) -> str | None:

@@ -11,15 +11,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from io import FileIO
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, Final, Protocol
 
 from blosc2._core.frame import Frame
 from blosc2.compaction import Progress
-from blosc2.embedded import Embedded, changed_by_others, check_same_file, file_identity
+from blosc2.embedded import Embedded
 from blosc2.embedded_append import Output, Plan, can_grow
 from blosc2.embedded_changes import EmbeddedChanges, is_damaged
 from blosc2.exceptions import FormatError
+from blosc2.file_identity import changed_by_others, check_same_file, file_identity, identity_of
 from blosc2.new_file import Lock, NewFile
 from blosc2.store_layout import open_source
 from blosc2.sums import carried
@@ -76,9 +76,9 @@ class EmbeddedFile:
             if carried(frame) is None:
                 return
             with open(self.path, "r+b", buffering=0) as file:
-                if _identity(file) == self.identity:
+                if identity_of(os.fstat(file.fileno())) == self.identity:
                     file.truncate(end)
-                    self.identity = _identity(file)
+                    self.identity = identity_of(os.fstat(file.fileno()))
 
     def publish(
         self, new: EmbeddedChanges, *, durable: bool = True, anew: bool = False, progress: Progress | None = None
@@ -174,7 +174,7 @@ class _Replacement:
     def commit(self) -> Embedded:
         try:
             check_same_file(self._file.path, self._identity)
-            place = _identity(self._new.file)[:2]
+            place = identity_of(os.fstat(self._new.file.fileno()))[:2]
             self._file._grown_from = None
         except BaseException:
             self.abandon()
@@ -253,7 +253,7 @@ class _Append:
     def _check_unchanged(self) -> None:
         """Refuse to write into a file that is no longer the one that was read."""
         file, header = self._file, self._old.header_bytes()
-        opened = _identity(self._raw)
+        opened = identity_of(os.fstat(self._raw.fileno()))
         if file.identity is not None and (opened != file.identity or file_identity(file.path) != opened):
             raise changed_by_others(file.path)
         if self._raw.read(len(header)) != header:
@@ -262,9 +262,4 @@ class _Append:
     def _note(self) -> None:
         """The file is still the one that was read, though touched."""
         with suppress(OSError):
-            self._file.identity = _identity(self._raw)
-
-
-def _identity(file: FileIO | BinaryIO) -> tuple[int, ...]:
-    status = os.fstat(file.fileno())
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+            self._file.identity = identity_of(os.fstat(self._raw.fileno()))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterator
 from typing import Any, Self
 
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
 from blosc2.exceptions import ExistingFileError, MissingFileError
-from blosc2.new_file import Lock, NewFile
 
 #: Where the bytes of a frame lie: a source, the offset in it, and how many.
 Window = tuple[Source, int, int]
@@ -105,29 +103,3 @@ def missing(path: str) -> MissingFileError:
 def taken(path: str, why: str) -> ExistingFileError:
     """The error for a path that exists and must not be replaced."""
     return ExistingFileError(errno.EEXIST, why, path)
-
-
-def replace_file(path: str, data: bytes, *, new: bool = False, lock: Lock | None = None, durable: bool = True) -> None:
-    """Give a file new content: all of it or, if anything goes wrong, none.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    data : bytes
-        What it will hold.
-    new : bool
-        Whether there must not be a file.
-    lock : Lock, optional
-        Goes over to the new file.
-    durable : bool
-        Whether all of it is on the disk when this returns.
-    """
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    file = NewFile(path, replace=not new, lock=lock)
-    try:
-        file.file.write(data)
-    except BaseException:
-        file.abandon()
-        raise
-    file.commit(durable=durable)

@@ -21,9 +21,9 @@ from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
 from blosc2._core.source import Source
 from blosc2.compaction import Progress
-from blosc2.embedded import file_identity
 from blosc2.embedded_changes import EmbeddedChanges
 from blosc2.exceptions import ClosedStoreError, FormatError
+from blosc2.file_identity import changed_by_others, file_identity, identity_of
 from blosc2.new_file import NewFile, remove_leftovers
 from blosc2.store_layout import (
     EMBED,
@@ -347,14 +347,11 @@ class ZipBackend:
 
     def _now(self) -> tuple[int, ...]:
         """The identity of the file that is open for appending."""
-        now = os.fstat(self._descriptor)
-        return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns
+        return identity_of(os.fstat(self._descriptor))
 
     def _refusal(self) -> OSError:
         self._foreign = True
-        return OSError(
-            errno.EBUSY, "the file was changed by somebody else since it was opened; open it again", self.root
-        )
+        return changed_by_others(self.root)
 
     def _check_own(self) -> None:
         """Refuse to write when the archive is not what this writer left, with nothing waiting to be written."""
@@ -448,7 +445,7 @@ class ZipBackend:
             writer.write_directory()
             writer.write_end()
 
-    def forget_keys(self) -> Window | None:
+    def look_again(self) -> Window | None:
         """They are those of the version that is shown, as long as it is."""
         return None
 
