@@ -776,8 +776,9 @@ def test_a_directory_that_another_changed_is_not_replaced(tmp_path: Path) -> Non
     first, second = blosc2.DictStore(path, threshold=None), blosc2.DictStore(path, threshold=None, exclusive=False)
     first["/b"], second["/c"] = [2], [3]
     first.close()
-    with pytest.raises(OSError, match="changed by somebody else"):
-        second.flush()
+    for _ in range(2):  # trying again does not help
+        with pytest.raises(OSError, match="changed by somebody else"):
+            second.flush()
     second.discard()
     second.close()
     with blosc2.DictStore(path, mode="r") as store:

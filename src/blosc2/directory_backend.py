@@ -241,8 +241,10 @@ class DirectoryBackend:
     def look_again(self) -> Window | None:
         """Look at the files again; where the embedded values are now, if that can be told."""
         self._forget()
-        with suppress(OSError, FormatError):
-            return self.embed_window()
+        # What somebody else has put there stays refused.
+        if self._embed_file.is_behind or file_identity(self._embed_file.path) == self._identity:
+            with suppress(OSError, FormatError):
+                return self.embed_window()
         return None
 
     def _forget(self) -> None:

@@ -59,6 +59,11 @@ class EmbeddedFile:
         self._grown_from: Embedded | None = None
         self._behind = False
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether what was published here could not be read afterwards."""
+        return self._behind
+
     def was_read(self, identity: tuple[int, ...] | None) -> None:
         """Its owner has read the file that this was, and goes on from there."""
         self.identity = identity
