@@ -1,0 +1,214 @@
+"""Sorted runs against dicts that are sorted by Python."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blosc2._core.sorted_runs import SortedRuns
+
+Items = list[tuple[bytes, bytes]]
+
+# Few letters make duplicates, zeros tell a short key from a padded one, and a long start makes keys alike.
+short_keys = st.binary(max_size=3) | st.lists(st.sampled_from([b"\0", b"a", b"\xff"]), max_size=20).map(b"".join)
+long_keys = st.builds(lambda keep, rest: (b"group/" * 34)[:keep] + rest, st.sampled_from([193, 200, 204]), short_keys)
+few_keys = st.integers(0, 300).map(lambda n: b"key%d" % n)
+keys = short_keys | long_keys | few_keys
+items = st.lists(st.tuples(keys, st.binary(max_size=40)), max_size=200)
+many_items = st.integers(0, 2000).flatmap(
+    lambda count: st.randoms(use_true_random=False).map(
+        lambda random: [
+            (b"g%d/" % random.randrange(4) * random.randrange(9) + b"%d" % random.randrange(1000), b"%d" % n)
+            for n in range(count)
+        ]
+    )
+)
+# None: all stays in memory. One byte: each item is a run.
+budgets = st.sampled_from([None, 1, 300, 1_000, 5_000, 20_000, 1 << 20])
+
+
+def filled(folder: Path, budget: int | None, given: Items) -> SortedRuns:
+    runs = SortedRuns() if budget is None else SortedRuns(folder, budget)
+    for key, payload in given:
+        runs.add_bytes(key, payload)
+    return runs
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@given(items | many_items, budgets)
+def test_items_come_sorted_and_the_last_of_equal_keys_wins(folder: Path, given: Items, budget: int | None) -> None:
+    runs = filled(folder, budget, given)
+    expected = sorted(dict(given).items())
+    for _ in range(2):
+        assert list(runs) == expected
+        assert runs.count == len(given)
+        assert runs.replaced == len(given) - len(expected)
+    assert os.listdir(folder) == []
+
+
+@given(st.lists(st.tuples(keys, st.binary(max_size=9)), min_size=2, max_size=100), budgets)
+def test_a_pass_can_be_left(folder: Path, given: Items, budget: int | None) -> None:
+    runs = filled(folder, budget, given)
+    for key, payload in runs:
+        assert dict(given)[key] == payload
+        break
+    assert list(runs) == sorted(dict(given).items())
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["ascending", "descending"])
+@pytest.mark.parametrize("budget", [None, 1_000, 100_000])
+def test_keys_that_are_in_order(tmp_path: Path, budget: int | None, order: int) -> None:
+    given = [(b"/group/%05d" % (n // 2), b"%d" % n) for n in range(4_000)][::order]
+    assert list(filled(tmp_path, budget, given)) == sorted(dict(given).items())
+
+
+@pytest.mark.parametrize("count", [64, 65, 66, 127, 128, 129, 1_000, 4_100])
+def test_many_runs_are_merged_some_first(tmp_path: Path, count: int) -> None:
+    given = [(b"%d" % (n * 7919 % 501), b"%d" % n) for n in range(count)]
+    runs = filled(tmp_path, 1, given)
+    assert runs.runs == count - 1  # the last item is still in memory
+    for _ in range(2):
+        assert list(runs) == sorted(dict(given).items())
+        assert runs.replaced == count - len(dict(given))
+    assert runs.runs <= 64
+
+
+@pytest.mark.parametrize("budget", [None, 10_000, 4 << 20])
+def test_items_that_are_larger_than_blocks_and_buffers(tmp_path: Path, budget: int | None) -> None:
+    sizes = [10, 3_000_000, 0, 70_000, 1 << 20, 300_000, 5]
+    given = [(b"k" * size, b"p" * (sizes[-1 - n])) for n, size in enumerate(sizes)] * 2
+    assert list(filled(tmp_path, budget, given)) == sorted(dict(given).items())
+
+
+@pytest.mark.parametrize("budget", [None, 1_000_000])
+def test_keys_that_are_alike_over_ever_longer_stretches(tmp_path: Path, budget: int | None) -> None:
+    given = [(b"a" * (n * 37 % 2000), b"%d" % n) for n in range(2_000)]
+    assert list(filled(tmp_path, budget, given)) == sorted(given)
+
+
+def test_nothing_added() -> None:
+    runs = SortedRuns()
+    assert list(runs) == list(runs) == []
+    assert (runs.count, runs.replaced, runs.runs) == (0, 0, 0)
+
+
+def test_a_directory_is_not_used_below_the_budget(tmp_path: Path) -> None:
+    runs = filled(tmp_path / "missing", 1 << 20, [(b"b", b""), (b"a", b"")])
+    assert runs.runs == 0
+    assert list(runs) == [(b"a", b""), (b"b", b"")]
+
+
+def test_a_directory_that_does_not_exist(tmp_path: Path) -> None:
+    runs = SortedRuns(tmp_path / "missing", 1)
+    runs.add_bytes(b"a", b"1")
+    with pytest.raises(FileNotFoundError) as caught:
+        runs.add_bytes(b"b", b"2")
+    assert caught.value.filename == str(tmp_path / "missing")
+    # What had been added is still there.
+    (tmp_path / "missing").mkdir()
+    runs.add_bytes(b"b", b"3")
+    assert list(runs) == [(b"a", b"1"), (b"b", b"3")]
+
+
+def test_wrong_use() -> None:
+    with pytest.raises(ValueError, match="budget"):
+        SortedRuns(None, 0)
+    runs = filled(Path(), None, [(b"a", b""), (b"b", b"")])
+    first = iter(runs)
+    next(first)
+    with pytest.raises(ValueError, match="being read"):
+        runs.add_bytes(b"c", b"")
+    list(runs)
+    with pytest.raises(RuntimeError, match="another pass"):
+        next(first)
+    with pytest.raises(TypeError):
+        runs.add_bytes("c", b"")  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="descriptors are listed by the file system elsewhere")
+def test_the_file_is_closed_with_the_object(tmp_path: Path) -> None:
+    listing = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
+    before = len(os.listdir(listing))
+    runs = filled(tmp_path, 1, [(b"%d" % n, b"") for n in range(200)])
+    assert len(os.listdir(listing)) == before + 1
+    list(runs)
+    del runs
+    assert len(os.listdir(listing)) == before
+
+
+def run_alone(code: str, *arguments: object) -> str:
+    """What a process prints that a limit is set for, or whose memory is measured."""
+    command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit for the size of a file")
+@pytest.mark.parametrize("limit", [1, 100_000, 3_000_000])
+def test_a_full_disk(tmp_path: Path, limit: int) -> None:
+    # The third limit is met while runs are merged.
+    printed = run_alone(
+        """
+        import os, resource, sys
+        from blosc2._core.sorted_runs import SortedRuns
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
+        runs = SortedRuns(sys.argv[1], 20_000)
+        try:
+            for n in range(20_000):
+                runs.add_bytes(b"%d" % (n * 7919 % 20_000), bytes(100))
+            print(runs.runs > 64)
+            list(runs)
+        except OSError as error:
+            print(error.filename)
+        print(os.listdir(sys.argv[1]), len([fd for fd in range(100) if os.path.exists(f"/dev/fd/{fd}")]))
+        for call in (lambda: runs.add_bytes(b"", b""), lambda: list(runs)):
+            try:
+                call()
+            except ValueError as error:
+                print("given up" in str(error))
+        """,
+        tmp_path,
+        limit,
+    )
+    merging = ["True"] if limit > 2_500_000 else []
+    assert printed.splitlines() == [*merging, str(tmp_path), "[] 3", "True", "True"]
+
+
+MEMORY = """
+    import sys
+    from blosc2._core.sorted_runs import SortedRuns
+    def most():
+        return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    runs = SortedRuns(sys.argv[1], 8 << 20) if len(sys.argv) > 1 else SortedRuns()
+    before = most()
+    for n in range(400_000):
+        runs.add_bytes(b"/group/%08d" % (n * 7919 % 400_000), bytes(100))
+    assert sum(1 for _ in runs) == 400_000
+    print(most() - before)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the system does not tell the most memory used")
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    assert int(run_alone(MEMORY)) > 48_000_000  # so much it is without a budget
+    assert int(run_alone(MEMORY, tmp_path)) < 12_000_000
+
+
+def test_the_peak_is_that_of_the_budget(tmp_path: Path) -> None:
+    budget = 8 << 20
+    runs = filled(tmp_path, budget, [(b"%d" % (n * 7919 % 200_000), bytes(100)) for n in range(200_000)])
+    assert sum(1 for _ in runs) == 200_000
+    assert runs.runs > 2
+    assert 4 << 20 < runs.peak < budget + (1 << 20)
