@@ -198,7 +198,7 @@ def test_append_keeps_what_was_there(tmp_path: Path) -> None:
         writer.drain()
         file.flush()
         assert contents(Archive(Source.open(str(path)))) == members  # not published yet
-        writer.write_directory(*old.records({1}))
+        writer.write_directory(*old.records({old.place_of(1)}))
         assert contents(Archive(Source.open(str(path)))) == members
         writer.write_end()
     assert contents(old) == members
@@ -260,7 +260,7 @@ def commit(path: Path, members: dict[str, bytes], dropped: set[int] | None = Non
         writer = ArchiveWriter(file.fileno(), old.end, seal=old.seal)
         for name, data in members.items():
             writer.append(name.encode(), data)
-        writer.write_directory(*old.records(dropped or set()))
+        writer.write_directory(*old.records({old.place_of(number) for number in dropped or ()}))
         writer.write_end()
     return Archive(Source.open(str(path)))
 

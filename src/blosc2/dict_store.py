@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
+from blosc2._core.folded_keys import KeySet, same_folded
 from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
+from blosc2._core.listing import KeyCursor, KeyListing
 from blosc2.compaction import Progress
 from blosc2.deserialization import deserialize_mode
 from blosc2.directory_backend import DirectoryBackend
@@ -27,6 +29,9 @@ from blosc2.store_layout import LEAF_SUFFIXES, RESERVED, Moved, Window, missing,
 from blosc2.store_lock import WriterLock
 from blosc2.store_modes import check_mmap_mode, check_mode, refuse_locking
 from blosc2.zip_backend import ZipBackend
+
+# Keys that are made at a time when many are gone through.
+_BATCH: Final = 1024
 
 
 class DictStore(Store):
@@ -155,12 +160,12 @@ class DictStore(Store):
         self._new_registry: dict[str, Any] | None = None
         # Finds a key in a store that does not change, at once.
         self._find: Callable[[str], int] | None = None
-        self._published_cache: KeyTable | None = None
-        self._listing_cache: KeyTable | None = None
+        self._published_cache: KeyListing | None = None
+        self._listing_cache: KeyListing | None = None
         self._replaces = False
-        # The keys by what they are without regard to case; made when the first key is added.
+        # The keys without regard to case; made when the first key is added.
         # With them, the groups that are named like the file of a leaf.
-        self._folded: tuple[dict[str, str], set[str]] | None = None
+        self._folded: tuple[KeySet, set[str]] | None = None
         if _opened is not None:
             self._start()
             return
@@ -277,7 +282,8 @@ class DictStore(Store):
     def _first_find(self) -> Callable[[str], int] | None:
         """What finds a key at once, in a store that does not change and knows all keys; made when first needed."""
         if self._mode == "r" and self._backend.lists_cheaply and self._embedded is not None:
-            self._find = self._published_listing().find
+            listing = self._published_listing()
+            self._find = listing.table.find if listing.plain else listing.find
         return self._find
 
     def _has(self, key: str) -> bool:
@@ -296,37 +302,50 @@ class DictStore(Store):
         return embedded is not None and (key in self._backend or key in embedded.entries)
 
     def _published_keys(self) -> list[str]:
-        keys: list[str] = self._listing().keys_in_order()
-        return keys
+        return self._keys()
 
     def _keys(self) -> list[str]:
         self._check_open()
-        return self._published_keys()
+        keys: list[str] = self._listing().below()
+        return keys
 
-    def _listing(self) -> KeyTable:
+    def _key_batches(self) -> Iterator[list[str]]:
+        yield from self._batches_of_leaves()
+
+    def __len__(self) -> int:
+        self._check_open()
+        return len(self._listing())
+
+    def _listing(self) -> KeyListing:
         """The keys of all leaves, in order, unpublished changes included."""
-        if not self._changes and self._embedded is not None:
-            return self._published_listing()
+        published = self._published_listing()
+        if not self._changes:
+            return published
         if self._listing_cache is None:
-            keys: dict[str, None] = {}
-            if self._embedded is not None:
-                keys = dict.fromkeys(self._published_listing().keys_in_order())
+            # Those that the embedded values add to the files are few; they are put together anew.
+            table, find = published.table, published.table.find
+            added = {} if self._embedded is None else dict.fromkeys(self._embedded.entries)
+            removed = []
             for key, window in self._changes.items():
-                if window is None:
-                    keys.pop(key, None)
+                if window is not None:
+                    added[key] = None
                 else:
-                    keys[key] = None
-            self._listing_cache = KeyTable.of_keys(keys)
+                    added.pop(key, None)
+                    if find(key) >= 0:
+                        removed.append(key)
+            more = KeyTable.of_keys([key for key in added if find(key) < 0])
+            self._listing_cache = KeyListing(table, more, KeyTable.of_keys(removed))
         return self._listing_cache
 
-    def _published_listing(self) -> KeyTable:
+    def _published_listing(self) -> KeyListing:
         """The keys of all published leaves."""
         if self._published_cache is None:
+            if self._embedded is None:
+                return KeyListing(KeyTable.of_keys(()))
             files = self._backend.table()
-            embedded = () if self._embedded is None else self._embedded.entries
-            if embedded:
-                files = KeyTable.of_keys(dict.fromkeys([*files.keys_in_order(), *embedded]))
-            self._published_cache = files
+            entries = self._embedded.entries
+            embedded = [key for key in entries if files.find(key) < 0] if entries else []
+            self._published_cache = KeyListing(files, KeyTable.of_keys(embedded) if embedded else None)
         return self._published_cache
 
     def _put(self, key: str, window: Window, value: Any = None) -> None:
@@ -341,26 +360,41 @@ class DictStore(Store):
     def _check_names(self, key: str) -> None:
         """Refuse a new key whose file could not be beside those that are there."""
         if self._folded is None:
-            others = self._listing().keys_in_order()
-            self._folded = (
-                {other.casefold(): other for other in others},
-                {folder for other in others for folder in suffixed_folders(other)},
-            )
+            self._folded = KeySet(), set()
+            for batch in self._batches_of_leaves():
+                for other in batch:
+                    self._note_name(other)
         folded, suffixed = self._folded
         self._check_folders(key, suffixed)
-        other = folded.setdefault(key.casefold(), key)
-        if other != key and self._has(other):
-            raise ValueError(f"Key {key!r} differs from {other!r} in case only, which not every file system allows")
-        folded[key.casefold()] = key
+        if folded.add_folded(key):
+            for batch in self._batches_of_leaves():
+                for other in same_folded(batch, key):
+                    if other != key:
+                        raise self._differs_in_case(key, other)
         suffixed.update(suffixed_folders(key))
+
+    def _note_name(self, key: str) -> None:
+        if self._folded is not None:
+            folded, suffixed = self._folded
+            folded.add_folded(key)
+            if ".b2" in key:
+                suffixed.update(suffixed_folders(key))
+
+    def _differs_in_case(self, key: str, other: str) -> ValueError:
+        return ValueError(f"Key {key!r} differs from {other!r} in case only, which not every file system allows")
+
+    def _batches_of_leaves(self) -> Iterator[list[str]]:
+        """The keys of all leaves, some at a time."""
+        cursor = KeyCursor(self._listing())
+        while batch := cursor.take(_BATCH):
+            yield batch
 
     def _check_folders(self, key: str, suffixed: set[str]) -> None:
         """Refuse a new key if a file would have the name of a folder: "/x" and "/x.b2nd/y"."""
         clashes = [folder for folder in suffixed_folders(key) if self._has(os.path.splitext(folder)[0])]
         for suffix in LEAF_SUFFIXES if suffixed else ():
             if key + suffix in suffixed:
-                start, stop = self._listing().group(key + suffix)
-                clashes += [key + suffix] if stop > start else []
+                clashes += [key + suffix] if self._listing().count(key + suffix) else []
         if clashes:
             raise ValueError(f"Key {key!r}: the group {clashes[0]!r} would have the name of the file of a leaf")
 
@@ -567,7 +601,7 @@ class DictStore(Store):
             self._gather()
             files: dict[str, Window | None] = {}
             values: dict[str, Window | None] = {}
-            for key in self._listing().keys_in_order():
+            for key in self._listing().below():
                 window = self._changes.get(key)
                 if self._external.get(key, True) and (window is not None or key in self._backend):
                     files[key] = self._backend.locate(key) if window is None else window
@@ -674,7 +708,7 @@ class DictStore(Store):
         backend = self._backend
         names: dict[str, str | None] = {}
         if self._embedded is not None:
-            names = {key: backend.name_of(key) for key in backend.table().keys_in_order()}
+            names = {key: backend.name_of(key) for key in KeyListing(backend.table()).below()}
         for key, window in self._changes.items():
             if window is None:
                 names.pop(key, None)

@@ -58,6 +58,7 @@ class Store(ReadableStore):
         return dict(self._changes), self._unwritten
 
     def _bring_back(self, state: tuple[Any, ...]) -> None:
+        self._revision += 1
         self._changes, self._unwritten = state
 
     def _drop_unpublished(self) -> None:
@@ -94,6 +95,7 @@ class Store(ReadableStore):
         """Refuse a key that cannot be given a value here, as it could elsewhere."""
 
     def _put(self, key: str, window: Window, value: Any = None) -> None:  # noqa: ARG002 - for tiers
+        self._revision += not self._has(key)
         self._changes[key] = window
         self._forget_leaf(key)
         if isinstance(window, Moved):
@@ -104,6 +106,7 @@ class Store(ReadableStore):
             self._in_memory = 0
 
     def _remove(self, key: str) -> None:
+        self._revision += 1
         self._forget_leaf(key)
         if self._is_published(key):
             self._changes[key] = None
@@ -290,6 +293,7 @@ class Store(ReadableStore):
                 raise ValueError(f"{self!r} has unpublished changes: flush() or discard() them first")
             if not self._reload():
                 return False
+            self._revision += 1
             self._forget_leaves()
             return True
 
@@ -315,6 +319,7 @@ class Store(ReadableStore):
             self._drop()
 
     def _drop(self) -> None:
+        self._revision += bool(self._changes)
         self._changes = {}
         self._forget_leaves()
         self._in_memory = 0

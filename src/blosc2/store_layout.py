@@ -6,9 +6,11 @@ import errno
 from collections.abc import Iterator
 from typing import Any, Self
 
+from blosc2._core.descriptions import describe
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
-from blosc2.exceptions import ExistingFileError, MissingFileError
+from blosc2.dtypes import parse_dtype
+from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
 
 #: Where the bytes of a frame lie: a source, the offset in it, and how many.
 Window = tuple[Source, int, int]
@@ -57,6 +59,18 @@ def suffix_of(window: Window) -> str:
     if frame.metalayer("batcharray") is not None:
         return ".b2b"
     return ".b2nd" if frame.metalayer("b2nd") is not None else ".b2f"
+
+
+def filed_as(window: Window) -> tuple[str, bytes]:
+    """The suffix under which a frame is filed, and what a catalog says of it; empty where nothing can be said."""
+    frame = Frame.open(*window)
+    try:
+        about: bytes = describe(frame, parse_dtype)
+    except FormatError:
+        about = b""
+    if frame.only_array:
+        return ".b2nd", about
+    return suffix_of(window), about
 
 
 def pieces(window: Window) -> Iterator[bytes | memoryview]:

@@ -49,6 +49,8 @@ class ReadableStore(MutableMapping[str, Any]):
         # Whether the store itself is still to be written, even without keys.
         self._unwritten = False
         self._in_memory = 0
+        # Goes up when a key comes or goes: who iterates notices.
+        self._revision = 0
         # What keeps other writers out; None in mode "r" and in memory.
         self._writer_lock: WriterLock | None = None
         self._lock = threading.RLock()
@@ -204,8 +206,20 @@ class ReadableStore(MutableMapping[str, Any]):
         known = set(published)
         return published + [key for key, window in self._changes.items() if window is not None and key not in known]
 
+    def _key_batches(self) -> Iterator[list[str]]:
+        """The keys that are listed, in their order, some at a time."""
+        yield self._keys()
+
     def __iter__(self) -> Iterator[str]:
-        return iter(self._keys())
+        self._check_open()
+        return self._iterate(self._revision)
+
+    def _iterate(self, revision: int) -> Iterator[str]:
+        for batch in self._key_batches():
+            for key in batch:
+                if self._revision != revision:
+                    raise RuntimeError("keys of the store were added or deleted during iteration")
+                yield key
 
     def __len__(self) -> int:
         return len(self._keys())

@@ -7,8 +7,9 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
+from blosc2._core.listing import KeyCursor
 from blosc2.compaction import Compaction, Progress
-from blosc2.dict_store import _KINDS, DictStore
+from blosc2.dict_store import _BATCH, _KINDS, DictStore
 from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedKindError
 from blosc2.foreign_object import ForeignObject
 from blosc2.group_attributes import ATTRIBUTES, GroupAttributes
@@ -172,8 +173,7 @@ class TreeStore(DictStore):
     def _is_group(self, path: str) -> bool:
         """Whether there is a leaf below a path, hidden ones included."""
         if self._embedded is not None and not self._replaces:
-            start, stop = self._published_listing().group(path)
-            return bool(stop - start + self._more.get(path, 0) > 0)
+            return bool(self._published_listing().count(path) + self._more.get(path, 0) > 0)
         return self._more.get(path, 0) > 0
 
     def _count(self, key: str, change: int) -> None:
@@ -247,6 +247,20 @@ class TreeStore(DictStore):
     def _keys(self) -> list[str]:
         return self.get_descendants("/")
 
+    def _key_batches(self) -> Iterator[list[str]]:
+        return self._descendants("")
+
+    def __len__(self) -> int:
+        return self._count_below("")
+
+    def _count_below(self, path: str) -> int:
+        """How many groups and leaves are listed below a group."""
+        self._check_open()
+        if self._has_objects():
+            return len(self.get_descendants(path or "/"))
+        count: int = self._listing().tree_count(path or "/", ATTRIBUTES)
+        return count
+
     def get_descendants(self, path: str) -> list[str]:
         """All groups and leaves below a group, in order; nothing where there is no group.
 
@@ -256,13 +270,16 @@ class TreeStore(DictStore):
             The group, "/" for all.
         """
         self._check_open()
-        path = _group_path(path)
+        return [key for batch in self._descendants(_group_path(path)) for key in batch]
+
+    def _descendants(self, path: str) -> Iterator[list[str]]:
+        """The same, some at a time."""
         if path and self._object_above(path + "/") is not None:
-            return []
-        keys: list[str] = self._listing().tree(path or "/", ATTRIBUTES)
-        keys.sort()
+            return
         objects = set(self._objects()) if self._has_objects() else ()
-        return [key for key in keys if not _is_below(key, objects)] if objects else keys
+        cursor = KeyCursor(self._listing(), path or "/", ATTRIBUTES, True)
+        while batch := cursor.take(_BATCH):
+            yield [key for key in batch if not _is_below(key, objects)] if objects else batch
 
     def get_children(self, path: str) -> list[str]:
         """The groups and leaves right below a group, as full keys, in order."""
@@ -299,8 +316,16 @@ class TreeStore(DictStore):
         tuple
             The key of a group, the names of the groups in it, and those of the leaves in it.
         """
+        self._check_open()
+        return self._walk(_group_path(path), topdown)
+
+    def _walk(self, path: str, topdown: bool) -> Iterator[tuple[str, list[str], list[str]]]:
+        if not self._has_objects():
+            for group, groups, leaves in self._listing().walk(path or "/", topdown, ATTRIBUTES):
+                yield group or "/", groups, leaves
+            return
         # Groups to visit; in the order from the bottom up, each comes back when all in it were visited.
-        waiting: list[tuple[str, tuple[str, list[str], list[str]] | None]] = [(_group_path(path), None)]
+        waiting: list[tuple[str, tuple[str, list[str], list[str]] | None]] = [(path, None)]
         while waiting:
             group, done = waiting.pop()
             if done is not None:
@@ -368,7 +393,7 @@ class TreeStore(DictStore):
             self._check_free(new)
             self._check_place(new)
             below = [old] if is_leaf else []
-            below += self._listing().keys_in_order(*self._listing().group(old))
+            below += self._listing().below(old)
             self._move({key: new_key(new + key[len(old) :]) for key in below})
             self._rename_objects(old, new)
 
@@ -404,9 +429,7 @@ class TreeStore(DictStore):
                 self._remove(path)
                 return
             found = self._object_at(path) is not None if path else True
-            listing = self._listing()
-            start, stop = listing.group(path or "/")
-            below = listing.keys_in_order(start, stop)
+            below = self._listing().below(path or "/")
             if path and not path.endswith("/" + ATTRIBUTES) and self._has(path):
                 found = True
                 below.append(path)
@@ -532,10 +555,27 @@ class SubtreeView(TreeStore):
     def _keys(self) -> list[str]:
         return self.get_descendants("/")
 
+    @property
+    def _revision(self) -> int:
+        return self._root._revision
+
+    def _descendants(self, path: str) -> Iterator[list[str]]:
+        cut = len(self._prefix)
+        for batch in self._root._descendants(self._prefix + path):
+            yield [key[cut:] for key in batch]
+
+    def _count_below(self, path: str) -> int:
+        return self._root._count_below(self._prefix + path)
+
+    def _walk(self, path: str, topdown: bool) -> Iterator[tuple[str, list[str], list[str]]]:
+        cut = len(self._prefix)
+        for group, groups, leaves in self._root._walk(self._prefix + path, topdown):
+            yield group[cut:] or "/", groups, leaves
+
     def get_descendants(self, path: str) -> list[str]:
         """All groups and leaves below a group of the view, in order."""
-        cut = len(self._prefix)
-        return [key[cut:] for key in self._root.get_descendants(self._prefix + _group_path(path))]
+        self._root._check_open()
+        return [key for batch in self._descendants(_group_path(path)) for key in batch]
 
     def _children(self, path: str) -> tuple[list[str], list[str]]:
         return self._root._children(self._prefix + path)

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from blosc2._core.archive import Archive, ArchiveWriter
+from blosc2._core.catalog import NAME as CATALOG
+from blosc2._core.catalog_writer import write_cataloged
 from blosc2._core.checksum import crc32c
 from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
@@ -32,10 +34,10 @@ from blosc2.store_layout import (
     RESERVED,
     Moved,
     Window,
+    filed_as,
     missing,
     open_source,
     pieces,
-    suffix_of,
     whole,
 )
 from blosc2.store_lock import WriterLock
@@ -47,6 +49,12 @@ _ALIGNMENT = 64
 _LARGE = 8 << 20
 # The end record as writers leave it: without a comment, or with a seal.
 _ENDS = (22, 22 + 32)
+_EMBED = EMBED.encode()
+_CATALOG = CATALOG.encode()
+# Leaves whose places are asked for at a time.
+_TOGETHER = 4096
+#: From so many leaves on an archive carries a catalog.
+CATALOG_LEAST = 256
 _of_member = Frame.of_member
 
 
@@ -73,7 +81,7 @@ class _Version:
     def __init__(self, source: Source, archive: Archive) -> None:
         self.source = source
         self.archive = archive
-        self.member: Callable[[int], tuple[int, int]] = archive.window
+        self.member: Callable[[int], tuple[int, int]] = archive.window_at
         # Made by the backend when first needed.
         self.keys: KeyTable | None = None
         self.find: Callable[[str], int] | None = None
@@ -133,10 +141,10 @@ class ZipBackend:
         """Where the frame of embedded values lies. Reads the archive's directory, at the first call."""
         self.check_replaceable()
         source, archive = self._open_archive()
-        number = archive.find(EMBED.encode())
-        if number < 0:
+        window = archive.embedded(_EMBED)
+        if window is None:
             raise FormatError(f"not a store: the archive has no member {EMBED}", path=self.root)
-        offset, length = archive.window(number)
+        offset, length = window
         self._version = _Version(source, archive)
         self._identity = source.identity
         return source, offset, length
@@ -199,11 +207,11 @@ class ZipBackend:
             return None
         # In steps: calling an attribute of a slot at once is slower.
         find = version.find or self._table_of(version).find
-        number = find(key)
-        if number < 0:
+        place = find(key)
+        if place < 0:
             return None
         member = version.member
-        offset, length = member(number)
+        offset, length = member(place)
         return version.source, offset, length
 
     def verify(self, key: str) -> None:
@@ -211,21 +219,22 @@ class ZipBackend:
         version = self._version
         if version is None:
             return
-        number = (version.find or self._table_of(version).find)(key)
-        if number < 0:  # an embedded value; their member is read as a whole, once
-            number = version.archive.find(EMBED.encode())
-            if self._verified is version or number < 0:
+        place = (version.find or self._table_of(version).find)(key)
+        embedded = version.archive.place(_EMBED)
+        if place < 0:  # an embedded value; their member is read as a whole, once
+            place = embedded
+            if self._verified is version or place < 0:
                 return
-        offset, length = version.member(number)
+        offset, length = version.member(place)
         crc = 0
         for piece in pieces((version.source, offset, length)):
             crc = zlib.crc32(piece, crc)
-        if crc != version.archive.crc(number):
+        if crc != version.archive.crc_at(place):
             raise FormatError(
                 "the bytes of the member are not those that were written, as its checksum says",
                 path=self.root, key=key, offset=offset,
             )  # fmt: skip
-        if number == version.archive.find(EMBED.encode()):
+        if place == embedded:
             self._verified = version
 
     def open_frame(self, key: str) -> Frame | None:
@@ -234,8 +243,8 @@ class ZipBackend:
         if version is None:
             return None
         find = version.find or self._table_of(version).find
-        number = find(key)
-        return None if number < 0 else _of_member(version.archive, number, key)
+        place = find(key)
+        return None if place < 0 else _of_member(version.archive, place, key)
 
     def __contains__(self, key: str) -> bool:
         version = self._version
@@ -253,10 +262,10 @@ class ZipBackend:
     def name_of(self, key: str) -> str | None:
         """The name of a leaf's member."""
         version = self._version
-        number = -1 if version is None else self._table_of(version).find(key)
-        if number < 0 or version is None:
+        place = -1 if version is None else self._table_of(version).find(key)
+        if place < 0 or version is None:
             return None
-        name: str = version.archive.name(number)
+        name: str = version.archive.name_at(place)
         return name
 
     def close(self) -> None:
@@ -298,11 +307,7 @@ class ZipBackend:
                 writer.append(EMBED.encode(), embed.compose())
             writer.drain()
             self._check_own()
-            if self._version is None or fresh:
-                writer.write_directory()
-            else:
-                outdated = self._outdated(self._version, changes, embed is not None)
-                writer.write_directory(*self._version.archive.records(outdated))
+            self._write_directory(writer, changes, None if fresh else self._version, embedded=embed is not None)
             # Of a new file, which nobody sees yet, all is synced before it gets its name.
             in_place = durable and self._new is None
             if in_place:
@@ -316,6 +321,32 @@ class ZipBackend:
         except BaseException:
             self._give_up(end)
             raise
+
+    def _write_directory(
+        self, writer: ArchiveWriter, changes: dict[str, Window | None], version: _Version | None, *, embedded: bool
+    ) -> None:
+        """Write the directory of the next version; nothing shows it yet.
+
+        Of many leaves it is written in the order of their keys, with a catalog before it.
+        """
+        keys = None if version is None else self._table_of(version)
+        most = len(changes) + (0 if keys is None else len(keys))
+        if most < CATALOG_LEAST or (keys is not None and not keys.regular):
+            if version is None:
+                writer.write_directory()
+            else:
+                writer.write_directory(*version.archive.records(self._outdated(version, changes, embedded)))
+            return
+        runs, others = writer.gather()
+        for key, window in changes.items():
+            if window is None:
+                writer.hide(key[1:].encode("utf-8", "surrogateescape"))
+        if version is not None and keys is not None:
+            sound = keys.sound()
+            if sound is not keys:  # what the catalog said of the old version is not what its directory says
+                version.keys, version.find, keys = sound, sound.find, sound
+            others = keys.others((_CATALOG, _EMBED) if embedded else (_CATALOG,)) + others
+        write_cataloged(writer, keys, runs, others, _EMBED)
 
     def _begin(self, fresh: bool | None = None) -> ArchiveWriter:
         """Open what new members are written to: the archive itself, or a file that will replace it."""
@@ -428,22 +459,62 @@ class ZipBackend:
             raise self._refusal()
         if self.lock is not None and self.lock.held and self._new is None:
             remove_leftovers(self.root)
+        keys = self._table_of(version).sound()
+        with NewFile(self.root, replace=True, lock=self.lock) as file:
+            writer = ArchiveWriter(file.fileno(), 0, _ALIGNMENT, seal=0)
+            if len(keys) >= CATALOG_LEAST and keys.regular:
+                self._copy_cataloged(version, keys, writer, progress)
+            else:
+                self._copy_members(version, writer, progress)
+            writer.write_end()
+
+    def _copy_members(self, version: _Version, writer: ArchiveWriter, progress: Progress | None) -> None:
+        """Copy the members of some version, and write their directory."""
         archive = version.archive
         # Of equal names the last counts.
         live = {name: number for number, name in enumerate(archive.names()) if not archive.is_folder(number)}
-        with NewFile(self.root, replace=True, lock=self.lock) as file:
-            writer = ArchiveWriter(file.fileno(), 0, _ALIGNMENT, seal=0)
-            total = sum(archive.window(number)[1] for number in live.values())
-            done = 0
-            for name, number in live.items():
-                offset, length = archive.window(number)
-                data = pieces((version.source, offset, length))
-                writer.append_pieces(name.encode(), data, length, archive.crc(number))
-                done += length
-                if progress is not None:
-                    progress(done, total)
-            writer.write_directory()
-            writer.write_end()
+        live.pop(CATALOG, None)
+        total = sum(archive.window(number)[1] for number in live.values())
+        done = 0
+        for name, number in live.items():
+            offset, length = archive.window(number)
+            data = pieces((version.source, offset, length))
+            writer.append_pieces(name.encode(), data, length, archive.crc(number))
+            done += length
+            if progress is not None:
+                progress(done, total)
+        writer.write_directory()
+
+    def _copy_cataloged(
+        self, version: _Version, keys: KeyTable, writer: ArchiveWriter, progress: Progress | None
+    ) -> None:
+        """The same for many leaves, in the order of their keys; nothing is held for each of them."""
+        archive = version.archive
+        total = version.source.size
+        done = 0
+
+        def copy(place: int, about: bytes | None) -> None:
+            nonlocal done
+            offset, length = archive.window_at(place)
+            if about == b"":
+                about = filed_as((version.source, offset, length))[1]
+            data = pieces((version.source, offset, length))
+            writer.append_pieces(archive.name_at(place).encode(), data, length, archive.crc_at(place), about=about)
+            done += length
+            if progress is not None:
+                progress(done, total)
+
+        writer.gather()
+        for place in {archive.name_at(place): place for place in keys.other_places((_CATALOG,))}.values():
+            if not archive.name_at(place).endswith("/"):
+                copy(place, None)
+        for start in range(0, len(keys), _TOGETHER):
+            for rank, place in enumerate(keys.places(start, start + _TOGETHER), start):
+                copy(place, b"" if archive.catalog is None else archive.catalog.description(rank))
+        runs, others = writer.gather()
+        write_cataloged(writer, None, runs, others, _EMBED)
+        if progress is not None:
+            progress(total, total)
 
     def look_again(self) -> Window | None:
         """They are those of the version that is shown, as long as it is."""
@@ -463,14 +534,15 @@ class ZipBackend:
         self._end_writing()
 
     def _append(self, key: str, window: Window) -> int:
-        name = (key[1:] + suffix_of(window)).encode()
+        suffix, about = filed_as(window)
+        name = (key[1:] + suffix).encode()
         self._drop(key)
         writer = self._begin()
         offset: int
         if window[2] > _LARGE:
-            offset = writer.append_pieces(name, pieces(window), window[2])
+            offset = writer.append_pieces(name, pieces(window), window[2], about=about)
         else:
-            offset = writer.append(name, whole(window))
+            offset = writer.append(name, whole(window), about=about)
         self._appended[key] = name, offset
         return offset
 
@@ -484,18 +556,19 @@ class ZipBackend:
         return self._appended.get(key, (b"", -1))[1] == window[1] and window[0].path == self._written_path
 
     def _outdated(self, version: _Version, changes: dict[str, Window | None], embed: bool) -> set[int]:
-        """Numbers of the members that the new directory leaves out."""
+        """Places of the records that the new directory leaves out."""
         archive = version.archive
         gone: set[int] = set()
         keys = self._table_of(version)
         shadowed = keys.shadowed
         for key in changes:
-            number = keys.find(key)
-            if number >= 0:
-                gone.add(number)
+            place = keys.find(key)
+            if place >= 0:
+                gone.add(place)
                 gone.update(shadowed.get(key, ()))
         if embed:
-            gone.update(number for number, name in enumerate(archive.names()) if name == EMBED)
+            gone.update(archive.places(_EMBED))
+        gone.update(archive.places(_CATALOG))  # it would not fit any more
         return gone
 
     @property

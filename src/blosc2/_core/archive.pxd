@@ -1,5 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 
+from blosc2._core.catalog cimport Catalog
+from blosc2._core.sorted_runs cimport SortedRuns
 from blosc2._core.source cimport Source
 
 # Why a member cannot be read in place. The directory tells it; it is raised when the member is first used, so that
@@ -14,6 +16,10 @@ cdef enum:
     MEMBER_OUTSIDE = 6
     MEMBER_FOLDER = 7
 
+cdef enum:
+    CENTRAL_LENGTH = 46
+    LOCAL_LENGTH = 30
+
 
 cdef struct Member:
     const uint8_t *record   # its central record
@@ -23,7 +29,6 @@ cdef struct Member:
     uint32_t crc
     int64_t header          # local header, from the start of the file
     int64_t size
-    int64_t data            # first byte of the data; -1 until the local header was checked
 
 
 cdef class Archive:
@@ -34,19 +39,77 @@ cdef class Archive:
     cdef readonly int64_t directory_size
     cdef readonly int64_t end
     cdef readonly Py_ssize_t count
-    cdef Member *members
-    cdef const uint8_t *_directory
+    cdef readonly Catalog catalog
+    cdef const uint8_t *_directory  # NULL until needed
+    cdef int64_t *_places           # of the records by number; NULL until needed
     cdef object _copy
-    cdef list _names
+    cdef dict _decoded              # names that are not UTF-8 in the file, by place
+    cdef bint _trusting
 
     cdef int _find_end(self) except -1
     cdef int _try_end(self, int64_t position, int64_t *work) except -1
+    cdef int load_directory(self) except -1
+    cdef int _need_places(self) except -1
     cdef int _parse(self, int64_t count) except -1
     cdef int _refuse_name(self, Member *member) except -1
-    cdef int _decode(self, Member *member, uint16_t flags) except -1
-    cdef int64_t locate(self, Py_ssize_t number) except -1
-    cdef int64_t locate_and_read(self, Py_ssize_t number, uint8_t *ahead, int64_t room, int64_t *have) except -1
-    cdef int check_number(self, Py_ssize_t number) except -1
-    cdef int64_t _record_length(self, Py_ssize_t number) noexcept
+    cdef int _decode(self, Member *member, int64_t place) except -1
+    cdef bint peek(self, int64_t place, Member *member) noexcept nogil
+    cdef int member_at(self, int64_t place, Member *member) except -1
+    cpdef int64_t place_of(self, Py_ssize_t number) except -1
+    cdef int64_t locate(self, Member *member) except -1
+    cdef int64_t locate_and_read(self, Member *member, uint8_t *ahead, int64_t room, int64_t *have) except -1
     cdef bytes _piece(self, Py_ssize_t start, Py_ssize_t stop)
-    cdef str _name(self, Py_ssize_t number)
+    cdef str _name(self, Member *member)
+    cdef _error(self, Member *member, str reason, int64_t offset)
+
+
+cdef class Gathered:
+    """Bytes that grow; see archive.pyx."""
+
+    cdef uint8_t *data
+    cdef int64_t used, room
+    cdef uint8_t *more(self, int64_t size) except NULL
+
+
+cdef class ArchiveWriter:
+    """Appends members and a directory; see archive.pyx."""
+
+    cdef int _descriptor
+    cdef int64_t _written
+    cdef Gathered _pending
+    cdef Gathered records       # of members that were appended
+    cdef dict places            # name -> where its record starts among the records
+    cdef dict abouts            # name of a leaf -> what it is
+    cdef Gathered _handed
+    cdef bint _gaps             # whether there are records that do not count
+    cdef uint32_t _align
+    cdef uint32_t _stamp
+    cdef uint32_t _sum          # of all bytes before `_written`
+    cdef bint _seals
+    cdef bytes _end
+    cdef SortedRuns runs        # where records go instead of `records`; None for few members
+    # A member whose size is not known yet.
+    cdef bytes _open_local, _open_name
+    cdef int64_t _open_header, _open_start, _open_size
+    cdef uint32_t _open_sum, _open_crc
+    cdef int64_t _directory_start
+
+    cdef int _complete(self, bytes local, bytes whole, int64_t header, int64_t size, uint32_t sum_before) except -1
+    cdef int _check_name(self, bytes name) except -1
+    cdef int64_t _begin(self, bytes name, int64_t size, uint32_t crc) except -1
+    cdef int _add(self, const uint8_t *data, int64_t size) except -1
+    cdef int _note(self, bytes name, int64_t header, int64_t size, uint32_t crc, uint32_t mode, bytes about) except -1
+    cdef int _hand_over(self, SortedRuns runs, bytes name, const uint8_t *record, bytes about) except -1
+    cdef int _drop(self, bytes name) except -1
+    cdef int _close_gaps(self) except -1
+    cdef int _drain(self) except -1
+    cdef int _write(self, const uint8_t *data, int64_t size) except -1
+    cdef int64_t begin_open(self, bytes name, int64_t most) except -1
+    cdef int add_open(self, const uint8_t *data, int64_t size) except -1
+    cdef bytes end_open(self)
+    cdef int begin_directory(self) except -1
+    cdef int end_directory(self, int64_t count) except -1
+
+
+cdef int64_t record_length(const uint8_t *record) noexcept nogil
+cdef bint safe_name(const uint8_t *name, int length, bint *ascii) noexcept nogil

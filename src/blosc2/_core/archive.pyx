@@ -22,7 +22,10 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 
+from blosc2._core.catalog cimport find_catalog, stem_length
 from blosc2._core.checksum cimport checksum, joined
+from blosc2._core.little_endian cimport put, put16, put32, put64, u16, u32, u64
+from blosc2._core.sorted_runs cimport SortedRuns
 from blosc2._core.source cimport Source
 
 from blosc2.exceptions import FormatError
@@ -31,8 +34,6 @@ cdef enum:
     END_LENGTH = 22
     LOCATOR_LENGTH = 20
     END64_LENGTH = 56
-    CENTRAL_LENGTH = 46
-    LOCAL_LENGTH = 30
     ALIGNMENT_ROOM = 128
     # Flags: 0x1 encrypted, 0x40 strongly, 0x2000 with a masked directory; 0x800 says that the name is UTF-8.
     FLAGS_ENCRYPTED = 0x2041
@@ -44,6 +45,8 @@ cdef enum:
     SEAL_WORD = 7
     SEAL_COVERED = 24
     SEAL_LENGTH = 32
+    # Memory for the records of leaves, and what else is kept of them, before they are sorted into a file.
+    RUNS_BUDGET = 96 << 20
     # What is gathered before it is written, and the checksums that are not worth letting others run meanwhile.
     GATHERED = 1 << 20
     SHORT = 1 << 16
@@ -62,38 +65,8 @@ cdef dict _PROBLEMS = {
 }
 
 
-cdef inline uint16_t u16(const uint8_t *p) noexcept nogil:
-    return <uint16_t> (p[0] | p[1] << 8)
-
-
-cdef inline uint32_t u32(const uint8_t *p) noexcept nogil:
-    return <uint32_t> p[0] | <uint32_t> p[1] << 8 | <uint32_t> p[2] << 16 | <uint32_t> p[3] << 24
-
-
-cdef inline uint64_t u64(const uint8_t *p) noexcept nogil:
-    return <uint64_t> u32(p) | <uint64_t> u32(p + 4) << 32
-
-
 cdef inline bint is_signature(const uint8_t *p, uint8_t third, uint8_t fourth) noexcept nogil:
     return p[0] == 0x50 and p[1] == 0x4B and p[2] == third and p[3] == fourth
-
-
-cdef inline uint8_t *put16(uint8_t *p, uint32_t value) noexcept nogil:
-    p[0], p[1] = <uint8_t> value, <uint8_t> (value >> 8)
-    return p + 2
-
-
-cdef inline uint8_t *put32(uint8_t *p, uint32_t value) noexcept nogil:
-    return put16(put16(p, value & 0xFFFF), value >> 16)
-
-
-cdef inline uint8_t *put64(uint8_t *p, uint64_t value) noexcept nogil:
-    return put32(put32(p, <uint32_t> value), <uint32_t> (value >> 32))
-
-
-cdef inline uint8_t *put(uint8_t *p, const void *data, size_t size) noexcept nogil:
-    memcpy(p, data, size)
-    return p + size
 
 
 cdef void write_digits(char *to, uint64_t value, int count) noexcept nogil:
@@ -150,6 +123,31 @@ cdef bint safe_name(const uint8_t *name, int length, bint *ascii) noexcept nogil
     return True
 
 
+cdef int64_t record_length(const uint8_t *record) noexcept nogil:
+    return CENTRAL_LENGTH + u16(record + 28) + u16(record + 30) + u16(record + 32)
+
+
+cdef bint is_utf8(const uint8_t *p, Py_ssize_t length) noexcept nogil:
+    """Whether bytes are UTF-8: no overlong form, no surrogate, nothing behind U+10FFFF."""
+    cdef const uint8_t *stop = p + length
+    cdef int more, i
+    while p < stop:
+        if p[0] < 0x80:
+            p += 1
+            continue
+        more = 1 if 0xC2 <= p[0] <= 0xDF else 2 if p[0] >> 4 == 0xE else 3 if 0xF0 <= p[0] <= 0xF4 else 0
+        if more == 0 or stop - p <= more:
+            return False
+        if (p[0] == 0xE0 and p[1] < 0xA0) or (p[0] == 0xED and p[1] > 0x9F) or (p[0] == 0xF0 and p[1] < 0x90) or (
+                p[0] == 0xF4 and p[1] > 0x8F):
+            return False
+        for i in range(1, more + 1):
+            if p[i] >> 6 != 2:
+                return False
+        p += more + 1
+    return True
+
+
 cdef bint take(Member *member, const uint8_t *record, int64_t room, int64_t directory_offset, bint *ascii) noexcept nogil:
     """Fill in one member from its central record of `room` bytes; False when its name is not safe."""
     cdef int64_t name_length = u16(record + 28), extra_length = u16(record + 30)
@@ -169,7 +167,6 @@ cdef bint take(Member *member, const uint8_t *record, int64_t room, int64_t dire
     member.name_length = <uint16_t> name_length
     member.problem = MEMBER_FINE
     member.crc = u32(record + 16)
-    member.data = -1
     if not safe_name(member.name, <int> name_length, ascii):
         return False
     if size == FULL or csize == FULL or header == FULL:
@@ -211,10 +208,15 @@ cdef bint take(Member *member, const uint8_t *record, int64_t room, int64_t dire
 cdef class Archive:
     """The members of a ZIP archive, as its last valid directory lists them.
 
+    Members have numbers, in the order of the directory, and places, which is where their records begin in it. With a
+    catalog, opening looks at neither: who needs numbers has the directory gone through then.
+
     Parameters
     ----------
     source : Source
         The whole file.
+    trusting : bool
+        Whether a catalog is used, if there is one that fits.
 
     Attributes
     ----------
@@ -224,19 +226,29 @@ cdef class Archive:
         Where the central directory lies.
     end : int
         First byte behind the end record and its comment: where an append begins.
+    catalog : Catalog or None
+        What says where the records of keys are.
     """
 
-    def __cinit__(self, Source source not None):
+    def __cinit__(self, Source source not None, bint trusting=True):
         self.source = source
-        self.members = NULL
-        self._names = []
+        self._places = NULL
+        self._directory = NULL
+        self._decoded = {}
+        self._trusting = trusting
         self._find_end()
 
     def __dealloc__(self):
-        PyMem_Free(self.members)
+        PyMem_Free(self._places)
 
     def __len__(self):
         return self.count
+
+    def distrust(self):
+        """Do without the catalog from now on: something in it was wrong."""
+        if self.catalog is not None:
+            self._need_places()
+            self.catalog = None
 
     cdef int _find_end(self) except -1:
         """Scan backwards for the end record that agrees with everything before it."""
@@ -320,46 +332,82 @@ cdef class Archive:
         self.directory_offset = offset
         self.directory_size = size
         self.end = position + END_LENGTH + u16(end + 20)
-        if source.base != NULL:
-            self._directory = source.base + offset
-        else:
-            self._copy = source.read(offset, size)
-            self._directory = <const uint8_t *> PyBytes_AS_STRING(self._copy)
+        self._directory = NULL
+        self._copy = None
+        if self._trusting:
+            self.catalog = find_catalog(source, offset, size, count)
+            if self.catalog is not None:
+                self.count = count
+                return 1
         return self._parse(count)
 
+    cdef int load_directory(self) except -1:
+        """Have the bytes of the directory at hand."""
+        if self._directory == NULL:
+            if self.source.base != NULL:
+                self._directory = self.source.base + self.directory_offset
+            else:
+                copy = self.source.read(self.directory_offset, self.directory_size)
+                if self._directory == NULL:     # another thread may have been faster
+                    self._copy = copy
+                    self._directory = <const uint8_t *> PyBytes_AS_STRING(copy)
+        return 0
+
+    cdef int _need_places(self) except -1:
+        """Go through the directory, if that was not done yet."""
+        if self._places == NULL and not self._parse(self.count):
+            raise FormatError("the central directory does not have the records that the end record states",
+                              path=self.source.path, offset=self.directory_offset)
+        return 0
+
     cdef int _parse(self, int64_t count) except -1:
-        """Read the directory; 0 when its records do not fill it exactly."""
+        """Go through the directory; 0 when its records do not fill it exactly."""
+        self.load_directory()
         cdef const uint8_t *p = self._directory
         cdef int64_t left = self.directory_size, length, number, unsafe = -1
         cdef bint ascii = True, plain = True
-        PyMem_Free(self.members)
-        self.members = NULL
-        self._names.clear()
-        self.members = <Member *> PyMem_Malloc(max(1, count) * sizeof(Member))
-        if self.members == NULL:
+        cdef Member member
+        cdef int64_t *places = <int64_t *> PyMem_Malloc(max(1, count) * sizeof(int64_t))
+        if places == NULL:
             raise MemoryError
-        for number in range(count):
-            if left < CENTRAL_LENGTH or not is_signature(p, 1, 2):
-                return 0
-            length = CENTRAL_LENGTH + u16(p + 28) + u16(p + 30) + u16(p + 32)
-            if length > left:
-                return 0
-            # Not before all of it has proved to be a directory is a name in it anything to complain of.
-            if not take(&self.members[number], p, length, self.directory_offset, &ascii) and unsafe < 0:
-                unsafe = number
-            plain = plain and ascii
-            p += length
-            left -= length
+        with nogil:
+            for number in range(count):
+                if left < CENTRAL_LENGTH or not is_signature(p, 1, 2):
+                    left = -1
+                    break
+                length = CENTRAL_LENGTH + u16(p + 28) + u16(p + 30) + u16(p + 32)
+                if length > left:
+                    left = -1
+                    break
+                # Not before all of it has proved to be a directory is a name in it anything to complain of.
+                if not take(&member, p, length, self.directory_offset, &ascii) and unsafe < 0:
+                    unsafe = number
+                plain = plain and (ascii or u16(p + 8) & FLAG_UTF8 != 0 and is_utf8(member.name, member.name_length))
+                places[number] = p - self._directory
+                p += length
+                left -= length
         if left:
+            PyMem_Free(places)
             return 0
         self.count = count
-        if unsafe >= 0:
-            self._refuse_name(&self.members[unsafe])
-        if not plain:
-            for number in range(count):
-                safe_name(self.members[number].name, self.members[number].name_length, &ascii)
-                if not ascii:
-                    self._decode(&self.members[number], u16(self.members[number].record + 8))
+        try:
+            if unsafe >= 0:
+                take(&member, self._directory + places[unsafe], self.directory_size - places[unsafe],
+                     self.directory_offset, &ascii)
+                self._refuse_name(&member)
+            if not plain:
+                for number in range(count):
+                    take(&member, self._directory + places[number], self.directory_size - places[number],
+                         self.directory_offset, &ascii)
+                    if not ascii:
+                        self._decode(&member, places[number])
+        except BaseException:
+            PyMem_Free(places)
+            raise
+        if self._places == NULL:
+            self._places = places
+        else:           # another thread was faster
+            PyMem_Free(places)
         return 1
 
     cdef int _refuse_name(self, Member *member) except -1:
@@ -369,55 +417,78 @@ cdef class Archive:
             path=self.source.path, offset=self.directory_offset + (member.record - self._directory),
         )
 
-    cdef int _decode(self, Member *member, uint16_t flags) except -1:
+    cdef int _decode(self, Member *member, int64_t place) except -1:
         """Check a name beyond ASCII, and bring one in cp437 to UTF-8."""
         cdef bytes name = PyBytes_FromStringAndSize(<const char *> member.name, member.name_length)
-        if flags & FLAG_UTF8:
+        if u16(member.record + 8) & FLAG_UTF8:
             try:
                 name.decode("utf-8")
             except UnicodeDecodeError:
                 raise FormatError(
                     f"the member name {name!r} is flagged as UTF-8 and is not", path=self.source.path,
-                    offset=self.directory_offset + (member.record - self._directory),
+                    offset=self.directory_offset + place,
                 ) from None
             return 0
         name = name.decode("cp437").encode("utf-8")
         if len(name) > 0xFFFF:
             raise FormatError(f"the member name {name[:40]!r}... is too long", path=self.source.path)
-        self._names.append(name)
-        member.name = <const uint8_t *> PyBytes_AS_STRING(name)
-        member.name_length = <uint16_t> PyBytes_GET_SIZE(name)
+        self._decoded[place] = name
         return 0
 
-    cdef str _name(self, Py_ssize_t number):
-        cdef Member *member = &self.members[number]
+    cdef bint peek(self, int64_t place, Member *member) noexcept nogil:
+        """The member whose record is at a place, with its name as it is stored; False when there is no record."""
+        cdef bint ascii
+        if place < 0 or place > self.directory_size - CENTRAL_LENGTH or not is_signature(self._directory + place, 1, 2):
+            return False
+        return take(member, self._directory + place, self.directory_size - place, self.directory_offset, &ascii) and (
+            ascii or u16(member.record + 8) & FLAG_UTF8)
+
+    cdef int member_at(self, int64_t place, Member *member) except -1:
+        """The member whose record is at a place."""
+        cdef bytes name
+        self.load_directory()
+        if not self.peek(place, member) and place not in self._decoded:
+            raise FormatError("there is no record of a member here", path=self.source.path,
+                              offset=self.directory_offset + place)
+        if self._decoded:
+            name = self._decoded.get(place)
+            if name is not None:
+                member.name = <const uint8_t *> PyBytes_AS_STRING(name)
+                member.name_length = <uint16_t> PyBytes_GET_SIZE(name)
+        return 0
+
+    cpdef int64_t place_of(self, Py_ssize_t number) except -1:
+        """Where the record of a member is in the directory."""
+        self._need_places()
+        if number < 0 or number >= self.count:
+            raise IndexError(f"there is no member {number}; the archive has {self.count}")
+        return self._places[number]
+
+    cdef str _name(self, Member *member):
         return (<const char *> member.name)[:member.name_length].decode("utf-8", "replace")
 
-    cdef int64_t locate(self, Py_ssize_t number) except -1:
+    cdef int64_t locate(self, Member *member) except -1:
         """First byte of a member's data, from its local header."""
         cdef uint8_t ahead[LOCAL_LENGTH + 226]
         cdef int64_t have
-        return self.locate_and_read(number, ahead, sizeof(ahead), &have)
+        return self.locate_and_read(member, ahead, sizeof(ahead), &have)
 
-    cdef int64_t locate_and_read(self, Py_ssize_t number, uint8_t *ahead, int64_t room, int64_t *have) except -1:
+    cdef int64_t locate_and_read(self, Member *member, uint8_t *ahead, int64_t room, int64_t *have) except -1:
         """First byte of a member's data, from its local header.
 
-        Where that is read now, and from a file that is not mapped, up to `room` bytes of the file are left in
-        `ahead`, from the local header on. `have` is how many of them there are; 0 where nothing was read.
+        From a file that is not mapped, up to `room` bytes are left in `ahead`, from the local header on. `have` is how
+        many of them there are; 0 where nothing was read.
         """
-        cdef Member *member = &self.members[number]
         cdef Source source = self.source
         cdef int64_t data, length, wanted
         cdef const uint8_t *header
         cdef bytes copy
         cdef bint named
         have[0] = 0
-        if member.data >= 0:
-            return member.data
         if member.problem:
-            raise self._error(number, _PROBLEMS[member.problem], member.record - self._directory + self.directory_offset)
+            raise self._error(member, _PROBLEMS[member.problem], member.record - self._directory + self.directory_offset)
         if member.header > self.directory_offset - LOCAL_LENGTH:
-            raise self._error(number, "the local header reaches into the directory", member.header)
+            raise self._error(member, "the local header reaches into the directory", member.header)
         # Header and name in one read, unless the name is a long one.
         length = u16(member.record + 28)
         if source.base != NULL:
@@ -430,7 +501,7 @@ cdef class Archive:
             have[0] = wanted
             header = ahead
         if not is_signature(header, 3, 4):
-            raise self._error(number, "there is no local header where the directory says", member.header)
+            raise self._error(member, "there is no local header where the directory says", member.header)
         named = u16(header + 26) == length and length <= self.directory_offset - member.header - LOCAL_LENGTH
         if named and (source.base != NULL or LOCAL_LENGTH + length <= wanted):
             named = memcmp(header + LOCAL_LENGTH, member.record + CENTRAL_LENGTH, length) == 0
@@ -438,20 +509,14 @@ cdef class Archive:
             copy = source.read(member.header + LOCAL_LENGTH, length)
             named = memcmp(PyBytes_AS_STRING(copy), member.record + CENTRAL_LENGTH, length) == 0
         if not named:
-            raise self._error(number, "the local header bears another name", member.header)
+            raise self._error(member, "the local header bears another name", member.header)
         data = member.header + LOCAL_LENGTH + length + u16(header + 28)
         if data > self.directory_offset or member.size > self.directory_offset - data:
-            raise self._error(number, "the member's data reaches into the directory", data)
-        member.data = data
+            raise self._error(member, "the member's data reaches into the directory", data)
         return data
 
-    def _error(self, Py_ssize_t number, str reason, int64_t offset):
-        return FormatError(f"member {self._name(number)!r}: {reason}", path=self.source.path, offset=offset)
-
-    cdef int check_number(self, Py_ssize_t number) except -1:
-        if number < 0 or number >= self.count:
-            raise IndexError(f"there is no member {number}; the archive has {self.count}")
-        return 0
+    cdef _error(self, Member *member, str reason, int64_t offset):
+        return FormatError(f"member {self._name(member)!r}: {reason}", path=self.source.path, offset=offset)
 
     @property
     def seal(self):
@@ -481,52 +546,109 @@ cdef class Archive:
         return checksum(stated, digits, 8)
 
     def window(self, Py_ssize_t number):
-        """Offset and length of a member's data. The local header is checked at the first call."""
-        self.check_number(number)
-        cdef int64_t data = self.locate(number)
-        return data, self.members[number].size
+        """Offset and length of a member's data, after a look at its local header."""
+        return self.window_at(self.place_of(number))
+
+    def window_at(self, int64_t place):
+        """Offset and length of the data of the member whose record is at a place."""
+        cdef Member member
+        self.member_at(place, &member)
+        cdef int64_t data = self.locate(&member)
+        return data, member.size
 
     def name(self, Py_ssize_t number):
         """The name of a member."""
-        self.check_number(number)
-        return self._name(number)
+        return self.name_at(self.place_of(number))
+
+    def name_at(self, int64_t place):
+        """The name of the member whose record is at a place."""
+        cdef Member member
+        self.member_at(place, &member)
+        return self._name(&member)
 
     def crc(self, Py_ssize_t number):
         """The stored CRC-32 of a member's data."""
-        self.check_number(number)
-        return self.members[number].crc
+        return self.crc_at(self.place_of(number))
+
+    def crc_at(self, int64_t place):
+        """The stored CRC-32 of the member whose record is at a place."""
+        cdef Member member
+        self.member_at(place, &member)
+        return member.crc
 
     def is_folder(self, Py_ssize_t number):
         """Whether an entry only names a folder."""
-        self.check_number(number)
-        return self.members[number].name[self.members[number].name_length - 1] == 0x2F
+        cdef Member member
+        self.member_at(self.place_of(number), &member)
+        return member.name[member.name_length - 1] == 0x2F
 
     def find(self, bytes name not None):
         """Number of the last member of a name, or -1. Looks at all of them: keys are found by a `KeyTable`."""
-        cdef Py_ssize_t number = self.count - 1, length = PyBytes_GET_SIZE(name)
+        cdef Py_ssize_t number, length = PyBytes_GET_SIZE(name)
         cdef const char *wanted = PyBytes_AS_STRING(name)
-        while number >= 0:
-            if self.members[number].name_length == length and memcmp(self.members[number].name, wanted, length) == 0:
+        cdef Member member
+        self._need_places()
+        for number in range(self.count - 1, -1, -1):
+            self.member_at(self._places[number], &member)
+            if member.name_length == length and memcmp(member.name, wanted, length) == 0:
                 return number
-            number -= 1
         return -1
+
+    def place(self, bytes name not None):
+        """Where the record of the last member of a name is, or -1; at once for that of embedded values, if cataloged."""
+        cdef Member member
+        if self.catalog is not None and self.catalog.embed >= 0:
+            self.load_directory()
+            if self.peek(self.catalog.embed, &member) and member.name[:member.name_length] == name:
+                return self.catalog.embed
+        number = self.find(name)
+        return -1 if number < 0 else self.place_of(number)
+
+    def embedded(self, bytes name not None):
+        """Offset and length of the data of the last member of a name, or None; at once where a catalog knows it."""
+        cdef Member member
+        cdef bint ascii
+        cdef bytes record
+        cdef int64_t place, size
+        if self.catalog is not None and self.catalog.embed >= 0 and self._directory == NULL:
+            # Without the rest of the directory.
+            place = self.catalog.embed
+            size = min(self.directory_size - place, CENTRAL_LENGTH + PyBytes_GET_SIZE(name) + 40)
+            record = self.source.read(self.directory_offset + place, size)
+            if size > CENTRAL_LENGTH and record[:4] == b"PK\1\2" and take(
+                    &member, <const uint8_t *> PyBytes_AS_STRING(record), size, self.directory_offset, &ascii
+            ) and member.name[:member.name_length] == name and not member.problem:
+                return self.locate(&member), member.size
+        place = self.place(name)
+        return None if place < 0 else self.window_at(place)
+
+    def places(self, bytes name not None):
+        """Where the records of all members of a name are."""
+        cdef Member member
+        cdef Py_ssize_t number
+        self._need_places()
+        result = []
+        for number in range(self.count):
+            self.member_at(self._places[number], &member)
+            if member.name[:member.name_length] == name:
+                result.append(self._places[number])
+        return result
 
     def names(self):
         """The names of all members, in the order of the directory."""
-        return [self._name(number) for number in range(self.count)]
+        return [self.name(number) for number in range(self.count)]
 
     def records(self, dropped=frozenset()):
-        """Central records of the members whose number is not dropped, and how many these are."""
-        cdef Py_ssize_t number, stop, kept = 0
-        cdef const uint8_t *after
+        """Central records of the members whose place is not among the dropped ones, and how many these are."""
+        cdef int64_t place, start = 0
+        cdef Member member
         cdef list pieces = []
-        cdef Py_ssize_t start = 0
-        for number in sorted(dropped):
-            self.check_number(number)
-            stop = self.members[number].record - self._directory
-            if stop > start:
-                pieces.append(self._piece(start, stop))
-            start = stop + self._record_length(number)
+        self.load_directory()
+        for place in sorted(dropped):
+            self.member_at(place, &member)
+            if place > start:
+                pieces.append(self._piece(start, place))
+            start = place + record_length(member.record)
         if start < self.directory_size:
             pieces.append(self._piece(start, self.directory_size))
         return b"".join(pieces), self.count - len(dropped)
@@ -534,19 +656,12 @@ cdef class Archive:
     cdef bytes _piece(self, Py_ssize_t start, Py_ssize_t stop):
         return PyBytes_FromStringAndSize(<const char *> self._directory + start, stop - start)
 
-    cdef int64_t _record_length(self, Py_ssize_t number) noexcept:
-        cdef const uint8_t *record = self.members[number].record
-        return CENTRAL_LENGTH + u16(record + 28) + u16(record + 30) + u16(record + 32)
-
     def __repr__(self):
         return f"<Archive {self.source.path or 'buffer'}: {self.count} members>"
 
 
 cdef class Gathered:
     """Bytes that grow."""
-
-    cdef uint8_t *data
-    cdef int64_t used, room
 
     def __dealloc__(self):
         PyMem_Free(self.data)
@@ -587,26 +702,16 @@ cdef class ArchiveWriter:
     is kept, and the next write goes on with it.
     """
 
-    cdef int _descriptor
-    cdef int64_t _written
-    cdef Gathered _pending
-    cdef Gathered _records
-    cdef dict _places       # name -> where its record starts among the records
-    cdef bint _gaps         # whether there are records that do not count
-    cdef uint32_t _align
-    cdef uint32_t _stamp
-    cdef uint32_t _sum      # of all bytes before `_written`
-    cdef bint _seals
-    cdef bytes _end
-
     def __cinit__(self, int descriptor, int64_t position=0, int align=64, seal=None):
         if align != 1 and not 8 <= align <= 4096:
             raise ValueError(f"align must be 1 or 8 .. 4096, not {align}")
         self._descriptor = descriptor
         self._written = position
         self._pending = Gathered.__new__(Gathered)
-        self._records = Gathered.__new__(Gathered)
-        self._places = {}
+        self.abouts = {}
+        self.records = Gathered.__new__(Gathered)
+        self._handed = Gathered.__new__(Gathered)
+        self.places = {}
         self._align = align
         self._seals = seal is not None
         self._sum = 0 if seal is None else seal
@@ -626,7 +731,7 @@ cdef class ArchiveWriter:
         """CRC-32C of the file up to `position`; None where that of its beginning is not known."""
         return checksum(self._sum, self._pending.data, self._pending.used) if self._seals else None
 
-    def append(self, bytes name not None, data, uint32_t mode=0o600):
+    def append(self, bytes name not None, data, uint32_t mode=0o600, bytes about=None):
         """Add one member, in place of one that this writer added under the same name before.
 
         Where its data starts in the file is returned.
@@ -639,6 +744,8 @@ cdef class ArchiveWriter:
             What it holds.
         mode : int
             Unix permissions that tools restore when they unpack.
+        about : bytes, optional
+            Of a leaf, its description for the catalog; may be empty. See `descriptions.describe`.
         """
         cdef Py_buffer view
         cdef int64_t header = self._written + self._pending.used, start
@@ -651,10 +758,10 @@ cdef class ArchiveWriter:
             self._add(<const uint8_t *> view.buf, view.len)
         finally:
             PyBuffer_Release(&view)
-        self._note(name, header, view.len, crc, mode)
+        self._note(name, header, view.len, crc, mode, about)
         return start
 
-    def append_pieces(self, bytes name not None, pieces, int64_t size, crc=None, uint32_t mode=0o600):
+    def append_pieces(self, bytes name not None, pieces, int64_t size, crc=None, uint32_t mode=0o600, bytes about=None):
         """Add one member that comes in pieces; see `append`.
 
         Parameters
@@ -701,21 +808,111 @@ cdef class ArchiveWriter:
             raise ValueError(f"the pieces of member {name!r} have {size - left} bytes, not {size}")
         if crc is None:
             self._drain()
-            self._complete(local, header, size, sum_before, running)
-        self._note(name, header, size, running, mode)
+            self._complete(local, local[:14] + running.to_bytes(4, "little") + local[18:], header, size, sum_before)
+        self._note(name, header, size, running, mode, about)
         return start
 
-    cdef int _complete(self, bytes local, int64_t header, int64_t size, uint32_t sum_before, uint32_t crc) except -1:
-        """Put the CRC-32 into a local header that was written without, and take it into the checksum of the file."""
+    cdef int64_t begin_open(self, bytes name, int64_t most) except -1:
+        """Begin a member of up to so many bytes, whose size is told at its end; where its data starts."""
+        # So that the header is in the file, and can be completed there.
+        self._drain()
+        self._open_sum, self._open_crc, self._open_header = self._sum, 0, self._written
+        self._open_name, self._open_size = name, 0
+        self._open_start = self._begin(name, most, 0)
+        self._open_local = PyBytes_FromStringAndSize(<const char *> self._pending.data, self._pending.used)
+        return self._open_start
+
+    cdef int add_open(self, const uint8_t *data, int64_t size) except -1:
+        """Go on with such a member."""
+        view = PyMemoryView_FromMemory(<char *> data, size, PyBUF_READ)
+        self._open_crc = crc32(view, self._open_crc)
+        view.release()
+        self._open_size += size
+        return self._add(data, size)
+
+    cdef bytes end_open(self):
+        """End such a member; its record is given, and is not among those of the directory."""
+        cdef bytes local = self._open_local, sizes, whole
+        cdef Gathered kept = self.records, own = Gathered.__new__(Gathered)
+        self._drain()
+        sizes = (<object> self._open_size).to_bytes(8, "little")
+        whole = local[:14] + (<object> self._open_crc).to_bytes(4, "little")
+        if local[18:22] == b"\xff\xff\xff\xff":     # they are in the zip64 field, which comes first
+            after = LOCAL_LENGTH + len(self._open_name) + 4
+            whole += local[18:after] + sizes + sizes + local[after + 16:]
+        else:
+            whole += sizes[:4] + sizes[:4] + local[26:]
+        self._complete(local, whole, self._open_header, self._open_size, self._open_sum)
+        self.records = own
+        try:
+            self._note(self._open_name, self._open_header, self._open_size, self._open_crc, 0o600, None)
+        finally:
+            self.records = kept
+            self.places.pop(self._open_name, None)
+        return PyBytes_FromStringAndSize(<const char *> own.data, own.used)
+
+    def gather(self, directory=None):
+        """Hand over the records of all leaves that were appended, sorted by key, and those of the other members.
+
+        Leaves are the members that have a description. What is appended from now on goes the same way, with nothing
+        kept for each.
+
+        Parameters
+        ----------
+        directory : str, optional
+            Where more of them than memory should hold are kept meanwhile.
+
+        Returns
+        -------
+        SortedRuns
+            The records of leaves, each with its description.
+        bytes
+            The records of the others.
+        """
+        cdef SortedRuns runs = self.runs
+        cdef bytes name, about
+        cdef int64_t at
+        others = []
+        if runs is None:
+            runs = SortedRuns(directory, RUNS_BUDGET)
+        for name, place in self.places.items():
+            at = place
+            about = self.abouts.get(name)
+            if about is None:
+                others.append(PyBytes_FromStringAndSize(
+                    <const char *> self.records.data + at, record_length(self.records.data + at)))
+            else:
+                self._hand_over(runs, name, self.records.data + at, about)
+        self.runs = runs
+        self.places, self.abouts = {}, {}
+        self.records.used = 0
+        self._gaps = False
+        return runs, b"".join(others)
+
+    cdef int _hand_over(self, SortedRuns runs, bytes name, const uint8_t *record, bytes about) except -1:
+        """Give the record of a leaf to those that are sorted."""
+        cdef int64_t length = record_length(record)
+        cdef const uint8_t *key = <const uint8_t *> PyBytes_AS_STRING(name)
+        cdef uint8_t *p
+        self._handed.used = 0
+        p = put32(self._handed.more(4 + length + PyBytes_GET_SIZE(about)), <uint32_t> length)
+        p = put(p, record, <size_t> length)
+        put(p, PyBytes_AS_STRING(about), PyBytes_GET_SIZE(about))
+        runs.add(key, <uint32_t> stem_length(key, PyBytes_GET_SIZE(name)), self._handed.data,
+                 <uint32_t> (4 + length + PyBytes_GET_SIZE(about)))
+        return 0
+
+    def hide(self, bytes key not None):
+        """Leave a key out of the directory that `gather` is for, unless it is appended again."""
+        self.runs.add(<const uint8_t *> PyBytes_AS_STRING(key), <uint32_t> PyBytes_GET_SIZE(key), b"", 0)
+
+    cdef int _complete(self, bytes local, bytes whole, int64_t header, int64_t size, uint32_t sum_before) except -1:
+        """Complete a local header that was written before its member, and take it into the checksum of the file."""
         cdef Py_ssize_t length = PyBytes_GET_SIZE(local)
-        cdef uint8_t field[4]
-        cdef bytes whole
         cdef uint32_t difference
-        put32(field, crc)
-        completed = PyBytes_FromStringAndSize(<const char *> field, 4)
-        whole = local[:14] + completed + local[18:]
+        completed = whole[14:]
         done = 0
-        while done < 4:
+        while done < len(completed):
             done += _write_at(self._descriptor, completed[done:], header + 14 + done)
         difference = checksum(sum_before, <const uint8_t *> PyBytes_AS_STRING(local), length)
         difference ^= checksum(sum_before, <const uint8_t *> PyBytes_AS_STRING(whole), length)
@@ -761,16 +958,16 @@ cdef class ArchiveWriter:
                 self._drain()
         return 0
 
-    cdef int _note(self, bytes name, int64_t header, int64_t size, uint32_t crc, uint32_t mode) except -1:
+    cdef int _note(self, bytes name, int64_t header, int64_t size, uint32_t crc, uint32_t mode, bytes about) except -1:
         """Keep the central record of a member that is whole."""
         cdef uint32_t length = <uint32_t> PyBytes_GET_SIZE(name), extra = 0
         cdef bint large = size >= 0xFFFFFFFF, far = header >= 0xFFFFFFFF
         cdef uint8_t *p
         if large or far:
             extra = 4 + 16 * large + 8 * far
-        if name in self._places:
+        if name in self.places:
             self._drop(name)
-        p = self._records.more(CENTRAL_LENGTH + length + extra)
+        p = self.records.more(CENTRAL_LENGTH + length + extra)
         p = put(p, <const char *> b"PK\1\2", 4)
         p = put16(p, 0x300 | (45 if large or far else 20))
         p = put_fields(p, name, header, size, self._stamp, crc)
@@ -784,19 +981,24 @@ cdef class ArchiveWriter:
                 p = put64(put64(p, size), size)
             if far:
                 put64(p, header)
-        self._places[name] = self._records.used
-        self._records.used += CENTRAL_LENGTH + length + extra
+        if self.runs is not None and about is not None:
+            return self._hand_over(self.runs, name, self.records.data + self.records.used, about)
+        self.places[name] = self.records.used
+        if about is not None:
+            self.abouts[name] = about
+        self.records.used += CENTRAL_LENGTH + length + extra
         return 0
 
     cdef int _drop(self, bytes name) except -1:
-        cdef int64_t place = self._places.pop(name)
-        self._records.data[place] = 0   # no signature any more
+        cdef int64_t place = self.places.pop(name)
+        self.abouts.pop(name, None)
+        self.records.data[place] = 0   # no signature any more
         self._gaps = True
         return 0
 
     def drop(self, bytes name not None):
         """Leave a member that was appended out of the directory; whether there was one."""
-        if name not in self._places:
+        if name not in self.places:
             return False
         self._drop(name)
         return True
@@ -807,16 +1009,16 @@ cdef class ArchiveWriter:
 
     cdef int _close_gaps(self) except -1:
         """Leave out the records that do not count."""
-        cdef uint8_t *start = self._records.data
+        cdef uint8_t *start = self.records.data
         cdef int64_t at = 0, kept = 0, length
-        while at < self._records.used:
+        while at < self.records.used:
             length = CENTRAL_LENGTH + u16(start + at + 28) + u16(start + at + 30)
             if start[at]:
                 memmove(start + kept, start + at, <size_t> length)
                 kept += length
             at += length
-        self._records.used = kept
-        self._places = {}   # positions in what is no more
+        self.records.used = kept
+        self.places = {}   # positions in what is no more
         self._gaps = False
         return 0
 
@@ -825,17 +1027,25 @@ cdef class ArchiveWriter:
 
         Nothing shows it yet.
         """
-        cdef int64_t offset = self._written + self._pending.used, size, position
-        cdef uint8_t end[END_LENGTH]
-        cdef uint8_t *p
-        count += len(self._places)
+        count += len(self.places)
         if self._gaps:
             self._close_gaps()
-        size = PyBytes_GET_SIZE(records) + self._records.used
+        self.begin_directory()
         self._add(<const uint8_t *> PyBytes_AS_STRING(records), PyBytes_GET_SIZE(records))
-        self._add(self._records.data, self._records.used)
+        self._add(self.records.data, self.records.used)
+        self.end_directory(count)
+
+    cdef int begin_directory(self) except -1:
+        self._directory_start = self._written + self._pending.used
+        return 0
+
+    cdef int end_directory(self, int64_t count) except -1:
+        """Write what follows the records, but for the end record."""
+        cdef int64_t offset = self._directory_start, position = self._written + self._pending.used
+        cdef int64_t size = position - offset
+        cdef uint8_t end[END_LENGTH]
+        cdef uint8_t *p
         if offset >= 0xFFFFFFFF or size >= 0xFFFFFFFF or count >= 0xFFFF:
-            position = offset + size
             p = self._pending.more(END64_LENGTH + LOCATOR_LENGTH)
             p = put64(put(p, <const char *> b"PK\6\6", 4), END64_LENGTH - 12)
             p = put32(put32(put16(put16(p, 0x300 | 45), 45), 0), 0)
@@ -848,8 +1058,9 @@ cdef class ArchiveWriter:
         p = put32(put32(p, <uint32_t> min(size, 0xFFFFFFFF)), <uint32_t> min(offset, 0xFFFFFFFF))
         put16(p, SEAL_LENGTH if self._seals else 0)
         self._end = PyBytes_FromStringAndSize(<const char *> end, END_LENGTH)
-        self._records.used = 0
-        self._places = {}
+        self.records.used = 0
+        self.places, self.abouts = {}, {}
+        return 0
 
     def write_end(self):
         """Write the end record, which makes the new directory the archive's."""

@@ -11,7 +11,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport malloc
 from libc.string cimport memcpy
 
-from blosc2._core.archive cimport Archive
+from blosc2._core.archive cimport Archive, Member
 from blosc2._core.chunk_table cimport ChunkTable
 from blosc2._core.codec cimport (
     BAD_LENGTH, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MOST_STEPS, NO_MEMORY, Chunk, Worker, block_bytes, borrow,
@@ -51,14 +51,14 @@ cdef class Frame(ChunkTable):
         return self
 
     @staticmethod
-    def of_member(Archive archive not None, Py_ssize_t number, key=None):
+    def of_member(Archive archive not None, int64_t place, key=None):
         """Open the frame that a member of an archive is, reading its local header and what follows at once.
 
         Parameters
         ----------
         archive : Archive
-        number : int
-            The member.
+        place : int
+            Where the record of the member is in the directory.
         key : str, optional
             The key in a store, for messages.
         """
@@ -66,12 +66,13 @@ cdef class Frame(ChunkTable):
         cdef uint8_t ahead[PREFIX_READ]
         cdef const uint8_t *known = NULL
         cdef int64_t have, data, before
-        archive.check_number(number)
-        data = archive.locate_and_read(number, ahead, sizeof(ahead), &have)
-        before = data - archive.members[number].header
+        cdef Member member
+        archive.member_at(place, &member)
+        data = archive.locate_and_read(&member, ahead, sizeof(ahead), &have)
+        before = data - member.header
         if have > before:
             known = ahead + before
-        self.read(archive.source, data, archive.members[number].size, key, known, have - before)
+        self.read(archive.source, data, member.size, key, known, have - before)
         self.count_chunks()
         return self
 

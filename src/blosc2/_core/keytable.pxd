@@ -1,35 +1,56 @@
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from blosc2._core.archive cimport Archive
+from blosc2._core.catalog cimport Catalog
+
+cdef enum:
+    # What a look-up finds instead of a key.
+    NO_KEY = -1
+    DAMAGED = -2
 
 
-cdef struct Key:
+cdef struct Text:
     const uint8_t *bytes    # UTF-8, without the "/" in front
-    uint32_t length
-    uint32_t hash
-    int64_t value
-    int64_t rank            # of two keys that are equal, the lower rank wins
+    Py_ssize_t length
 
 
 cdef class KeyTable:
     """Keys of a store with a hash and, once asked for, in order; see keytable.pyx."""
 
-    cdef Key *keys
-    cdef Py_ssize_t count
-    cdef uint32_t *slots
-    cdef uint32_t mask
-    cdef Key **order
-    cdef list _held
+    cdef readonly Py_ssize_t count
     cdef readonly list strangers
     cdef readonly list clashes
     cdef readonly dict shadowed
+    cdef readonly Archive archive   # whose directory has the keys; None where they lie in memory of the table's own
+    cdef Catalog catalog            # None for a table that was made by going through the directory
+    cdef uint8_t *own               # keys, each after its length and value
+    cdef int64_t own_used, own_room
+    cdef uint8_t *slots
+    cdef int64_t homes, slot_count
+    cdef uint64_t seed0, seed1
+    cdef int64_t *order             # places in the order of keys; NULL until needed
+    cdef tuple suffixes, skipped
+    cdef KeyTable _instead          # what serves when something of the catalog is wrong
 
-    cdef int _reserve(self, Py_ssize_t most) except -1
-    cdef Key *_lookup(self, const uint8_t *key, Py_ssize_t length, uint32_t hashed) noexcept nogil
-    cdef Key *_insert(self, const uint8_t *key, Py_ssize_t length, int64_t value, int64_t rank) except NULL
-    cdef int _add_text(self, str key, int64_t value) except -1
-    cdef int _add_member(self, Archive archive, Py_ssize_t number, tuple suffixes) except -1
-    cdef int _sort(self) except -1
-    cdef Py_ssize_t _bound(self, const uint8_t *prefix, Py_ssize_t length, bint after) noexcept nogil
-    cdef Py_ssize_t _run_end(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t length) noexcept nogil
-    cdef bint _shares(self, Py_ssize_t position, const uint8_t *prefix, Py_ssize_t length) noexcept nogil
+    cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil
+    cdef bint key_at(self, int64_t place, Text *text) noexcept nogil
+    cdef bint key(self, int64_t position, Text *text) noexcept nogil
+    cdef int64_t place(self, int64_t position) noexcept nogil
+    cdef int sort(self) except -1
+    cdef int64_t bound(self, const uint8_t *prefix, Py_ssize_t length, bint after) noexcept nogil
+    cdef int64_t run_end(self, int64_t start, int64_t stop, const uint8_t *prefix, Py_ssize_t length) noexcept nogil
+    cdef KeyTable instead(self)
+
+    cdef int _reserve(self, int64_t most) except -1
+    cdef int64_t _slot_of(self, const uint8_t *key, Py_ssize_t length, uint64_t hashed) noexcept nogil
+    cdef int _fill(self) except -1
+    cdef int64_t _insert(self, const uint8_t *key, Py_ssize_t length, int64_t place) noexcept nogil
+    cdef int _add_text(self, const uint8_t *key, Py_ssize_t length, int64_t value) except -1
+    cdef int _add_odd(self, int64_t place) except -1
+    cdef int _settle(self, int64_t place, int64_t slot) except -1
+    cdef bint _shares(self, int64_t position, const uint8_t *prefix, Py_ssize_t length) noexcept nogil
+
+
+cdef str text_of(const uint8_t *key, Py_ssize_t length)
+cdef str name_of(const uint8_t *name, Py_ssize_t length)
+cdef bytes prefix_of(str path)

@@ -1,21 +1,28 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
-"""The keys of a store as one table of bytes: look up by hash, list in order, cut out groups.
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+"""The keys of a store as one table of bytes: look up by hash, and find positions in their order.
 
-Keys are not copied: they point into the names of an archive or into the strings they were given as, both of which the
-table keeps alive. No Python string is made for a key until it is listed. Order is that of the UTF-8 bytes, which is
-that of Python's strings; it is made when first needed. A group is the range of keys that begin with its path and "/".
+A key is known by its place: where the record of its member begins in the directory of the archive, which has its name.
+No Python object is made for a key until it is listed. The hash and the order come from the archive's catalog, where
+there is one, and cost nothing to open; otherwise they are made, the hash in one pass over the directory and the order
+when first needed. Keys that are in no archive are copied into the table.
+
+Order is that of the UTF-8 bytes, which is that of Python's strings. A group is the range of keys that begin with its
+path and "/".
 """
 
 import os
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
+from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport qsort
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
-from blosc2._core.archive cimport Archive, Member
+from blosc2._core.archive cimport CENTRAL_LENGTH, Archive, Member, record_length, safe_name
+from blosc2._core.catalog cimport (
+    PAGE, PLACE_BITS, SLOT_LENGTH, Catalog, Leaf, key_hash, slot_home, slot_place, slot_tag, stem_length)
+from blosc2._core.little_endian cimport put32, put64, u16, u32, u64
 
 from blosc2.exceptions import FormatError
 
@@ -23,261 +30,383 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 cdef enum:
-    # Groups that a listed key may lie in: without a limit, one long name could stand for a gigabyte of group keys.
-    MAX_GROUPS = 256
-    # Members with another suffix than a leaf's, then values that are embedded.
-    RANK_STRANGER = 1 << 20
-    RANK_GIVEN = 1 << 30
+    OWN_HEADER = 12         # of a key in the table's own memory: its length, and what it stands for
+    FLAG_UTF8 = 0x800
+    # Slots behind the last home, for keys that found theirs taken.
+    MOST_SLACK = 4096
+    # A member with another suffix than a leaf's.
+    STRANGER = 1 << 20
 
 cdef bytes FRAME_MAGIC = b"\x9e\xa8b2frame\x00"
 
-# Keys come from files: with a fixed hash, a file could be made whose keys all fall into one slot.
 cdef uint64_t _seed0, _seed1
 _seed0, _seed1 = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
 
 
-cdef inline uint64_t rotated(uint64_t x, int bits) noexcept nogil:
-    return x << bits | x >> (64 - bits)
+cdef struct SortItem:
+    uint64_t first          # the bytes behind what all keys have in common
+    const uint8_t *bytes
+    uint32_t length
+    uint32_t skip
 
 
-cdef inline void sip_round(uint64_t *v) noexcept nogil:
-    v[0] += v[1]
-    v[1] = rotated(v[1], 13) ^ v[0]
-    v[0] = rotated(v[0], 32)
-    v[2] += v[3]
-    v[3] = rotated(v[3], 16) ^ v[2]
-    v[0] += v[3]
-    v[3] = rotated(v[3], 21) ^ v[0]
-    v[2] += v[1]
-    v[1] = rotated(v[1], 17) ^ v[2]
-    v[2] = rotated(v[2], 32)
-
-
-cdef uint32_t sip_hash(const uint8_t *p, Py_ssize_t length) noexcept nogil:
-    """SipHash-1-3, folded to 32 bits."""
-    cdef uint64_t v[4]
-    cdef uint64_t word
-    cdef Py_ssize_t left = length
-    v[0] = _seed0 ^ <uint64_t> 0x736F6D6570736575
-    v[1] = _seed1 ^ <uint64_t> 0x646F72616E646F6D
-    v[2] = _seed0 ^ <uint64_t> 0x6C7967656E657261
-    v[3] = _seed1 ^ <uint64_t> 0x7465646279746573
-    while left >= 8:
-        memcpy(&word, p, 8)
-        v[3] ^= word
-        sip_round(v)
-        v[0] ^= word
-        p += 8
-        left -= 8
-    word = 0
-    memcpy(&word, p, left)
-    word |= <uint64_t> length << 56
-    v[3] ^= word
-    sip_round(v)
-    v[0] ^= word
-    v[2] ^= 0xFF
-    sip_round(v)
-    sip_round(v)
-    sip_round(v)
-    word = v[0] ^ v[1] ^ v[2] ^ v[3]
-    return <uint32_t> (word ^ word >> 32)
-
-
-cdef int compare_keys(const void *a, const void *b) noexcept nogil:
-    cdef const Key *x = (<const Key **> a)[0]
-    cdef const Key *y = (<const Key **> b)[0]
-    cdef int result = memcmp(x.bytes, y.bytes, min(x.length, y.length))
+cdef int compare_items(const void *a, const void *b) noexcept nogil:
+    cdef const SortItem *x = <const SortItem *> a
+    cdef const SortItem *y = <const SortItem *> b
+    cdef int result
+    if x.first != y.first:
+        return -1 if x.first < y.first else 1
+    result = memcmp(x.bytes + x.skip, y.bytes + y.skip, min(x.length, y.length) - x.skip)
     if result:
         return result
     return (x.length > y.length) - (x.length < y.length)
 
 
-cdef inline str text_of(const uint8_t *key, Py_ssize_t length):
+cdef inline uint64_t first_bytes(const uint8_t *p, Py_ssize_t length) noexcept nogil:
+    """Up to 8 bytes as a number whose order is theirs; what is behind the end counts as 0."""
+    cdef uint64_t result = 0
+    cdef int i
+    for i in range(8):
+        result = result << 8 | (p[i] if i < length else 0)
+    return result
+
+
+cdef str text_of(const uint8_t *key, Py_ssize_t length):
     """A key with its "/" in front."""
     return "/" + PyUnicode_DecodeUTF8(<const char *> key, length, "surrogateescape")
 
 
-cdef inline str name_of(const uint8_t *name, Py_ssize_t length):
+cdef str name_of(const uint8_t *name, Py_ssize_t length):
     return PyUnicode_DecodeUTF8(<const char *> name, length, "surrogateescape")
 
 
+cdef bytes prefix_of(str path):
+    """The bytes that keys below a group begin with."""
+    if path == "/" or path == "":
+        return b""
+    return (path[1:] if path[0] == "/" else path).encode("utf-8", "surrogateescape") + b"/"
+
+
 cdef class KeyTable:
-    """Keys and the number each stands for.
+    """Keys and what each stands for.
 
     Made by `KeyTable.of_archive` or `KeyTable.of_keys`; it does not change afterwards.
 
     Attributes
     ----------
+    count : int
+        Keys.
     strangers : list of str
         Keys of members that are frames under a suffix that is not a leaf's.
     clashes : list of str
         Keys that members of different suffixes stand for.
     shadowed : dict of str to list of int
-        Numbers of members whose key another member stands for.
+        Places of members whose key another member stands for.
+    archive : Archive or None
+        Whose members the keys stand for.
     """
 
     def __cinit__(self):
         self.strangers = []
         self.clashes = []
         self.shadowed = {}
-        self._held = []
+        self.seed0, self.seed1 = _seed0, _seed1
 
     def __dealloc__(self):
-        PyMem_Free(self.keys)
-        PyMem_Free(self.slots)
+        PyMem_Free(self.own)
         PyMem_Free(self.order)
+        if self.catalog is None:
+            PyMem_Free(self.slots)
 
     @staticmethod
-    def of_archive(Archive archive not None, tuple suffixes, tuple skipped=(), given=()):
-        """Keys of an archive's members, then of values that lie elsewhere.
+    def of_archive(Archive archive not None, tuple suffixes, tuple skipped=()):
+        """Keys of an archive's members, which stand for the places of their records.
 
         Parameters
         ----------
         archive : Archive
-            Its member ``<path><suffix>`` becomes the key ``/<path>``, which stands for the member's number.
+            Its member ``<path><suffix>`` becomes the key ``/<path>``.
         suffixes : tuple of bytes
             Suffixes of leaves, the one that wins first. Another member counts only when it begins like a frame.
         skipped : tuple of bytes
             Names of members that are no leaves; one that ends with "/" skips all names that begin with it.
-        given : iterable of str
-            Further keys, numbered from ``archive.count`` on. A member of the same key hides them.
         """
         cdef KeyTable self = KeyTable.__new__(KeyTable)
-        cdef Py_ssize_t number
-        cdef Member *member
-        cdef bytes skip
-        cdef uint8_t[256] first     # bytes that a skipped name may begin with
-        given = list(given)
-        self._held = [archive, given]
-        self._reserve(archive.count + len(given))
-        memset(first, 0, sizeof(first))
-        for skip in skipped:
-            first[skip[0]] = 1
-        for number in range(archive.count):
-            member = &archive.members[number]
-            if member.name[member.name_length - 1] == 0x2F:
-                continue
-            if not first[member.name[0]] or not _is_skipped(member, skipped):
-                self._add_member(archive, number, suffixes)
-        for number in range(len(given)):
-            self._add_text(given[number], archive.count + number)
+        cdef Catalog catalog = archive.catalog
+        self.archive = archive
+        self.suffixes, self.skipped = suffixes, skipped
+        archive.load_directory()
+        if catalog is not None:
+            try:
+                catalog.load()
+            except FormatError:
+                archive.distrust()
+            else:
+                self.catalog = catalog
+                self.slots = <uint8_t *> catalog.base + catalog.slots_at
+                self.homes, self.slot_count = catalog.homes, catalog.slot_count
+                self.seed0, self.seed1 = catalog.seed0, catalog.seed1
+                self.count = catalog.count
+                return self
+        self._fill()
         return self
 
     @staticmethod
     def of_keys(keys):
         """A table of keys, each of which stands for its position in the iterable."""
         cdef KeyTable self = KeyTable.__new__(KeyTable)
-        cdef Py_ssize_t number
-        cdef list held = list(keys)
-        self._held = [held]
-        self._reserve(len(held))
-        for number in range(len(held)):
-            self._add_text(held[number], number)
+        cdef list given = list(keys)
+        cdef Py_ssize_t number, length
+        cdef const char *text
+        self._reserve(len(given))
+        for number in range(len(given)):
+            text = PyUnicode_AsUTF8AndSize(given[number], &length)
+            if length < 1 or text[0] != b"/":
+                raise ValueError(f"a key starts with '/', unlike {given[number]!r}")
+            self._add_text(<const uint8_t *> text + 1, length - 1, number)
         return self
 
-    cdef int _reserve(self, Py_ssize_t most) except -1:
-        cdef Py_ssize_t size = 8
+    cdef KeyTable instead(self):
+        """The same keys without the catalog, in which something was wrong."""
+        cdef KeyTable other
+        if self._instead is None:
+            self.archive.distrust()
+            other = KeyTable.__new__(KeyTable)
+            other.archive = self.archive
+            other.suffixes, other.skipped = self.suffixes, self.skipped
+            other._fill()
+            self._instead = other
+        return self._instead
+
+    # ------------------------------------------------------------------ making
+    cdef int _reserve(self, int64_t most) except -1:
         if most >= 1 << 30:
             raise FormatError(f"{most} keys are more than a store can have")
-        while size < 2 * most:
-            size *= 2
-        self.mask = <uint32_t> (size - 1)
-        self.slots = <uint32_t *> PyMem_Calloc(size, sizeof(uint32_t))
-        self.keys = <Key *> PyMem_Malloc(max(1, most) * sizeof(Key))
-        if self.slots == NULL or self.keys == NULL:
+        self.homes = max(4, most + most // 2 + most // 4)
+        self.slot_count = self.homes + min(most, MOST_SLACK) + 1
+        self.slots = <uint8_t *> PyMem_Calloc(<size_t> self.slot_count, SLOT_LENGTH)
+        if self.slots == NULL:
             raise MemoryError
         return 0
 
-    cdef Key *_lookup(self, const uint8_t *key, Py_ssize_t length, uint32_t hashed) noexcept nogil:
-        cdef uint32_t slot = hashed & self.mask
-        cdef Key *found
-        while self.slots[slot]:
-            found = &self.keys[self.slots[slot] - 1]
-            if found.hash == hashed and found.length == length and memcmp(found.bytes, key, length) == 0:
-                return found
-            slot = (slot + 1) & self.mask
-        return NULL
+    cdef int64_t _slot_of(self, const uint8_t *key, Py_ssize_t length, uint64_t hashed) noexcept nogil:
+        """The slot of a key, or the free one where it belongs; of a table in memory."""
+        cdef int64_t slot = slot_home(hashed, self.homes)
+        cdef uint64_t found, tag = slot_tag(hashed)
+        cdef Text text
+        while True:
+            found = u64(self.slots + SLOT_LENGTH * slot)
+            if found == 0:
+                return slot
+            if slot_tag(found) == tag and self.key_at(slot_place(found), &text) and text.length == length and memcmp(
+                    text.bytes, key, length) == 0:
+                return slot
+            slot += 1
 
-    cdef Key *_insert(self, const uint8_t *key, Py_ssize_t length, int64_t value, int64_t rank) except NULL:
-        """Add a key, or let the better of two equal ones stay; the one that stays is returned."""
-        cdef uint32_t hashed = sip_hash(key, length), slot
-        cdef Key *found = self._lookup(key, length, hashed)
-        if found == NULL:
-            slot = hashed & self.mask
-            while self.slots[slot]:
-                slot = (slot + 1) & self.mask
-            found = &self.keys[self.count]
-            self.count += 1
-            self.slots[slot] = <uint32_t> self.count
-            found.bytes = key
-            found.length = <uint32_t> length
-            found.hash = hashed
-            found.value = value
-            found.rank = rank
-            return found
-        if rank < RANK_GIVEN and found.rank < RANK_GIVEN:
-            if rank != found.rank:
-                self.clashes.append(text_of(key, length))
-            self.shadowed.setdefault(text_of(key, length), []).append(found.value if rank <= found.rank else value)
-        if rank <= found.rank:
-            # Of equal names the last counts: so an equal rank replaces.
-            found.value = value
-            found.rank = rank
-        return found
+    cdef int64_t _insert(self, const uint8_t *key, Py_ssize_t length, int64_t place) noexcept nogil:
+        """Add a key at a place; the slot of an equal one if there is one, else -1, and -2 where no slot is left."""
+        cdef uint64_t hashed = key_hash(self.seed0, self.seed1, key, length)
+        cdef int64_t slot = self._slot_of(key, length, hashed)
+        if u64(self.slots + SLOT_LENGTH * slot):
+            return slot
+        if slot >= self.slot_count - 1:
+            return -2
+        put64(self.slots + SLOT_LENGTH * slot, slot_tag(hashed) | <uint64_t> (place + 1))
+        self.count += 1
+        return -1
 
-    cdef int _add_text(self, str key, int64_t value) except -1:
-        cdef Py_ssize_t length
-        cdef const char *text = PyUnicode_AsUTF8AndSize(key, &length)
-        if length < 1 or text[0] != b"/":
-            raise ValueError(f"a key starts with '/', unlike {key!r}")
-        self._insert(<const uint8_t *> text + 1, length - 1, value, RANK_GIVEN)
+    cdef int _add_text(self, const uint8_t *key, Py_ssize_t length, int64_t value) except -1:
+        """Add a key that the table has to keep itself. An equal one is replaced."""
+        cdef int64_t room = self.own_room, slot
+        cdef uint8_t *p
+        if self.own_used + OWN_HEADER + length > room:
+            room = max(2 * room, self.own_used + OWN_HEADER + length, 256)
+            p = <uint8_t *> PyMem_Realloc(self.own, <size_t> room)
+            if p == NULL:
+                raise MemoryError
+            self.own, self.own_room = p, room
+        p = put64(put32(self.own + self.own_used, <uint32_t> length), <uint64_t> value)
+        memcpy(p, key, length)
+        slot = self._insert(p, length, self.own_used)
+        if slot == -2:
+            raise MemoryError("no slot is left for a key")
+        if slot >= 0:
+            put64(self.own + slot_place(u64(self.slots + SLOT_LENGTH * slot)) + 4, <uint64_t> value)
+        else:
+            self.own_used += OWN_HEADER + length
         return 0
 
-    cdef int _add_member(self, Archive archive, Py_ssize_t number, tuple suffixes) except -1:
-        cdef Member *member = &archive.members[number]
-        cdef Py_ssize_t length = member.name_length, stem = length, first, i
-        cdef int64_t rank = RANK_STRANGER
-        cdef bytes suffix
-        # The last suffix is cut; dots that a name begins with start none.
-        i = length - 1
-        while i > 0 and member.name[i] != 0x2E and member.name[i] != 0x2F:
-            i -= 1
-        if i > 0 and member.name[i] == 0x2E:
-            first = i
-            while first > 0 and member.name[first - 1] == 0x2E:
-                first -= 1
-            if first > 0 and member.name[first - 1] != 0x2F:
-                stem = i
-        for i in range(len(suffixes)):
-            suffix = suffixes[i]
-            if PyBytes_GET_SIZE(suffix) == length - stem and memcmp(
-                PyBytes_AS_STRING(suffix), member.name + stem, length - stem
-            ) == 0:
-                rank = i
-                break
-        if rank == RANK_STRANGER:
-            if not _begins_like_frame(archive, number):
+    cdef int _fill(self) except -1:
+        """Add the keys of the archive's members."""
+        cdef Archive archive = self.archive
+        cdef int64_t number, place = 0, stem, slot = -1, count
+        cdef Member member
+        cdef uint8_t[256] first     # bytes that a skipped name may begin with
+        cdef bytes skip
+        cdef bint odd = False
+        cdef int rank, most = <int> len(self.suffixes)
+        cdef const char *suffixes[8]
+        cdef Py_ssize_t lengths[8]
+        archive._need_places()
+        memset(first, 0, sizeof(first))
+        for skip in self.skipped:
+            first[skip[0]] = 1
+        if most > 8:
+            raise ValueError("at most 8 suffixes")
+        for rank in range(most):
+            suffixes[rank], lengths[rank] = self.suffixes[rank], len(self.suffixes[rank])
+        self._reserve(archive.count)
+        if archive._decoded:
+            return self._fill_decoded()
+        number, count = 0, archive.count
+        while number < count:
+            with nogil:
+                while number < count:
+                    place = archive._places[number]
+                    number += 1
+                    odd = not archive.peek(place, &member)
+                    if odd:
+                        break
+                    if member.name[member.name_length - 1] == 0x2F:
+                        continue
+                    odd = True
+                    if first[member.name[0]]:
+                        break
+                    stem = stem_length(member.name, member.name_length)
+                    for rank in range(most):
+                        if lengths[rank] == member.name_length - stem and memcmp(
+                                suffixes[rank], member.name + stem, lengths[rank]) == 0:
+                            odd = False
+                            break
+                    if odd:
+                        break
+                    slot = self._insert(member.name, stem, place)
+                    if slot != -1:
+                        break
+            if odd:
+                self._add_odd(place)
+                odd = False
+            elif slot == -2:
+                raise MemoryError("no slot is left for a key")
+            elif slot >= 0:
+                self._settle(place, slot)
+                slot = -1
+        return 0
+
+    def _fill_decoded(self):
+        """The same for an archive some of whose names are not UTF-8: the table keeps them itself."""
+        cdef Archive archive = self.archive
+        cdef Member member
+        cdef int64_t place
+        best = {}
+        for number in range(archive.count):
+            place = archive._places[number]
+            archive.member_at(place, &member)
+            if member.name[member.name_length - 1] == 0x2F or _is_skipped(&member, self.skipped):
+                continue
+            stem = stem_length(member.name, member.name_length)
+            rank = _rank(&member, stem, self.suffixes)
+            if rank == STRANGER:
+                if not _begins_like_frame(archive, &member):
+                    continue
+                self.strangers.append(text_of(member.name, stem))
+            key = (<const char *> member.name)[:stem]
+            if key in best:
+                if rank != best[key][0]:
+                    self.clashes.append(text_of(member.name, stem))
+                worse = place if rank > best[key][0] else best[key][1]
+                self.shadowed.setdefault(text_of(member.name, stem), []).append(worse)
+                if rank > best[key][0]:
+                    continue
+            best[key] = rank, place
+        for key, (rank, place) in best.items():
+            self._add_text(<const uint8_t *> PyBytes_AS_STRING(key), len(key), place)
+        return 0
+
+    cdef int _add_odd(self, int64_t place) except -1:
+        """Add a member that is perhaps no leaf."""
+        cdef Member member
+        cdef Py_ssize_t stem
+        cdef int64_t slot
+        self.archive.member_at(place, &member)
+        if _is_skipped(&member, self.skipped):
+            return 0
+        stem = stem_length(member.name, member.name_length)
+        if _rank(&member, stem, self.suffixes) == STRANGER:
+            if not _begins_like_frame(self.archive, &member):
                 return 0
             self.strangers.append(text_of(member.name, stem))
-        self._insert(member.name, stem, number, rank)
+        slot = self._insert(member.name, stem, place)
+        if slot == -2:
+            raise MemoryError("no slot is left for a key")
+        return self._settle(place, slot) if slot >= 0 else 0
+
+    cdef int _settle(self, int64_t place, int64_t slot) except -1:
+        """Let the better of two members of one key stay."""
+        cdef uint64_t taken = u64(self.slots + SLOT_LENGTH * slot)
+        cdef int64_t before = slot_place(taken)
+        cdef Member old, new
+        self.archive.member_at(before, &old)
+        self.archive.member_at(place, &new)
+        stem = stem_length(new.name, new.name_length)
+        rank = _rank(&new, stem, self.suffixes)
+        rank_before = _rank(&old, stem, self.suffixes)
+        key = text_of(new.name, stem)
+        if rank != rank_before:
+            self.clashes.append(key)
+        # Of equal names the last counts: so an equal rank replaces.
+        self.shadowed.setdefault(key, []).append(before if rank <= rank_before else place)
+        if rank <= rank_before:
+            put64(self.slots + SLOT_LENGTH * slot, slot_tag(taken) | <uint64_t> (place + 1))
         return 0
 
-    cdef int _sort(self) except -1:
-        cdef Py_ssize_t i
-        if self.order != NULL:
-            return 0
-        cdef Key **order = <Key **> PyMem_Malloc(max(1, self.count) * sizeof(Key *))
-        if order == NULL:
-            raise MemoryError
-        for i in range(self.count):
-            order[i] = &self.keys[i]
-        with nogil:
-            qsort(order, self.count, sizeof(Key *), compare_keys)
-        if self.order == NULL:
-            self.order = order
-        else:           # another thread was faster
-            PyMem_Free(order)
-        return 0
+    # ------------------------------------------------------------------ looking up
+    cdef bint key_at(self, int64_t place, Text *text) noexcept nogil:
+        """The key at a place; False where there is none, or none that a store may have."""
+        cdef const uint8_t *record
+        cdef int64_t size
+        cdef bint ascii = True
+        if self.own != NULL:
+            text.length = u32(self.own + place)
+            text.bytes = self.own + place + OWN_HEADER
+            return True
+        size = self.archive.directory_size
+        if place < 0 or place > size - CENTRAL_LENGTH:
+            return False
+        record = self.archive._directory + place
+        text.bytes = record + CENTRAL_LENGTH
+        text.length = u16(record + 28)
+        if u32(record) != 0x02014B50 or text.length > size - place - CENTRAL_LENGTH:
+            return False
+        if self.catalog is not None:
+            # Nobody has looked at the name yet.
+            if not safe_name(text.bytes, <int> text.length, &ascii) or not (ascii or u16(record + 8) & FLAG_UTF8):
+                return False
+        text.length = stem_length(text.bytes, text.length)
+        return True
+
+    cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
+        """The place of a key, `NO_KEY`, or `DAMAGED`."""
+        cdef uint64_t hashed = key_hash(self.seed0, self.seed1, key, length)
+        cdef int64_t slot = slot_home(hashed, self.homes), place, at
+        cdef uint64_t found, tag = slot_tag(hashed)
+        cdef Text text
+        while slot < self.slot_count:
+            if self.catalog is not None:
+                at = self.catalog.slots_at + SLOT_LENGTH * slot
+                if not self.catalog.checked[at // PAGE] and self.catalog.bytes_at(at, SLOT_LENGTH) == NULL:
+                    return DAMAGED
+            found = u64(self.slots + SLOT_LENGTH * slot)
+            if found == 0:
+                return NO_KEY
+            if slot_tag(found) == tag:
+                place = slot_place(found)
+                if not self.key_at(place, &text):
+                    return DAMAGED
+                if text.length == length and memcmp(text.bytes, key, length) == 0:
+                    return place
+            slot += 1
+        return DAMAGED
 
     def __len__(self):
         return self.count
@@ -286,137 +415,89 @@ cdef class KeyTable:
         return self.find(key) >= 0
 
     def find(self, key):
-        """The number that a key stands for, or -1."""
+        """What a key stands for, or -1."""
         cdef Py_ssize_t length
         cdef const char *text
-        cdef Key *found
+        cdef int64_t place
         try:
             text = PyUnicode_AsUTF8AndSize(key, &length)
         except UnicodeEncodeError:
             return -1
         if length == 0 or text[0] != b"/":
             return -1
-        found = self._lookup(<const uint8_t *> text + 1, length - 1, sip_hash(<const uint8_t *> text + 1, length - 1))
-        return -1 if found == NULL else found.value
+        place = self.lookup(<const uint8_t *> text + 1, length - 1)
+        if place == DAMAGED:
+            return self.instead().find(key)
+        if self.own != NULL and place >= 0:
+            return <int64_t> u64(self.own + place + 4)
+        return place
 
-    def keys_in_order(self, Py_ssize_t start=0, Py_ssize_t stop=-1):
-        """Keys at sorted positions ``start .. stop``."""
-        cdef Py_ssize_t i
-        self._sort()
-        if stop < 0 or stop > self.count:
-            stop = self.count
-        return [text_of(self.order[i].bytes, self.order[i].length) for i in range(max(0, start), stop)]
+    # ------------------------------------------------------------------ order
+    cdef int sort(self) except -1:
+        """Have the keys in order."""
+        cdef int64_t *order
+        cdef SortItem *items
+        cdef int64_t i = 0, slot, place
+        cdef uint64_t found
+        cdef Py_ssize_t common = 0
+        cdef Text text, one
+        cdef const uint8_t *base = self.own if self.own != NULL else (
+            self.archive._directory if self.archive is not None else NULL)
+        cdef int64_t header = OWN_HEADER if self.own != NULL else CENTRAL_LENGTH
+        cdef bint sorted = True
+        if self.catalog is not None or self.order != NULL:
+            return 0
+        order = <int64_t *> PyMem_Malloc(max(1, self.count) * sizeof(int64_t))
+        items = <SortItem *> PyMem_Malloc(max(1, self.count) * sizeof(SortItem))
+        if order == NULL or items == NULL:
+            PyMem_Free(order)
+            PyMem_Free(items)
+            raise MemoryError
+        with nogil:
+            for slot in range(self.slot_count):
+                found = u64(self.slots + SLOT_LENGTH * slot)
+                if found and self.key_at(slot_place(found), &text):
+                    items[i].bytes, items[i].length = text.bytes, <uint32_t> text.length
+                    if i == 0:
+                        one, common = text, text.length
+                    else:
+                        common = shared(one.bytes, text.bytes, min(common, text.length))
+                    i += 1
+            self.count = i
+            for i in range(self.count):
+                items[i].skip = <uint32_t> common
+                items[i].first = first_bytes(items[i].bytes + common, items[i].length - common)
+            qsort(items, self.count, sizeof(SortItem), compare_items)
+            for i in range(self.count):
+                order[i] = items[i].bytes - base - header
+        PyMem_Free(items)
+        if self.order == NULL:
+            self.order = order
+        else:           # another thread was faster
+            PyMem_Free(order)
+        return 0
 
-    def values_in_order(self, Py_ssize_t start=0, Py_ssize_t stop=-1):
-        """Numbers of the keys at sorted positions ``start .. stop``."""
-        cdef Py_ssize_t i
-        self._sort()
-        if stop < 0 or stop > self.count:
-            stop = self.count
-        return [self.order[i].value for i in range(max(0, start), stop)]
+    cdef int64_t place(self, int64_t position) noexcept nogil:
+        """The place of the key at a position of the order; negative where the catalog is damaged."""
+        cdef Leaf leaf
+        if self.catalog is None:
+            return self.order[position]
+        return leaf.place if self.catalog.leaf(position, &leaf) else -1
 
-    def group(self, str path not None):
-        """Sorted positions ``(start, stop)`` of the keys below a group; "/" is all of them."""
-        cdef bytes prefix = _prefix(path)
-        self._sort()
-        if not prefix:
-            return 0, self.count
-        return (
-            self._bound(<const uint8_t *> PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix), False),
-            self._bound(<const uint8_t *> PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix), True),
-        )
+    cdef bint key(self, int64_t position, Text *text) noexcept nogil:
+        """The key at a position of the order; False where the catalog is damaged."""
+        return self.key_at(self.place(position), text)
 
-    def children(self, str path not None):
-        """Names of the groups and of the leaves right below a group, each in order.
-
-        The cost is that of the result: a group inside is skipped by a search, not walked.
-        """
-        cdef Py_ssize_t skip = PyBytes_GET_SIZE(_prefix(path)), length
-        cdef Py_ssize_t i, stop
-        cdef const uint8_t *rest
-        cdef const uint8_t *slash
-        cdef list groups = [], leaves = []
-        if path.count("/") > MAX_GROUPS:
-            raise FormatError(f"a key lies in more than {MAX_GROUPS} groups", key=path)
-        i, stop = self.group(path)
-        while i < stop:
-            rest = self.order[i].bytes + skip
-            slash = <const uint8_t *> memchr(rest, 0x2F, self.order[i].length - skip)
-            if slash == NULL:
-                leaves.append(name_of(rest, self.order[i].length - skip))
-                i += 1
-            else:
-                length = slash - rest
-                groups.append(name_of(rest, length))
-                i = self._run_end(i, stop, skip + length + 1)
-        # Groups came in the order of their keys, which go on with "/": "a.b" before "a".
-        groups.sort()
-        return groups, leaves
-
-    def named(self, str name not None):
-        """The keys whose last segment is a name."""
-        cdef bytes wanted = name.encode()
-        cdef Py_ssize_t i, length = PyBytes_GET_SIZE(wanted), start
-        cdef Key *key
-        cdef list result = []
-        for i in range(self.count):
-            key = &self.keys[i]
-            start = <Py_ssize_t> key.length - length
-            if start < 0 or (start > 0 and key.bytes[start - 1] != 0x2F):
-                continue
-            if memcmp(key.bytes + start, PyBytes_AS_STRING(wanted), length) == 0:
-                result.append(text_of(key.bytes, key.length))
-        return result
-
-    def tree(self, str path not None, str hidden not None):
-        """Every group and leaf below a group, without the leaves whose last name is hidden.
-
-        A group is listed once, before what is in it; a hidden leaf makes its group appear.
-        """
-        cdef bytes hidden_name = hidden.encode()
-        cdef Py_ssize_t hidden_length = PyBytes_GET_SIZE(hidden_name), base = PyBytes_GET_SIZE(_prefix(path))
-        cdef Py_ssize_t i, start, stop, at, common, last, most, groups
-        cdef Key *key
-        cdef const uint8_t *before = NULL
-        cdef list result = []
-        start, stop = self.group(path)
-        for i in range(start, stop):
-            key = self.order[i]
-            # How far the folders of this key are those of the key before.
-            common = base
-            if before != NULL:
-                most = min(key.length, self.order[i - 1].length)
-                at = base
-                while at < most and before[at] == key.bytes[at]:
-                    at += 1
-                    if key.bytes[at - 1] == 0x2F:
-                        common = at
-            last = base
-            groups = 0
-            for at in range(base, key.length):
-                if key.bytes[at] == 0x2F:
-                    groups += 1
-                    if groups > MAX_GROUPS:
-                        raise FormatError(f"a key lies in more than {MAX_GROUPS} groups", key=text_of(key.bytes, at))
-                    if at >= common and self._lookup(key.bytes, at, sip_hash(key.bytes, at)) == NULL:
-                        result.append(text_of(key.bytes, at))
-                    last = at + 1
-            before = key.bytes
-            if key.length - last != hidden_length or memcmp(
-                key.bytes + last, PyBytes_AS_STRING(hidden_name), hidden_length
-            ) != 0:
-                result.append(text_of(key.bytes, key.length))
-        return result
-
-    cdef Py_ssize_t _bound(self, const uint8_t *prefix, Py_ssize_t length, bint after) noexcept nogil:
+    cdef int64_t bound(self, const uint8_t *prefix, Py_ssize_t length, bint after) noexcept nogil:
         """Position of the first key not below a prefix, or of the first one behind all that begin with it."""
-        cdef Py_ssize_t low = 0, high = self.count, middle
-        cdef Key *key
+        cdef int64_t low = 0, high = self.count, middle
+        cdef Text key
         cdef int order
         while low < high:
             middle = (low + high) // 2
-            key = self.order[middle]
-            order = memcmp(key.bytes, prefix, min(<Py_ssize_t> key.length, length))
+            if not self.key(middle, &key):
+                return DAMAGED
+            order = memcmp(key.bytes, prefix, min(key.length, length))
             if order == 0:
                 order = -1 if key.length < length else (-1 if after else 1)
             if order < 0:
@@ -425,10 +506,12 @@ cdef class KeyTable:
                 high = middle
         return low
 
-    cdef Py_ssize_t _run_end(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t length) noexcept nogil:
-        """Where the run of keys ends that share the first bytes of the one at `start`."""
-        cdef Py_ssize_t low = start + 1, high, step = 1
-        cdef const uint8_t *prefix = self.order[start].bytes
+    cdef int64_t run_end(self, int64_t start, int64_t stop, const uint8_t *prefix, Py_ssize_t length) noexcept nogil:
+        """Where the run of keys that begin with a prefix ends, if it begins at `start`."""
+        cdef int64_t low = start, high, step = 1
+        if start >= stop or not self._shares(start, prefix, length):
+            return start
+        low += 1
         # Steps that double first: runs are short more often than not.
         while low + step < stop and self._shares(low + step, prefix, length):
             low += step
@@ -441,15 +524,124 @@ cdef class KeyTable:
                 high = (low + high) // 2
         return low
 
-    cdef bint _shares(self, Py_ssize_t position, const uint8_t *prefix, Py_ssize_t length) noexcept nogil:
-        cdef Key *key = self.order[position]
-        return key.length >= length and memcmp(key.bytes, prefix, length) == 0
+    cdef bint _shares(self, int64_t position, const uint8_t *prefix, Py_ssize_t length) noexcept nogil:
+        cdef Text key
+        return self.key(position, &key) and key.length >= length and memcmp(key.bytes, prefix, length) == 0
+
+    def sound(self):
+        """The table itself if all that its catalog says of keys is what the directory says; else one without it.
+
+        Each page holds its checksum; the leaves come in the order of their keys, their records lie one behind the other
+        and end where that of the catalog begins, the last one; and each key is found. Then all of the directory's
+        leaves are there, and nothing else.
+        """
+        cdef int64_t position, place, expected = -1, size
+        cdef Text key, before
+        cdef bint fine = True
+        if self.catalog is None:
+            return self
+        size = self.archive.directory_size
+        with nogil:
+            fine = self.catalog.bytes_at(0, self.catalog.sums_at) != NULL
+            for position in range(self.count if fine else 0):
+                place = self.place(position)
+                fine = (expected == -1 or place == expected) and self.key_at(place, &key)
+                if fine and position:
+                    fine = before_in_order(&before, &key)
+                if not fine or self.lookup(key.bytes, key.length) != place:
+                    fine = False
+                    break
+                before = key
+                expected = place + record_length(self.archive._directory + place)
+            if fine:
+                # The catalog's own record is behind them, and nothing is behind that.
+                fine = expected <= size - CENTRAL_LENGTH and (
+                    expected + record_length(self.archive._directory + expected) == size)
+        return self if fine else self.instead()
+
+    def others(self, tuple without=()):
+        """Records of the members that are no leaves, but for those of some names, one behind the other."""
+        cdef Member member
+        cdef int64_t place
+        cdef list found = []
+        for place in self.other_places(without):
+            self.archive.member_at(place, &member)
+            found.append(self.archive._piece(place, place + record_length(member.record)))
+        return b"".join(found)
+
+    def other_places(self, tuple without=()):
+        """Where the records of the members are that are no leaves, but for those of some names."""
+        cdef Archive archive = self.archive
+        cdef Member member
+        cdef Text key
+        cdef int64_t number = 0, place = 0, stop = 0
+        cdef list found = []
+        if self.catalog is None:
+            archive._need_places()
+        else:
+            stop = self.place(0)    # before those of leaves
+        while place < stop if self.catalog is not None else number < archive.count:
+            if self.catalog is None:
+                place = archive._places[number]
+                number += 1
+            archive.member_at(place, &member)
+            if (self.catalog is not None or not self.key_at(place, &key)
+                    or self.lookup(key.bytes, key.length) != place) and (
+                    member.name[:member.name_length] not in without):
+                found.append(place)
+            place += record_length(member.record)
+        return found
+
+    def places(self, int64_t start=0, int64_t stop=-1):
+        """Places of the keys at positions ``start .. stop`` of the order, which is there already or made now."""
+        cdef int64_t position, place
+        cdef list found = []
+        self.sort()
+        if stop < 0 or stop > self.count:
+            stop = self.count
+        for position in range(max(start, 0), stop):
+            place = self.place(position)
+            if place < 0:
+                return self.instead().places(start, stop)
+            found.append(place)
+        return found
+
+    @property
+    def regular(self):
+        """Whether each key has one member, under a suffix of leaves and with a name in UTF-8."""
+        return not (self.strangers or self.clashes or self.shadowed or self.own != NULL)
 
     def __repr__(self):
         return f"<KeyTable: {self.count} keys>"
 
 
-cdef bint _is_skipped(Member *member, tuple skipped):
+cdef bint before_in_order(const Text *a, const Text *b) noexcept nogil:
+    """Whether a key comes before another one, and is not the same."""
+    cdef int order = memcmp(a.bytes, b.bytes, min(a.length, b.length))
+    return order < 0 or (order == 0 and a.length < b.length)
+
+
+cdef Py_ssize_t shared(const uint8_t *a, const uint8_t *b, Py_ssize_t most) noexcept nogil:
+    """How many bytes two keys have in common, of the first `most`."""
+    cdef Py_ssize_t i = 0
+    while i < most and a[i] == b[i]:
+        i += 1
+    return i
+
+
+cdef int _rank(const Member *member, Py_ssize_t stem, tuple suffixes):
+    """Which suffix a member has; the lower one wins."""
+    cdef bytes suffix
+    cdef Py_ssize_t rest = member.name_length - stem
+    cdef int i
+    for i in range(len(suffixes)):
+        suffix = suffixes[i]
+        if PyBytes_GET_SIZE(suffix) == rest and memcmp(PyBytes_AS_STRING(suffix), member.name + stem, rest) == 0:
+            return i
+    return STRANGER
+
+
+cdef bint _is_skipped(const Member *member, tuple skipped):
     cdef bytes skip
     cdef Py_ssize_t length
     for skip in skipped:
@@ -460,23 +652,16 @@ cdef bint _is_skipped(Member *member, tuple skipped):
     return False
 
 
-cdef bytes _prefix(str path):
-    """The bytes that keys below a group begin with."""
-    if path == "/" or path == "":
-        return b""
-    return (path[1:] if path[0] == "/" else path).encode("utf-8", "surrogateescape") + b"/"
-
-
-cdef bint _begins_like_frame(Archive archive, Py_ssize_t number):
+cdef bint _begins_like_frame(Archive archive, Member *member):
     """Whether a member's data starts with the magic of a frame; a member that cannot be located does not."""
     cdef int64_t data
     cdef uint8_t start[10]
     cdef Py_ssize_t length = PyBytes_GET_SIZE(FRAME_MAGIC)
     try:
-        data = archive.locate(number)
+        data = archive.locate(member)
     except FormatError:
         return False
-    if archive.members[number].size < length:
+    if member.size < length:
         return False
     archive.source.check(archive.source.read_into(data, length, start), data, length)
     return memcmp(start, PyBytes_AS_STRING(FRAME_MAGIC), length) == 0

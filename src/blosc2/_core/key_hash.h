@@ -1,0 +1,56 @@
+/* Hash of keys: SipHash-1-3 with a seed of 128 bits. Keys come from files: with a fixed hash, a file could be made whose
+ * keys all fall into one slot. */
+#ifndef B2_KEY_HASH_H
+#define B2_KEY_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline uint64_t b2_rotated(uint64_t x, int bits) { return x << bits | x >> (64 - bits); }
+
+static inline uint64_t b2_word(const uint8_t *p) {
+    uint64_t word;
+    memcpy(&word, p, 8);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    return word;
+}
+
+#define B2_SIP_ROUND                                                                                                   \
+    do {                                                                                                               \
+        v0 += v1; v1 = b2_rotated(v1, 13) ^ v0; v0 = b2_rotated(v0, 32);                                               \
+        v2 += v3; v3 = b2_rotated(v3, 16) ^ v2;                                                                        \
+        v0 += v3; v3 = b2_rotated(v3, 21) ^ v0;                                                                        \
+        v2 += v1; v1 = b2_rotated(v1, 17) ^ v2; v2 = b2_rotated(v2, 32);                                               \
+    } while (0)
+
+static inline uint64_t key_hash(uint64_t seed0, uint64_t seed1, const uint8_t *p, size_t length) {
+    uint64_t v0 = seed0 ^ UINT64_C(0x736F6D6570736575), v1 = seed1 ^ UINT64_C(0x646F72616E646F6D);
+    uint64_t v2 = seed0 ^ UINT64_C(0x6C7967656E657261), v3 = seed1 ^ UINT64_C(0x7465646279746573);
+    uint64_t word;
+    uint8_t last[8] = {0};
+    size_t left = length;
+    while (left >= 8) {
+        word = b2_word(p);
+        v3 ^= word;
+        B2_SIP_ROUND;
+        v0 ^= word;
+        p += 8;
+        left -= 8;
+    }
+    if (left)
+        memcpy(last, p, left);
+    word = b2_word(last) | (uint64_t)length << 56;
+    v3 ^= word;
+    B2_SIP_ROUND;
+    v0 ^= word;
+    v2 ^= 0xFF;
+    B2_SIP_ROUND;
+    B2_SIP_ROUND;
+    B2_SIP_ROUND;
+    return v0 ^ v1 ^ v2 ^ v3;
+}
+
+#endif

@@ -1,0 +1,444 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+"""The keys of a store in order, with those that were added or taken away since they were published.
+
+A listing puts three tables together: the published keys, the added ones, and those of the published ones that are gone.
+Everything here costs what it gives: a group inside of another one is skipped by a search, not gone through.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memchr, memcmp
+
+from blosc2._core.catalog cimport Leaf
+from blosc2._core.keytable cimport DAMAGED, KeyTable, Text, name_of, prefix_of, text_of
+
+from blosc2.exceptions import FormatError
+
+cdef enum:
+    # Groups that a listed key may lie in: without a limit, one long name could stand for a gigabyte of group keys.
+    MAX_GROUPS = 256
+
+
+class Damaged(Exception):  # noqa: N818 - never seen outside
+    """Something of a catalog is wrong: the listing goes on without."""
+
+
+cdef struct Range:
+    # Positions in the tables of published and of added keys.
+    int64_t i, stop
+    int64_t j, more
+
+
+cdef class KeyListing:
+    """The keys of a store.
+
+    Parameters
+    ----------
+    base : KeyTable
+        The published keys.
+    added : KeyTable, optional
+        Others; none of them is published.
+    removed : KeyTable, optional
+        Published keys that are no more.
+    """
+
+    cdef KeyTable base, added, removed
+
+    def __init__(self, KeyTable base not None, KeyTable added=None, KeyTable removed=None):
+        self.base = base
+        self.added = None if added is None or added.count == 0 else added
+        self.removed = None if removed is None or removed.count == 0 else removed
+
+    @property
+    def plain(self):
+        """Whether these are the published keys and no others."""
+        return self.added is None and self.removed is None
+
+    @property
+    def table(self):
+        """The published keys."""
+        return self.base
+
+    def __len__(self):
+        return self.base.count + (0 if self.added is None else self.added.count) - (
+            0 if self.removed is None else self.removed.count)
+
+    def __contains__(self, key):
+        return (self.base.find(key) >= 0 and (self.removed is None or self.removed.find(key) < 0)) or (
+            self.added is not None and self.added.find(key) >= 0)
+
+    def find(self, key):
+        """What a key stands for in its table, or -1. Not for a listing from which keys are gone."""
+        found = self.base.find(key)
+        return found if found >= 0 or self.added is None else self.added.find(key)
+
+    cdef int _prepare(self) except -1:
+        self.base.sort()
+        if self.added is not None:
+            self.added.sort()
+        if self.removed is not None:
+            self.removed.sort()
+        return 0
+
+    cdef int _without_catalog(self) except -1:
+        self.base = self.base.instead()
+        return self._prepare()
+
+    # ------------------------------------------------------------------ ranges
+    cdef Range _range(self, bytes prefix):
+        """Where the keys below a group are."""
+        cdef Range r
+        cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(prefix)
+        cdef Py_ssize_t length = PyBytes_GET_SIZE(prefix)
+        self._prepare()
+        r.i = r.j = r.more = 0
+        r.stop = self.base.count
+        if self.added is not None:
+            r.more = self.added.count
+            if length:
+                r.j, r.more = self.added.bound(p, length, False), self.added.bound(p, length, True)
+        if length:
+            r.i, r.stop = self.base.bound(p, length, False), self.base.bound(p, length, True)
+            if r.i == DAMAGED or r.stop == DAMAGED:
+                self._without_catalog()
+                r.i, r.stop = self.base.bound(p, length, False), self.base.bound(p, length, True)
+        return r
+
+    cdef int64_t _live(self, bytes prefix, const Range *r):
+        """How many keys there are in the range of a group."""
+        cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(prefix)
+        cdef Py_ssize_t length = PyBytes_GET_SIZE(prefix)
+        cdef int64_t count = r.stop - r.i + r.more - r.j
+        if self.removed is not None:
+            if length:
+                count -= self.removed.bound(p, length, True) - self.removed.bound(p, length, False)
+            else:
+                count -= self.removed.count
+        return count
+
+    cdef int _next(self, Range *r, Text *key) except -1:
+        """The first key of a range; 1 where it is an added one, 0 a published one, 2 where there is none."""
+        cdef Text other
+        cdef int order
+        while r.i < r.stop:
+            if not self.base.key(r.i, key):
+                raise Damaged
+            if self.removed is None or self.removed.lookup(key.bytes, key.length) < 0:
+                break
+            r.i += 1
+        if r.j >= r.more:
+            return 2 if r.i >= r.stop else 0
+        self.added.key(r.j, &other)
+        if r.i < r.stop:
+            order = memcmp(key.bytes, other.bytes, min(key.length, other.length))
+            if order < 0 or (order == 0 and key.length < other.length):
+                return 0
+        key[0] = other
+        return 1
+
+    cdef int _skip(self, Range *r, const uint8_t *prefix, Py_ssize_t length) except -1:
+        """Go on behind all keys that begin with a prefix, as the first one does."""
+        r.i = self.base.run_end(r.i, r.stop, prefix, length)
+        if self.added is not None:
+            r.j = self.added.run_end(r.j, r.more, prefix, length)
+        return 0
+
+    # ------------------------------------------------------------------ groups
+    def count(self, str path not None="/"):
+        """How many keys there are below a group."""
+        cdef bytes prefix = prefix_of(path)
+        cdef Range r
+        if not prefix:
+            return len(self)
+        r = self._range(prefix)
+        return self._live(prefix, &r)
+
+    def positions(self, str path not None="/"):
+        """Positions ``(start, stop)`` of the published keys below a group in their order."""
+        cdef Range r = self._range(prefix_of(path))
+        return r.i, r.stop
+
+    def below(self, str path not None="/"):
+        """All keys below a group, in order."""
+        return KeyCursor(self, path, None, False).take(-1)
+
+    def children(self, str path not None):
+        """Names of the groups and of the leaves right below a group, each in order."""
+        cdef Range r = self._range(prefix_of(path))
+        try:
+            groups, leaves, _ = self._children(path, &r, False)
+        except Damaged:
+            self._without_catalog()
+            return self.children(path)
+        return groups, leaves
+
+    cdef tuple _children(self, str path, const Range *range, bint ranges):
+        cdef Py_ssize_t skip = PyBytes_GET_SIZE(prefix_of(path)), length
+        cdef Range r = range[0], before
+        cdef Text key
+        cdef const uint8_t *rest
+        cdef const uint8_t *slash
+        cdef int which
+        cdef list groups = [], leaves = []
+        cdef dict places = {} if ranges else None
+        if path.count("/") > MAX_GROUPS:
+            raise FormatError(f"a key lies in more than {MAX_GROUPS} groups", key=path)
+        while True:
+            which = self._next(&r, &key)
+            if which == 2:
+                break
+            if key.length < skip:
+                raise Damaged
+            rest = key.bytes + skip
+            slash = <const uint8_t *> memchr(rest, 0x2F, key.length - skip)
+            if slash == NULL:
+                leaves.append(name_of(rest, key.length - skip))
+                if which:
+                    r.j += 1
+                else:
+                    r.i += 1
+            else:
+                length = slash - rest
+                name = name_of(rest, length)
+                groups.append(name)
+                before = r
+                self._skip(&r, key.bytes, skip + length + 1)
+                if ranges:
+                    places[name] = before.i, r.i, before.j, r.j
+        # Groups came in the order of their keys, which go on with "/": "a.b" before "a".
+        groups.sort()
+        return groups, leaves, places
+
+    def walk(self, str path not None="/", bint topdown=True, str hidden=None):
+        """Go through the groups from one on: pairs of a path, "" for the root, and `children`.
+
+        Hidden leaves are left out. The walk is over when a change of the store makes another listing.
+        """
+        cdef Range r = self._range(prefix_of(path))
+        cdef list waiting = [("" if path == "/" else path, r.i, r.stop, r.j, r.more, None)]
+        while waiting:
+            group, r.i, r.stop, r.j, r.more, done = waiting.pop()
+            if done is not None:
+                yield done
+                continue
+            try:
+                groups, leaves, places = self._children(group or "/", &r, True)
+            except Damaged:
+                # What was given out stays; positions in the other table are looked up anew.
+                self._without_catalog()
+                r = self._range(prefix_of(group or "/"))
+                groups, leaves, places = self._children(group or "/", &r, True)
+                waiting = [(entry[0], *_ends(self, entry[0]), entry[5]) for entry in waiting]
+            if hidden is not None and hidden in leaves:
+                leaves.remove(hidden)
+            here = group, groups, leaves
+            if topdown:
+                yield here
+            else:
+                waiting.append((group, 0, 0, 0, 0, here))
+            for name in reversed(groups):
+                waiting.append((f"{group}/{name}", *places[name], None))
+
+    def common(self):
+        """The longest path that all keys are below, "/" where they have none in common."""
+        cdef Range r = self._range(b"")
+        cdef Text first, last
+        cdef Py_ssize_t at = 0, slash = 0
+        if len(self) == 0:
+            return "/"
+        if not self.plain:
+            keys = self.below()
+            ends = keys[0].encode("utf-8", "surrogateescape"), keys[len(keys) - 1].encode("utf-8", "surrogateescape")
+            while at < min(len(ends[0]), len(ends[1])) and ends[0][at] == ends[1][at]:
+                slash = at if ends[0][at] == 0x2F else slash
+                at += 1
+            return ends[0][:slash].decode("utf-8", "surrogateescape") or "/"
+        if not (self.base.key(0, &first) and self.base.key(self.base.count - 1, &last)):
+            self._without_catalog()
+            return self.common()
+        while at < min(first.length, last.length) and first.bytes[at] == last.bytes[at]:
+            if first.bytes[at] == 0x2F:
+                slash = at
+            at += 1
+        return text_of(first.bytes, slash)
+
+    def named(self, str name not None):
+        """The keys whose last segment is a name."""
+        cdef bytes wanted = name.encode()
+        cdef Py_ssize_t length = PyBytes_GET_SIZE(wanted), start
+        cdef Range r = self._range(b"")
+        cdef Text key
+        cdef int which
+        cdef list result = []
+        if self.base.catalog is not None and self.base.catalog.tables == 0 and name == "_meta":
+            r.i = r.stop
+        while True:
+            try:
+                which = self._next(&r, &key)
+            except Damaged:
+                self._without_catalog()
+                return self.named(name)
+            if which == 2:
+                return result
+            if which:
+                r.j += 1
+            else:
+                r.i += 1
+            start = key.length - length
+            if start < 0 or (start > 0 and key.bytes[start - 1] != 0x2F):
+                continue
+            if memcmp(key.bytes + start, PyBytes_AS_STRING(wanted), length) == 0:
+                result.append(text_of(key.bytes, key.length))
+
+    def tree_count(self, str path not None, str hidden not None):
+        """How many groups and leaves there are below a group, without hidden leaves."""
+        cdef bytes prefix = prefix_of(path), name = hidden.encode()
+        cdef Range r = self._range(prefix)
+        cdef Leaf first, second, stop
+        cdef Text key
+        cdef Py_ssize_t base = PyBytes_GET_SIZE(prefix), at
+        cdef int64_t count
+        if self.plain and self.base.catalog is not None:
+            if r.i >= r.stop:
+                return 0
+            catalog = self.base.catalog
+            if self.base.catalog.leaf(r.i, &first) and self.base.catalog.leaf(r.i + 1, &second) and (
+                    self.base.catalog.leaf(r.stop, &stop)) and self.base.key(r.i, &key) and key.length >= base:
+                count = r.stop - r.i - (<int64_t> stop.hidden - first.hidden) + (<int64_t> stop.groups - second.groups)
+                for at in range(base, key.length):
+                    count += key.bytes[at] == 0x2F
+                return count
+            self._without_catalog()
+        return KeyCursor(self, path, hidden, True).count_rest()
+
+
+def _ends(KeyListing listing, str group):
+    cdef Range r = listing._range(prefix_of(group or "/"))
+    return r.i, r.stop, r.j, r.more
+
+
+cdef class KeyCursor:
+    """Goes through the keys of a listing in order, some at a time.
+
+    Parameters
+    ----------
+    listing : KeyListing
+    path : str
+        Below which group.
+    hidden : str or None
+        The last segment of leaves that are left out.
+    groups : bool
+        Whether groups are given too, each at its place in the order, which is before keys that go on with "-" or ".".
+    """
+
+    cdef KeyListing listing
+    cdef bytes hidden, prefix
+    cdef bint groups
+    cdef Range range
+    cdef bytes before       # the key before, as far as the next one may share it
+    cdef str path
+
+    def __init__(self, KeyListing listing not None, str path not None="/", str hidden=None, bint groups=False):
+        self.listing = listing
+        self.path = path
+        self.prefix = prefix_of(path)
+        self.hidden = None if hidden is None else hidden.encode()
+        self.groups = groups
+        self.range = listing._range(self.prefix)
+        self.before = None
+
+    def take(self, Py_ssize_t most):
+        """Up to so many keys, or some more, or all that are left; none at the end."""
+        cdef list result = []
+        self._go(result, most)
+        return result
+
+    def count_rest(self):
+        """How many keys are left."""
+        return self._go(None, -1)
+
+    cdef int64_t _go(self, list result, Py_ssize_t most) except -1:
+        cdef KeyListing listing = self.listing
+        cdef Text key
+        cdef const uint8_t *last = NULL
+        cdef Py_ssize_t length = 0, common, at, base = PyBytes_GET_SIZE(self.prefix), start
+        cdef int which, groups
+        cdef int64_t count = 0
+        if self.before is not None:
+            last, length = <const uint8_t *> PyBytes_AS_STRING(self.before), PyBytes_GET_SIZE(self.before)
+        while most < 0 or count < most:
+            try:
+                which = listing._next(&self.range, &key)
+            except Damaged:
+                # From the start: what was given out before is skipped.
+                self._begin_again(None if last == NULL else (<const char *> last)[:length])
+                continue
+            if which == 2:
+                break
+            if key.length < base:
+                raise FormatError("the keys of the store are not in order")
+            if self.groups:
+                common = base
+                while common < length and common < key.length and key.bytes[common] == last[common]:
+                    common += 1
+                groups = 0
+                for at in range(base, key.length):
+                    if key.bytes[at] > 0x2F:
+                        continue
+                    if key.bytes[at] == 0x2F:
+                        groups += 1
+                        if groups > MAX_GROUPS:
+                            raise FormatError(f"a key lies in more than {MAX_GROUPS} groups", key=text_of(key.bytes, at))
+                    if at > common and (key.bytes[at] == 0x2F or self._comes(&key, at)):
+                        count += 1
+                        if result is not None:
+                            result.append(text_of(key.bytes, at))
+            start = 0
+            if self.hidden is not None:
+                start = key.length - PyBytes_GET_SIZE(self.hidden)
+                start = start >= base and (start == 0 or key.bytes[start - 1] == 0x2F) and memcmp(
+                    key.bytes + start, PyBytes_AS_STRING(self.hidden), PyBytes_GET_SIZE(self.hidden)) == 0
+            if not start:
+                count += 1
+                if result is not None:
+                    result.append(text_of(key.bytes, key.length))
+            last, length = key.bytes, key.length
+            if which:
+                self.range.j += 1
+            else:
+                self.range.i += 1
+        if last != NULL:
+            self.before = (<const char *> last)[:length]
+        return count
+
+    cdef bint _comes(self, const Text *key, Py_ssize_t at) except -1:
+        """Whether a group comes later whose path a key begins with, up to a character that sorts before "/"."""
+        cdef Range r = self.range, end
+        cdef bytes prefix
+        end = r
+        self.listing._skip(&end, key.bytes, at)
+        if end.i - r.i + end.j - r.j < 2 and self.listing.removed is None:
+            return False    # the key itself
+        prefix = (<const char *> key.bytes)[:at] + b"/"
+        r = self.listing._range(prefix)
+        return self.listing._live(prefix, &r) > 0
+
+    cdef int _begin_again(self, bytes behind) except -1:
+        """Go on without the catalog behind a key."""
+        cdef Text key
+        cdef int which
+        cdef bytes now
+        self.listing._without_catalog()
+        self.range = self.listing._range(self.prefix)
+        while behind is not None:
+            which = self.listing._next(&self.range, &key)
+            if which == 2:
+                break
+            now = (<const char *> key.bytes)[:key.length]
+            if now > behind:
+                break
+            if which:
+                self.range.j += 1
+            else:
+                self.range.i += 1
+        return 0

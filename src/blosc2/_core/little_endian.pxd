@@ -1,0 +1,34 @@
+"""Numbers of ZIP archives and catalogs, which are little-endian and lie anywhere."""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+
+cdef inline uint16_t u16(const uint8_t *p) noexcept nogil:
+    return <uint16_t> (p[0] | p[1] << 8)
+
+
+cdef inline uint32_t u32(const uint8_t *p) noexcept nogil:
+    return <uint32_t> p[0] | <uint32_t> p[1] << 8 | <uint32_t> p[2] << 16 | <uint32_t> p[3] << 24
+
+
+cdef inline uint64_t u64(const uint8_t *p) noexcept nogil:
+    return <uint64_t> u32(p) | <uint64_t> u32(p + 4) << 32
+
+
+cdef inline uint8_t *put16(uint8_t *p, uint32_t value) noexcept nogil:
+    p[0], p[1] = <uint8_t> value, <uint8_t> (value >> 8)
+    return p + 2
+
+
+cdef inline uint8_t *put32(uint8_t *p, uint32_t value) noexcept nogil:
+    return put16(put16(p, value & 0xFFFF), value >> 16)
+
+
+cdef inline uint8_t *put64(uint8_t *p, uint64_t value) noexcept nogil:
+    return put32(put32(p, <uint32_t> value), <uint32_t> (value >> 32))
+
+
+cdef inline uint8_t *put(uint8_t *p, const void *data, size_t size) noexcept nogil:
+    memcpy(p, data, size)
+    return p + size
