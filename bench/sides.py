@@ -37,14 +37,14 @@ def reference_python(given: str | None) -> str:
 class Side:
     """A worker that is kept for the whole run."""
 
-    def __init__(self, name: str, python: str, *, isolated: bool) -> None:
+    def __init__(self, name: str, python: str, *, isolated: bool, worker: Path = WORKER) -> None:
         self.name = name
         env = dict(os.environ)
         if isolated:
             # the package under test must not shadow the reference
             env.pop("PYTHONPATH", None)
         self._child = subprocess.Popen(
-            [python, str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env, encoding="utf-8"
+            [python, str(worker)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env, encoding="utf-8"
         )
 
     def ask(self, job: str, **arguments: Any) -> dict[str, Any]:
