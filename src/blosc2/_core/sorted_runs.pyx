@@ -131,8 +131,9 @@ cdef void merge_sort(SortEntry *entries, size_t count, SortEntry *scratch, uint3
 
     `scratch` has room for half of the entries.
     """
-    cdef size_t i, j, half, to
+    cdef size_t i, j, half, to, later
     cdef SortEntry entry
+    cdef SortEntry *taken
     if count <= SMALL_GROUP:
         for i in range(1, count):
             entry = entries[i]
@@ -150,6 +151,14 @@ cdef void merge_sort(SortEntry *entries, size_t count, SortEntry *scratch, uint3
     memcpy(scratch, entries, half * sizeof(SortEntry))
     i = to = 0
     j = half
+    # Which half is next cannot be foreseen: so without a branch.
+    while not whole and i < half and j < count:
+        later = entries[j].window < scratch[i].window
+        taken = &entries[j] if later else &scratch[i]
+        entries[to] = taken[0]
+        j += later
+        i += 1 - later
+        to += 1
     while i < half and j < count:
         if precedes(&entries[j], &scratch[i], depth, whole):
             entries[to] = entries[j]
