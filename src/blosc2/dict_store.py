@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from blosc2._core.folded_keys import KeySet, same_folded
 from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
+from blosc2._core.leaf_batch import LeafBatch
 from blosc2._core.listing import KeyCursor, KeyListing
+from blosc2.bulk import frames
 from blosc2.compaction import Progress
 from blosc2.deserialization import deserialize_mode
 from blosc2.directory_backend import DirectoryBackend
@@ -22,13 +25,14 @@ from blosc2.embedded_frame import stored_value
 from blosc2.info import InfoReporter
 from blosc2.leaf import read_only
 from blosc2.modes import local_path
+from blosc2.new_keys import NewKeys
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
-from blosc2.store import Store
+from blosc2.store import PROGRESS_EACH, Store
 from blosc2.store_keys import absolute, suffixed_folders
 from blosc2.store_layout import LEAF_SUFFIXES, RESERVED, Moved, Window, missing, suffix_of, taken
 from blosc2.store_lock import WriterLock
 from blosc2.store_modes import check_mmap_mode, check_mode, refuse_locking
-from blosc2.zip_backend import ZipBackend
+from blosc2.zip_backend import CATALOG_LEAST, ZipBackend
 
 # Keys that are made at a time when many are gone through.
 _BATCH: Final = 1024
@@ -114,6 +118,8 @@ class DictStore(Store):
     """
 
     _metalayer: ClassVar[str] = "b2dict"
+    # Whether a key is a leaf or a group, never both.
+    _has_groups: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -269,6 +275,16 @@ class DictStore(Store):
         self._hold(key, leaf)
         return leaf
 
+    def _batch(self, names: list[str], threads: int) -> LeafBatch | None:
+        if self._mode != "r" or self._verify:
+            return None
+        table = self._backend.archive_table()
+        if table is None:
+            return None
+        batch = LeafBatch(table, names, threads)
+        # One that is not there may be embedded; or the error is for others to raise.
+        return None if batch.missing >= 0 else batch
+
     def _verify_leaf(self, key: str, frame: Frame) -> None:
         super()._verify_leaf(key, frame)
         self._backend.verify(key)
@@ -352,12 +368,12 @@ class DictStore(Store):
         if key.startswith("/" + RESERVED):
             raise ValueError(f"Key {key!r}: what begins with {RESERVED!r} is reserved for the store itself")
         if not self._has(key):
-            self._check_names(key)
+            self._check_name(key)
             self._listing_cache = None
         self._external[key] = self._goes_to_file(value, window)
         super()._put(key, window, value)
 
-    def _check_names(self, key: str) -> None:
+    def _check_name(self, key: str) -> None:
         """Refuse a new key whose file could not be beside those that are there."""
         if self._folded is None:
             self._folded = KeySet(), set()
@@ -371,6 +387,8 @@ class DictStore(Store):
                 for other in same_folded(batch, key):
                     if other != key:
                         raise self._differs_in_case(key, other)
+            if self._streaming:  # one that came before it, of which nothing is kept but this
+                raise self._differs_in_case(key, "another new key")
         suffixed.update(suffixed_folders(key))
 
     def _note_name(self, key: str) -> None:
@@ -381,7 +399,8 @@ class DictStore(Store):
                 suffixed.update(suffixed_folders(key))
 
     def _differs_in_case(self, key: str, other: str) -> ValueError:
-        return ValueError(f"Key {key!r} differs from {other!r} in case only, which not every file system allows")
+        other = repr(other) if other.startswith("/") else other
+        return ValueError(f"Key {key!r} differs from {other} in case only, which not every file system allows")
 
     def _batches_of_leaves(self) -> Iterator[list[str]]:
         """The keys of all leaves, some at a time."""
@@ -396,7 +415,54 @@ class DictStore(Store):
             if key + suffix in suffixed:
                 clashes += [key + suffix] if self._listing().count(key + suffix) else []
         if clashes:
-            raise ValueError(f"Key {key!r}: the group {clashes[0]!r} would have the name of the file of a leaf")
+            raise self._folder_clash(key, clashes[0])
+
+    def _folder_clash(self, key: str, folder: str) -> ValueError:
+        return ValueError(f"Key {key!r}: the group {folder!r} would have the name of the file of a leaf")
+
+    def _write_many(self, items: Iterator[tuple[str, Any]], progress: Callable[[int, int], Any]) -> int:
+        backend = self._backend
+        if not isinstance(backend, ZipBackend) or self._threshold != 0 or not backend.streams():
+            return super()._write_many(items, progress)
+        # A few are like any other change.
+        first = list(islice(items, CATALOG_LEAST))
+        if len(first) < CATALOG_LEAST:
+            return super()._write_many(iter(first), progress)
+        admit = NewKeys(self)
+        embedded = self._embedded
+        count = nbytes = 0
+        self._streaming = True
+        try:
+            backend.begin_stream(fresh=embedded is None)
+            pairs = ((admit(key), value) for key, value in chain(first, items))
+            for key, value, window in frames(pairs, self._path, self._encoding()):
+                backend.stream(key, window)
+                count += 1
+                nbytes += getattr(value, "nbytes", 0)
+                if count % PROGRESS_EACH == 0:
+                    progress(count, nbytes)
+            shadowed = {key: None for key in self._embedded_keys() if key in admit}
+            frame = self._after(shadowed) if embedded is None or shadowed else None
+            backend.publish({}, frame, fresh=embedded is None)
+        except BaseException:
+            backend.discard()
+            self._look_again_at_keys()
+            raise
+        finally:
+            self._streaming = False
+        self._unwritten = False
+        self._revision += 1
+        self._forget_leaves()
+        self._load()
+        progress(count, nbytes)
+        return count
+
+    def _is_empty(self) -> bool:
+        """Whether there are no leaves, hidden ones and parts of other objects included."""
+        return len(self._listing()) == 0
+
+    def _embedded_keys(self) -> list[str]:
+        return [] if self._embedded is None else list(self._embedded.entries)
 
     def _goes_to_file(self, value: Any, window: Window) -> bool:
         if isinstance(window, Moved):

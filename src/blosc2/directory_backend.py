@@ -189,6 +189,10 @@ class DirectoryBackend:
     def window_in_archive(self, key: str) -> None:
         """No leaf of a directory lies inside another file."""
 
+    def archive_table(self) -> KeyTable | None:
+        """There is no archive."""
+        return None
+
     def table(self) -> KeyTable:
         """The keys of all files, by one walk of the directory that is then remembered."""
         if self._table is None:

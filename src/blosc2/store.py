@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Final, Self
 
+from blosc2.bulk import Items, pairs
 from blosc2.checking import check, check_bytes
 from blosc2.compaction import Compaction, Progress
 from blosc2.findings import CheckReport
@@ -20,6 +22,8 @@ from blosc2.store_layout import Moved, Window
 from blosc2.store_reading import ReadableStore
 from blosc2.transaction import Transaction
 
+#: Leaves after which progress is told again.
+PROGRESS_EACH: Final = 1024
 # Unpublished frames are held in memory up to this; a store that can then puts them into files.
 _MEMORY_LIMIT: Final = 64 << 20
 
@@ -112,6 +116,73 @@ class Store(ReadableStore):
             self._changes[key] = None
         else:
             del self._changes[key]
+
+    def update(self, other: Items = (), /, **more: Any) -> None:
+        """Set many keys, of a mapping or of pairs of key and value; see `write_many`, which this is."""
+        self.write_many(pairs(other, more))
+
+    def write_many(self, items: Items, *, progress: Callable[[int, int], Any] | None = None) -> int:
+        """Set many keys at once: values are taken as they come, compressed in several threads, and published together.
+
+        What was changed before is published first. Then all of it becomes visible in one step when the last value is
+        written; if anything raises, nothing of it is there. Within a transaction, it is published with that.
+
+        A `.b2z` is written as the values come, and memory is bounded, whatever their number: what the directory needs
+        is sorted in files when it exceeds 96 MiB. (Hashes are kept to notice keys that exclude each other, 24 to
+        60 bytes a leaf up to 4 million leaves; further ones are not compared with each other.) The other stores keep
+        some hundred bytes a leaf until the end.
+
+        Parameters
+        ----------
+        items : mapping, or iterable of (str, array_like)
+            Keys and values. Of equal keys the last one counts. An array may be used again for the next value.
+        progress : callable, optional
+            Called now and then, and at the end, with how many leaves are written, and their uncompressed bytes.
+
+        Returns
+        -------
+        int
+            How many values were written.
+
+        Raises
+        ------
+        ValueError, TypeError
+            A key or value that cannot be stored, as for ``store[key] = value``.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import numpy as np
+        >>> import blosc2
+        >>> path = os.path.join(tempfile.mkdtemp(), "tiles.b2z")
+        >>> with blosc2.TreeStore(path, mode="w") as store:
+        ...     store.write_many((f"/{n % 3}/{n}", np.full((8, 8), n)) for n in range(12))
+        12
+        """
+        self._check_writable("write many items")
+        with self._lock:
+            if self._transaction is not None:
+                return self._set_many(pairs(items), progress or _no_progress)
+            self._gather()
+            if self._changes:
+                self._flush(durable=True)
+            return self._write_many(pairs(items), progress or _no_progress)
+
+    def _write_many(self, items: Iterator[tuple[str, Any]], progress: Callable[[int, int], Any]) -> int:
+        with self.transaction():
+            return self._set_many(items, progress)
+
+    def _set_many(self, items: Iterator[tuple[str, Any]], progress: Callable[[int, int], Any]) -> int:
+        """Set keys one by one."""
+        count = nbytes = 0
+        for key, value in items:
+            self[key] = value
+            count += 1
+            nbytes += getattr(value, "nbytes", 0)
+            if count % PROGRESS_EACH == 0:
+                progress(count, nbytes)
+        progress(count, nbytes)
+        return count
 
     def _encoding(self) -> dict[str, Any]:
         """Keyword arguments for arrays that the store makes of plain values."""
@@ -390,6 +461,10 @@ def _reopen(kind: type[Store], path: str, mmap_mode: str | None, deserialize: st
     make: Any = kind
     store: Store = make(path, mode="r", mmap_mode=mmap_mode, deserialize=deserialize, verify=verify)
     return store
+
+
+def _no_progress(count: int, nbytes: int) -> None:
+    """What is called where nobody wants to know."""
 
 
 def _is_in_memory(window: Window) -> bool:

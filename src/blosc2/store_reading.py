@@ -13,13 +13,17 @@ from __future__ import annotations
 import threading
 import weakref
 from abc import abstractmethod
-from collections.abc import ItemsView, Iterator, KeysView, MutableMapping, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, MutableMapping, ValuesView
 from typing import Any, Final
 
+import numpy as np
+
 from blosc2._core.frame import Frame
+from blosc2._core.leaf_batch import LeafBatch
 from blosc2.embedded import Embedded
 from blosc2.exceptions import ClosedStoreError, ReadOnlyError, StoreKeyError, StoreLockedError
 from blosc2.leaf import LiveCarrier, live_carrier, read_only
+from blosc2.leaf_batches import read_leaves
 from blosc2.recognise import wrap
 from blosc2.store_keys import canonical_key, plain_key
 from blosc2.store_layout import Moved, Window
@@ -51,6 +55,8 @@ class ReadableStore(MutableMapping[str, Any]):
         self._in_memory = 0
         # Goes up when a key comes or goes: who iterates notices.
         self._revision = 0
+        # Whether many keys are being set in one call, whose values may come from anywhere.
+        self._streaming = False
         # What keeps other writers out; None in mode "r" and in memory.
         self._writer_lock: WriterLock | None = None
         self._lock = threading.RLock()
@@ -239,6 +245,56 @@ class ReadableStore(MutableMapping[str, Any]):
         self._check_open()
         return ItemsView(self)
 
+    def read_many(
+        self, keys: Iterable[str], out: np.ndarray[Any, Any] | None = None
+    ) -> np.ndarray[Any, Any] | list[np.ndarray[Any, Any]]:
+        """The items of many arrays, as a loader needs them for a batch: one call, whose work is spread over threads.
+
+        Parameters
+        ----------
+        keys : iterable of str
+            They may be repeated.
+        out : ndarray, optional
+            What to read into, of shape ``(len(keys), *shape)`` and the dtype of the arrays, any strides.
+
+        Returns
+        -------
+        ndarray or list of ndarray
+            The arrays stacked, when they have one shape and dtype, otherwise a list of them; `out` if it was given.
+            An empty list without keys.
+
+        Raises
+        ------
+        KeyError
+            A key is not there. Nothing has been read then.
+        ValueError
+            `out` does not fit the arrays, or they do not fit into one. Nothing has been written to it then.
+        TypeError
+            A key is a group or something else that is no array.
+        FormatError
+            An array is damaged. What `out` holds then is not defined.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import numpy as np
+        >>> import blosc2
+        >>> path = os.path.join(tempfile.mkdtemp(), "tiles.b2z")
+        >>> with blosc2.DictStore(path, mode="w") as store:
+        ...     store.write_many((f"/tile/{n}", np.full(3, n)) for n in range(5))
+        5
+        >>> with blosc2.DictStore(path, mode="r", mmap_mode="r") as store:
+        ...     store.read_many(["/tile/4", "/tile/1"])
+        array([[4, 4, 4],
+               [1, 1, 1]])
+        """
+        self._check_open()
+        return read_leaves(self, keys, out)
+
+    def _batch(self, names: list[str], threads: int) -> LeafBatch | None:  # noqa: ARG002 - for stores that have one
+        """The leaves of some keys where they can be read together; None where they cannot."""
+        return None
+
     # ------------------------------------------------------------------ description
     @property
     def mode(self) -> str:
@@ -264,6 +320,8 @@ class ReadableStore(MutableMapping[str, Any]):
         self._check_open()
         if self._mode == "r":
             raise ReadOnlyError(f"Cannot {what} in read-only mode", path=self._path, key=key)
+        if self._streaming:
+            raise RuntimeError(f"cannot {what}: write_many is under way, and publishes at its end")
         self._check_own()
 
     @property

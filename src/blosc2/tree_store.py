@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
+from blosc2._core.leaf_batch import LeafBatch
 from blosc2._core.listing import KeyCursor
+from blosc2.bulk import Items, pairs
 from blosc2.compaction import Compaction, Progress
 from blosc2.dict_store import _BATCH, _KINDS, DictStore
 from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedKindError
@@ -68,6 +70,7 @@ class TreeStore(DictStore):
     """
 
     _metalayer: ClassVar[str] = "b2tree"
+    _has_groups = True
 
     def __init__(self, *args: Any, _from_parent_store: Any = None, **kwargs: Any) -> None:
         self._registry_cache: dict[str, Any] | None = None
@@ -202,6 +205,11 @@ class TreeStore(DictStore):
         self._look_again(key)
 
     # ------------------------------------------------------------------ reading
+    def _batch(self, names: list[str], threads: int) -> LeafBatch | None:
+        if self._has_objects() or any(name.endswith(_HIDDEN) for name in names):
+            return None
+        return super()._batch(names, threads)
+
     def _open(self, key: str) -> Any:
         if self._closed:
             raise self._closed_error()
@@ -620,6 +628,13 @@ class SubtreeView(TreeStore):
     def rename(self, old: str, new: str) -> None:
         """Give a leaf or group of the view another key."""
         self._root.rename(self._full(old), self._full(new))
+
+    def _batch(self, names: list[str], threads: int) -> LeafBatch | None:
+        return self._root._batch([self._prefix + name for name in names], threads)
+
+    def write_many(self, items: Items, *, progress: Callable[[int, int], Any] | None = None) -> int:
+        """Set many keys of the view at once; see `DictStore.write_many`."""
+        return self._root.write_many(((self._full(key), value) for key, value in pairs(items)), progress=progress)
 
     def transaction(self) -> Transaction:
         """A transaction of the whole tree."""

@@ -177,6 +177,10 @@ class ZipBackend:
             return KeyTable.of_keys(())
         return self._table_of(version)
 
+    def archive_table(self) -> KeyTable | None:
+        """The keys of the version that is shown, where they are those of an archive."""
+        return None if self._version is None else self._table_of(self._version)
+
     def _table_of(self, version: _Version) -> KeyTable:
         if version.keys is None:
             version.keys = keys = KeyTable.of_archive(version.archive, _SUFFIXES, _SKIPPED)
@@ -290,6 +294,31 @@ class ZipBackend:
         self._staged = True
         return {key: (source, offset, changes[key][2]) for key, offset in places.items()}
 
+    def streams(self) -> bool:
+        """Whether leaves can be written as they come, and sorted when all are there."""
+        version = self._version
+        return version is None or self._table_of(version).regular
+
+    def begin_stream(self, *, fresh: bool) -> None:
+        """Begin to write leaves for which nothing is kept but what the directory needs, in sorted runs."""
+        try:
+            writer = self._begin(fresh)
+            self._check_own()
+            writer.gather(os.path.dirname(os.path.abspath(self.root)))
+        except BaseException:
+            self._give_up()
+            raise
+
+    def stream(self, key: str, window: Window) -> None:
+        """Write a leaf; `publish` makes it part of the archive with all others."""
+        writer = self._begin()
+        suffix, about = filed_as(window)
+        name = (key[1:] + suffix).encode()
+        if window[2] > _LARGE:
+            writer.append_pieces(name, pieces(window), window[2], about=about)
+        else:
+            writer.append(name, whole(window), about=about)
+
     def publish(
         self, changes: dict[str, Window | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True
     ) -> None:
@@ -330,14 +359,14 @@ class ZipBackend:
         Of many leaves it is written in the order of their keys, with a catalog before it.
         """
         keys = None if version is None else self._table_of(version)
-        most = len(changes) + (0 if keys is None else len(keys))
+        most = len(changes) + writer.gathered + (0 if keys is None else len(keys))
         if most < CATALOG_LEAST or (keys is not None and not keys.regular):
             if version is None:
                 writer.write_directory()
             else:
                 writer.write_directory(*version.archive.records(self._outdated(version, changes, embedded)))
             return
-        runs, others = writer.gather()
+        runs, others = writer.gather(os.path.dirname(os.path.abspath(self.root)))
         for key, window in changes.items():
             if window is None:
                 writer.hide(key[1:].encode("utf-8", "surrogateescape"))
@@ -404,7 +433,7 @@ class ZipBackend:
             return False
         if self._torn and self._version is not None:
             return size >= self._version.archive.end
-        return bool(size == self._writer.position)
+        return bool(size == self._writer.written)
 
     def _cut(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
@@ -504,7 +533,7 @@ class ZipBackend:
             if progress is not None:
                 progress(done, total)
 
-        writer.gather()
+        writer.gather(os.path.dirname(os.path.abspath(self.root)))
         for place in {archive.name_at(place): place for place in keys.other_places((_CATALOG,))}.values():
             if not archive.name_at(place).endswith("/"):
                 copy(place, None)

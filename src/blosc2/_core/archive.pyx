@@ -727,6 +727,11 @@ cdef class ArchiveWriter:
         return self._written + self._pending.used
 
     @property
+    def written(self):
+        """Where the next byte goes that is not gathered yet: the size of the file."""
+        return self._written
+
+    @property
     def seal(self):
         """CRC-32C of the file up to `position`; None where that of its beginning is not known."""
         return checksum(self._sum, self._pending.data, self._pending.used) if self._seals else None
@@ -850,6 +855,11 @@ cdef class ArchiveWriter:
             self.records = kept
             self.places.pop(self._open_name, None)
         return PyBytes_FromStringAndSize(<const char *> own.data, own.used)
+
+    @property
+    def gathered(self):
+        """How many leaves were sorted so far."""
+        return 0 if self.runs is None else self.runs.count
 
     def gather(self, directory=None):
         """Hand over the records of all leaves that were appended, sorted by key, and those of the other members.

@@ -1,0 +1,382 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+"""Many leaves of an archive at once: found, compared and decoded by several threads, with no Python object for any.
+
+Leaves that are read together are mostly alike: the first one is opened in the general way, and what was checked of it holds
+for each whose header has the same bytes but for the lengths of frame and chunk. Leaves that are not are left to the caller,
+who takes another one as the pattern or opens them one by one. So nothing is decided here that is not decided there too.
+"""
+
+cimport numpy as cnp
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from blosc2._core.archive cimport LOCAL_LENGTH, MEMBER_FINE, Archive, Member
+from blosc2._core.catalog cimport SLOT_LENGTH, key_hash, slot_home, slot_place
+from blosc2._core.codec cimport (
+    CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk, Worker, borrow, decode_whole, give_back, inspect,
+    reserve_stored)
+from blosc2._core.crew cimport Hand, Job, atomic_state, dismiss, finish, hire, leave_turn, start, take_turn
+from blosc2._core.frame cimport Frame
+from blosc2._core.geometry cimport Geometry
+from blosc2._core.keytable cimport DAMAGED, KeyTable
+from blosc2._core.little_endian cimport u16, u32, u64
+
+cnp.import_array()
+
+cdef extern from "atomics.h" nogil:
+    long state_get(atomic_state *state)
+    void state_set(atomic_state *state, long value)
+    bint state_change(atomic_state *state, long before, long after)
+
+cdef extern from "prefetch.h" nogil:
+    void prefetch(const uint8_t *start, int64_t length)
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
+cdef enum:
+    MOST_HANDS = 64
+    # Leaves that a thread takes at a time; the memory of all of them is asked for before the first is looked at.
+    TOGETHER = 16
+    # Bytes of a leaf that are asked for ahead.
+    AHEAD = 512
+    # Larger members are not read whole by one positional read.
+    LARGE = 1 << 20
+    ALIGNMENT_ROOM = 80
+    # Fields of a header: length of the frame, and of its chunks.
+    FRAME_LEN = 16
+    CBYTES = 39
+
+# What a leaf has come to.
+cdef enum State:
+    FOUND = 0
+    ALIKE = 1
+    DONE = 2
+    OTHER = 3
+
+cdef enum Stage:
+    FINDING
+    COMPARING
+    DECODING
+
+
+cdef inline uint64_t be64(const uint8_t *p) noexcept nogil:
+    cdef uint64_t result = 0
+    cdef int i
+    for i in range(8):
+        result = result << 8 | p[i]
+    return result
+
+
+cdef class LeafBatch:
+    """Leaves that are read together.
+
+    Parameters
+    ----------
+    table : KeyTable
+        The keys of an archive.
+    keys : list of str
+        Each with "/" in front.
+    threads : int
+        How many may work at it.
+
+    Attributes
+    ----------
+    missing : int
+        Position of the first key that is not there, or -1.
+    """
+
+    cdef KeyTable table
+    cdef readonly Archive archive
+    cdef list keys
+    cdef Py_ssize_t count
+    cdef int threads
+    cdef readonly Py_ssize_t missing
+    cdef const uint8_t **names
+    cdef Py_ssize_t *lengths
+    cdef int64_t *places
+    cdef int64_t *headers       # where local headers are; then, of a mapped file, where chunks are
+    cdef int64_t *sizes         # of members; then of chunks
+    cdef uint8_t *states
+    cdef Stage stage
+    cdef atomic_state next
+    cdef uint8_t *out
+    cdef int64_t stride, row
+    # The pattern.
+    cdef Frame frame
+    cdef const uint8_t *header
+    cdef int64_t header_len
+    cdef const uint8_t *index
+    cdef int64_t index_len
+    cdef bytes index_bytes
+
+    def __cinit__(self, KeyTable table not None, list keys not None, int threads=1):
+        cdef Py_ssize_t i, length
+        cdef const char *text
+        self.table, self.archive, self.keys, self.threads = table, table.archive, keys, threads
+        self.count = len(keys)
+        self.missing = -1
+        self.names = <const uint8_t **> PyMem_Malloc(max(1, self.count) * sizeof(uint8_t *))
+        self.lengths = <Py_ssize_t *> PyMem_Malloc(max(1, self.count) * sizeof(Py_ssize_t))
+        self.places = <int64_t *> PyMem_Malloc(max(1, self.count) * sizeof(int64_t))
+        self.headers = <int64_t *> PyMem_Malloc(max(1, self.count) * sizeof(int64_t))
+        self.sizes = <int64_t *> PyMem_Malloc(max(1, self.count) * sizeof(int64_t))
+        self.states = <uint8_t *> PyMem_Calloc(max(1, self.count), 1)
+        if (self.names == NULL or self.lengths == NULL or self.places == NULL or self.headers == NULL
+                or self.sizes == NULL or self.states == NULL):
+            raise MemoryError
+        for i in range(self.count):
+            try:
+                text = PyUnicode_AsUTF8AndSize(keys[i], &length)
+            except UnicodeEncodeError:
+                self.missing = i
+                return
+            if length < 2 or text[0] != b"/":
+                self.missing = i
+                return
+            self.names[i], self.lengths[i] = <const uint8_t *> text + 1, length - 1
+        self._run(FINDING)
+        for i in range(self.count):
+            if self.places[i] == DAMAGED:
+                # Once more, without the catalog.
+                self.table = table.instead()
+                self._run(FINDING)
+                break
+        for i in range(self.count):
+            if self.places[i] < 0:
+                self.missing = i
+                return
+
+    def __dealloc__(self):
+        PyMem_Free(self.names)
+        PyMem_Free(self.lengths)
+        PyMem_Free(self.places)
+        PyMem_Free(self.headers)
+        PyMem_Free(self.sizes)
+        PyMem_Free(self.states)
+
+    def __len__(self):
+        return self.count
+
+    def place(self, Py_ssize_t position):
+        """Where the record of a leaf is in the directory."""
+        if not 0 <= position < self.count:
+            raise IndexError(f"there is no leaf {position}; the batch has {self.count}")
+        return self.places[position]
+
+    def left(self):
+        """Positions of the leaves that were not decoded."""
+        cdef Py_ssize_t i
+        return [i for i in range(self.count) if self.states[i] != DONE]
+
+    def unlike(self):
+        """Positions of the leaves that are not like the pattern."""
+        cdef Py_ssize_t i
+        return [i for i in range(self.count) if self.states[i] != ALIKE]
+
+    def compare(self, Frame frame not None, Geometry geometry not None):
+        """Take a frame as the pattern, if it can be one, and find the leaves that are like it; whether all are.
+
+        Of a file that is not mapped they are found when they are decoded.
+        """
+        cdef Py_ssize_t i
+        self.header = NULL
+        frame.load_index()
+        if (frame.chunk_count != 1 or frame.header == NULL or frame.entry(0) != 0 or geometry.c.nchunks != 1
+                or not geometry.c.in_order or geometry.c.size == 0 or frame.needs_geometry or frame.variable
+                or geometry.c.chunk_nbytes != geometry.c.size * geometry.c.itemsize):
+            return False
+        at = frame.chunks_stop - frame.offset
+        room = frame.frame_len - frame.trailer_len - at
+        if room > 4096:
+            return False
+        self.index_bytes = frame.source.read(frame.offset + at, room)
+        self.index, self.index_len = <const uint8_t *> PyBytes_AS_STRING(self.index_bytes), room
+        self.frame, self.header, self.header_len = frame, frame.header, frame.header_len
+        self.row = geometry.c.chunk_nbytes
+        for i in range(self.count):
+            if self.states[i] == OTHER:
+                self.states[i] = FOUND
+        if self.archive.source.base == NULL:
+            return False
+        self._run(COMPARING)
+        for i in range(self.count):
+            if self.states[i] != ALIKE and self.states[i] != DONE:
+                return False
+        return True
+
+    def decode(self, cnp.ndarray out not None):
+        """Decode the leaves that are like the pattern into rows of an array, each of which is one piece."""
+        if self.header == NULL:
+            return
+        if (cnp.PyArray_NDIM(out) < 1 or cnp.PyArray_DIM(out, 0) != self.count or not cnp.PyArray_ISWRITEABLE(out)
+                or cnp.PyArray_NBYTES(out) != self.row * self.count):
+            raise ValueError("the result has another size than the leaves")
+        self.out = <uint8_t *> cnp.PyArray_DATA(out)
+        self.stride = cnp.PyArray_STRIDE(out, 0)
+        self._run(DECODING)
+
+    cdef int _run(self, Stage stage) except -1:
+        cdef Hand *hands[MOST_HANDS]
+        cdef Hand *hand
+        cdef int others = 0, i, wanted = <int> min(self.threads - 1, MOST_HANDS, self.count // (2 * TOGETHER))
+        cdef int32_t blocksize = 0 if self.frame is None else self.frame.blocksize
+        cdef Worker *worker = borrow(blocksize)
+        self.stage = stage
+        state_set(&self.next, 0)
+        try:
+            while others < wanted:
+                hand = hire()
+                if hand == NULL:
+                    break
+                hands[others] = hand
+                hand.worker = NULL
+                others += 1
+                hand.job = <Job> _work
+                hand.operation = <void *> self
+                hand.tool = NULL
+                hand.worker = borrow(blocksize)
+            with nogil:
+                leave_turn()
+                start(hands, others)
+                self.work(worker)
+                for i in range(others):
+                    finish(hands[i])
+                take_turn()
+        finally:
+            for i in range(others):
+                if hands[i].worker != NULL:
+                    give_back(hands[i].worker)
+                dismiss(hands[i])
+            give_back(worker)
+        return 0
+
+    cdef void work(self, Worker *worker) noexcept nogil:
+        """Take leaves until none is left."""
+        cdef Py_ssize_t first, stop, i
+        cdef long drawn
+        while True:
+            drawn = state_get(&self.next)
+            first = <Py_ssize_t> drawn * TOGETHER
+            if first >= self.count:
+                break
+            if not state_change(&self.next, drawn, drawn + 1):
+                continue
+            stop = min(first + TOGETHER, self.count)
+            if self.stage == FINDING:
+                self.find(first, stop)
+            elif self.stage == COMPARING:
+                for i in range(first, stop):
+                    prefetch(self.archive.source.base + self.headers[i], AHEAD)
+                for i in range(first, stop):
+                    if self.states[i] == FOUND:
+                        self.match(i, self.archive.source.base + self.headers[i],
+                                   self.archive.directory_offset - self.headers[i])
+            else:
+                for i in range(first, stop):
+                    if self.archive.source.base == NULL:
+                        if self.states[i] == FOUND:
+                            self.read(worker, i)
+                    elif self.states[i] == ALIKE:
+                        self.decode_one(worker, i, self.archive.source.base + self.headers[i])
+
+    cdef void find(self, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
+        """Places of keys, and what the directory says of their members."""
+        cdef int64_t slots[TOGETHER]
+        cdef int64_t place
+        cdef Member member
+        cdef Py_ssize_t i
+        for i in range(first, stop):
+            slots[i - first] = SLOT_LENGTH * slot_home(
+                key_hash(self.table.seed0, self.table.seed1, self.names[i], self.lengths[i]), self.table.homes)
+            prefetch(self.table.slots + slots[i - first], 1)
+        if self.table.own == NULL:
+            for i in range(first, stop):
+                place = slot_place(u64(self.table.slots + slots[i - first]))
+                if 0 <= place < self.archive.directory_size:
+                    prefetch(self.archive._directory + place, 65)
+        for i in range(first, stop):
+            place = self.table.lookup(self.names[i], self.lengths[i])
+            if place >= 0 and self.table.own != NULL:
+                place = <int64_t> u64(self.table.own + place + 4)
+            self.places[i] = place
+            self.states[i] = FOUND
+            if place < 0 or not self.archive.peek(place, &member) or member.problem != MEMBER_FINE or (
+                    member.header > self.archive.directory_offset - LOCAL_LENGTH):
+                self.states[i] = OTHER
+                self.headers[i] = 0
+            else:
+                self.headers[i], self.sizes[i] = member.header, member.size
+
+    cdef void read(self, Worker *worker, Py_ssize_t i) noexcept nogil:
+        """Read a leaf by its position, compare and decode it."""
+        cdef int64_t room = self.archive.directory_offset - self.headers[i], wanted, at = self.headers[i]
+        cdef uint8_t *p
+        wanted = LOCAL_LENGTH + u16(self.archive._directory + self.places[i] + 28) + ALIGNMENT_ROOM + self.sizes[i]
+        wanted = min(wanted, room)
+        self.states[i] = OTHER
+        if self.sizes[i] > LARGE:
+            return
+        p = reserve_stored(worker, wanted)
+        if p == NULL or self.archive.source.read_into(at, wanted, p):
+            return
+        self.states[i] = FOUND
+        self.match(i, p, wanted)
+        if self.states[i] == ALIKE:
+            self.decode_one(worker, i, p + (self.headers[i] - at))
+        if self.states[i] != DONE:      # to be looked at again
+            self.headers[i], self.sizes[i] = at, wanted
+
+    cdef void match(self, Py_ssize_t i, const uint8_t *p, int64_t room) noexcept nogil:
+        """Whether a leaf is like the pattern, from its local header on; where its chunk is."""
+        cdef const uint8_t *record = self.archive._directory + self.places[i]
+        cdef int64_t length = u16(record + 28), size = self.sizes[i], start
+        cdef uint64_t cbytes
+        cdef int64_t index_len = self.index_len
+        cdef const uint8_t *h = self.header
+        self.states[i] = OTHER
+        if u32(p) != 0x04034B50 or u16(p + 26) != length or length > room - LOCAL_LENGTH:
+            return
+        if memcmp(p + LOCAL_LENGTH, record + 46, <size_t> length):
+            return
+        start = LOCAL_LENGTH + length + u16(p + 28)
+        if start > room or size > room - start or size < self.header_len + CHUNK_HEADER + index_len:
+            return
+        p += start
+        if be64(p + FRAME_LEN) != <uint64_t> size:
+            return
+        cbytes = be64(p + CBYTES)
+        if cbytes < CHUNK_HEADER or cbytes > <uint64_t> (size - self.header_len - index_len):
+            return
+        if memcmp(p, h, FRAME_LEN) or memcmp(p + FRAME_LEN + 8, h + FRAME_LEN + 8, CBYTES - FRAME_LEN - 8):
+            return
+        if memcmp(p + CBYTES + 8, h + CBYTES + 8, <size_t> (self.header_len - CBYTES - 8)):
+            return
+        # One chunk, right behind the header.
+        if memcmp(p + self.header_len + cbytes, self.index, <size_t> index_len):
+            return
+        self.headers[i] += start + self.header_len
+        self.sizes[i] = <int64_t> cbytes
+        self.states[i] = ALIKE
+
+    cdef void decode_one(self, Worker *worker, Py_ssize_t i, const uint8_t *p) noexcept nogil:
+        """Decode the chunk of a leaf into its row."""
+        cdef Chunk chunk
+        cdef uint8_t *to = self.out + i * self.stride
+        cdef int status = inspect(p, self.sizes[i], &chunk)
+        self.states[i] = OTHER
+        if status or chunk.nbytes != self.row or chunk.variable or chunk.needs_geometry or chunk.kind < KIND_RAW:
+            return
+        chunk.loaded = chunk.cbytes
+        if chunk.kind == KIND_RAW:
+            memcpy(to, p + CHUNK_HEADER, <size_t> self.row)
+        else:
+            status = decode_whole(worker, &chunk, to)
+        if status == CHUNK_OK:
+            self.states[i] = DONE
+
+
+cdef void _work(LeafBatch batch, Worker *worker, void *tool) noexcept nogil:
+    batch.work(worker)

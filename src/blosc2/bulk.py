@@ -1,0 +1,88 @@
+"""Frames of many values, for a store that takes them as they come.
+
+Values are drawn some at a time, so that memory is bounded whatever their number, and large ones are compressed at the
+same time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from blosc2.leaf import frame_of
+from blosc2.store_layout import Window
+from blosc2.threads import get_nthreads
+
+#: Keys and values, as `update` of a dict takes them.
+Items: TypeAlias = "Mapping[str, Any] | Iterable[tuple[str, Any]]"
+
+# Smaller values are compressed sooner than they are handed to another thread.
+_WORTH_A_THREAD: Final = 128 << 10
+# What is waiting to be written at a time: bytes of values, and values.
+_AHEAD: Final = 32 << 20
+_AHEAD_VALUES: Final = 64
+
+
+def pairs(items: Items, more: Mapping[str, Any] | None = None) -> Iterator[tuple[str, Any]]:
+    """Keys and values of what `update` of a dict takes."""
+    if hasattr(items, "keys"):
+        values: Any = items
+        found: Iterator[tuple[str, Any]] = ((key, values[key]) for key in values.keys())  # noqa: SIM118 - as dict does
+    else:
+        found = iter(items)
+    return chain(found, more.items()) if more else found
+
+
+def frames(
+    items: Iterable[tuple[str, Any]], path: str | None, encoding: dict[str, Any]
+) -> Iterator[tuple[str, Any, Window]]:
+    """Key, value and frame of each item, in their order."""
+    nthreads = get_nthreads()
+    if nthreads < 2:
+        for key, value in items:
+            yield key, value, frame_of(value, key, path, encoding)
+        return
+    source = iter(items)
+    for key, value in source:
+        if not _takes_long(value):
+            yield key, value, frame_of(value, key, path, encoding)
+            continue
+        yield from _together(chain([(key, value)], source), path, encoding, nthreads)
+
+
+def _takes_long(value: Any) -> bool:
+    return type(value) is np.ndarray and value.nbytes >= _WORTH_A_THREAD
+
+
+def _together(
+    items: Iterable[tuple[str, Any]], path: str | None, encoding: dict[str, Any], nthreads: int
+) -> Iterator[tuple[str, Any, Window]]:
+    """The same, with several threads."""
+    waiting: deque[tuple[str, Any, Future[Window]]] = deque()
+    ahead = 0
+    with ThreadPoolExecutor(nthreads, thread_name_prefix="blosc2") as pool:
+        try:
+            for key, value in items:
+                frame: Future[Window] = Future()
+                if _takes_long(value):
+                    # A copy, since whoever gives the values may fill the same array again for the next one.
+                    frame = pool.submit(frame_of, value.copy(), key, path, encoding)
+                    ahead += value.nbytes
+                else:
+                    frame.set_result(frame_of(value, key, path, encoding))
+                waiting.append((key, value, frame))
+                while waiting and (ahead > _AHEAD or len(waiting) > _AHEAD_VALUES or waiting[0][2].done()):
+                    first, array, frame = waiting.popleft()
+                    ahead -= array.nbytes if _takes_long(array) else 0
+                    yield first, array, frame.result()
+            while waiting:
+                first, array, frame = waiting.popleft()
+                yield first, array, frame.result()
+        finally:
+            for _, _, frame in waiting:
+                frame.cancel()

@@ -1,0 +1,87 @@
+"""Keys that many values are to get: each is checked against those of the store and those that came before it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blosc2._core.folded_keys import KeySet
+from blosc2.store_keys import new_key, suffixed_folders
+from blosc2.store_layout import LEAF_SUFFIXES
+
+if TYPE_CHECKING:
+    from blosc2.dict_store import DictStore
+
+
+_MOST_PARENTS: Final = 4096
+
+
+class NewKeys:
+    """Admits keys one by one; nothing is kept of them but hashes.
+
+    Parameters
+    ----------
+    store : DictStore
+        The store that they are for, without unpublished changes.
+    """
+
+    def __init__(self, store: DictStore) -> None:
+        self._store = store
+        self._grouped = store._has_groups
+        # In an empty store nothing can be in the way but what came before.
+        self._empty = store._is_empty()
+        self._leaves = KeySet()
+        self._folded = KeySet() if self._empty else None
+        self._groups = KeySet()
+        # Whether one of them is named like the file of a leaf.
+        self._suffixed = False
+        # Groups that were looked at lately: nothing is wrong with them.
+        self._parents: set[str] = set()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._leaves
+
+    def __call__(self, key: object) -> str:
+        """The canonical form of a key; `ValueError` where a value cannot have it."""
+        key = new_key(key)
+        parent = key[: key.rfind("/")]
+        plain = self._empty and ".b2" not in key and "/_" not in key
+        if not plain or parent not in self._parents:
+            self._look_at(key, parent)
+        if self._leaves.add(key):
+            return key
+        if self._folded is None:
+            if not self._store._has(key):
+                self._store._check_name(key)
+        elif self._folded.add_folded(key):
+            raise self._store._differs_in_case(key, "another new key")
+        if len(self._groups):
+            self._check_not_group(key)
+        return key
+
+    def _look_at(self, key: str, parent: str) -> None:
+        """Check a key against the store, and its groups against what came before."""
+        store = self._store
+        store._check_place(key)
+        if ".b2" in key:
+            self._suffixed = True
+            for folder in suffixed_folders(key):
+                if folder.rpartition(".")[0] in self._leaves:
+                    raise store._folder_clash(key, folder)
+        if self._grouped:
+            end = key.find("/", 1)
+            while end > 0:
+                if key[:end] in self._leaves:
+                    raise ValueError(f"Cannot add child {key!r} to path {key[:end]!r} that already contains data")
+                end = key.find("/", end + 1)
+        if self._grouped or ".b2" in key:
+            self._groups.add_groups(key)
+        if len(self._parents) >= _MOST_PARENTS:
+            self._parents.clear()
+        self._parents.add(parent)
+
+    def _check_not_group(self, key: str) -> None:
+        if self._grouped and key in self._groups:
+            raise ValueError(f"Cannot assign array to structural path {key!r} that already has children")
+        for suffix in LEAF_SUFFIXES if self._suffixed else ():
+            if key + suffix in self._groups:
+                raise self._store._folder_clash(key, key + suffix)
