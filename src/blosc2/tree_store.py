@@ -73,6 +73,8 @@ class TreeStore(DictStore):
     _has_groups = True
 
     def __init__(self, *args: Any, _from_parent_store: Any = None, **kwargs: Any) -> None:
+        # Says at once whether a key is shown, in a store that does not change and has no objects of other kinds.
+        self._shows: Callable[[object, str], bool | None] | None = None
         self._registry_cache: dict[str, Any] | None = None
         self._described: dict[str, dict[str, Any] | None] = {}
         self._objects_possible: bool | None = None
@@ -88,10 +90,15 @@ class TreeStore(DictStore):
 
     def _start(self) -> None:
         super()._start()
+        self._shows = None
         self._registry_cache = None
         self._described = {}
         self._objects_possible = None
         self._more = {}
+
+    def _release(self) -> None:
+        super()._release()
+        self._shows = None
 
     def _look_again_at_keys(self) -> None:
         super()._look_again_at_keys()
@@ -176,7 +183,9 @@ class TreeStore(DictStore):
     def _is_group(self, path: str) -> bool:
         """Whether there is a leaf below a path, hidden ones included."""
         if self._embedded is not None and not self._replaces:
-            return bool(self._published_listing().count(path) + self._more.get(path, 0) > 0)
+            more = self._more.get(path, 0)
+            published = self._published_listing()
+            return bool(published.count(path) + more > 0 if more else published.has_group(path))
         return self._more.get(path, 0) > 0
 
     def _count(self, key: str, change: int) -> None:
@@ -234,12 +243,14 @@ class TreeStore(DictStore):
         raise StoreKeyError(f"Key {key!r} not found", path=self._path)
 
     def __contains__(self, key: object) -> bool:
-        find = self._find or self._first_find()
-        if find is not None and not self._has_objects() and type(key) is str:
-            if find(key) >= 0:
-                return not key.endswith(_HIDDEN)
-            if key[:1] == "/" and key[-1] != "/":
-                return self._is_group(key)
+        shows = self._shows
+        if shows is not None:
+            shown = shows(key, ATTRIBUTES)
+            if shown is not None:
+                return bool(shown)
+        elif self._mode == "r" and self._first_find() is not None and not self._has_objects():
+            self._shows = self._published_listing().shows
+            return key in self
         if self._closed:
             raise self._closed_error()
         if not isinstance(key, str) or not key or (key.endswith("/") and key != "/"):

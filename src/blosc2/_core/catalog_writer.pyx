@@ -212,7 +212,7 @@ cdef class CatalogBuilder:
     cdef int64_t tally_step, tally_kinds
     cdef int64_t leaves, groups, hidden, vague, tables, records_size
     cdef uint64_t nbytes, cbytes
-    cdef int64_t most           # leaves there can be
+    cdef int64_t most, most_groups      # leaves and groups there can be
     cdef int64_t homes, slot_count
     cdef uint64_t seed0, seed1
     cdef Description last       # the description before
@@ -342,7 +342,7 @@ cdef class CatalogBuilder:
         cdef Merged leaf
         cdef Description about
         cdef Gathered before = Gathered.__new__(Gathered)
-        cdef Py_ssize_t common, at, most
+        cdef Py_ssize_t common, at
         cdef uint8_t entry[LEAF_LENGTH]
         cdef uint8_t *p
         cdef uint64_t *count
@@ -375,21 +375,19 @@ cdef class CatalogBuilder:
             self.nbytes += about.nbytes
             self.cbytes += about.cbytes
             # Groups that appear with this leaf: those of its path that the leaf before is not below or named like.
-            common = 0
-            most = min(leaf.length, before.used)
-            while common < most and leaf.key[common] == before.data[common]:
-                common += 1
+            common = shared(before, leaf.key, leaf.length)
             name = 0
             for at in range(leaf.length):
                 if leaf.key[at] == 0x2F:
                     name = at + 1
-                    self.groups += at > common or before.used == 0
+                    if at > common:
+                        self.groups += 1
+                        if slots != NULL:
+                            self._put_slot(slots, 0, self.slot_count, others + self.records_size, leaf.key, at)
             hidden = leaf.length - name == 10 and memcmp(leaf.key + name, PyBytes_AS_STRING(ATTRIBUTES), 10) == 0
             self.hidden += hidden
             self.tables += leaf.length - name == 5 and memcmp(leaf.key + name, PyBytes_AS_STRING(TABLE), 5) == 0
-            before.used = 0
-            memcpy(before.more(leaf.length), leaf.key, leaf.length)
-            before.used = leaf.length
+            remember(before, leaf.key, leaf.length)
             if slots != NULL:
                 self._put_slot(slots, 0, self.slot_count, others + self.records_size, leaf.key, leaf.length)
             self._take_sample(leaf.record, leaf.record_length)
@@ -442,6 +440,8 @@ cdef class CatalogBuilder:
         """Write the hash a part at a time, with a pass over all keys for each."""
         cdef LeafMerge merge = self.merge
         cdef Merged leaf
+        cdef Gathered before = Gathered.__new__(Gathered)
+        cdef Py_ssize_t common, at
         cdef int64_t part = max(SLOTS_BUDGET // SLOT_LENGTH, 2 * SLACK), first = 0, stop, home, place
         cdef uint8_t *slots = <uint8_t *> PyMem_Calloc(<size_t> (part + SLACK + 1), SLOT_LENGTH)
         if slots == NULL:
@@ -450,11 +450,17 @@ cdef class CatalogBuilder:
             while first < self.slot_count:
                 stop = min(first + part, self.slot_count)
                 merge.begin()
+                before.used = 0
                 place = others
                 while merge.next(&leaf):
-                    home = slot_home(key_hash(self.seed0, self.seed1, leaf.key, leaf.length), self.homes)
-                    if first <= home < stop:
-                        self._put_slot(slots, first, min(stop + SLACK, self.slot_count), place, leaf.key, leaf.length)
+                    common = shared(before, leaf.key, leaf.length)
+                    for at in range(common + 1, leaf.length + 1):
+                        if at < leaf.length and leaf.key[at] != 0x2F:
+                            continue
+                        home = slot_home(key_hash(self.seed0, self.seed1, leaf.key, at), self.homes)
+                        if first <= home < stop:
+                            self._put_slot(slots, first, min(stop + SLACK, self.slot_count), place, leaf.key, at)
+                    remember(before, leaf.key, leaf.length)
                     place += leaf.record_length
                     merge.go_on()
                 self.pages.add(slots, SLOT_LENGTH * (stop - first))
@@ -472,6 +478,7 @@ cdef class CatalogBuilder:
         cdef uint8_t footer[FOOTER_LENGTH]
         cdef uint8_t *p
         cdef int64_t shapes_at, kinds_at, tallies_at, slots_at, sums_at, size, own, start, sample
+        cdef int64_t hashed
         cdef uint32_t digest
         self.kinds, self.shape_places = {}, {}
         self.kind_of_old = [] if self.before is None else [None] * self.before.kind_count
@@ -484,8 +491,9 @@ cdef class CatalogBuilder:
         self.tally_kinds = self._count_kinds()
         self.tally_step = max(TALLY_STEP, 16 * self.tally_kinds)
         self.counts = <uint64_t *> PyMem_Calloc(<size_t> (3 * self.tally_kinds), 8)
-        self.homes = self.most + self.most // 2 + self.most // 4
-        self.slot_count = self.homes + min(self.most, SLACK) + 1
+        hashed = self.most + self.most_groups
+        self.homes = hashed + hashed // 2 + hashed // 4
+        self.slot_count = self.homes + min(hashed, SLACK) + 1
         if self.slot_count * SLOT_LENGTH <= SLOTS_BUDGET:
             slots = <uint8_t *> PyMem_Calloc(<size_t> self.slot_count, SLOT_LENGTH)
             if slots == NULL:
@@ -549,20 +557,38 @@ cdef class CatalogBuilder:
     cdef int64_t embed      # place of the record of embedded values
 
     cdef int64_t _count_kinds(self) except -1:
-        """How many kinds there can be, the unknown one included: a quick look at all descriptions."""
+        """How many kinds there can be, the unknown one included, from a look at all new leaves; groups are counted too."""
         cdef LeafMerge merge = self.merge
         cdef Merged leaf
         cdef Description about
         cdef set seen = set()
         cdef bytes dtype = None
         cdef int what = -1, codec = -1
+        cdef Gathered last = Gathered.__new__(Gathered)
+        cdef Py_ssize_t common, at
+        cdef Text key
+        cdef int64_t position
+        if self.before is not None:
+            self.most_groups = self.before.groups
+        elif self.old is not None:
+            for position in range(self.old.count):
+                if self.old.key(position, &key):
+                    common = shared(last, key.bytes, key.length)
+                    for at in range(common + 1, key.length):
+                        self.most_groups += key.bytes[at] == 0x2F
+                    remember(last, key.bytes, key.length)
+            last.used = 0
         if self.before is not None:
             seen.update((w, c, d.encode()) for w, c, d in self.before.kinds()[1:])
-        if self.dtype_of is not None and self.old is not None and (self.before is None or self.before.vague):
-            return 256      # they are only known when the leaves have been opened
         self.merge.runs.rewind()
-        while len(seen) < MOST_KINDS and merge.runs.next(&merge.item):
+        while merge.runs.next(&merge.item):
             if not merge.item.payload_length:
+                continue
+            common = shared(last, merge.item.key, merge.item.key_length)
+            for at in range(common + 1, merge.item.key_length):
+                self.most_groups += merge.item.key[at] == 0x2F
+            remember(last, merge.item.key, merge.item.key_length)
+            if len(seen) >= MOST_KINDS:
                 continue
             leaf.record_length = u32(merge.item.payload)
             leaf.about = merge.item.payload + 4 + leaf.record_length
@@ -574,7 +600,24 @@ cdef class CatalogBuilder:
                 continue
             what, codec, dtype = about.what, about.codec, (<const char *> about.dtype)[:about.dtype_length]
             seen.add((what, codec, dtype))
+        if self.dtype_of is not None and self.old is not None and (self.before is None or self.before.vague):
+            return 256      # they are only known when the leaves have been opened
         return min(len(seen), MOST_KINDS) + 1
+
+
+cdef inline Py_ssize_t shared(Gathered before, const uint8_t *key, Py_ssize_t length) noexcept:
+    """How many bytes a key has in common with the one before."""
+    cdef Py_ssize_t i = 0, most = min(length, <Py_ssize_t> before.used)
+    while i < most and key[i] == before.data[i]:
+        i += 1
+    return i
+
+
+cdef inline int remember(Gathered before, const uint8_t *key, Py_ssize_t length) except -1:
+    before.used = 0
+    memcpy(before.more(max(length, 1)), key, <size_t> length)
+    before.used = length
+    return 0
 
 
 def catalog_in_memory(KeyTable table not None, dtype_of):

@@ -408,6 +408,28 @@ cdef class KeyTable:
             slot += 1
         return DAMAGED
 
+    cdef int64_t lookup_group(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
+        """The place of the first key below a group, by the hash of a catalog; `NO_KEY`, or `DAMAGED`."""
+        cdef uint64_t hashed = key_hash(self.seed0, self.seed1, key, length)
+        cdef int64_t slot = slot_home(hashed, self.homes), place, at
+        cdef uint64_t found, tag = slot_tag(hashed)
+        cdef Text text
+        while slot < self.slot_count:
+            at = self.catalog.slots_at + SLOT_LENGTH * slot
+            if not self.catalog.checked[at // PAGE] and self.catalog.bytes_at(at, SLOT_LENGTH) == NULL:
+                return DAMAGED
+            found = u64(self.slots + SLOT_LENGTH * slot)
+            if found == 0:
+                return NO_KEY
+            if slot_tag(found) == tag:
+                place = slot_place(found)
+                if not self.key_at(place, &text):
+                    return DAMAGED
+                if text.length > length and text.bytes[length] == 0x2F and memcmp(text.bytes, key, length) == 0:
+                    return place
+            slot += 1
+        return DAMAGED
+
     def __len__(self):
         return self.count
 
@@ -532,12 +554,13 @@ cdef class KeyTable:
         """The table itself if all that its catalog says of keys is what the directory says; else one without it.
 
         Each page holds its checksum; the leaves come in the order of their keys, their records lie one behind the other
-        and end where that of the catalog begins, the last one; and each key is found. Then all of the directory's
+        and end where that of the catalog begins, the last one; each key is found, and each group. Then all of the directory's
         leaves are there, and nothing else.
         """
         cdef int64_t position, place, expected = -1, size
         cdef Text key, before
         cdef bint fine = True
+        cdef Py_ssize_t common, at
         if self.catalog is None:
             return self
         size = self.archive.directory_size
@@ -550,6 +573,16 @@ cdef class KeyTable:
                     fine = before_in_order(&before, &key)
                 if not fine or self.lookup(key.bytes, key.length) != place:
                     fine = False
+                    break
+                # Groups that appear with it.
+                common = 0
+                while position and common < key.length and common < before.length and (
+                        before.bytes[common] == key.bytes[common]):
+                    common += 1
+                for at in range(common + 1, key.length):
+                    if key.bytes[at] == 0x2F and self.lookup_group(key.bytes, at) != place:
+                        fine = False
+                if not fine:
                     break
                 before = key
                 expected = place + record_length(self.archive._directory + place)

@@ -10,9 +10,12 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
 from blosc2._core.catalog cimport Leaf
-from blosc2._core.keytable cimport DAMAGED, KeyTable, Text, name_of, prefix_of, text_of
+from blosc2._core.keytable cimport DAMAGED, NO_KEY, KeyTable, Text, name_of, prefix_of, text_of
 
 from blosc2.exceptions import FormatError
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 cdef enum:
     # Groups that a listed key may lie in: without a limit, one long name could stand for a gigabyte of group keys.
@@ -71,6 +74,48 @@ cdef class KeyListing:
         """What a key stands for in its table, or -1. Not for a listing from which keys are gone."""
         found = self.base.find(key)
         return found if found >= 0 or self.added is None else self.added.find(key)
+
+    def has_group(self, str path not None):
+        """Whether there are keys below a group, other than the root."""
+        cdef bytes prefix
+        cdef int64_t place
+        if self.base.catalog is not None and self.plain:
+            prefix = prefix_of(path)
+            place = self.base.lookup_group(<const uint8_t *> PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix) - 1)
+            if place != DAMAGED:
+                return place >= 0
+            self._without_catalog()
+        return self.count(path) > 0
+
+    def shows(self, key, str hidden not None):
+        """Whether a key is that of a leaf, not a hidden one, or of a group.
+
+        None for what has to be looked at more closely: no string, or not in the form that keys have.
+        """
+        cdef Py_ssize_t length
+        cdef const char *text
+        cdef int64_t place
+        if type(key) is not str:
+            return None
+        try:
+            text = PyUnicode_AsUTF8AndSize(key, &length)
+        except UnicodeEncodeError:
+            return False
+        if length < 2 or text[0] != b"/" or text[length - 1] == b"/":
+            return None
+        place = self.base.lookup(<const uint8_t *> text + 1, length - 1)
+        if place == NO_KEY and self.base.catalog is not None and self.plain:
+            place = self.base.lookup_group(<const uint8_t *> text + 1, length - 1)
+            if place != DAMAGED:
+                return place >= 0
+        if place == DAMAGED:
+            self._without_catalog()
+            return self.shows(key, hidden)
+        if place >= 0 and self.plain:
+            return not (text[length - 1] == b"_" and key.endswith("/" + hidden))
+        if key in self:
+            return not key.endswith("/" + hidden)
+        return self.count(key) > 0
 
     cdef int _prepare(self) except -1:
         self.base.sort()
