@@ -84,6 +84,7 @@ class DirectoryBackend:
         self._staged = 0
         self._warned = False
         self._identity: tuple[int, ...] | None = None
+        self._embed_source: Source | None = None
         self._embed_file = EmbeddedFile(os.path.join(root, EMBED))
         self._embed_file.beside = os.path.abspath(root)
         # Whether the directory was there before this backend wrote anything, and what it was when it was read.
@@ -112,7 +113,7 @@ class DirectoryBackend:
         self._seen = file_identity(self.root)
         self._identity = file_identity(path)
         self._embed_file.was_read(self._identity)
-        source = self._open(path)
+        self._embed_source = source = self._open(path, self._embed_source)
         if source is None:
             if not os.path.isdir(self.root):
                 raise missing(self.root)
@@ -146,8 +147,8 @@ class DirectoryBackend:
     def verify(self, key: str) -> None:
         """The files of leaves carry checksums of their own."""
 
-    def _open(self, path: str) -> Source | None:
-        """A file as a source; None where there is none, or something else."""
+    def _open(self, path: str, old: Source | None = None) -> Source | None:
+        """A file as a source; None where there is none, or something else. For `old` see `open_source`."""
         try:
             descriptor = os.open(path, _FLAGS)
         except (FileNotFoundError, NotADirectoryError):
@@ -163,7 +164,7 @@ class DirectoryBackend:
             os.close(descriptor)
         if len(data) < _SMALL_FILE:
             return Source.of_buffer(data, path)
-        return open_source(path, self._mmap_mode)
+        return open_source(path, self._mmap_mode, old)
 
     def __contains__(self, key: str) -> bool:
         return self.path_of(key) is not None

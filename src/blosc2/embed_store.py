@@ -237,7 +237,7 @@ class EmbedStore(Store):
         if self._absolute is None or file_identity(self._absolute) == self._identity:
             return False
         before = self._embedded
-        self._load(open_embedded(self._absolute, self._mmap_mode))
+        self._load(open_embedded(self._absolute, self._mmap_mode, None if before is None else before.frame.source))
         after = self._embedded
         # A writer at work makes the file longer before anything else is shown.
         return before is None or after is None or not _are_same(before.frame, after.frame)

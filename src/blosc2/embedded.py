@@ -144,11 +144,11 @@ class Embedded:
         return {name: chunk for name, chunk in chunks.items() if name != MAP}
 
 
-def open_embedded(path: str, mmap_mode: str | None) -> Embedded:
-    """Open a file of embedded values, which a writer may be changing just now."""
+def open_embedded(path: str, mmap_mode: str | None, old: Source | None = None) -> Embedded:
+    """Open a file of embedded values, which a writer may be changing just now; for `old` see `open_source`."""
 
     def window() -> Window:
-        source = open_source(path, mmap_mode)
+        source = open_source(path, mmap_mode, old)
         if source.size == 0:
             raise FormatError("the file is empty, so it is no store", path=path)
         return source, 0, -1

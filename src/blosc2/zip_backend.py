@@ -152,12 +152,13 @@ class ZipBackend:
     def _open_archive(self) -> tuple[Source, Archive]:
         """Open the file, from which a writer may be cutting off what another one left unfinished."""
         last = None
+        old = None if self._version is None else self._version.source
         while True:
-            source = open_source(self.root, None)
+            source = open_source(self.root, None, old)
             try:
                 if self._mmap_mode is not None:
                     # Mapped bytes that are cut off must not be touched, not even to look for the end.
-                    source = source.mapped_to(source.size if _ends_whole(source) else Archive(source).end)
+                    source = source.mapped_to(source.size if _ends_whole(source) else Archive(source).end, old)
                 return source, Archive(source)
             except FormatError:
                 if source.identity == last:
@@ -282,7 +283,7 @@ class ZipBackend:
             self._check_own()
             places = {key: self._append(key, window) for key, window in changes.items()}
             writer.drain()
-            source = Source.open(self._written_path)
+            source = open_source(self._written_path, None, None if self._version is None else self._version.source)
         except BaseException:
             self._give_up()
             raise
