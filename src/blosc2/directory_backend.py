@@ -70,6 +70,8 @@ class DirectoryBackend:
     suffix = ".b2d"
     #: Whether the keys are known without looking at each file.
     lists_cheaply = False
+    #: What files are told when they are opened.
+    advice: str | None = None
     #: What keeps other writers out, where the store is open for writing.
     lock: WriterLock | None = None
 
@@ -139,6 +141,14 @@ class DirectoryBackend:
                 source = None if stranger is None else self._open(stranger)
         return None if source is None else (source, 0, source.size)
 
+    def place(self, key: str) -> Window | None:
+        """The file of a key, opened but not read; None where there is none."""
+        path = self.path_of(key)
+        if path is None:
+            return None
+        source = open_source(path, None)
+        return source, 0, source.size
+
     def open_frame(self, key: str) -> Frame | None:
         """The frame of a key; None where there is none."""
         window = self.locate(key)
@@ -164,7 +174,10 @@ class DirectoryBackend:
             os.close(descriptor)
         if len(data) < _SMALL_FILE:
             return Source.of_buffer(data, path)
-        return open_source(path, self._mmap_mode, old)
+        source = open_source(path, self._mmap_mode, old)
+        if self.advice is not None:
+            source.advise(self.advice)
+        return source
 
     def __contains__(self, key: str) -> bool:
         return self.path_of(key) is not None

@@ -101,6 +101,8 @@ class ZipBackend:
     suffix = ".b2z"
     #: Whether the keys are known without looking at each file.
     lists_cheaply = True
+    #: What the file is told when it is opened.
+    advice: str | None = None
     #: What keeps other writers out, where the store is open for writing.
     lock: WriterLock | None = None
 
@@ -159,6 +161,8 @@ class ZipBackend:
                 if self._mmap_mode is not None:
                     # Mapped bytes that are cut off must not be touched, not even to look for the end.
                     source = source.mapped_to(source.size if _ends_whole(source) else Archive(source).end, old)
+                if self.advice is not None:
+                    source.advise(self.advice)
                 return source, Archive(source)
             except FormatError:
                 if source.identity == last:
@@ -213,6 +217,15 @@ class ZipBackend:
             return None
         member = version.member
         offset, length = member(place)
+        return version.source, offset, length
+
+    def place(self, key: str) -> Window | None:
+        """Where the member of a key lies, as far as the directory tells; None where there is none."""
+        version = self._version
+        place = -1 if version is None else (version.find or self._table_of(version).find)(key)
+        if version is None or place < 0:
+            return None
+        offset, length = version.archive.extent_at(place)
         return version.source, offset, length
 
     def verify(self, key: str) -> None:
