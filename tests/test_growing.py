@@ -251,6 +251,24 @@ def test_an_array_that_is_appended_to(tmp_path: Path, source: str | None) -> Non
         assert frame.read_bytes(0, nbytes) == items.tobytes()[:nbytes]
 
 
+@counted
+def test_a_mapped_writer(tmp_path: Path) -> None:
+    path = str(tmp_path / "signal.b2nd")
+    blosc2.asarray(leaf(0), urlpath=path, chunks=64)
+    writer = blosc2.open(path, mmap_mode="r+")
+    before = descriptors(), mappings()
+    frames = [writer._carrier.frame]
+    for n in range(1, 50):
+        writer.append(leaf(n))
+        frames.append(writer._carrier.frame)
+    # With room behind the file now.
+    assert (descriptors(), mappings()) == (before[0], before[1] + 1)
+    items = np.concatenate([leaf(n) for n in range(50)])
+    for n, frame in enumerate(frames):
+        assert frame.read_bytes(0, frame.nbytes)[: 160 * (n + 1)] == items[: 40 * (n + 1)].tobytes()
+    np.testing.assert_array_equal(writer[:], items)
+
+
 def test_views_stay_while_the_file_grows(tmp_path: Path) -> None:
     path = str(tmp_path / "signal.b2nd")
     writer = blosc2.asarray(leaf(0), urlpath=path, cparams={"clevel": 0})

@@ -285,12 +285,17 @@ cdef class Source:
 
 
 cdef _advise(OpenFile file, int kind, int64_t offset, int64_t length):
-    if file.fd >= 0:
-        # All of a file is no length: it goes on to hold when the file grows.
-        advise_file(file.fd, offset, length if kind >= _LASTING else 0, kind)
-    else:
-        # A mapping of which parts are told apart would count as several.
-        advise_mapping(<const char *> file.base + offset, length if kind >= _LASTING else file.room, kind)
+    cdef int fd = file.fd
+    cdef const char *base = <const char *> file.base
+    if kind < _LASTING:
+        # All of a file is no length: it goes on to hold when the file grows. A mapping of which parts are told apart
+        # would count as several.
+        offset, length = 0, 0 if fd >= 0 else file.room
+    with nogil:
+        if fd >= 0:
+            advise_file(fd, offset, length, kind)
+        else:
+            advise_mapping(base + offset, length, kind)
 
 
 cdef _advise_again(OpenFile file, Source old):
