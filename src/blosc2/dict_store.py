@@ -320,7 +320,7 @@ class DictStore(Store):
             self._backend.advice = advice
         if isinstance(self._backend, DirectoryBackend):
             if advice not in LASTING:
-                self._advise_leaves(advice, self._published_keys())
+                self._advise_leaves(advice, self._keys_below(""))
                 return
             for leaf in self._held_leaves(list(self._held)):
                 leaf.advise(advice)
