@@ -227,7 +227,7 @@ class Carrier:
         source = self.frame.source
         if source.identity is None or self.key is not None or self.frame.offset:
             return False
-        frame = open_frame(str(source.path), self.mmap_mode)
+        frame = open_frame(str(source.path), self.mmap_mode, old=source)
         if frame.header_bytes() == self.frame.header_bytes() and frame.source.identity == source.identity:
             return False
         self._adopt(frame)
@@ -353,7 +353,7 @@ class FileCarrier(Carrier):
                     self._rewrite(draft)
                 else:
                     self._append(file, draft, variable)
-                self._adopt(open_frame(self._path, self.mmap_mode))
+                self._adopt(open_frame(self._path, self.mmap_mode, old=self.frame.source))
 
     def compact(self) -> Compaction:
         with self.editing():
@@ -459,15 +459,26 @@ def make_plugin(frame: Frame) -> Plugin:
         raise FormatError(str(error), path=frame.source.path, key=frame.key, offset=frame.offset) from None
 
 
-def open_frame(path: str, mmap_mode: str | None, offset: int = 0) -> Frame:
-    """Open the frame at an offset of a file, mapped or for positional reads."""
+def open_frame(
+    path: str, mmap_mode: str | None, offset: int = 0, *, old: Source | None = None, advice: str | None = None
+) -> Frame:
+    """Open the frame at an offset of a file, mapped or for positional reads.
+
+    An older source of the path, opened in the same way, shares with the new one what it can: see `Source.reopen`.
+    `advice` is given before anything is read.
+    """
     last = None
     tries = 0
     while True:
         try:
-            source = Source.map(path) if mmap_mode is not None else Source.open(path)
+            if old is not None and old.path == path:
+                source = old.reopen()
+            else:
+                source = Source.map(path) if mmap_mode is not None else Source.open(path)
         except FileNotFoundError:
             raise MissingFileError(errno.ENOENT, "No such file or directory", path) from None
+        if advice is not None:
+            source.advise(advice)
         try:
             frame = Frame.open(source, offset)
             header = frame.header_bytes()
@@ -485,10 +496,12 @@ def open_frame(path: str, mmap_mode: str | None, offset: int = 0) -> Frame:
             last = now
 
 
-def open_carrier(path: str, mode: str, mmap_mode: str | None, offset: int = 0, **how: Any) -> Carrier:
+def open_carrier(
+    path: str, mode: str, mmap_mode: str | None, offset: int = 0, *, advice: str | None = None, **how: Any
+) -> Carrier:
     """The carrier of a frame in a file, for reading or, where the file is nothing but the frame, for changes."""
     # By its full path, which stays right when the process goes to another folder.
-    frame = open_frame(os.path.abspath(path), mmap_mode, offset)
+    frame = open_frame(os.path.abspath(path), mmap_mode, offset, advice=advice)
     kind: type[Carrier] = Carrier
     if mmap_mode == "c":
         kind = MemoryCarrier

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from blosc2._core.geometry import Geometry
 from blosc2.draft import Draft
-from blosc2.indexing import basic_selection
+from blosc2.indexing import Selection, basic_selection
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
+from blosc2.stored import Stored
 
 
 def get_slice_nchunks(schunk: Any, key: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -55,15 +57,32 @@ def _chunks_of_array(array: NDArray, key: Any) -> np.ndarray[Any, np.dtype[np.in
     selection = basic_selection(key, geometry.shape)
     if selection is None:
         raise IndexError("only integers and slices are supported here, no arrays or names")
+    return _chunks_of_selection(geometry, selection)
+
+
+def _chunks_of_selection(geometry: Geometry, selection: Selection) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The chunks from the first item of a selection to the last one, on each axis."""
     numbers = np.zeros(1, np.int64)
     if 0 in selection.counts:
         return numbers[:0]
-    for start, count, chunk, grid in zip(
-        selection.starts, selection.counts, geometry.chunks, geometry.grid, strict=True
+    for start, count, step, chunk, grid in zip(
+        selection.starts, selection.counts, selection.steps, geometry.chunks, geometry.grid, strict=True
     ):
-        rows = np.arange(start // chunk, (start + count - 1) // chunk + 1)
+        rows = np.arange(start // chunk, (start + (count - 1) * step) // chunk + 1)
         numbers = (numbers[:, None] * grid + rows).ravel()
     return numbers
+
+
+def _touched(stored: Any, key: Any) -> np.ndarray[Any, np.dtype[np.int64]] | None:
+    """The chunks that advice about a key is about; None for all."""
+    if isinstance(stored, NDArray):
+        geometry = stored._geometry
+        selection = basic_selection(key, geometry.shape)
+        return None if selection is None else _chunks_of_selection(geometry, selection)
+    return _chunks_of_schunk(stored, key) if isinstance(stored, SChunk) else None
+
+
+Stored.touched = staticmethod(_touched)
 
 
 def _chunks_of_schunk(schunk: SChunk, key: Any) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -14,6 +14,7 @@ from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
 from blosc2._core.leaf_batch import LeafBatch
 from blosc2._core.listing import KeyCursor, KeyListing
+from blosc2.advice import LASTING, check_advice, lasting
 from blosc2.bulk import frames
 from blosc2.compaction import Progress
 from blosc2.deserialization import deserialize_mode
@@ -72,6 +73,8 @@ class DictStore(Store):
         Check leaves against the checksums of the store when they are opened or read; see `blosc2.open`.
     exclusive : bool
         False takes no lock, for file systems without any: then nobody else may write meanwhile.
+    advise : str, optional
+        How the store will be read; see `advise`.
 
     Raises
     ------
@@ -137,9 +140,12 @@ class DictStore(Store):
         timeout: float | None = 0,
         exclusive: bool = True,
         verify: bool = False,
+        advise: str | None = None,
         _opened: tuple[DirectoryBackend | ZipBackend, Embedded] | None = None,
         _lock: WriterLock | None = None,
     ) -> None:
+        if advise is not None:
+            check_advice(advise)
         if storage is not None:
             storage = storage_from(storage)
             mode, mmap_mode = storage.mode, storage.mmap_mode if mmap_mode is None else mmap_mode
@@ -161,6 +167,7 @@ class DictStore(Store):
             self._writer_lock = WriterLock(absolute(path), timeout, exclusive=exclusive) if _lock is None else _lock
         self._backend = _backend_of(path, mmap_mode) if _opened is None else _opened[0]
         self._backend.lock = self._writer_lock
+        self._backend.advice = lasting(advise)
         self._embedded: Embedded | None = None if _opened is None else _opened[1]
         self._external: dict[str, bool] = {}
         self._new_registry: dict[str, Any] | None = None
@@ -174,6 +181,8 @@ class DictStore(Store):
         self._folded: tuple[KeySet, set[str]] | None = None
         if _opened is not None:
             self._start()
+            if advise is not None:
+                self._advise_all(advise)
             return
         try:
             self._open_path(path)
@@ -182,6 +191,8 @@ class DictStore(Store):
             if self._writer_lock is not None:
                 self._writer_lock.release()
             raise
+        if advise is not None:
+            self._advise_all(advise)
 
     def _open_path(self, path: str) -> None:
         exists = self._backend.exists()
@@ -209,6 +220,7 @@ class DictStore(Store):
         """Begin to show what is published."""
         self._find = self._published_cache = self._listing_cache = None
         self._replaces = False
+        self._advise_again()
 
     @staticmethod
     def open_tagged(path: str, mode: str, mmap_mode: str | None, deserialize: str, **how: Any) -> DictStore:
@@ -224,6 +236,7 @@ class DictStore(Store):
             lock = WriterLock(absolute(path), how.get("timeout", 0), exclusive=how.get("exclusive", True))
         try:
             backend = _backend_of(path, mmap_mode)
+            backend.advice = lasting(how.get("advise"))
             embedded = read_embedded(backend.embed_window)
             if lock is not None:
                 backend.lock = lock
@@ -308,6 +321,25 @@ class DictStore(Store):
             if window is not ...:
                 return window is not None
         return self._is_published(key)
+
+    def _stored_place(self, key: str) -> Window | None:
+        place = None if key in self._changes or self._replaces else self._backend.place(key)
+        return super()._stored_place(key) if place is None else place
+
+    def _keys_below(self, group: str) -> list[str]:
+        below: list[str] = self._listing().below(group or "/")
+        return [group, *below] if group and self._has(group) else below
+
+    def _advise_all(self, advice: str) -> None:
+        super()._advise_all(advice)
+        if advice in LASTING:
+            self._backend.advice = advice
+        if isinstance(self._backend, DirectoryBackend):
+            if advice not in LASTING:
+                self._advise_leaves(advice, self._keys_below(""))
+                return
+            for leaf in self._held_leaves(list(self._held)):
+                leaf.advise(advice)
 
     @property
     def _file(self) -> str:

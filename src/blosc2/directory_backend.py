@@ -70,6 +70,8 @@ class DirectoryBackend:
     suffix = ".b2d"
     #: Whether the keys are known without looking at each file.
     lists_cheaply = False
+    #: What files are told when they are opened.
+    advice: str | None = None
     #: What keeps other writers out, where the store is open for writing.
     lock: WriterLock | None = None
 
@@ -84,6 +86,7 @@ class DirectoryBackend:
         self._staged = 0
         self._warned = False
         self._identity: tuple[int, ...] | None = None
+        self._embed_source: Source | None = None
         self._embed_file = EmbeddedFile(os.path.join(root, EMBED))
         self._embed_file.beside = os.path.abspath(root)
         # Whether the directory was there before this backend wrote anything, and what it was when it was read.
@@ -112,7 +115,7 @@ class DirectoryBackend:
         self._seen = file_identity(self.root)
         self._identity = file_identity(path)
         self._embed_file.was_read(self._identity)
-        source = self._open(path)
+        self._embed_source = source = self._open(path, self._embed_source)
         if source is None:
             if not os.path.isdir(self.root):
                 raise missing(self.root)
@@ -138,6 +141,14 @@ class DirectoryBackend:
                 source = None if stranger is None else self._open(stranger)
         return None if source is None else (source, 0, source.size)
 
+    def place(self, key: str) -> Window | None:
+        """The file of a key, opened but not read; None where there is none."""
+        path = self.path_of(key)
+        if path is None:
+            return None
+        source = open_source(path, None)
+        return source, 0, source.size
+
     def open_frame(self, key: str) -> Frame | None:
         """The frame of a key; None where there is none."""
         window = self.locate(key)
@@ -146,8 +157,8 @@ class DirectoryBackend:
     def verify(self, key: str) -> None:
         """The files of leaves carry checksums of their own."""
 
-    def _open(self, path: str) -> Source | None:
-        """A file as a source; None where there is none, or something else."""
+    def _open(self, path: str, old: Source | None = None) -> Source | None:
+        """A file as a source; None where there is none, or something else. For `old` see `open_source`."""
         try:
             descriptor = os.open(path, _FLAGS)
         except (FileNotFoundError, NotADirectoryError):
@@ -163,7 +174,10 @@ class DirectoryBackend:
             os.close(descriptor)
         if len(data) < _SMALL_FILE:
             return Source.of_buffer(data, path)
-        return open_source(path, self._mmap_mode)
+        source = open_source(path, self._mmap_mode, old)
+        if self.advice is not None:
+            source.advise(self.advice)
+        return source
 
     def __contains__(self, key: str) -> bool:
         return self.path_of(key) is not None

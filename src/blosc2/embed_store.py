@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
+from blosc2.advice import check_advice, lasting
 from blosc2.compaction import Progress
 from blosc2.deserialization import deserialize_mode
 from blosc2.embedded import Embedded, open_embedded
@@ -56,6 +57,8 @@ class EmbedStore(Store):
         False takes no lock, for file systems without any: then nobody else may write meanwhile.
     verify : bool
         Check values against the checksums of the file when they are opened; see `blosc2.open`.
+    advise : str, optional
+        How the file will be read; see `advise`.
 
     Raises
     ------
@@ -115,7 +118,10 @@ class EmbedStore(Store):
         timeout: float | None = 0,
         exclusive: bool = True,
         verify: bool = False,
+        advise: str | None = None,
     ) -> None:
+        if advise is not None:
+            check_advice(advise)
         if storage is not None:
             storage = storage_from(storage)
             if storage.locking:
@@ -137,6 +143,7 @@ class EmbedStore(Store):
         policy = deserialize or ("safe" if path is not None or _from_schunk is not None else "full")
         super().__init__(path, mode, mmap_mode, str(deserialize_mode(policy)))
         self._verify = verify
+        self._advice = lasting(advise)
         if _from_schunk is not None:
             self._load(_embedded_in(Source.of_buffer(_from_schunk.to_cframe(), _from_schunk.urlpath)))
         elif path is None:
@@ -153,6 +160,8 @@ class EmbedStore(Store):
                 if self._writer_lock is not None:
                     self._writer_lock.release()
                 raise
+        if advise is not None and self._advice is None:
+            self._advise_all(advise)
 
     def _open_file(self, path: str) -> None:
         exists = os.path.lexists(path)
@@ -163,7 +172,7 @@ class EmbedStore(Store):
         if exists and self._mode == "x":
             raise taken(path, "mode='x' only creates, and there is a file already")
         if exists and self._mode != "w":
-            embedded = open_embedded(path, self._mmap_mode)
+            embedded = open_embedded(path, self._mmap_mode, advice=self._advice)
             self._load(embedded)
             if self._place is not None and self._writer_lock is not None and self._writer_lock.held:
                 self._place.cut_tail(embedded.frame)
@@ -198,6 +207,7 @@ class EmbedStore(Store):
     def _show(self, embedded: Embedded) -> None:
         self._embedded = embedded
         self._identity = embedded.frame.source.identity
+        self._advise_again()
 
     # ------------------------------------------------------------------ what a store provides
     def _published(self, key: str) -> Window | None:
@@ -237,7 +247,7 @@ class EmbedStore(Store):
         if self._absolute is None or file_identity(self._absolute) == self._identity:
             return False
         before = self._embedded
-        self._load(open_embedded(self._absolute, self._mmap_mode))
+        self._load(open_embedded(self._absolute, self._mmap_mode, None if before is None else before.frame.source))
         after = self._embedded
         # A writer at work makes the file longer before anything else is shown.
         return before is None or after is None or not _are_same(before.frame, after.frame)

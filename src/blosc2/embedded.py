@@ -106,6 +106,19 @@ class Embedded:
             raise self._error("no frame begins where the value should", key)
         return self._decoded(key, offset, length)
 
+    def place(self, key: str) -> Window | None:
+        """Where a value is stored, for advice: nothing of it is read. All of the frame if it cannot be told."""
+        entry = self.entries.get(key)
+        if entry is None:
+            return None
+        offset, length = entry.get("offset"), entry.get("length")
+        frame = self.frame
+        if type(offset) is int and type(length) is int and 0 <= offset <= offset + length <= frame.nbytes:
+            start = frame.window_of(offset, length)
+            if start is not None:
+                return self._source, start, length
+        return self._source, frame.offset, frame.frame_len
+
     def kept(self, key: str) -> Window | None:
         """The bytes of a value that is to be copied, whatever they are; None for an entry without any.
 
@@ -144,11 +157,16 @@ class Embedded:
         return {name: chunk for name, chunk in chunks.items() if name != MAP}
 
 
-def open_embedded(path: str, mmap_mode: str | None) -> Embedded:
-    """Open a file of embedded values, which a writer may be changing just now."""
+def open_embedded(path: str, mmap_mode: str | None, old: Source | None = None, advice: str | None = None) -> Embedded:
+    """Open a file of embedded values, which a writer may be changing just now.
+
+    For `old` see `open_source`; `advice` is given before anything is read.
+    """
 
     def window() -> Window:
-        source = open_source(path, mmap_mode)
+        source = open_source(path, mmap_mode, old)
+        if advice is not None:
+            source.advise(advice)
         if source.size == 0:
             raise FormatError("the file is empty, so it is no store", path=path)
         return source, 0, -1

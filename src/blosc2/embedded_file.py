@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from blosc2._core.frame import Frame
+from blosc2._core.source import Source
 from blosc2.compaction import Progress
 from blosc2.embedded import Embedded
 from blosc2.embedded_append import Output, Plan, can_grow
@@ -114,7 +115,7 @@ class EmbeddedFile:
             What is there is damaged in a way that forbids to go on from it; it stays as it is.
         """
         if self._behind:
-            self.load()
+            self.load(old=None if new.old is None else new.old.frame.source)
         old = new.old
         if old is not None:
             check_same_file(self.path, self.identity)
@@ -136,10 +137,10 @@ class EmbeddedFile:
             return old
         return self._latest if old is self._grown_from else None
 
-    def load(self, entries: dict[str, dict[str, Any]] | None = None) -> Embedded:
-        """What the file holds now; `entries` if that is known already."""
+    def load(self, entries: dict[str, dict[str, Any]] | None = None, old: Source | None = None) -> Embedded:
+        """What the file holds now; `entries` if that is known already. For `old` see `open_source`."""
         self._behind = self.was_there = True
-        source = open_source(self.path, None)
+        source = open_source(self.path, None, old)
         self.identity = source.identity
         self._latest = embedded = Embedded((source, 0, -1), entries)
         self._behind = False
@@ -238,7 +239,7 @@ class _Append:
                     os.fsync(raw.fileno())
                 self._note()
                 raise
-        embedded = self._file.load(plan.entries)
+        embedded = self._file.load(plan.entries, self._old.source)
         embedded.weight = plan.live, plan.crossing
         return embedded
 

@@ -10,6 +10,7 @@ from typing import Any
 from blosc2 import schunk as schunk_module
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
+from blosc2.advice import advise_frame, check_advice, lasting
 from blosc2.carrier import Carrier, MemoryCarrier, open_carrier
 from blosc2.deserialization import deserialize_mode
 from blosc2.dict_store import DictStore
@@ -45,6 +46,7 @@ def open(
     shared_cache: bool = False,
     deserialize: str = "safe",
     verify: bool = False,
+    advise: str | None = None,
     **kwargs: Any,
 ) -> Any:
     """Open an array, a super-chunk or a store.
@@ -68,6 +70,8 @@ def open(
         chunk whenever something of it is read; all of its stored bytes are read for that. Leaves of a ``.b2z``, and
         values of a ``.b2e``, are checked when they are opened. In a file that others wrote or changed there is nothing
         to check. `check` looks at all bytes of a file at once.
+    advise : {None, "normal", "random", "sequential", "willneed", "dontneed"}
+        What to tell the system about how the file will be read; see `NDArray.advise` and `DictStore.advise`.
     **kwargs
         ``cparams`` and ``dparams``; ``locking=True`` to change a file together with other programs, see
         `NDArray.holding_lock`; for stores ``timeout`` and ``exclusive``, see `DictStore`; anything else is ignored with
@@ -102,6 +106,9 @@ def open(
         how["verify"] = True
     # Of stores alone.
     store_how = how | {name: kwargs[name] for name in _WRITER_KEYWORDS if name in kwargs}
+    if advise is not None:
+        check_advice(advise)
+        store_how["advise"] = advise
     name = local_path(urlpath)
     policy = str(deserialize_mode(deserialize))
     if mmap_mode == "w+":
@@ -135,11 +142,15 @@ def open(
         if locking:
             carrier = shared_carrier(name, effective, deserialize=policy, **how)
         else:
-            carrier = open_carrier(name, effective, mmap_mode, offset, deserialize=policy, **how)
+            carrier = open_carrier(
+                name, effective, mmap_mode, offset, advice=lasting(advise), deserialize=policy, **how
+            )
     except FormatError:
         if offset == 0 and _is_zip(name):
             return _open_store(name, ".b2z", mode, mmap_mode, policy, store_how, locking)
         raise
+    if advise is not None:
+        advise_frame(advise, carrier.frame)
     return _opened(carrier, effective, kwargs.get("cparams"))
 
 

@@ -454,12 +454,19 @@ class Store(ReadableStore):
         self._check_open()
         if self._mode != "r" or self._file is None:
             raise TypeError(f"{self!r} is open for writing; only a store in mode 'r' can be pickled")
-        return _reopen, (type(self), self._file, self._mmap_mode, self._deserialize, self._verify)
+        return _reopen, (type(self), self._file, self._mmap_mode, self._deserialize, self._verify, self._advice)
 
 
-def _reopen(kind: type[Store], path: str, mmap_mode: str | None, deserialize: str, verify: bool = False) -> Store:
+def _reopen(
+    kind: type[Store],
+    path: str,
+    mmap_mode: str | None,
+    deserialize: str,
+    verify: bool = False,
+    advise: str | None = None,
+) -> Store:
     make: Any = kind
-    store: Store = make(path, mode="r", mmap_mode=mmap_mode, deserialize=deserialize, verify=verify)
+    store: Store = make(path, mode="r", mmap_mode=mmap_mode, deserialize=deserialize, verify=verify, advise=advise)
     return store
 
 

@@ -99,9 +99,14 @@ def whole(window: Window) -> bytes | memoryview:
         return source.read(offset, length)
 
 
-def open_source(path: str, mmap_mode: str | None) -> Source:
-    """Map a file, or open it for positional reads; `MissingFileError` where there is none."""
+def open_source(path: str, mmap_mode: str | None, old: Source | None = None) -> Source:
+    """Map a file, or open it for positional reads; `MissingFileError` where there is none.
+
+    An older source of the path, opened in the same way, shares with the new one what it can: see `Source.reopen`.
+    """
     try:
+        if old is not None and old.identity is not None and old.path == path and old.mapped == (mmap_mode == "r"):
+            return old.reopen()
         return Source.map(path) if mmap_mode == "r" else Source.open(path)
     except FileNotFoundError:
         raise missing(path) from None

@@ -20,6 +20,7 @@ import numpy as np
 
 from blosc2._core.frame import Frame
 from blosc2._core.leaf_batch import LeafBatch
+from blosc2.advice import LASTING, advise_windows, check_advice
 from blosc2.embedded import Embedded
 from blosc2.exceptions import ClosedStoreError, ReadOnlyError, StoreKeyError, StoreLockedError
 from blosc2.leaf import LiveCarrier, live_carrier, read_only
@@ -39,6 +40,8 @@ class ReadableStore(MutableMapping[str, Any]):
 
     # Whether what is read is checked against checksums.
     _verify: bool = False
+    # What was advised for all of it; None where nothing was.
+    _advice: str | None = None
     # What the frame of embedded values holds; None where there is none yet.
     _embedded: Embedded | None
 
@@ -193,6 +196,107 @@ class ReadableStore(MutableMapping[str, Any]):
             edited = self._edited
             edited[carrier.key] = carrier
 
+    # ------------------------------------------------------------------ advice
+    def advise(self, advice: str, *, keys: Iterable[str] | None = None, prefix: str | None = None) -> None:
+        """Tell the system how the stored bytes will be read, so that it reads ahead, or not.
+
+        It changes no result, and does nothing where the system takes no advice.
+
+        Parameters
+        ----------
+        advice : {"normal", "random", "sequential", "willneed", "dontneed"}
+            The first three are about all of the store, until other advice comes: read some ahead; read nothing ahead;
+            read much ahead. "willneed" begins to read, and does not wait for it: give it all keys of a batch at once,
+            as neighbours then become one request. "dontneed" gives back the memory that bytes take in this process.
+        keys : iterable of str, optional
+            With "willneed" and "dontneed", the leaves that are meant.
+        prefix : str, optional
+            The same for all leaves whose keys begin with this and a "/": those of a group.
+
+        Raises
+        ------
+        ValueError
+            Unknown advice, or advice about all of a store with keys.
+        KeyError
+            There is no such leaf, or none with this prefix. Nothing is advised then.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import blosc2
+        >>> path = os.path.join(tempfile.mkdtemp(), "scans.b2z")
+        >>> with blosc2.TreeStore(path, mode="w") as store:
+        ...     store["/a/x"], store["/a/y"], store["/b"] = [1, 2], [3], [4]
+        >>> store = blosc2.open(path, mmap_mode="r", advise="random")
+        >>> store.advise("willneed", keys=["/a/x", "/b"])
+        >>> store.advise("dontneed", prefix="/a")
+        >>> store.close()
+        """
+        check_advice(advice, part=keys is not None or prefix is not None)
+        self._check_open()
+        if keys is None and prefix is None:
+            self._advise_all(advice)
+            return
+        wanted = [] if keys is None else [keys] if isinstance(keys, str) else list(keys)
+        if prefix is not None:
+            group = "" if prefix in ("", "/") else canonical_key(prefix)
+            below = self._keys_below(group)
+            if not below and group:
+                raise StoreKeyError(f"No key begins with {group!r}", path=self._path)
+            wanted += below
+        self._advise_leaves(advice, wanted)
+
+    def _advise_leaves(self, advice: str, keys: list[str]) -> None:
+        windows = []
+        known = []
+        for key in keys:
+            name = plain_key(key)
+            place = self._stored_place(name)
+            if place is None:
+                name = canonical_key(key)
+                place = self._stored_place(name)
+            if place is None:
+                raise self._missing_key(key)
+            windows.append(place)
+            known.append(name)
+        if advice == "dontneed":
+            # Of another version, or in a file of its own, a leaf may have been brought in elsewhere.
+            for leaf in self._held_leaves(known):
+                leaf.advise(advice)
+        advise_windows(advice, windows)
+
+    def _held_leaves(self, keys: Iterable[str]) -> Iterator[Any]:
+        for key in keys:
+            held = self._held.get(key)
+            leaf = None if held is None else held()
+            if leaf is not None:
+                yield leaf
+
+    def _advise_all(self, advice: str) -> None:
+        if advice in LASTING:
+            self._advice = advice
+        if self._embedded is not None:
+            self._embedded.frame.source.advise(advice)
+
+    def _advise_again(self) -> None:
+        """Say of what was opened just now what was said of all."""
+        embedded = self._embedded
+        if self._advice is not None and embedded is not None and embedded.frame.source.advice != self._advice:
+            embedded.frame.source.advise(self._advice)
+
+    def _stored_place(self, key: str) -> Window | None:
+        """Where a leaf is stored, without reading anything of it; None where there is none."""
+        if key not in self._changes and self._embedded is not None:
+            place = self._embedded.place(key)
+            if place is not None:
+                return place
+        return self._window(key)
+
+    def _keys_below(self, group: str) -> list[str]:
+        """The keys of leaves that are a group or below it."""
+        return [key for key in self._keys() if key == group or key.startswith(group + "/")]
+
+    # ------------------------------------------------------------------ keys
     def __contains__(self, key: object) -> bool:
         if self._closed:
             raise self._closed_error()

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+from blosc2.advice import advise_frame, check_advice
 from blosc2.carrier import Carrier
 from blosc2.compaction import Compaction
 from blosc2.findings import CheckReport
@@ -21,6 +22,8 @@ class Stored:
     _carrier: Carrier
     #: Checks what is below an object; set by the module that knows all kinds.
     checker: ClassVar[Callable[..., CheckReport] | None] = None
+    #: Says which chunks a key touches; set likewise.
+    touched: ClassVar[Callable[..., Any] | None] = None
 
     @property
     def urlpath(self) -> str | None:
@@ -83,6 +86,45 @@ class Stored:
     def refresh(self) -> bool:
         """Take up a version that another handle published since; True when there is one."""
         return self._carrier.refresh()
+
+    def advise(self, advice: str, key: Any = None) -> None:
+        """Tell the system how the stored bytes will be read, so that it reads ahead, or not.
+
+        It changes no result, and does nothing where the system takes no advice or the data are in memory.
+
+        Parameters
+        ----------
+        advice : {"normal", "random", "sequential", "willneed", "dontneed"}
+            The first three are about all of the file, that of a store for a leaf of one, until other advice comes:
+            read some ahead; read nothing ahead; read much ahead. "willneed" begins to read what is stored of this
+            array, and does not wait for it; "dontneed" gives back the memory that it takes in this process.
+        key : object, optional
+            With "willneed" and "dontneed", the items that are meant: the chunks that hold them. Keys with lists or
+            arrays mean all chunks.
+
+        Raises
+        ------
+        ValueError
+            Unknown advice, or advice about all of a file with a key.
+        IndexError
+            A key that is none for this shape.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import blosc2
+        >>> name = os.path.join(tempfile.mkdtemp(), "ones.b2nd")
+        >>> ones = blosc2.ones((40, 30), urlpath=name, chunks=(10, 30))
+        >>> ones.advise("random")
+        >>> ones.advise("willneed", slice(10, 30))
+        """
+        check_advice(advice, part=key is not None)
+        carrier = self._carrier
+        if key is None:
+            advise_frame(advice, carrier.frame)
+        else:
+            assert self.touched is not None
+            advise_frame(advice, carrier.frame, self.touched(self, key))
 
     def check(self, *, progress: Callable[[int, int], object] | None = None) -> CheckReport:
         """Read all of it and say what is damaged; see `blosc2.check`.

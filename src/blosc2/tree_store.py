@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from blosc2._core.leaf_batch import LeafBatch
 from blosc2._core.listing import KeyCursor
+from blosc2.advice import LASTING
 from blosc2.bulk import Items, pairs
 from blosc2.compaction import Compaction, Progress
 from blosc2.dict_store import _BATCH, _KINDS, DictStore
@@ -650,6 +651,15 @@ class SubtreeView(TreeStore):
     def transaction(self) -> Transaction:
         """A transaction of the whole tree."""
         return self._root.transaction()
+
+    def advise(self, advice: str, *, keys: Iterable[str] | None = None, prefix: str | None = None) -> None:
+        """Give advice about leaves of the group, or about all of the tree where it is about files; see `TreeStore`."""
+        if keys is None and prefix is None and advice not in LASTING:
+            prefix = "/"
+        if isinstance(keys, str):
+            keys = [keys]
+        full = None if keys is None else [self._full(key) for key in keys]
+        self._root.advise(advice, keys=full, prefix=None if prefix is None else self._prefix + _group_path(prefix))
 
     def compact(self, progress: Progress | None = None) -> Compaction:
         """Write the whole tree anew without dead bytes."""

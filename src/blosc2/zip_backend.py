@@ -101,6 +101,8 @@ class ZipBackend:
     suffix = ".b2z"
     #: Whether the keys are known without looking at each file.
     lists_cheaply = True
+    #: What the file is told when it is opened.
+    advice: str | None = None
     #: What keeps other writers out, where the store is open for writing.
     lock: WriterLock | None = None
 
@@ -152,12 +154,15 @@ class ZipBackend:
     def _open_archive(self) -> tuple[Source, Archive]:
         """Open the file, from which a writer may be cutting off what another one left unfinished."""
         last = None
+        old = None if self._version is None else self._version.source
         while True:
-            source = open_source(self.root, None)
+            source = open_source(self.root, None, old)
             try:
                 if self._mmap_mode is not None:
                     # Mapped bytes that are cut off must not be touched, not even to look for the end.
-                    source = source.mapped_to(source.size if _ends_whole(source) else Archive(source).end)
+                    source = source.mapped_to(source.size if _ends_whole(source) else Archive(source).end, old)
+                if self.advice is not None:
+                    source.advise(self.advice)
                 return source, Archive(source)
             except FormatError:
                 if source.identity == last:
@@ -216,6 +221,15 @@ class ZipBackend:
             return None
         member = version.member
         offset, length = member(place)
+        return version.source, offset, length
+
+    def place(self, key: str) -> Window | None:
+        """Where the member of a key lies, as far as the directory tells; None where there is none."""
+        version = self._version
+        place = -1 if version is None else (version.find or self._table_of(version).find)(key)
+        if version is None or place < 0:
+            return None
+        offset, length = version.archive.extent_at(place)
         return version.source, offset, length
 
     def verify(self, key: str) -> None:
@@ -286,7 +300,7 @@ class ZipBackend:
             self._check_own()
             places = {key: self._append(key, window) for key, window in changes.items()}
             writer.drain()
-            source = Source.open(self._written_path)
+            source = open_source(self._written_path, None, None if self._version is None else self._version.source)
         except BaseException:
             self._give_up()
             raise

@@ -556,6 +556,14 @@ cdef class Archive:
         cdef int64_t data = self.locate(&member)
         return data, member.size
 
+    def extent_at(self, int64_t place):
+        """Offset and length of a member with its local header, which is not read: it may end a little before."""
+        cdef Member member
+        self.member_at(place, &member)
+        return member.header, min(
+            max(self.directory_offset - member.header, 0),
+            LOCAL_LENGTH + member.name_length + ALIGNMENT_ROOM + member.size)
+
     def name(self, Py_ssize_t number):
         """The name of a member."""
         return self.name_at(self.place_of(number))

@@ -6,6 +6,19 @@ cdef enum:
     READ_SHORT = -200
 
 
+cdef class OpenFile:
+    """A mapping or a descriptor, which the sources of one file share; see source.pyx."""
+
+    cdef int fd
+    cdef void *base
+    cdef int64_t room
+    cdef str advice
+    cdef object _mapped
+    cdef Py_buffer _view
+
+    cdef int map(self, int fd, int64_t room) except -1
+
+
 cdef class Source:
     """A read-only file or buffer; see source.pyx."""
 
@@ -14,7 +27,7 @@ cdef class Source:
     cdef readonly bint mapped
     cdef const uint8_t *base
     cdef int fd
-    cdef object _mapping
+    cdef OpenFile file
     cdef Py_buffer _view
     cdef bint _holds_buffer
     cdef readonly tuple identity
@@ -22,3 +35,4 @@ cdef class Source:
 
     cdef int read_into(self, int64_t offset, int64_t length, void *destination) noexcept nogil
     cdef int check(self, int status, int64_t offset, int64_t length) except -1
+    cdef int show(self, OpenFile file, int64_t size) except -1
