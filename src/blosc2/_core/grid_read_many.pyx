@@ -52,8 +52,6 @@ cdef struct Part:
     int32_t touched     # blocks
     bint together       # the chunk is decoded once for all of its parts
 
-ctypedef void (*ReadParts)(void *self, void *reader, Worker *worker) noexcept nogil
-
 cdef object _integer = np.integer
 
 
@@ -65,10 +63,6 @@ cdef int _in_order(const void *a, const void *b) noexcept nogil:
     if x.block != y.block:
         return -1 if x.block < y.block else 1
     return (x.selection > y.selection) - (x.selection < y.selection)
-
-
-cdef void _read_parts(ReadMany self, Read reader, Worker *worker) noexcept nogil:
-    self.read_parts(reader, worker)
 
 
 cdef class ReadMany(Operation):
@@ -568,7 +562,7 @@ cdef class ReadMany(Operation):
     cdef void work(self, Worker *worker, Encoder encoder) noexcept nogil:
         cdef int64_t mine = counter_next(&self.next_reader)
         if mine < self.reader_count:
-            (<ReadParts> _read_parts)(<void *> self, self.reader_table[mine], worker)
+            self.read_parts(<Read> self.reader_table[mine], worker)
 
     cdef void read_parts(self, Read reader, Worker *worker) noexcept nogil:
         """Read groups of parts until none is left."""
