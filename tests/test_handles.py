@@ -138,6 +138,18 @@ def test_opening_and_letting_go_leaves_nothing(path: str, source: str | None) ->
         tracemalloc.stop()
 
 
+def test_a_store_open_for_writing_keeps_no_leaf_that_was_only_read(tmp_path: Path) -> None:
+    with blosc2.DictStore(str(tmp_path / "live.b2z"), mode="w") as store:
+        store.update({f"/k{number}": [number] for number in range(20)})
+        store.flush()
+        for number in range(2000):
+            leaf = store[f"/k{number % 20}"]
+            assert store[f"/k{number % 20}"] is leaf
+        del leaf
+        assert len(store._carriers) == 0
+        assert len(store._held) == 20
+
+
 _HOLD = """
 import sys
 import blosc2
