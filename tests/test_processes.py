@@ -20,6 +20,7 @@ import blosc2
 
 SCRIPT = str(TESTS / "fixture_kit" / "process_scenarios.py")
 NAMES = ["array.b2nd", "schunk.b2frame", "EmbedStore.b2e", "DictStore.b2d", "DictStore.b2z", "TreeStore.b2z"]
+MIXED = ["Mixed.b2z", "Mixed.b2d", "Mixed.b2e"]
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
 
@@ -47,25 +48,31 @@ def test_four_threads_read_one_handle(folder: str, name: str, source: str | None
     run("threads", folder, name, mode_of(source))
 
 
+@pytest.mark.parametrize("name", ["array.b2nd", *MIXED])
+def test_sixteen_threads_read_one_handle(folder: str, name: str, source: str | None) -> None:
+    """Also of stores whose leaves have 64 bytes or several MB, and all codecs."""
+    run("sixteen_threads", folder, name, mode_of(source))
+
+
 @needs_fork
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *MIXED])
 def test_forked_workers_read_inherited_handles(folder: str, name: str, source: str | None) -> None:
     run("inherited", folder, name, mode_of(source))
 
 
 @needs_fork
-@pytest.mark.parametrize("name", ["array.b2nd", "DictStore.b2z", "EmbedStore.b2e"])
+@pytest.mark.parametrize("name", ["array.b2nd", "DictStore.b2z", "EmbedStore.b2e", "Mixed.b2z"])
 def test_fork_after_a_large_parallel_read(folder: str, name: str, source: str | None) -> None:
     run("fork_after_parallel_read", folder, name, mode_of(source))
 
 
 @needs_fork
-@pytest.mark.parametrize("name", ["array.b2nd", "DictStore.b2z"])
+@pytest.mark.parametrize("name", ["array.b2nd", "DictStore.b2z", "Mixed.b2z", "Mixed.b2e"])
 def test_fork_while_threads_read(folder: str, name: str, source: str | None) -> None:
     run("fork_while_reading", folder, name, mode_of(source))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *MIXED])
 def test_copies_read_the_same(folder: str, name: str, source: str | None) -> None:
     run("copies", folder, name, mode_of(source))
 
@@ -74,7 +81,7 @@ def test_copies_read_the_same(folder: str, name: str, source: str | None) -> Non
     "method",
     [pytest.param("fork", marks=needs_fork), "spawn", pytest.param("forkserver", marks=needs_fork)],
 )
-@pytest.mark.parametrize("name", ["array.b2nd", "DictStore.b2d", "DictStore.b2z", "EmbedStore.b2e", "schunk.b2frame"])
+@pytest.mark.parametrize("name", ["array.b2nd", "schunk.b2frame", *NAMES[2:5], *MIXED])
 def test_workers_read_pickled_handles(folder: str, name: str, method: str, source: str | None) -> None:
     run(f"pickled_{method}", folder, name, mode_of(source))
 

@@ -284,9 +284,7 @@ class DictStore(Store):
             frame = Frame.open(*window, key)
         if self._verify:
             self._verify_leaf(key, frame)
-        leaf = read_only(frame, key, self._path, self._mmap_mode, self._deserialize, self._verify)
-        self._hold(key, leaf)
-        return leaf
+        return self._hold(key, read_only(frame, key, self._path, self._mmap_mode, self._deserialize, self._verify))
 
     def _batch(self, names: list[str], threads: int) -> LeafBatch | None:
         if self._mode != "r" or self._verify:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Never
 
 import numpy as np
@@ -13,6 +13,7 @@ from blosc2._core.geometry import Geometry
 from blosc2._core.grid_write import Write
 from blosc2.assignment import as_items
 from blosc2.bands import Snapshot, plan_like
+from blosc2.batch_reading import read_many
 from blosc2.carrier import Carrier
 from blosc2.copying import copied
 from blosc2.draft import Draft
@@ -254,6 +255,52 @@ class NDArray(Stored):
             found: np.ndarray[Any, Any] = self._field(key).read(out=out)
             return found
         return read(carrier.array, key, carrier.nthreads, out)  # type: ignore[arg-type]
+
+    def read_many(
+        self, selections: Iterable[Any], out: np.ndarray[Any, Any] | None = None
+    ) -> np.ndarray[Any, Any] | list[np.ndarray[Any, Any]]:
+        """The items of many keys at once: the batch of a loader.
+
+        All keys of integers, slices, `None` and `...` are read together, without the GIL and shared by threads: what
+        they need of one chunk is read by one thread, one after the other, and a block that several need is decoded once
+        as a rule. Keys with arrays or masks are taken too; each of them is then read by itself.
+
+        Parameters
+        ----------
+        selections : iterable
+            Keys, each as between brackets; no names of fields. The same items may be selected any number of times.
+        out : ndarray, optional
+            Where the items go: a writable array of shape ``(number of selections, *shape of each)`` and of the array's
+            dtype, with any strides.
+
+        Returns
+        -------
+        ndarray or list of ndarray
+            `out` if there is one. Else a new array with the items of each selection in its row, where all selections
+            have the same shape; where they differ, a list with an array for each. Without any selection an empty list.
+
+        Raises
+        ------
+        IndexError, TypeError, ValueError
+            For a selection that is wrong, by its place in the batch; for an `out` that does not fit, and for selections
+            of several shapes with `out` (`ValueError`). Nothing was read then.
+        FormatError
+            For a chunk that cannot be decoded. Some items may have been read into `out` by then.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import blosc2
+        >>> array = blosc2.arange(12).reshape((3, 4))
+        >>> array.read_many([(0, slice(0, 2)), (2, slice(1, 3))])
+        array([[ 0,  1],
+               [ 9, 10]])
+        >>> [items.shape for items in array.read_many([0, (slice(1, 3), [0, 2, 3])])]
+        [(4,), (2, 3)]
+        """
+        keys = list(selections)
+        carrier = self._carrier
+        return read_many(carrier.array, keys, carrier.nthreads, out)  # type: ignore[arg-type]
 
     def _snapshot(self) -> Snapshot:
         return Snapshot.of(self._carrier)

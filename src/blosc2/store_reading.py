@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._core.frame import Frame
+from blosc2._core.handles import hold, sweep
 from blosc2._core.leaf_batch import LeafBatch
 from blosc2.advice import LASTING, advise_windows, check_advice
 from blosc2.embedded import Embedded
@@ -119,8 +120,7 @@ class ReadableStore(MutableMapping[str, Any]):
             if self._verify:
                 self._verify_leaf(key, frame)
             leaf = read_only(frame, key, self._path, self._mmap_mode, self._deserialize, self._verify)
-            self._hold(key, leaf)
-            return leaf
+            return self._hold(key, leaf)
         with self._lock:
             # Array, super-chunk and metadata views of one leaf share one carrier, or an edit would get lost.
             carrier = self._carriers.get(key)
@@ -130,9 +130,7 @@ class ReadableStore(MutableMapping[str, Any]):
                     self._verify_leaf(key, carrier.frame)
                     carrier.verify = True
                 self._carriers[key] = carrier
-            leaf = wrap(carrier)
-            self._hold(key, leaf)
-            return leaf
+            return self._hold(key, wrap(carrier))
 
     def _verify_leaf(self, key: str, frame: Frame) -> None:
         """Check what can be checked of a leaf before its chunks are, and see that these are.
@@ -146,17 +144,16 @@ class ReadableStore(MutableMapping[str, Any]):
         if embedded.frame.checks_chunks or check_reads(embedded.frame):
             embedded.locate(key)  # which checks the chunks that hold the value
 
-    def _hold(self, key: str, leaf: Any) -> None:
+    def _hold(self, key: str, leaf: Any) -> Any:
+        """Remember a leaf for as long as somebody holds it; returns the one that another thread has opened before."""
         held = self._held
-        held[key] = weakref.ref(leaf)
+        leaf = hold(held, key, leaf)
         if len(held) > self._sweep_at:
-            # References do not remove themselves, which would cost each leaf more than a sweep now and then.
-            for name, reference in held.copy().items():
-                if reference() is None and held.get(name) is reference:
-                    gone = held.pop(name, reference)
-                    if gone is not reference:  # another thread has opened the leaf just now
-                        held.setdefault(name, gone)
+            # References do not remove themselves, which would cost each leaf more than a sweep now and then. There are
+            # never more dead ones than leaves that were held at the last sweep, or 1024.
+            sweep(held)
             self._sweep_at = max(_SWEEP, 2 * len(held))
+        return leaf
 
     def _window(self, key: str) -> Window | None:
         """Where the current frame of a key lies, published or not."""

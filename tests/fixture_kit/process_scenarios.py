@@ -20,6 +20,18 @@ import blosc2
 # several chunks of several blocks, large enough that a read is spread over threads
 SHAPE = (40, 100_000)
 PARTS = 4
+# items of the leaves of a mixed store, from 64 bytes to several MB, and how they are compressed in turn
+SIZES = (8, 8, 100, 3_000, 8, 50_000, 1_000, 400_000)
+HOW: tuple[dict[str, Any], ...] = (
+    {"codec": blosc2.Codec.ZSTD, "clevel": 1},
+    {"codec": blosc2.Codec.LZ4},
+    {"clevel": 0},
+    {"codec": blosc2.Codec.BLOSCLZ, "filters": [blosc2.Filter.BITSHUFFLE]},
+    {"codec": blosc2.Codec.ZLIB, "clevel": 3},
+    {"codec": blosc2.Codec.LZ4HC, "filters": [blosc2.Filter.DELTA]},
+    {"codec": blosc2.Codec.ZSTD, "use_dict": True, "clevel": 3},
+)
+MIXED = {".b2z": blosc2.DictStore, ".b2d": blosc2.DictStore, ".b2e": blosc2.EmbedStore}
 # seconds after which a process counts as hung, dumps its stacks and ends
 LIMIT = 45
 
@@ -27,6 +39,25 @@ LIMIT = 45
 def values() -> np.ndarray:
     """What the big array holds: different in every item."""
     return np.arange(SHAPE[0] * SHAPE[1], dtype=np.int64).reshape(SHAPE)
+
+
+def mixed_values() -> dict[str, np.ndarray]:
+    """What a mixed store holds: every size with every way of compressing, all different."""
+    leaves = {}
+    for number in range(len(SIZES) * len(HOW)):
+        size = SIZES[number % len(SIZES)]
+        items = np.arange(number, number + size, dtype=np.int64)
+        if number % 3 == 1:
+            items = items.astype(np.float64)
+        leaves[f"/g{number % 5}/leaf{number}"] = items.reshape(-1, 8) if number % 2 and size % 8 == 0 else items
+    return leaves
+
+
+def make_mixed(folder: str) -> None:
+    for suffix, cls in MIXED.items():
+        with cls(os.path.join(folder, "Mixed" + suffix), mode="w") as store:
+            for number, (key, items) in enumerate(mixed_values().items()):
+                store[key] = blosc2.asarray(items, cparams=HOW[number % len(HOW)])
 
 
 def make(folder: str) -> None:
@@ -44,16 +75,21 @@ def make(folder: str) -> None:
         with cls(os.path.join(folder, cls.__name__ + suffix), mode="w") as store:
             store["/group/array"] = data
             store["/small"] = np.arange(100)
+    make_mixed(folder)
 
 
 def handle(folder: str, name: str, mmap_mode: str | None) -> Any:
-    """An array, or the leaf of a store."""
+    """An array, the leaf of a store, or a mixed store."""
     x = blosc2.open(os.path.join(folder, name), mmap_mode=mmap_mode)
+    if name.startswith("Mixed"):
+        return x
     return x["/group/array"] if isinstance(x, blosc2.EmbedStore | blosc2.DictStore) else x
 
 
 def read(x: Any, part: int) -> bool:
     """Many slices of a handle, each compared."""
+    if isinstance(x, blosc2.EmbedStore | blosc2.DictStore):
+        return read_mixed(x, part)
     data = values()
     rng = default_rng(part)
     for _ in range(12):
@@ -66,8 +102,35 @@ def read(x: Any, part: int) -> bool:
         columns = slice(*sorted(int(n) for n in rng.integers(0, SHAPE[1], 2)), int(rng.integers(1, 4)))
         if not np.array_equal(x[rows, columns], data[rows, columns]):
             return False
+    if isinstance(x, blosc2.NDArray):
+        corners = zip(rng.integers(0, SHAPE[0] - 4, 12), rng.integers(0, SHAPE[1] - 9_000, 12))
+        keys = [(slice(row, row + 4), slice(column, column + 9_000)) for row, column in corners]
+        if not np.array_equal(x.read_many(keys), np.stack([data[key] for key in keys])):
+            return False
     whole = x[:] if not isinstance(x, blosc2.SChunk) else np.frombuffer(x[:], np.int64).reshape(SHAPE)
     return bool(np.array_equal(whole, data))
+
+
+def read_mixed(store: Any, part: int) -> bool:
+    """All leaves of a store in an order of one's own, as a whole, in slices and in batches."""
+    rng = default_rng(part)
+    leaves = list(mixed_values().items())
+    held = []
+    for number in [*rng.permutation(len(leaves)), *rng.integers(0, len(leaves), 20)]:
+        key, items = leaves[number]
+        leaf = store[key]
+        if not np.array_equal(leaf[:], items) or leaf.dtype != items.dtype:
+            return False
+        n = len(items)
+        first, last = sorted(int(i) for i in rng.integers(0, n + 1, 2))
+        if not np.array_equal(leaf[first:last:2], items[first:last:2]):
+            return False
+        rows = rng.integers(0, n, 30)
+        if not np.array_equal(leaf.read_many(rows), items[rows]):
+            return False
+        if number % 4 == 0:
+            held.append((key, leaf))
+    return all(store[key] is leaf for key, leaf in held)
 
 
 def read_pair(pair: tuple[Any, int]) -> bool:
@@ -85,6 +148,11 @@ def read_inherited(part: int) -> bool:
 def threads(x: Any) -> None:
     with ThreadPoolExecutor(PARTS) as pool:
         assert all(pool.map(read_pair, [(x, part) for part in range(PARTS)]))
+
+
+def sixteen_threads(x: Any) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(read_pair, [(x, part) for part in range(16)]))
 
 
 def pickled(x: Any, method: str) -> None:
@@ -148,6 +216,7 @@ def copies(x: Any) -> None:
 
 SCENARIOS = {
     "threads": threads,
+    "sixteen_threads": sixteen_threads,
     "inherited": inherited,
     "fork_after_parallel_read": fork_after_parallel_read,
     "fork_while_reading": fork_while_reading,

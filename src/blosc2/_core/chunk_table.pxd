@@ -8,7 +8,6 @@ cdef class ChunkTable(Header):
     """Where the chunks of a frame lie; see chunk_table.pyx."""
 
     # One value for all chunks, or one each.
-    cdef bint index_loaded
     cdef int64_t chunk_count
     cdef int64_t repeated
     cdef int64_t *offsets

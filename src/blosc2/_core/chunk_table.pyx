@@ -159,8 +159,11 @@ cdef class ChunkTable(Header):
                 self.bad(at, f"{stored} stored chunks do not fit {self.cbytes} bytes")
             # Another thread may have been faster while the GIL was free.
             if not self.index_loaded:
-                self.offsets = table
-                table = NULL
+                if count == 1 and table[0] >= 0:
+                    self.repeated = table[0]  # as leaves of stores often have, which then need no table
+                else:
+                    self.offsets = table
+                    table = NULL
                 self.chunk_count = count
                 self.index_loaded = True
         finally:
@@ -217,14 +220,16 @@ cdef class ChunkTable(Header):
 
     @property
     def repeated_offset(self):
-        """The one offset that all chunks share (a special one), or None."""
+        """The one special offset that all chunks share, or None."""
         self.load_index()
-        return self.repeated if self.offsets == NULL and self.chunk_count else None
+        return self.repeated if self.offsets == NULL and self.chunk_count and self.repeated < 0 else None
 
     def offsets_bytes(self):
-        """The table of offsets as native int64; empty where one value stands for all."""
+        """The table of offsets as native int64; empty where one special offset stands for all."""
         self.load_index()
         if self.offsets == NULL:
+            if self.chunk_count == 1 and self.repeated >= 0:
+                return PyBytes_FromStringAndSize(<const char *> &self.repeated, 8)
             return b""
         return PyBytes_FromStringAndSize(<const char *> self.offsets, 8 * self.chunk_count)
 

@@ -146,44 +146,52 @@ cdef class Read(Operation):
         return self.move_points(worker, nchunk, &chunk, box, begin, end, NULL, NULL)
 
     cdef int read_chunk(self, Worker *worker, int64_t nchunk, const Box *box, int64_t piece) noexcept nogil:
-        cdef Grid *g = &self.geometry.c
         cdef Chunk chunk
+        cdef int status = self.open_padded(nchunk, worker, &chunk)
+        return status if status else self.read_opened(worker, nchunk, &chunk, box, piece)
+
+    cdef int read_opened(
+            self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box, int64_t piece) noexcept nogil:
+        """The part of the selection in a chunk, or a piece of that part."""
+        cdef Grid *g = &self.geometry.c
         cdef const uint8_t *decoded = NULL  # the whole chunk, where it is at hand
         cdef uint8_t *scratch = NULL
         cdef int64_t touched = 1
         cdef int64_t[MAX_DIM] low
         cdef int64_t[MAX_DIM] many
         cdef int d
-        cdef int status = self.open_padded(nchunk, worker, &chunk)
-        if status:
-            return status
+        cdef int status = CHUNK_OK
         if chunk.kind < KIND_RAW:
-            return CHUNK_OK if piece else self.fill_special(worker, nchunk, &chunk, box)
+            return CHUNK_OK if piece else self.fill_special(worker, nchunk, chunk, box)
         if (self.pieces == 1 and g.in_order and chunk.kind == KIND_REGULAR and not chunk.needs_geometry
                 and self.covers(box, g.chunks) and self.is_one_run(box)):
-            status = self.frame.load_chunk(nchunk, worker, &chunk)
-            return status if status else decode_whole(worker, &chunk, self.at(box))
+            status = self.frame.load_chunk(nchunk, worker, chunk)
+            return status if status else decode_whole(worker, chunk, self.at(box))
         for d in range(g.ndim):
             low[d] = box.first[d] // g.blocks[d]
             many[d] = (box.first[d] + (box.count[d] - 1) * self.step[d]) // g.blocks[d] - low[d] + 1
             touched *= many[d]
         if chunk.kind == KIND_RAW:
             if self.pieces == 1 and 2 * touched * g.block_nbytes >= chunk.nbytes:
-                status = self.frame.load_chunk(nchunk, worker, &chunk)
+                status = self.frame.load_chunk(nchunk, worker, chunk)
             decoded = chunk.data + CHUNK_HEADER
         elif (chunk.whole or chunk.needs_geometry or chunk.blocksize != g.block_nbytes
-                or touched * chunk.nblocks > MOST_STEPS):
+                or touched * chunk.nblocks > MOST_STEPS or self.together or self.aside != NULL):
             if piece:
                 return CHUNK_OK  # the first piece does all of it
-            status = self.decode_aside(nchunk, worker, &chunk, &scratch)
-            decoded = scratch
+            decoded = self.aside
+            if decoded == NULL:
+                status = self.decode_aside(nchunk, worker, chunk, &scratch)
+                decoded = scratch
+                if self.by_turns and status == CHUNK_OK:
+                    self.aside = decoded
         elif self.pieces == 1 and 2 * touched >= chunk.nblocks:
-            status = self.frame.load_chunk(nchunk, worker, &chunk)
+            status = self.frame.load_chunk(nchunk, worker, chunk)
         if status:
             return status
         if self.pieces == 1 or (decoded != NULL and chunk.kind == KIND_REGULAR):
-            return self.read_blocks(worker, nchunk, &chunk, box, low, many, 0, touched, decoded)
-        return self.read_blocks(worker, nchunk, &chunk, box, low, many, piece * touched // self.pieces,
+            return self.read_blocks(worker, nchunk, chunk, box, low, many, 0, touched, decoded)
+        return self.read_blocks(worker, nchunk, chunk, box, low, many, piece * touched // self.pieces,
                                 (piece + 1) * touched // self.pieces, decoded)
 
     cdef int read_blocks(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box, const int64_t *low,

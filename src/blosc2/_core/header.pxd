@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from blosc2._core.source cimport Source
 
@@ -16,7 +16,7 @@ cdef enum:
     SUMS_MARK = 0xB5
 
 
-cdef struct Entry:  # of the table of metalayers, from the start of the frame
+cdef struct Entry:  # of the table of metalayers, in bytes from the start of the frame
     int32_t name
     int32_t name_length
     int32_t content
@@ -34,18 +34,19 @@ cdef class Header:
     cdef readonly int64_t nbytes
     cdef readonly int64_t cbytes
     cdef readonly int32_t header_len, typesize, blocksize, chunksize
-    cdef readonly int64_t trailer_len
-    cdef readonly int64_t sums_len      # bytes of checksums in the trailer; 0 where there are none that hold
-    cdef readonly int flags, codec, codec_meta, clevel, splitmode
+    cdef readonly uint32_t trailer_len
+    cdef readonly uint32_t sums_len     # bytes of checksums in the trailer; 0 where there are none that hold
     cdef readonly bint variable, vlblocks, use_dict
+    # There may be a frame for each of a hundred thousand leaves: what fits a byte takes one.
+    cdef readonly uint8_t flags, codec, codec_meta, clevel, splitmode
     cdef uint8_t filter_ids[6]
     cdef uint8_t filter_metas[6]
+    cdef uint8_t entry_count            # metalayers in the header
+    cdef uint8_t whole                  # whether all of the frame lies in `header`
+    cdef uint8_t index_loaded           # of the chunk table; there is room for it here
     # Chunks lie between these two, absolute; offsets count from the first.
     cdef int64_t chunks_start, chunks_stop
     cdef uint8_t *header                # a checked copy, header_len bytes; NULL for a frame never serialised
-    cdef Entry *entries                 # in the same piece of memory
-    cdef bint whole                     # whether all of the frame lies there
-    cdef int entry_count
     cdef dict own_metalayers            # of a frame never serialised
     cdef dict vlmeta_table              # name -> (absolute offset, length), or the stored chunk itself
 
@@ -54,6 +55,7 @@ cdef class Header:
     cdef int bad(self, int64_t at, str what) except -1
     cdef int parse_header(self, const uint8_t *p, int64_t have, int64_t available, int64_t window) except -1
     cdef int parse_metalayers(self) except -1
+    cdef int64_t read_entry(self, int64_t at, Entry *entry) noexcept nogil
     cdef int check_name(self, const uint8_t *name, int length, int64_t at) except -1
     cdef int find_trailer(self, const uint8_t *prefix, int64_t have) except -1
     cdef const uint8_t *memory(self, int64_t at) noexcept nogil

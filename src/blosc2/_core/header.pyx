@@ -13,6 +13,7 @@ from blosc2._core import codec
 from blosc2.exceptions import FormatError
 
 cdef enum:
+    TABLE_HEAD = 7          # bytes of the table of metalayers before its entries
     PREFIX = 512            # of a mapped frame, copied before it is checked
     MAX_VLMETA = 8192
     EXPANSION = 4096        # a metadata value above the floor may be this many times its stored bytes
@@ -44,10 +45,9 @@ cdef class Header:
         _serial += 1
         self.serial = _serial
         self.header = NULL
-        self.entries = NULL
 
     def __dealloc__(self):
-        free(self.entries)
+        free(self.header)
 
     cdef int read(
             self, Source source, int64_t offset, int64_t length, object key, const uint8_t *known, int64_t have) except -1:
@@ -142,15 +142,12 @@ cdef class Header:
             if self.chunksize < 0 or self.chunksize > MAX_BUFFER:
                 self.bad(58, f"chunk size {self.chunksize} is outside 1..{MAX_BUFFER}")
             self.cbytes = _i64be(p + 39)
-        # The table of metalayers and the copy of the header in one piece; or of the frame, if it is small and comes
-        # from a file that is not mapped.
+        # A copy of the header; or of the frame, if it is small and comes from a file that is not mapped.
         self.whole = self.source.base == NULL and self.frame_len <= have and self.frame_len <= KEPT_WHOLE
         kept = self.frame_len if self.whole else self.header_len
-        i = min(_u16be(p + FIXED_HEADER + 5), MAX_METALAYERS)
-        self.entries = <Entry *> malloc(i * sizeof(Entry) + kept)
-        if self.entries == NULL:
+        self.header = <uint8_t *> malloc(<size_t> kept)
+        if self.header == NULL:
             raise MemoryError
-        self.header = <uint8_t *> (self.entries + i)
         if kept <= have:
             memcpy(self.header, p, <size_t> kept)
         else:
@@ -169,15 +166,16 @@ cdef class Header:
         cdef int64_t end = self.header_len
         cdef int64_t at = FIXED_HEADER
         cdef int n, i, j
+        cdef Entry[MAX_METALAYERS] entries
         cdef Entry *entry
         if h[at] != 0x93 or h[at + 1] != 0xCD or h[at + 4] != 0xDE:
             self.bad(at, "the table of metalayers has the wrong type markers")
         n = _u16be(h + at + 5)
         if n > MAX_METALAYERS:
             self.bad(at + 5, f"{n} metalayers; there are at most {MAX_METALAYERS}")
-        at += 7
+        at += TABLE_HEAD
         for i in range(n):
-            entry = &self.entries[i]
+            entry = &entries[i]
             if at >= end or h[at] & 0xE0 != 0xA0 or at + 6 + (h[at] & 31) > end:
                 self.bad(at, f"the name of metalayer {i} does not fit the header")
             entry.name = <int32_t> at + 1
@@ -195,11 +193,21 @@ cdef class Header:
                 self.bad(entry.content - 4, f"the content of metalayer {i} reaches outside the header")
             self.check_name(h + entry.name, entry.name_length, entry.name)
             for j in range(i):
-                if self.entries[j].name_length == entry.name_length and memcmp(
-                        h + self.entries[j].name, h + entry.name, entry.name_length) == 0:
+                if entries[j].name_length == entry.name_length and memcmp(
+                        h + entries[j].name, h + entry.name, entry.name_length) == 0:
                     self.bad(entry.name, "two metalayers have the same name")
         self.entry_count = n
         return 0
+
+    cdef int64_t read_entry(self, int64_t at, Entry *entry) noexcept nogil:
+        """The entry at a place of the table, which was checked; returns the place of the next."""
+        cdef const uint8_t *h = self.header
+        entry.name = <int32_t> at + 1
+        entry.name_length = h[at] & 31
+        at += 1 + entry.name_length
+        entry.content = _i32be(h + at + 1) + 5
+        entry.content_length = _i32be(h + entry.content - 4)
+        return at + 5
 
     cdef int check_name(self, const uint8_t *name, int length, int64_t at) except -1:
         cdef int i
@@ -293,30 +301,34 @@ cdef class Header:
         return self.header != NULL
 
     cdef const uint8_t *find_metalayer(self, const char *name, int32_t *length) noexcept:
-        cdef int i
+        cdef Entry entry
+        cdef int64_t at = FIXED_HEADER + TABLE_HEAD
         cdef size_t n = strlen(name)
+        cdef int i
         for i in range(self.entry_count):
-            if <size_t> self.entries[i].name_length == n and memcmp(
-                    self.header + self.entries[i].name, name, n) == 0:
-                length[0] = self.entries[i].content_length
-                return self.header + self.entries[i].content
+            at = self.read_entry(at, &entry)
+            if <size_t> entry.name_length == n and memcmp(self.header + entry.name, name, n) == 0:
+                length[0] = entry.content_length
+                return self.header + entry.content
         return NULL
 
     @property
     def only_array(self):
         """Whether `b2nd` is the only metalayer."""
-        return self.header != NULL and self.entry_count == 1 and self.entries[0].name_length == 4 and memcmp(
-            self.header + self.entries[0].name, b"b2nd", 4) == 0
+        cdef int32_t length
+        return self.entry_count == 1 and self.find_metalayer(b"b2nd", &length) != NULL
 
     def metalayers(self):
         """Name -> packed content of every fixed metalayer, in their order."""
+        cdef Entry entry
+        cdef int64_t at = FIXED_HEADER + TABLE_HEAD
         if self.header == NULL:
             return dict(self.own_metalayers)
         result = {}
-        for i in range(self.entry_count):
-            name = (<const char *> self.header + self.entries[i].name)[:self.entries[i].name_length]
-            content = (<const char *> self.header + self.entries[i].content)[:self.entries[i].content_length]
-            result[name.decode()] = content
+        for _ in range(self.entry_count):
+            at = self.read_entry(at, &entry)
+            name = (<const char *> self.header + entry.name)[:entry.name_length]
+            result[name.decode()] = (<const char *> self.header + entry.content)[:entry.content_length]
         return result
 
     def metalayer(self, str name):

@@ -1,0 +1,32 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+"""Weak references to objects by key, changed in steps that no other thread comes between.
+
+Threads that open the same leaf at the same time get the same object: without a lock, which a forked child could inherit
+locked. What makes a step one is that the GIL is kept, as no Python code runs in it.
+"""
+
+from cpython.dict cimport PyDict_GetItem, PyDict_SetItem
+from cpython.ref cimport PyObject
+from cpython.weakref cimport PyWeakref_NewRef
+
+
+def hold(dict held not None, str key not None, leaf not None):
+    """Remember an object under a key, unless another one of that key is alive; returns the one that it stands for."""
+    reference = PyWeakref_NewRef(leaf, None)  # which may run the collector, and so anything: before the step
+    cdef PyObject *found = PyDict_GetItem(held, key)
+    if found != NULL:
+        other = (<object> found)()
+        if other is not None:
+            return other
+    PyDict_SetItem(held, key, reference)
+    return leaf
+
+
+def sweep(dict held not None):
+    """Forget references to objects that are gone."""
+    cdef PyObject *found
+    for key in [key for key, reference in held.copy().items() if reference() is None]:
+        found = PyDict_GetItem(held, key)
+        # Another thread may have opened it again.
+        if found != NULL and (<object> found)() is None:
+            del held[key]
