@@ -207,6 +207,12 @@ class DirectoryBackend:
         """There is no archive."""
         return None
 
+    def catalog(self) -> None:
+        """There is none in a directory."""
+
+    def described(self) -> None:
+        """There is none in a directory."""
+
     def table(self) -> KeyTable:
         """The keys of all files, by one walk of the directory that is then remembered."""
         if self._table is None:

@@ -36,13 +36,13 @@ def read_leaves(store: ReadableStore, keys: Iterable[str], out: Items | None) ->
         return [] if out is None else out
     batch = store._batch(names, get_nthreads())
     if batch is not None:
-        found = _read_batch(store, names, batch, out)
+        found = _read_batch(names, batch, out)
         if found is not None:
             return found
     return _read_any(store, names, out)
 
 
-def _read_batch(store: ReadableStore, names: list[str], batch: LeafBatch, out: Items | None) -> Items | None:
+def _read_batch(names: list[str], batch: LeafBatch, out: Items | None) -> Items | None:
     """Read leaves of an archive that are alike; None where they turn out not to be, or not all arrays."""
     archive = batch.archive
     mapped = archive.source.mapped
@@ -51,8 +51,8 @@ def _read_batch(store: ReadableStore, names: list[str], batch: LeafBatch, out: I
         return None
     geometry, dtype, _ = first
     shape = (len(names), *geometry.shape)
-    if dtype.hasobject or not _check(out, shape, dtype):
-        return None
+    if out is not None:
+        check_out(out, shape, dtype)
     # What is in the mapping is compared before anything is read; what is not, when it is read.
     others: dict[int, Version] = {}
     if not batch.compare(first[2], geometry) and mapped:
@@ -92,12 +92,6 @@ def _version(batch: LeafBatch, names: list[str], position: int) -> Version | Non
 
 def _is_like(one: Version, other: Version) -> bool:
     return bool(one[0].shape == other[0].shape and one[1] == other[1])
-
-
-def _check(out: Items | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
-    if out is not None:
-        check_out(out, shape, dtype)
-    return True
 
 
 def _read_any(store: ReadableStore, names: list[str], out: Items | None) -> Items | list[Items]:

@@ -13,12 +13,15 @@ from blosc2.advice import LASTING
 from blosc2.bulk import Items, pairs
 from blosc2.compaction import Compaction, Progress
 from blosc2.dict_store import _BATCH, _KINDS, DictStore
+from blosc2.drawing import Drawing, drawn
 from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedKindError
 from blosc2.foreign_object import ForeignObject
 from blosc2.group_attributes import ATTRIBUTES, GroupAttributes
 from blosc2.leaf import metadata_frame
+from blosc2.leaf_info import LeafInfo
 from blosc2.store_keys import canonical_key, new_key, plain_key
 from blosc2.store_layout import Window
+from blosc2.store_stats import GroupStats
 from blosc2.transaction import Transaction
 
 # The leaf that describes an object of another kind, and the groups that `info` still draws.
@@ -514,24 +517,52 @@ class TreeStore(DictStore):
     @property
     def info_items(self) -> list[tuple[str, Any]]:
         """What `info` shows, as pairs; the tree is drawn up to a bounded number of lines."""
-        return [*super().info_items, ("contents", "\n".join(self._drawing()))]
+        return [*super().info_items, ("contents", self._drawn(None, _DRAWN_LINES, opening=False))]
 
-    def _drawing(self) -> list[str]:
-        lines = ["/"]
+    def tree(self, group: str = "/", depth: int | None = None, *, lines: int = 1000) -> Drawing:
+        """Draw the groups and leaves below a group, with shapes and dtypes.
 
-        def draw(path: str, indent: str) -> None:
-            children = self.get_children(path)
-            for child in children:
-                if len(lines) > _DRAWN_LINES:
-                    return
-                last = child == children[-1]
-                lines.append(f"{indent}{'└── ' if last else '├── '}{child.rpartition('/')[2]}")
-                draw(child, indent + ("    " if last else "│   "))
+        Parameters
+        ----------
+        group : str
+            "/" for all.
+        depth : int, optional
+            How many levels are drawn; all by default.
+        lines : int
+            How many lines there are at most. Leaves that are drawn are opened where no catalog describes them.
 
-        draw("/", "")
-        if len(lines) > _DRAWN_LINES:
-            lines[_DRAWN_LINES:] = ["..."]
-        return lines
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import numpy as np
+        >>> import blosc2
+        >>> with blosc2.TreeStore(os.path.join(tempfile.mkdtemp(), "study.b2z"), mode="w") as tree:
+        ...     tree["/mri/raw"], tree["/age"] = np.zeros((4, 4), "i2"), np.arange(3.0)
+        ...     tree.tree()
+        /
+        ├── age (3,) float64
+        └── mri
+            └── raw (4, 4) int16
+        """
+        self._check_open()
+        return self.get_subtree(group)._drawn(depth, lines, opening=True)
+
+    def _drawn(self, depth: int | None, lines: int, *, opening: bool) -> Drawing:
+        def label(key: str) -> str:
+            return self._label(key, opening=opening)
+
+        return drawn("", self._children, label, depth, lines)
+
+    def _label(self, key: str, *, opening: bool) -> str:
+        """What is written behind a leaf; nothing where it would have to be opened for that and is not to be."""
+        if self._object_at(key) is not None:
+            return str((self._object_at(key) or {}).get("kind", "object"))
+        if not opening and self._backend.catalog() is None:
+            return ""
+        try:
+            return str(self.describe(key))
+        except (FormatError, UnsupportedKindError):
+            return "damaged"
 
 
 class SubtreeView(TreeStore):
@@ -643,6 +674,19 @@ class SubtreeView(TreeStore):
 
     def _batch(self, names: list[str], threads: int) -> LeafBatch | None:
         return self._root._batch([self._prefix + name for name in names], threads)
+
+    def describe(self, key: str) -> LeafInfo:
+        """What a leaf of the view is; see `DictStore.describe`."""
+        return self._root.describe(self._full(key))
+
+    def stats(self, group: str = "/", depth: int = 0, *, by: str | Iterable[str] | None = None) -> list[GroupStats]:
+        """How much there is below a group of the view; see `DictStore.stats`."""
+        cut = len(self._prefix)
+        rows = self._root.stats(self._prefix + _group_path(group), depth, by=by)
+        return [row._replace(group=row.group[cut:] or "/") for row in rows]
+
+    def _label(self, key: str, *, opening: bool) -> str:
+        return self._root._label(self._prefix + key, opening=opening)
 
     def write_many(self, items: Items, *, progress: Callable[[int, int], Any] | None = None) -> int:
         """Set many keys of the view at once; see `DictStore.write_many`."""

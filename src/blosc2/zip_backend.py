@@ -17,12 +17,14 @@ from contextlib import suppress
 
 from blosc2._core.archive import Archive, ArchiveWriter
 from blosc2._core.catalog import NAME as CATALOG
-from blosc2._core.catalog_writer import write_cataloged
+from blosc2._core.catalog import Catalog
+from blosc2._core.catalog_writer import catalog_in_memory, write_cataloged
 from blosc2._core.checksum import crc32c
 from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
 from blosc2._core.source import Source
 from blosc2.compaction import Progress
+from blosc2.dtypes import parse_dtype
 from blosc2.embedded_changes import EmbeddedChanges
 from blosc2.exceptions import ClosedStoreError, FormatError
 from blosc2.file_identity import changed_by_others, file_identity, identity_of
@@ -76,7 +78,7 @@ class _Version:
     A reader takes the version once; a writer replaces it as a whole and never changes it.
     """
 
-    __slots__ = ("archive", "find", "keys", "member", "source")
+    __slots__ = ("archive", "described", "find", "keys", "member", "source")
 
     def __init__(self, source: Source, archive: Archive) -> None:
         self.source = source
@@ -85,6 +87,8 @@ class _Version:
         # Made by the backend when first needed.
         self.keys: KeyTable | None = None
         self.find: Callable[[str], int] | None = None
+        # A catalog of leaves that the file does not describe; made when first asked for.
+        self.described: Catalog | None = None
 
 
 class ZipBackend:
@@ -185,6 +189,26 @@ class ZipBackend:
     def archive_table(self) -> KeyTable | None:
         """The keys of the version that is shown, where they are those of an archive."""
         return None if self._version is None else self._table_of(self._version)
+
+    def catalog(self) -> Catalog | None:
+        """What says of leaves what they are, where the file has it."""
+        version = self._version
+        if version is None:
+            return None
+        table = self._table_of(version)
+        return version.archive.catalog if table.cataloged else None
+
+    def described(self) -> Catalog | None:
+        """The same with all leaves described; those that are not in the file's catalog are opened for that, once."""
+        version = self._version
+        if version is None:
+            return None
+        catalog = self.catalog()
+        if catalog is not None and catalog.vague == 0:
+            return catalog
+        if version.described is None and len(self._table_of(version)):
+            version.described = catalog_in_memory(self._table_of(version), parse_dtype)
+        return version.described
 
     def _table_of(self, version: _Version) -> KeyTable:
         if version.keys is None:

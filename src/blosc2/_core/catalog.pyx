@@ -240,6 +240,58 @@ cdef class Catalog:
             *[n.to_bytes(8, "little") for n in shape or ()], dtype,
         ))
 
+    def sums(self, int64_t start, int64_t stop):
+        """Of the leaves at positions ``start .. stop``: how many carry attributes, their bytes and compressed bytes."""
+        cdef Leaf first, last
+        self.load()
+        if not 0 <= start <= stop <= self.count:
+            raise IndexError(f"leaves {start}..{stop} are outside the {self.count} of the catalog")
+        if not self.leaf(start, &first) or not self.leaf(stop, &last):
+            raise self.damaged(start * LEAF_LENGTH)
+        return <int64_t> last.hidden - <int64_t> first.hidden, last.nbytes - first.nbytes, last.cbytes - first.cbytes
+
+    def tally(self, int64_t start, int64_t stop):
+        """The same for each kind of leaf that is among them: number of the kind -> leaves, bytes, compressed bytes.
+
+        It takes as long for many leaves as for few: sums up to every so many leaves are in the catalog.
+        """
+        cdef list total
+        cdef int64_t k, row, i
+        cdef const uint8_t *p
+        cdef int64_t size = TALLY_LENGTH * self.kind_count
+        self.load()
+        if not 0 <= start <= stop <= self.count:
+            raise IndexError(f"leaves {start}..{stop} are outside the {self.count} of the catalog")
+        total = [[0, 0, 0] for k in range(self.kind_count)]
+        if start // self.tally_step < stop // self.tally_step:
+            for at, sign in ((start, -1), (stop, 1)):
+                row = at // self.tally_step
+                p = self.bytes_at(self.tallies_at + row * size, size)
+                if p == NULL:
+                    raise self.damaged(self.tallies_at + row * size)
+                for k in range(self.kind_count):
+                    for i in range(3):
+                        total[k][i] += sign * <object> u64(p + TALLY_LENGTH * k + 8 * i)
+                # And what lies between that and where it should be.
+                self._add_leaves(row * self.tally_step, at, sign, total)
+        else:
+            self._add_leaves(start, stop, 1, total)
+        return {number: tuple(found) for number, found in enumerate(total) if found[0]}
+
+    def _add_leaves(self, int64_t start, int64_t stop, int sign, list total):
+        cdef Leaf leaf, after
+        cdef int64_t i
+        if start < stop and not self.leaf(start, &after):
+            raise self.damaged(start * LEAF_LENGTH)
+        for i in range(start, stop):
+            leaf = after
+            if not self.leaf(i + 1, &after) or leaf.kind >= self.kind_count:
+                raise self.damaged(i * LEAF_LENGTH)
+            found = total[leaf.kind]
+            found[0] += sign
+            found[1] += sign * <object> (after.nbytes - leaf.nbytes)
+            found[2] += sign * <object> (after.cbytes - leaf.cbytes)
+
     def damaged(self, int64_t at):
         """The error for something that is wrong with it."""
         return FormatError("the catalog is damaged", path=self.source.path, offset=self.start + at)

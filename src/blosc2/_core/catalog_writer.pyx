@@ -21,7 +21,7 @@ from blosc2._core.catalog cimport (
     FOOTER_LENGTH, LEAF_LENGTH, PAGE, SAMPLE, SLOT_LENGTH, TALLY_LENGTH, Catalog, Leaf, key_hash, slot_home, slot_tag,
     stem_length)
 from blosc2._core.checksum cimport checksum
-from blosc2._core.descriptions cimport DESCRIPTION_START, LEAF_UNKNOWN, NO_SHAPE, Description, unpack_description
+from blosc2._core.descriptions cimport LEAF_ATTRIBUTES, LEAF_UNKNOWN, Description, unpack_description
 from blosc2._core.frame cimport Frame
 from blosc2._core.keytable cimport KeyTable, Text
 from blosc2._core.little_endian cimport put, put32, put64, u16, u32, u64
@@ -356,6 +356,13 @@ cdef class CatalogBuilder:
                 self._describe_old(leaf.position, &about)
             elif not unpack_description(leaf.about, leaf.about_length, &about):
                 about.what, about.ndim, about.nbytes, about.cbytes, about.dtype_length = LEAF_UNKNOWN, -1, 0, 0, 0
+            name = leaf.length
+            while name and leaf.key[name - 1] != 0x2F:
+                name -= 1
+            hidden = leaf.length - name == 10 and memcmp(leaf.key + name, PyBytes_AS_STRING(ATTRIBUTES), 10) == 0
+            if hidden:
+                about.what, about.codec, about.ndim, about.nbytes, about.cbytes = LEAF_ATTRIBUTES, 0, -1, 0, 0
+                about.dtype_length = 0
             kind = self._kind(&about)
             shape = 0
             if kind:
@@ -376,15 +383,11 @@ cdef class CatalogBuilder:
             self.cbytes += about.cbytes
             # Groups that appear with this leaf: those of its path that the leaf before is not below or named like.
             common = shared(before, leaf.key, leaf.length)
-            name = 0
-            for at in range(leaf.length):
+            for at in range(common + 1, leaf.length):
                 if leaf.key[at] == 0x2F:
-                    name = at + 1
-                    if at > common:
-                        self.groups += 1
-                        if slots != NULL:
-                            self._put_slot(slots, 0, self.slot_count, others + self.records_size, leaf.key, at)
-            hidden = leaf.length - name == 10 and memcmp(leaf.key + name, PyBytes_AS_STRING(ATTRIBUTES), 10) == 0
+                    self.groups += 1
+                    if slots != NULL:
+                        self._put_slot(slots, 0, self.slot_count, others + self.records_size, leaf.key, at)
             self.hidden += hidden
             self.tables += leaf.length - name == 5 and memcmp(leaf.key + name, PyBytes_AS_STRING(TABLE), 5) == 0
             remember(before, leaf.key, leaf.length)
@@ -602,7 +605,7 @@ cdef class CatalogBuilder:
             seen.add((what, codec, dtype))
         if self.dtype_of is not None and self.old is not None and (self.before is None or self.before.vague):
             return 256      # they are only known when the leaves have been opened
-        return min(len(seen), MOST_KINDS) + 1
+        return min(len(seen), MOST_KINDS) + 2   # and attributes
 
 
 cdef inline Py_ssize_t shared(Gathered before, const uint8_t *key, Py_ssize_t length) noexcept:

@@ -8,6 +8,7 @@ cdef enum:
     LEAF_OBJECTS = 3
     LEAF_BATCHES = 4
     LEAF_OTHER = 5
+    LEAF_ATTRIBUTES = 6     # known by its name
 
 # A description: what, codec, number of dimensions or NO_SHAPE, 0, length of the dtype; nbytes, cbytes, lengths of the
 # axes; the dtype as stored.

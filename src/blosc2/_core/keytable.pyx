@@ -640,6 +640,11 @@ cdef class KeyTable:
         return found
 
     @property
+    def cataloged(self):
+        """Whether the keys come from a catalog, in which nothing was found wrong so far."""
+        return self.catalog is not None and self._instead is None
+
+    @property
     def regular(self):
         """Whether each key has one member, under a suffix of leaves and with a name in UTF-8."""
         return not (self.strangers or self.clashes or self.shadowed or self.own != NULL)

@@ -284,6 +284,61 @@ cdef class KeyListing:
             for name in reversed(groups):
                 waiting.append((f"{group}/{name}", *places[name], None))
 
+    def position(self, str key not None):
+        """The position of a published key in their order, -1 where it is not there."""
+        cdef bytes wanted = key.encode("utf-8", "surrogateescape")[1:]
+        cdef Text found
+        cdef int64_t at
+        if self.base.find(key) < 0:
+            return -1
+        self._prepare()
+        at = self.base.bound(<const uint8_t *> PyBytes_AS_STRING(wanted), PyBytes_GET_SIZE(wanted), False)
+        if at == DAMAGED or at >= self.base.count or not self.base.key(at, &found) or (
+                found.bytes[:found.length] != wanted):
+            if self.base.catalog is None:
+                return -1
+            self._without_catalog()
+            return self.position(key)
+        return at
+
+    def groups_below(self, str path not None, int depth):
+        """The published groups from one on, up to some below it: paths, depths and ranges of positions, as in `walk`."""
+        cdef Range r = self._range(prefix_of(path))
+        cdef list result = []
+        try:
+            self._groups_below("" if path == "/" else path, r.i, r.stop, 0, depth, result)
+        except Damaged:
+            self._without_catalog()
+            return self.groups_below(path, depth)
+        return result
+
+    cdef int _groups_below(self, str path, int64_t start, int64_t stop, int level, int depth, list result) except -1:
+        cdef Py_ssize_t skip = PyBytes_GET_SIZE(prefix_of(path)), length
+        cdef const uint8_t *slash
+        cdef int64_t at = start, end
+        cdef Text key
+        cdef list found = []
+        result.append((path or "/", level, start, stop))
+        if level > MAX_GROUPS:
+            raise FormatError(f"a key lies in more than {MAX_GROUPS} groups", key=path)
+        if level == depth:
+            return 0
+        while at < stop:
+            if not self.base.key(at, &key) or key.length < skip:
+                raise Damaged
+            slash = <const uint8_t *> memchr(key.bytes + skip, 0x2F, key.length - skip)
+            if slash == NULL:
+                at += 1
+                continue
+            length = slash - key.bytes
+            end = max(self.base.run_end(at, stop, key.bytes, length + 1), at + 1)
+            found.append((name_of(key.bytes + skip, length - skip), at, end))
+            at = end
+        found.sort()
+        for name, first, last in found:
+            self._groups_below(f"{path}/{name}", first, last, level + 1, depth, result)
+        return 0
+
     def common(self):
         """The longest path that all keys are below, "/" where they have none in common."""
         cdef Range r = self._range(b"")
