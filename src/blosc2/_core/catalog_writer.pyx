@@ -311,6 +311,8 @@ cdef class CatalogBuilder:
                     self.kind_of_old[leaf.kind] = (what, codec, dtype.encode())
                 kept = self.kind_of_old[leaf.kind]
                 about.what, about.codec = kept[0], kept[1]
+                if len(kept[2]) > 0xFFFF:
+                    return 0
                 about.dtype, about.dtype_length = <const uint8_t *> PyBytes_AS_STRING(kept[2]), len(kept[2])
                 about.nbytes, about.cbytes = after.nbytes - leaf.nbytes, after.cbytes - leaf.cbytes
                 if leaf.shape:
@@ -342,7 +344,9 @@ cdef class CatalogBuilder:
         cdef Merged leaf
         cdef Description about
         cdef Gathered before = Gathered.__new__(Gathered)
+        cdef Gathered shown = Gathered.__new__(Gathered)    # lengths of the shown leaves that the one before begins with
         cdef Py_ssize_t common, at, most
+        cdef bint named
         cdef uint8_t entry[LEAF_LENGTH]
         cdef uint8_t *p
         cdef uint64_t *count
@@ -374,18 +378,25 @@ cdef class CatalogBuilder:
             self.pages.add(entry, LEAF_LENGTH)
             self.nbytes += about.nbytes
             self.cbytes += about.cbytes
-            # Groups that appear with this leaf: those of its path that the leaf before is not below or named like.
+            # Groups that appear with this leaf: those of its path that no leaf before is below or named like. One that is
+            # named like a group need not be right before: names with "-" or "." may come between the two.
             common = 0
             most = min(leaf.length, before.used)
             while common < most and leaf.key[common] == before.data[common]:
                 common += 1
+            while shown.used and <int64_t> u32(shown.data + shown.used - 4) > common:
+                shown.used -= 4
+            named = shown.used and <int64_t> u32(shown.data + shown.used - 4) == common
             name = 0
             for at in range(leaf.length):
                 if leaf.key[at] == 0x2F:
                     name = at + 1
-                    self.groups += at > common or before.used == 0
+                    self.groups += at > common or (at == common and not named)
             hidden = leaf.length - name == 10 and memcmp(leaf.key + name, PyBytes_AS_STRING(ATTRIBUTES), 10) == 0
             self.hidden += hidden
+            if not hidden:
+                put32(shown.more(4), <uint32_t> leaf.length)
+                shown.used += 4
             self.tables += leaf.length - name == 5 and memcmp(leaf.key + name, PyBytes_AS_STRING(TABLE), 5) == 0
             before.used = 0
             memcpy(before.more(leaf.length), leaf.key, leaf.length)

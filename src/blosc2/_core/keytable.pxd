@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from blosc2._core.archive cimport Archive
+from blosc2._core.archive cimport Archive, Member
 from blosc2._core.catalog cimport Catalog
 
 cdef enum:
@@ -47,6 +47,7 @@ cdef class KeyTable:
     cdef int64_t _insert(self, const uint8_t *key, Py_ssize_t length, int64_t place) noexcept nogil
     cdef int _add_text(self, const uint8_t *key, Py_ssize_t length, int64_t value) except -1
     cdef int _add_odd(self, int64_t place) except -1
+    cdef bint _is_leaf(self, Member *member) except -1
     cdef int _settle(self, int64_t place, int64_t slot) except -1
     cdef bint _shares(self, int64_t position, const uint8_t *prefix, Py_ssize_t length) noexcept nogil
 

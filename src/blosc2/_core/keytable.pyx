@@ -532,14 +532,26 @@ cdef class KeyTable:
         """The table itself if all that its catalog says of keys is what the directory says; else one without it.
 
         Each page holds its checksum; the leaves come in the order of their keys, their records lie one behind the other
-        and end where that of the catalog begins, the last one; and each key is found. Then all of the directory's
-        leaves are there, and nothing else.
+        and end where that of the catalog begins, the last one; each key is found; and the records before them are not
+        those of leaves. Then all of the directory's leaves are there, and nothing else.
         """
-        cdef int64_t position, place, expected = -1, size
+        cdef int64_t position, place, expected = -1, size, count = 0
         cdef Text key, before
         cdef bint fine = True
+        cdef Member member
+        cdef uint8_t[256] first     # bytes that a skipped name may begin with
+        cdef const uint8_t *record
+        cdef Py_ssize_t rest
+        cdef int rank, most = <int> len(self.suffixes)
+        cdef const char *suffixes[8]
+        cdef Py_ssize_t lengths[8]
         if self.catalog is None:
             return self
+        for rank in range(most):
+            suffixes[rank], lengths[rank] = self.suffixes[rank], len(self.suffixes[rank])
+        memset(first, 0, sizeof(first))
+        for skip in self.skipped:
+            first[<uint8_t> skip[0]] = 1
         size = self.archive.directory_size
         with nogil:
             fine = self.catalog.bytes_at(0, self.catalog.sums_at) != NULL
@@ -551,13 +563,40 @@ cdef class KeyTable:
                 if not fine or self.lookup(key.bytes, key.length) != place:
                     fine = False
                     break
+                record = self.archive._directory + place
+                rest = u16(record + 28) - key.length
+                for rank in range(most):
+                    if lengths[rank] == rest and memcmp(suffixes[rank], key.bytes + key.length, rest) == 0:
+                        break
+                else:
+                    fine = False
+                    break
+                if first[key.bytes[0]]:
+                    with gil:
+                        fine = self.archive.peek(place, &member) and not _is_skipped(&member, self.skipped)
+                    if not fine:
+                        break
                 before = key
-                expected = place + record_length(self.archive._directory + place)
+                expected = place + record_length(record)
             if fine:
                 # The catalog's own record is behind them, and nothing is behind that.
                 fine = expected <= size - CENTRAL_LENGTH and (
                     expected + record_length(self.archive._directory + expected) == size)
+        place = 0
+        while fine and place < self.place(0):
+            fine = self.archive.peek(place, &member) and not self._is_leaf(&member)
+            if fine:
+                place += record_length(member.record)
+                count += 1
+        fine = fine and place == self.place(0) and count + self.count + 1 == self.archive.count
         return self if fine else self.instead()
+
+    cdef bint _is_leaf(self, Member *member) except -1:
+        """Whether a member stands for a key."""
+        if member.name[member.name_length - 1] == 0x2F or _is_skipped(member, self.skipped):
+            return False
+        return _rank(member, stem_length(member.name, member.name_length), self.suffixes) != STRANGER or (
+            _begins_like_frame(self.archive, member))
 
     def others(self, tuple without=()):
         """Records of the members that are no leaves, but for those of some names, one behind the other."""
