@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from blosc2._core.folded_keys import KeySet, same_folded
 
-# "ß" folds to two letters, the long s and the Kelvin sign to ASCII ones, the dotted I to two characters, two sigmas to one.
+# "ß" folds to two letters, the long s and the Kelvin sign to ASCII ones, the dotted I to two characters, and two
+# sigmas to one.
 letters = st.text("aAbBzZ/-éÉßẞ\u017f\u212a\u0130\u03c2\u03c3日", min_size=1, max_size=6)
 keys = letters.map(lambda text: "/" + text)
 long_keys = st.tuples(keys, st.integers(500, 520)).map(lambda pair: pair[0] + "X" * pair[1])

@@ -225,6 +225,11 @@ cdef class CatalogBuilder:
         if self.old is not None:
             self.old.sort()
             self.before = self.old.catalog
+            try:
+                if self.before is not None:
+                    self.before.kinds()
+            except FormatError:
+                self.before = None      # its leaves are not described any more
         self.merge = LeafMerge.__new__(LeafMerge)
         self.merge.old = self.old
         self.merge.runs = SortedRuns() if runs is None else runs
@@ -305,14 +310,14 @@ cdef class CatalogBuilder:
             if leaf.kind:
                 kinds = self.before.kinds()
                 if leaf.kind >= len(kinds):
-                    raise self.before.damaged(position * LEAF_LENGTH)
+                    return 0
                 what, codec, dtype = kinds[leaf.kind]
                 if self.kind_of_old[leaf.kind] is None:
                     self.kind_of_old[leaf.kind] = (what, codec, dtype.encode())
                 kept = self.kind_of_old[leaf.kind]
-                about.what, about.codec = kept[0], kept[1]
                 if len(kept[2]) > 0xFFFF:
                     return 0
+                about.what, about.codec = kept[0], kept[1]
                 about.dtype, about.dtype_length = <const uint8_t *> PyBytes_AS_STRING(kept[2]), len(kept[2])
                 about.nbytes, about.cbytes = after.nbytes - leaf.nbytes, after.cbytes - leaf.cbytes
                 if leaf.shape:
@@ -321,7 +326,8 @@ cdef class CatalogBuilder:
                     p = self.before.bytes_at(
                         self.before.shapes_at + 8 * (<int64_t> leaf.shape + 1), 8 * max(about.ndim, 0))
                     if p == NULL or about.ndim < 0:
-                        raise self.before.damaged(self.before.shapes_at)
+                        about.what, about.ndim = LEAF_UNKNOWN, -1
+                        return 0
                     for i in range(about.ndim):
                         about.shape[i] = u64(p + 8 * i)
                 return 0
