@@ -15,7 +15,7 @@ Kind = Literal["damage", "unverified", "note"]
 MOST: Final = 100
 # What to do about damage, where nothing else is said.
 _ADVICE: Final = "restore the file from a copy, or recover what is whole with blosc2.salvage"
-_ADVISED: Final = ("salvage", "restore", "remove it")
+_ADVISED: Final = ("salvage", "restore", "remove it", "compact()")
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class Found(NamedTuple):
 def recover_archive(source: Source, lost: Findings, fill: Any = None) -> Values:
     """The leaves of an archive; what of it is lost is told."""
     try:
-        archive = Archive(source)
+        archive = Archive(source, False)
     except FAULTS as error:
         lost.note(f"the directory of the archive is lost ({error}): members were looked for one by one")
         archive = None

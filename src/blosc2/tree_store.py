@@ -606,10 +606,6 @@ class SubtreeView(TreeStore):
     def _keys(self) -> list[str]:
         return self.get_descendants("/")
 
-    @property
-    def _revision(self) -> int:
-        return self._root._revision
-
     def _descendants(self, path: str) -> Iterator[list[str]]:
         cut = len(self._prefix)
         for batch in self._root._descendants(self._prefix + path):

@@ -225,6 +225,11 @@ cdef class CatalogBuilder:
         if self.old is not None:
             self.old.sort()
             self.before = self.old.catalog
+            try:
+                if self.before is not None:
+                    self.before.kinds()
+            except FormatError:
+                self.before = None      # its leaves are not described any more
         self.merge = LeafMerge.__new__(LeafMerge)
         self.merge.old = self.old
         self.merge.runs = SortedRuns() if runs is None else runs
@@ -305,11 +310,13 @@ cdef class CatalogBuilder:
             if leaf.kind:
                 kinds = self.before.kinds()
                 if leaf.kind >= len(kinds):
-                    raise self.before.damaged(position * LEAF_LENGTH)
+                    return 0
                 what, codec, dtype = kinds[leaf.kind]
                 if self.kind_of_old[leaf.kind] is None:
                     self.kind_of_old[leaf.kind] = (what, codec, dtype.encode())
                 kept = self.kind_of_old[leaf.kind]
+                if len(kept[2]) > 0xFFFF:
+                    return 0
                 about.what, about.codec = kept[0], kept[1]
                 about.dtype, about.dtype_length = <const uint8_t *> PyBytes_AS_STRING(kept[2]), len(kept[2])
                 about.nbytes, about.cbytes = after.nbytes - leaf.nbytes, after.cbytes - leaf.cbytes
@@ -319,7 +326,8 @@ cdef class CatalogBuilder:
                     p = self.before.bytes_at(
                         self.before.shapes_at + 8 * (<int64_t> leaf.shape + 1), 8 * max(about.ndim, 0))
                     if p == NULL or about.ndim < 0:
-                        raise self.before.damaged(self.before.shapes_at)
+                        about.what, about.ndim = LEAF_UNKNOWN, -1
+                        return 0
                     for i in range(about.ndim):
                         about.shape[i] = u64(p + 8 * i)
                 return 0
@@ -342,7 +350,9 @@ cdef class CatalogBuilder:
         cdef Merged leaf
         cdef Description about
         cdef Gathered before = Gathered.__new__(Gathered)
+        cdef Gathered shown = Gathered.__new__(Gathered)    # lengths of the shown leaves that the one before begins with
         cdef Py_ssize_t common, at
+        cdef bint named
         cdef uint8_t entry[LEAF_LENGTH]
         cdef uint8_t *p
         cdef uint64_t *count
@@ -381,14 +391,21 @@ cdef class CatalogBuilder:
             self.pages.add(entry, LEAF_LENGTH)
             self.nbytes += about.nbytes
             self.cbytes += about.cbytes
-            # Groups that appear with this leaf: those of its path that the leaf before is not below or named like.
+            # Groups that appear with this leaf: those of its path that no leaf before is below or named like. One that is
+            # named like a group need not be right before: names with "-" or "." may come between the two.
             common = shared(before, leaf.key, leaf.length)
-            for at in range(common + 1, leaf.length):
+            while shown.used and <int64_t> u32(shown.data + shown.used - 4) > common:
+                shown.used -= 4
+            named = shown.used and <int64_t> u32(shown.data + shown.used - 4) == common
+            for at in range(common, leaf.length):
                 if leaf.key[at] == 0x2F:
-                    self.groups += 1
+                    self.groups += at > common or not named
                     if slots != NULL:
                         self._put_slot(slots, 0, self.slot_count, others + self.records_size, leaf.key, at)
             self.hidden += hidden
+            if not hidden:
+                put32(shown.more(4), <uint32_t> leaf.length)
+                shown.used += 4
             self.tables += leaf.length - name == 5 and memcmp(leaf.key + name, PyBytes_AS_STRING(TABLE), 5) == 0
             remember(before, leaf.key, leaf.length)
             if slots != NULL:
@@ -457,7 +474,7 @@ cdef class CatalogBuilder:
                 place = others
                 while merge.next(&leaf):
                     common = shared(before, leaf.key, leaf.length)
-                    for at in range(common + 1, leaf.length + 1):
+                    for at in range(common, leaf.length + 1):
                         if at < leaf.length and leaf.key[at] != 0x2F:
                             continue
                         home = slot_home(key_hash(self.seed0, self.seed1, leaf.key, at), self.homes)
@@ -577,7 +594,7 @@ cdef class CatalogBuilder:
             for position in range(self.old.count):
                 if self.old.key(position, &key):
                     common = shared(last, key.bytes, key.length)
-                    for at in range(common + 1, key.length):
+                    for at in range(common, key.length):
                         self.most_groups += key.bytes[at] == 0x2F
                     remember(last, key.bytes, key.length)
             last.used = 0
@@ -588,7 +605,7 @@ cdef class CatalogBuilder:
             if not merge.item.payload_length:
                 continue
             common = shared(last, merge.item.key, merge.item.key_length)
-            for at in range(common + 1, merge.item.key_length):
+            for at in range(common, merge.item.key_length):
                 self.most_groups += merge.item.key[at] == 0x2F
             remember(last, merge.item.key, merge.item.key_length)
             if len(seen) >= MOST_KINDS:

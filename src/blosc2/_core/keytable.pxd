@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from blosc2._core.archive cimport Archive
+from blosc2._core.archive cimport Archive, Member
 from blosc2._core.catalog cimport Catalog
 
 cdef enum:
@@ -30,6 +30,12 @@ cdef class KeyTable:
     cdef uint64_t seed0, seed1
     cdef int64_t *order             # places in the order of keys; NULL until needed
     cdef tuple suffixes, skipped
+    # The same, where no Python object may be touched.
+    cdef const char *suffix_texts[8]
+    cdef const char *skipped_texts[8]
+    cdef Py_ssize_t suffix_lengths[8]
+    cdef Py_ssize_t skipped_lengths[8]
+    cdef int suffix_count, skipped_count
     cdef KeyTable _instead          # what serves when something of the catalog is wrong
 
     cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil
@@ -48,6 +54,10 @@ cdef class KeyTable:
     cdef int64_t _insert(self, const uint8_t *key, Py_ssize_t length, int64_t place) noexcept nogil
     cdef int _add_text(self, const uint8_t *key, Py_ssize_t length, int64_t value) except -1
     cdef int _add_odd(self, int64_t place) except -1
+    cdef int _set_names(self, tuple suffixes, tuple skipped) except -1
+    cdef int _suffix(self, const uint8_t *suffix, Py_ssize_t length) noexcept nogil
+    cdef bint _skips(self, const uint8_t *name, Py_ssize_t length) noexcept nogil
+    cdef bint _is_leaf(self, Member *member) except -1
     cdef int _settle(self, int64_t place, int64_t slot) except -1
     cdef bint _shares(self, int64_t position, const uint8_t *prefix, Py_ssize_t length) noexcept nogil
 

@@ -17,7 +17,7 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport qsort
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy
 
 from blosc2._core.archive cimport CENTRAL_LENGTH, Archive, Member, record_length, safe_name
 from blosc2._core.catalog cimport (
@@ -134,7 +134,7 @@ cdef class KeyTable:
         cdef KeyTable self = KeyTable.__new__(KeyTable)
         cdef Catalog catalog = archive.catalog
         self.archive = archive
-        self.suffixes, self.skipped = suffixes, skipped
+        self._set_names(suffixes, skipped)
         archive.load_directory()
         if catalog is not None:
             try:
@@ -173,12 +173,48 @@ cdef class KeyTable:
             self.archive.distrust()
             other = KeyTable.__new__(KeyTable)
             other.archive = self.archive
-            other.suffixes, other.skipped = self.suffixes, self.skipped
+            other._set_names(self.suffixes, self.skipped)
             other._fill()
             self._instead = other
         return self._instead
 
     # ------------------------------------------------------------------ making
+    cdef int _set_names(self, tuple suffixes, tuple skipped) except -1:
+        """Take over which suffixes leaves have, and which members are none."""
+        cdef bytes name
+        if len(suffixes) > 8 or len(skipped) > 8:
+            raise ValueError("at most 8 suffixes and 8 skipped names")
+        self.suffixes, self.skipped = suffixes, skipped
+        for name in suffixes:
+            self.suffix_texts[self.suffix_count] = PyBytes_AS_STRING(name)
+            self.suffix_lengths[self.suffix_count] = PyBytes_GET_SIZE(name)
+            self.suffix_count += 1
+        for name in skipped:
+            self.skipped_texts[self.skipped_count] = PyBytes_AS_STRING(name)
+            self.skipped_lengths[self.skipped_count] = PyBytes_GET_SIZE(name)
+            self.skipped_count += 1
+        return 0
+
+    cdef int _suffix(self, const uint8_t *suffix, Py_ssize_t length) noexcept nogil:
+        """Which suffix of leaves this is, the lower one wins; or `STRANGER`."""
+        cdef int i
+        for i in range(self.suffix_count):
+            if self.suffix_lengths[i] == length and memcmp(self.suffix_texts[i], suffix, length) == 0:
+                return i
+        return STRANGER
+
+    cdef bint _skips(self, const uint8_t *name, Py_ssize_t length) noexcept nogil:
+        """Whether a member of this name is no leaf, whatever it holds."""
+        cdef int i
+        cdef Py_ssize_t own
+        for i in range(self.skipped_count):
+            own = self.skipped_lengths[i]
+            if name[0] == <uint8_t> self.skipped_texts[i][0] and length >= own and (
+                    length == own or self.skipped_texts[i][own - 1] == 0x2F) and memcmp(
+                    name, self.skipped_texts[i], own) == 0:
+                return True
+        return False
+
     cdef int _reserve(self, int64_t most) except -1:
         if most >= 1 << 30:
             raise FormatError(f"{most} keys are more than a store can have")
@@ -241,20 +277,8 @@ cdef class KeyTable:
         cdef Archive archive = self.archive
         cdef int64_t number, place = 0, stem, slot = -1, count
         cdef Member member
-        cdef uint8_t[256] first     # bytes that a skipped name may begin with
-        cdef bytes skip
         cdef bint odd = False
-        cdef int rank, most = <int> len(self.suffixes)
-        cdef const char *suffixes[8]
-        cdef Py_ssize_t lengths[8]
         archive._need_places()
-        memset(first, 0, sizeof(first))
-        for skip in self.skipped:
-            first[skip[0]] = 1
-        if most > 8:
-            raise ValueError("at most 8 suffixes")
-        for rank in range(most):
-            suffixes[rank], lengths[rank] = self.suffixes[rank], len(self.suffixes[rank])
         self._reserve(archive.count)
         if archive._decoded:
             return self._fill_decoded()
@@ -269,15 +293,10 @@ cdef class KeyTable:
                         break
                     if member.name[member.name_length - 1] == 0x2F:
                         continue
-                    odd = True
-                    if first[member.name[0]]:
-                        break
+                    if self._skips(member.name, member.name_length):
+                        continue
                     stem = stem_length(member.name, member.name_length)
-                    for rank in range(most):
-                        if lengths[rank] == member.name_length - stem and memcmp(
-                                suffixes[rank], member.name + stem, lengths[rank]) == 0:
-                            odd = False
-                            break
+                    odd = self._suffix(member.name + stem, member.name_length - stem) == STRANGER
                     if odd:
                         break
                     slot = self._insert(member.name, stem, place)
@@ -298,14 +317,15 @@ cdef class KeyTable:
         cdef Archive archive = self.archive
         cdef Member member
         cdef int64_t place
+        cdef Py_ssize_t stem
         best = {}
         for number in range(archive.count):
             place = archive._places[number]
             archive.member_at(place, &member)
-            if member.name[member.name_length - 1] == 0x2F or _is_skipped(&member, self.skipped):
+            if member.name[member.name_length - 1] == 0x2F or self._skips(member.name, member.name_length):
                 continue
             stem = stem_length(member.name, member.name_length)
-            rank = _rank(&member, stem, self.suffixes)
+            rank = self._suffix(member.name + stem, member.name_length - stem)
             if rank == STRANGER:
                 if not _begins_like_frame(archive, &member):
                     continue
@@ -329,10 +349,10 @@ cdef class KeyTable:
         cdef Py_ssize_t stem
         cdef int64_t slot
         self.archive.member_at(place, &member)
-        if _is_skipped(&member, self.skipped):
+        if self._skips(member.name, member.name_length):
             return 0
         stem = stem_length(member.name, member.name_length)
-        if _rank(&member, stem, self.suffixes) == STRANGER:
+        if self._suffix(member.name + stem, member.name_length - stem) == STRANGER:
             if not _begins_like_frame(self.archive, &member):
                 return 0
             self.strangers.append(text_of(member.name, stem))
@@ -346,11 +366,12 @@ cdef class KeyTable:
         cdef uint64_t taken = u64(self.slots + SLOT_LENGTH * slot)
         cdef int64_t before = slot_place(taken)
         cdef Member old, new
+        cdef Py_ssize_t stem
         self.archive.member_at(before, &old)
         self.archive.member_at(place, &new)
         stem = stem_length(new.name, new.name_length)
-        rank = _rank(&new, stem, self.suffixes)
-        rank_before = _rank(&old, stem, self.suffixes)
+        rank = self._suffix(new.name + stem, new.name_length - stem)
+        rank_before = self._suffix(old.name + stem, old.name_length - stem)
         key = text_of(new.name, stem)
         if rank != rank_before:
             self.clashes.append(key)
@@ -365,6 +386,7 @@ cdef class KeyTable:
         """The key at a place; False where there is none, or none that a store may have."""
         cdef const uint8_t *record
         cdef int64_t size
+        cdef Py_ssize_t stem
         cdef bint ascii = True
         if self.own != NULL:
             text.length = u32(self.own + place)
@@ -378,11 +400,14 @@ cdef class KeyTable:
         text.length = u16(record + 28)
         if u32(record) != 0x02014B50 or text.length > size - place - CENTRAL_LENGTH:
             return False
+        stem = stem_length(text.bytes, text.length)
         if self.catalog is not None:
             # Nobody has looked at the name yet.
             if not safe_name(text.bytes, <int> text.length, &ascii) or not (ascii or u16(record + 8) & FLAG_UTF8):
                 return False
-        text.length = stem_length(text.bytes, text.length)
+            if self._suffix(text.bytes + stem, text.length - stem) == STRANGER or self._skips(text.bytes, text.length):
+                return False
+        text.length = stem
         return True
 
     cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
@@ -554,13 +579,14 @@ cdef class KeyTable:
         """The table itself if all that its catalog says of keys is what the directory says; else one without it.
 
         Each page holds its checksum; the leaves come in the order of their keys, their records lie one behind the other
-        and end where that of the catalog begins, the last one; each key is found, and each group. Then all of the directory's
-        leaves are there, and nothing else.
+        and end where that of the catalog begins, the last one; each key is found, and each group; and the records before
+        them are not those of leaves. Then all of the directory's leaves are there, and nothing else.
         """
-        cdef int64_t position, place, expected = -1, size
+        cdef int64_t position, place, expected = -1, size, count = 0
         cdef Text key, before
         cdef bint fine = True
         cdef Py_ssize_t common, at
+        cdef Member member
         if self.catalog is None:
             return self
         size = self.archive.directory_size
@@ -579,7 +605,7 @@ cdef class KeyTable:
                 while position and common < key.length and common < before.length and (
                         before.bytes[common] == key.bytes[common]):
                     common += 1
-                for at in range(common + 1, key.length):
+                for at in range(common, key.length):
                     if key.bytes[at] == 0x2F and self.lookup_group(key.bytes, at) != place:
                         fine = False
                 if not fine:
@@ -590,7 +616,22 @@ cdef class KeyTable:
                 # The catalog's own record is behind them, and nothing is behind that.
                 fine = expected <= size - CENTRAL_LENGTH and (
                     expected + record_length(self.archive._directory + expected) == size)
+        place = 0
+        while fine and place < self.place(0):
+            fine = self.archive.peek(place, &member) and not self._is_leaf(&member)
+            if fine:
+                place += record_length(member.record)
+                count += 1
+        fine = fine and place == self.place(0) and count + self.count + 1 == self.archive.count
         return self if fine else self.instead()
+
+    cdef bint _is_leaf(self, Member *member) except -1:
+        """Whether a member stands for a key."""
+        cdef Py_ssize_t stem = stem_length(member.name, member.name_length)
+        if member.name[member.name_length - 1] == 0x2F or self._skips(member.name, member.name_length):
+            return False
+        return self._suffix(member.name + stem, member.name_length - stem) != STRANGER or (
+            _begins_like_frame(self.archive, member))
 
     def others(self, tuple without=()):
         """Records of the members that are no leaves, but for those of some names, one behind the other."""
@@ -665,29 +706,6 @@ cdef Py_ssize_t shared(const uint8_t *a, const uint8_t *b, Py_ssize_t most) noex
     while i < most and a[i] == b[i]:
         i += 1
     return i
-
-
-cdef int _rank(const Member *member, Py_ssize_t stem, tuple suffixes):
-    """Which suffix a member has; the lower one wins."""
-    cdef bytes suffix
-    cdef Py_ssize_t rest = member.name_length - stem
-    cdef int i
-    for i in range(len(suffixes)):
-        suffix = suffixes[i]
-        if PyBytes_GET_SIZE(suffix) == rest and memcmp(PyBytes_AS_STRING(suffix), member.name + stem, rest) == 0:
-            return i
-    return STRANGER
-
-
-cdef bint _is_skipped(const Member *member, tuple skipped):
-    cdef bytes skip
-    cdef Py_ssize_t length
-    for skip in skipped:
-        length = PyBytes_GET_SIZE(skip)
-        if member.name_length == length or (member.name_length > length and skip[length - 1] == 0x2F):
-            if memcmp(member.name, PyBytes_AS_STRING(skip), length) == 0:
-                return True
-    return False
 
 
 cdef bint _begins_like_frame(Archive archive, Member *member):

@@ -63,8 +63,9 @@ cdef class KeyListing:
         return self.base
 
     def __len__(self):
-        return self.base.count + (0 if self.added is None else self.added.count) - (
-            0 if self.removed is None else self.removed.count)
+        # A catalog may state fewer keys than can be found.
+        return max(0, self.base.count + (0 if self.added is None else self.added.count) - (
+            0 if self.removed is None else self.removed.count))
 
     def __contains__(self, key):
         return (self.base.find(key) >= 0 and (self.removed is None or self.removed.find(key) < 0)) or (
@@ -159,7 +160,7 @@ cdef class KeyListing:
                 count -= self.removed.bound(p, length, True) - self.removed.bound(p, length, False)
             else:
                 count -= self.removed.count
-        return count
+        return max(0, count)
 
     cdef int _next(self, Range *r, Text *key) except -1:
         """The first key of a range; 1 where it is an added one, 0 a published one, 2 where there is none."""
@@ -401,9 +402,9 @@ cdef class KeyListing:
         if self.plain and self.base.catalog is not None:
             if r.i >= r.stop:
                 return 0
-            catalog = self.base.catalog
             if self.base.catalog.leaf(r.i, &first) and self.base.catalog.leaf(r.i + 1, &second) and (
-                    self.base.catalog.leaf(r.stop, &stop)) and self.base.key(r.i, &key) and key.length >= base:
+                    self.base.catalog.leaf(r.stop, &stop)) and self.base.key(r.i, &key) and key.length >= base and (
+                    first.hidden <= stop.hidden <= first.hidden + (r.stop - r.i) and second.groups <= stop.groups):
                 count = r.stop - r.i - (<int64_t> stop.hidden - first.hidden) + (<int64_t> stop.groups - second.groups)
                 for at in range(base, key.length):
                     count += key.bytes[at] == 0x2F
@@ -502,7 +503,8 @@ cdef class KeyCursor:
                 count += 1
                 if result is not None:
                     result.append(text_of(key.bytes, key.length))
-            last, length = key.bytes, key.length
+            # A group named like a hidden leaf is still to be given.
+            last, length = key.bytes, key.length - (1 if start else 0)
             if which:
                 self.range.j += 1
             else:

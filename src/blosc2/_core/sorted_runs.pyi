@@ -1,10 +1,11 @@
 from collections.abc import Iterator
 from os import PathLike
+from typing import Self
 
 class SortedRuns:
-    def __init__(
-        self, directory: str | bytes | PathLike[str] | PathLike[bytes] | None = None, budget: int = 67108864
-    ) -> None: ...
+    def __new__(
+        cls, directory: str | bytes | PathLike[str] | PathLike[bytes] | None = None, budget: int = ...
+    ) -> Self: ...
     @property
     def count(self) -> int: ...
     @property

@@ -1,0 +1,65 @@
+"""Sets of keys by their hashes, against Python's sets."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blosc2._core.folded_keys import KeySet, same_folded
+
+# "ß" folds to two letters, the long s and the Kelvin sign to ASCII ones, the dotted I to two characters, and two
+# sigmas to one.
+letters = st.text("aAbBzZ/-éÉßẞ\u017f\u212a\u0130\u03c2\u03c3日", min_size=1, max_size=6)
+keys = letters.map(lambda text: "/" + text)
+long_keys = st.tuples(keys, st.integers(500, 520)).map(lambda pair: pair[0] + "X" * pair[1])
+
+
+@given(st.lists(keys))
+def test_add(given: list[str]) -> None:
+    found, known = KeySet(), set[str]()
+    for key in given:
+        assert (key in found) == (key in known)
+        assert found.add(key) == (key in known)
+        known.add(key)
+        assert len(found) == len(known)
+    assert all(key in found for key in given)
+
+
+@given(st.lists(keys | long_keys))
+def test_add_folded(given: list[str]) -> None:
+    found, known = KeySet(), set[str]()
+    for key in given:
+        assert found.add_folded(key) == (key.casefold() in known)
+        known.add(key.casefold())
+        assert found.add_folded(key.lower() if key.isascii() else key.casefold())
+        assert len(found) == len(known)
+
+
+@given(st.lists(keys | long_keys), keys | long_keys)
+def test_same_folded(given: list[str], key: str) -> None:
+    assert same_folded(given, key) == [other for other in given if other.casefold() == key.casefold()]
+
+
+@given(st.lists(st.lists(st.sampled_from(["a", "b", "é"]), min_size=1, max_size=4)))
+def test_add_groups(given: list[list[str]]) -> None:
+    found, known = KeySet(), set[str]()
+    for parts in given:
+        found.add_groups("/" + "/".join(parts))
+        known |= {"/" + "/".join(parts[:i]) for i in range(1, len(parts))}
+        assert len(found) == len(known)
+    assert all(group in found for group in known)
+
+
+def test_many() -> None:
+    found = KeySet()
+    assert not any(found.add(f"/group/{n}") for n in range(100_000))
+    assert all(found.add(f"/group/{n}") for n in range(0, 100_000, 101))
+    assert len(found) == 100_000
+    assert "/group/100000" not in found
+
+
+def test_it_takes_note_of_so_many_and_no_more() -> None:
+    found = KeySet(3)
+    assert [found.add(key) for key in ("/a", "/b", "/c", "/d", "/d", "/a")] == [False] * 5 + [True]
+    assert len(found) == 3
+    assert "/d" not in found
