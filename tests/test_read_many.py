@@ -89,6 +89,9 @@ def key_of(draw: st.DrawFn, shape: tuple[int, ...], *, arrays: bool) -> Any:
             bound = st.none() | st.integers(-n - 2, n + 2)
             key.append(slice(draw(bound), draw(bound), draw(st.sampled_from([None, 1, 2, 3, -1, -2, -5]))))
         axis += 1
+    if ellipsis:
+        # What follows it is for the last axes: these are the ones that the numbers were drawn for.
+        key += [slice(None)] * (len(shape) - axis)
     if len(key) == 1 and draw(st.booleans()):
         return key[0]
     return tuple(key)

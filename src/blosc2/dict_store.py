@@ -454,9 +454,22 @@ class DictStore(Store):
     def _folder_clash(self, key: str, folder: str) -> ValueError:
         return ValueError(f"Key {key!r}: the group {folder!r} would have the name of the file of a leaf")
 
+    def _streams(self) -> bool:
+        """Whether many leaves can be written as they come."""
+        return isinstance(self._backend, ZipBackend) and self._threshold == 0 and self._backend.streams()
+
+    def _update(self, items: Iterator[tuple[str, Any]]) -> None:
+        if self._mode != "r" and self._streams():
+            first = list(islice(items, CATALOG_LEAST))
+            if len(first) == CATALOG_LEAST:
+                self.write_many(chain(first, items))
+                return
+            items = iter(first)
+        super()._update(items)
+
     def _write_many(self, items: Iterator[tuple[str, Any]], progress: Callable[[int, int], Any]) -> int:
         backend = self._backend
-        if not isinstance(backend, ZipBackend) or self._threshold != 0 or not backend.streams():
+        if not isinstance(backend, ZipBackend) or not self._streams():
             return super()._write_many(items, progress)
         # A few are like any other change.
         first = list(islice(items, CATALOG_LEAST))

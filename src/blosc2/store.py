@@ -118,8 +118,19 @@ class Store(ReadableStore):
             del self._changes[key]
 
     def update(self, other: Items = (), /, **more: Any) -> None:
-        """Set many keys, of a mapping or of pairs of key and value; see `write_many`, which this is."""
-        self.write_many(pairs(other, more))
+        """Set many keys, of a mapping or of pairs of key and value, as a dict does.
+
+        They are published with the next flush, like all changes. Only when a `.b2z` is given 256 or more, outside of a
+        transaction, they are too many to wait: then this is `write_many`, which publishes them when all are written.
+        """
+        items = pairs(other, more)
+        if self._transaction is None:
+            self._update(items)
+        else:
+            self._set_many(items, _no_progress)
+
+    def _update(self, items: Iterator[tuple[str, Any]]) -> None:
+        self._set_many(items, _no_progress)
 
     def write_many(self, items: Items, *, progress: Callable[[int, int], Any] | None = None) -> int:
         """Set many keys at once: values are taken as they come, compressed in several threads, and published together.

@@ -684,6 +684,10 @@ class SubtreeView(TreeStore):
     def _label(self, key: str, *, opening: bool) -> str:
         return self._root._label(self._prefix + key, opening=opening)
 
+    def update(self, other: Items = (), /, **more: Any) -> None:
+        """Set many keys of the view; see `DictStore.update`."""
+        self._root.update((self._full(key), value) for key, value in pairs(other, more))
+
     def write_many(self, items: Items, *, progress: Callable[[int, int], Any] | None = None) -> int:
         """Set many keys of the view at once; see `DictStore.write_many`."""
         return self._root.write_many(((self._full(key), value) for key, value in pairs(items)), progress=progress)
