@@ -787,10 +787,13 @@ class DictStore(Store):
 
     def _describe_leaf(self, key: str) -> LeafInfo:
         edited = self._edited.get(key)
-        window = None if edited is not None else self._window(key)
-        if window is None and edited is None:
-            raise self._missing_key(key)
-        frame = Frame.open(*window, key) if edited is None else edited.frame
+        if edited is not None:
+            frame = edited.frame
+        else:
+            window = self._window(key)
+            if window is None:
+                raise self._missing_key(key)
+            frame = Frame.open(*window, key)
         description = describe(frame, parse_dtype)
         if description:
             return leaf_info(description)

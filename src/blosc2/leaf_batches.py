@@ -31,8 +31,8 @@ def read_leaves(store: ReadableStore, keys: Iterable[str], out: Items | None) ->
         raise TypeError("keys must be an iterable of keys, not one key")
     names = [key if type(key) is str and key[:1] == "/" else canonical_key(key) for key in keys]
     if not names:
-        if out is not None and (not isinstance(out, np.ndarray) or len(out)):
-            raise ValueError("out has rows, and no key is given")
+        if out is not None and len(out):
+            raise ValueError(f"out has {len(out)} rows, and no key is given")
         return [] if out is None else out
     batch = store._batch(names, get_nthreads())
     if batch is not None:

@@ -117,7 +117,7 @@ class Store(ReadableStore):
         else:
             del self._changes[key]
 
-    def update(self, other: Items = (), /, **more: Any) -> None:
+    def update(self, other: Items = (), /, **more: Any) -> None:  # type: ignore[override]  # one for all of its forms
         """Set many keys, of a mapping or of pairs of key and value, as a dict does.
 
         They are published with the next flush, like all changes. Only when a `.b2z` is given 256 or more, outside of a

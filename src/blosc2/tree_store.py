@@ -684,7 +684,7 @@ class SubtreeView(TreeStore):
     def _label(self, key: str, *, opening: bool) -> str:
         return self._root._label(self._prefix + key, opening=opening)
 
-    def update(self, other: Items = (), /, **more: Any) -> None:
+    def update(self, other: Items = (), /, **more: Any) -> None:  # type: ignore[override]  # as in Store
         """Set many keys of the view; see `DictStore.update`."""
         self._root.update((self._full(key), value) for key, value in pairs(other, more))
 
