@@ -308,7 +308,8 @@ class TreeStore(DictStore):
         """The groups and leaves right below a group, as full keys, in order."""
         path = _group_path(path)
         groups, leaves = self._children(path)
-        return sorted({f"{path}/{name}" for name in [*groups, *leaves]})
+        # Both are in order, which sorting notices; a leaf may be named like a group.
+        return [f"{path}/{name}" for name in dict.fromkeys(sorted(groups + leaves))]
 
     def _children(self, path: str) -> tuple[list[str], list[str]]:
         """Names of the groups and of the leaves right below a group; objects of other kinds count as leaves."""
