@@ -618,6 +618,44 @@ def test_a_commit_puts_a_lie_right(tmp_path: Path) -> None:
         assert table.archive.catalog is not None
 
 
+def test_compact_asks_the_leaves(tmp_path: Path) -> None:
+    """Descriptions that are wrong are not copied."""
+    values = values_of(9)
+    forgery = Forgery(tmp_path / "s.b2z", None)
+    os.pwrite(forgery.descriptor, lie(forgery, {40 + 8: b"\x55", 32: b"\x02"}), forgery.start)
+    forgery.close()
+    assert about_catalog(blosc2.check(forgery.path).findings)
+    with blosc2.DictStore(str(forgery.path), mode="a") as store:
+        store.compact()
+    compare(forgery.path, values)
+    assert check_descriptions(forgery.path) == 9
+    assert check_of(forgery.path) == []
+
+
+def test_a_damaged_leaf_is_in_nobodys_way(tmp_path: Path, source: str | None) -> None:
+    """It is listed and not described, and commits and compact() go on without it."""
+    values = values_of(12)
+    path = make(tmp_path / "s.b2z", values, blosc2.DictStore)
+    archive = archive_at(path)
+    offset, _ = archive.window_at(KeyTable.of_archive(archive, SUFFIXES, SKIPPED).find("/g/h/c"))
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(bytes(20))
+    with blosc2.DictStore(str(path), mode="a") as store:
+        store["/new"] = np.arange(3)
+        store.flush()
+        store.compact()
+    catalog = catalog_of(path)
+    assert catalog is not None
+    assert (catalog.count, catalog.vague) == (13, 1)
+    with blosc2.DictStore(str(path), mode="r", mmap_mode=source) as store:
+        assert list(store) == sorted([*values, "/new"])
+        with pytest.raises(FormatError, match="/g/h/c"):
+            store["/g/h/c"]
+        for key in set(values) - {"/g/h/c"}:
+            np.testing.assert_array_equal(store[key][()], values[key])
+
+
 def test_a_leaf_that_a_catalog_leaves_out_is_not_lost(tmp_path: Path) -> None:
     """Records of leaves before those that the catalog has are leaves all the same."""
     path = tmp_path / "s.b2z"
