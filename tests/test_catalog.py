@@ -5,12 +5,14 @@ The bytes are taken apart here by doc/design/catalog.md, not by the package.
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
 import struct
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -575,6 +577,63 @@ def test_leaves_that_lie(forgery: Forgery) -> None:
             for value in values if at in (0, 32, 36) else EXTREMES:
                 if value < 1 << 8 * size:
                     forgery.expect_no_harm(lie(forgery, {40 * n + at: value.to_bytes(size, "little")}))
+
+
+def test_iterators_when_the_catalog_is_left_meanwhile(forgery: Forgery) -> None:
+    """Positions of a catalog that states one leaf more than there is mean nothing without it."""
+    catalog = forgery.catalog
+    at = len(catalog) - FOOTER + AT["leaves"]
+    catalog[at : at + 8] = (forgery.fields["leaves"] + 1).to_bytes(8, "little")
+    wrong = bytes(resealed(catalog, 0, forgery.fields["sums"]))
+    archive = forgery.opened(wrong)
+    assert archive.catalog is not None
+    assert archive.catalog.count == len(forgery.keys) + 1
+    for taken in range(len(forgery.keys)):
+        listing = KeyListing(KeyTable.of_archive(forgery.opened(wrong), SUFFIXES, SKIPPED))
+        cursor, other = KeyCursor(listing), KeyCursor(listing, "/", "__vlmeta__", True)
+        walk, up = listing.walk("/"), listing.walk("/", False)
+        found, groups = cursor.take(taken), other.take(taken)
+        down, upwards = [next(walk)], [next(up)]
+        assert listing.below() == forgery.keys  # which meets what is wrong
+        assert len(listing) == len(forgery.keys)
+        assert found + cursor.take(-1) == forgery.keys
+        assert groups + other.take(-1) == KeyCursor(listing, "/", "__vlmeta__", True).take(-1)
+        assert down + list(walk) == list(listing.walk("/"))
+        assert upwards + list(up) == list(listing.walk("/", False))
+
+
+def test_tables_that_are_collected(forgery: Forgery) -> None:
+    """The hash is the catalog's, also when that is taken away first."""
+    for _ in range(50):
+        table = KeyTable.of_archive(forgery.opened(forgery.catalog), SUFFIXES, SKIPPED)
+        cycle: list[Any] = [KeyListing(table), table]
+        cycle.append(cycle)
+        del table, cycle
+    assert gc.collect() > 0
+    forgery.expect_truth(forgery.catalog)
+
+
+def test_threads_and_a_damaged_page(tmp_path: Path, source: str | None) -> None:
+    forgery = Forgery(tmp_path / "s.b2z", source, 1000)
+    for at in (100, 30_000, forgery.fields["slots"] + 5000):
+        catalog = forgery.catalog
+        catalog[at] ^= 0x20
+        archive = forgery.opened(catalog)
+        table = KeyTable.of_archive(archive, SUFFIXES, SKIPPED)
+        listing = KeyListing(table)
+
+        def look(
+            start: int, table: KeyTable = table, listing: KeyListing = listing, archive: Archive = archive
+        ) -> list[str]:
+            for key in forgery.keys[start:] + forgery.keys[:start]:
+                assert archive.window_at(table.find(key)) == forgery.windows[key]
+            assert archive.embedded(b"embed.b2e") == forgery.embed
+            assert listing.children("/")[1] == [key[1:] for key in forgery.keys if key.count("/") == 1]
+            return in_batches(listing)
+
+        with ThreadPoolExecutor(6) as pool:
+            assert all(found == forgery.keys for found in pool.map(look, range(0, 1000, 50)))
+    forgery.close()
 
 
 @pytest.mark.parametrize("section", ["shapes", "kinds", "tallies"])
