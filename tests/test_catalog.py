@@ -294,6 +294,11 @@ def resealed(data: bytearray, start: int, sums_at: int) -> bytearray:
     return data
 
 
+def write_at(descriptor: int, data: bytes, at: int) -> None:
+    os.lseek(descriptor, at, os.SEEK_SET)
+    assert os.write(descriptor, data) == len(data)
+
+
 class Forgery:
     """A small store whose catalog is changed, and what has to be true of it whatever the catalog says."""
 
@@ -311,7 +316,7 @@ class Forgery:
         self.keys = sorted(self.windows)
         self.embed = archive.embedded(b"embed.b2e")
         self.listed = self.all_listed(KeyListing(table))
-        self.descriptor = os.open(self.path, os.O_RDWR)
+        self.descriptor = os.open(self.path, os.O_RDWR | getattr(os, "O_BINARY", 0))
 
     def close(self) -> None:
         os.close(self.descriptor)
@@ -339,7 +344,7 @@ class Forgery:
         assert len(catalog) == self.stop - self.start
         if self.source:
             return Archive(Source.of_buffer(self.data[: self.start] + catalog + self.data[self.stop :]))
-        os.pwrite(self.descriptor, catalog, self.start)
+        write_at(self.descriptor, catalog, self.start)
         return Archive(Source.open(str(self.path)))
 
     @property
@@ -666,7 +671,7 @@ def test_a_commit_puts_a_lie_right(tmp_path: Path) -> None:
     for n in range(25):
         forgery = Forgery(tmp_path / f"s{n}.b2z", None)
         at = rng.randrange(forgery.fields["sums"] - 8)
-        os.pwrite(forgery.descriptor, lie(forgery, {at: rng.randbytes(8)}), forgery.start)
+        write_at(forgery.descriptor, lie(forgery, {at: rng.randbytes(8)}), forgery.start)
         forgery.close()
         with blosc2.DictStore(str(forgery.path), mode="a") as store:
             store["/new"] = np.arange(3)
@@ -681,7 +686,7 @@ def test_compact_asks_the_leaves(tmp_path: Path) -> None:
     """Descriptions that are wrong are not copied."""
     values = values_of(9)
     forgery = Forgery(tmp_path / "s.b2z", None)
-    os.pwrite(forgery.descriptor, lie(forgery, {40 + 8: b"\x55", 32: b"\x02"}), forgery.start)
+    write_at(forgery.descriptor, lie(forgery, {40 + 8: b"\x55", 32: b"\x02"}), forgery.start)
     forgery.close()
     assert about_catalog(blosc2.check(forgery.path).findings)
     with blosc2.DictStore(str(forgery.path), mode="a") as store:
@@ -1180,7 +1185,7 @@ def test_check_of_lies(tmp_path: Path) -> None:
         "slots": {fields["slots"]: bytes(8 * fields["slot_count"])},
     }
     for name, changes in lies.items():
-        os.pwrite(forgery.descriptor, lie(forgery, changes), forgery.start)
+        write_at(forgery.descriptor, lie(forgery, changes), forgery.start)
         found = about_catalog(blosc2.check(forgery.path).findings)
         assert found, name
         assert all("compact()" in one.problem for one in found)
@@ -1189,7 +1194,7 @@ def test_check_of_lies(tmp_path: Path) -> None:
         catalog = forgery.catalog
         at = len(catalog) - FOOTER + AT[name]
         catalog[at : at + 8] = ((fields[name] + 1) % 2).to_bytes(8, "little")
-        os.pwrite(forgery.descriptor, resealed(catalog, 0, fields["sums"]), forgery.start)
+        write_at(forgery.descriptor, resealed(catalog, 0, fields["sums"]), forgery.start)
         assert about_catalog(blosc2.check(forgery.path).findings), name
     forgery.close()
 
