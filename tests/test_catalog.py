@@ -5,12 +5,14 @@ The bytes are taken apart here by doc/design/catalog.md, not by the package.
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
 import struct
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -295,6 +297,11 @@ def resealed(data: bytearray, start: int, sums_at: int) -> bytearray:
     return data
 
 
+def write_at(descriptor: int, data: bytes, at: int) -> None:
+    os.lseek(descriptor, at, os.SEEK_SET)
+    assert os.write(descriptor, data) == len(data)
+
+
 class Forgery:
     """A small store whose catalog is changed, and what has to be true of it whatever the catalog says."""
 
@@ -312,7 +319,7 @@ class Forgery:
         self.keys = sorted(self.windows)
         self.embed = archive.embedded(b"embed.b2e")
         self.listed = self.all_listed(KeyListing(table))
-        self.descriptor = os.open(self.path, os.O_RDWR)
+        self.descriptor = os.open(self.path, os.O_RDWR | getattr(os, "O_BINARY", 0))
 
     def close(self) -> None:
         os.close(self.descriptor)
@@ -340,7 +347,7 @@ class Forgery:
         assert len(catalog) == self.stop - self.start
         if self.source:
             return Archive(Source.of_buffer(self.data[: self.start] + catalog + self.data[self.stop :]))
-        os.pwrite(self.descriptor, catalog, self.start)
+        write_at(self.descriptor, catalog, self.start)
         return Archive(Source.open(str(self.path)))
 
     @property
@@ -580,6 +587,63 @@ def test_leaves_that_lie(forgery: Forgery) -> None:
                     forgery.expect_no_harm(lie(forgery, {40 * n + at: value.to_bytes(size, "little")}))
 
 
+def test_iterators_when_the_catalog_is_left_meanwhile(forgery: Forgery) -> None:
+    """Positions of a catalog that states one leaf more than there is mean nothing without it."""
+    catalog = forgery.catalog
+    at = len(catalog) - FOOTER + AT["leaves"]
+    catalog[at : at + 8] = (forgery.fields["leaves"] + 1).to_bytes(8, "little")
+    wrong = bytes(resealed(catalog, 0, forgery.fields["sums"]))
+    archive = forgery.opened(wrong)
+    assert archive.catalog is not None
+    assert archive.catalog.count == len(forgery.keys) + 1
+    for taken in range(len(forgery.keys)):
+        listing = KeyListing(KeyTable.of_archive(forgery.opened(wrong), SUFFIXES, SKIPPED))
+        cursor, other = KeyCursor(listing), KeyCursor(listing, "/", "__vlmeta__", True)
+        walk, up = listing.walk("/"), listing.walk("/", False)
+        found, groups = cursor.take(taken), other.take(taken)
+        down, upwards = [next(walk)], [next(up)]
+        assert listing.below() == forgery.keys  # which meets what is wrong
+        assert len(listing) == len(forgery.keys)
+        assert found + cursor.take(-1) == forgery.keys
+        assert groups + other.take(-1) == KeyCursor(listing, "/", "__vlmeta__", True).take(-1)
+        assert down + list(walk) == list(listing.walk("/"))
+        assert upwards + list(up) == list(listing.walk("/", False))
+
+
+def test_tables_that_are_collected(forgery: Forgery) -> None:
+    """The hash is the catalog's, also when that is taken away first."""
+    for _ in range(50):
+        table = KeyTable.of_archive(forgery.opened(forgery.catalog), SUFFIXES, SKIPPED)
+        cycle: list[Any] = [KeyListing(table), table]
+        cycle.append(cycle)
+        del table, cycle
+    assert gc.collect() > 0
+    forgery.expect_truth(forgery.catalog)
+
+
+def test_threads_and_a_damaged_page(tmp_path: Path, source: str | None) -> None:
+    forgery = Forgery(tmp_path / "s.b2z", source, 1000)
+    for at in (100, 30_000, forgery.fields["slots"] + 5000):
+        catalog = forgery.catalog
+        catalog[at] ^= 0x20
+        archive = forgery.opened(catalog)
+        table = KeyTable.of_archive(archive, SUFFIXES, SKIPPED)
+        listing = KeyListing(table)
+
+        def look(
+            start: int, table: KeyTable = table, listing: KeyListing = listing, archive: Archive = archive
+        ) -> list[str]:
+            for key in forgery.keys[start:] + forgery.keys[:start]:
+                assert archive.window_at(table.find(key)) == forgery.windows[key]
+            assert archive.embedded(b"embed.b2e") == forgery.embed
+            assert listing.children("/")[1] == [key[1:] for key in forgery.keys if key.count("/") == 1]
+            return in_batches(listing)
+
+        with ThreadPoolExecutor(6) as pool:
+            assert all(found == forgery.keys for found in pool.map(look, range(0, 1000, 50)))
+    forgery.close()
+
+
 @pytest.mark.parametrize("section", ["shapes", "kinds", "tallies"])
 def test_sections_that_lie(forgery: Forgery, section: str) -> None:
     start, size = forgery.fields[section], len(forgery.sections[section])
@@ -610,7 +674,7 @@ def test_a_commit_puts_a_lie_right(tmp_path: Path) -> None:
     for n in range(25):
         forgery = Forgery(tmp_path / f"s{n}.b2z", None)
         at = rng.randrange(forgery.fields["sums"] - 8)
-        os.pwrite(forgery.descriptor, lie(forgery, {at: rng.randbytes(8)}), forgery.start)
+        write_at(forgery.descriptor, lie(forgery, {at: rng.randbytes(8)}), forgery.start)
         forgery.close()
         with blosc2.DictStore(str(forgery.path), mode="a") as store:
             store["/new"] = np.arange(3)
@@ -619,6 +683,44 @@ def test_a_commit_puts_a_lie_right(tmp_path: Path) -> None:
         assert table.sound() is table
         assert table.archive is not None
         assert table.archive.catalog is not None
+
+
+def test_compact_asks_the_leaves(tmp_path: Path) -> None:
+    """Descriptions that are wrong are not copied."""
+    values = values_of(9)
+    forgery = Forgery(tmp_path / "s.b2z", None)
+    write_at(forgery.descriptor, lie(forgery, {40 + 8: b"\x55", 32: b"\x02"}), forgery.start)
+    forgery.close()
+    assert about_catalog(blosc2.check(forgery.path).findings)
+    with blosc2.DictStore(str(forgery.path), mode="a") as store:
+        store.compact()
+    compare(forgery.path, values)
+    assert check_descriptions(forgery.path) == 9
+    assert check_of(forgery.path) == []
+
+
+def test_a_damaged_leaf_is_in_nobodys_way(tmp_path: Path, source: str | None) -> None:
+    """It is listed and not described, and commits and compact() go on without it."""
+    values = values_of(12)
+    path = make(tmp_path / "s.b2z", values, blosc2.DictStore)
+    archive = archive_at(path)
+    offset, _ = archive.window_at(KeyTable.of_archive(archive, SUFFIXES, SKIPPED).find("/g/h/c"))
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(bytes(20))
+    with blosc2.DictStore(str(path), mode="a") as store:
+        store["/new"] = np.arange(3)
+        store.flush()
+        store.compact()
+    catalog = catalog_of(path)
+    assert catalog is not None
+    assert (catalog.count, catalog.vague) == (13, 1)
+    with blosc2.DictStore(str(path), mode="r", mmap_mode=source) as store:
+        assert list(store) == sorted([*values, "/new"])
+        with pytest.raises(FormatError, match="/g/h/c"):
+            store["/g/h/c"]
+        for key in set(values) - {"/g/h/c"}:
+            np.testing.assert_array_equal(store[key][()], values[key])
 
 
 def test_a_leaf_that_a_catalog_leaves_out_is_not_lost(tmp_path: Path) -> None:
@@ -1086,7 +1188,7 @@ def test_check_of_lies(tmp_path: Path) -> None:
         "slots": {fields["slots"]: bytes(8 * fields["slot_count"])},
     }
     for name, changes in lies.items():
-        os.pwrite(forgery.descriptor, lie(forgery, changes), forgery.start)
+        write_at(forgery.descriptor, lie(forgery, changes), forgery.start)
         found = about_catalog(blosc2.check(forgery.path).findings)
         assert found, name
         assert all("compact()" in one.problem for one in found)
@@ -1095,7 +1197,7 @@ def test_check_of_lies(tmp_path: Path) -> None:
         catalog = forgery.catalog
         at = len(catalog) - FOOTER + AT[name]
         catalog[at : at + 8] = ((fields[name] + 1) % 2).to_bytes(8, "little")
-        os.pwrite(forgery.descriptor, resealed(catalog, 0, fields["sums"]), forgery.start)
+        write_at(forgery.descriptor, resealed(catalog, 0, fields["sums"]), forgery.start)
         assert about_catalog(blosc2.check(forgery.path).findings), name
     forgery.close()
 

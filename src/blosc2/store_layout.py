@@ -64,13 +64,26 @@ def suffix_of(window: Window) -> str:
 def filed_as(window: Window) -> tuple[str, bytes]:
     """The suffix under which a frame is filed, and what a catalog says of it; empty where nothing can be said."""
     frame = Frame.open(*window)
+    about = _described(frame)
+    if frame.only_array:
+        return ".b2nd", about
+    return suffix_of(window), about
+
+
+def described(window: Window) -> bytes:
+    """What a catalog says of a frame; empty where nothing can be said, as of one that is damaged."""
+    try:
+        return _described(Frame.open(*window))
+    except FormatError:
+        return b""
+
+
+def _described(frame: Frame) -> bytes:
     try:
         about: bytes = describe(frame, parse_dtype)
     except FormatError:
         about = b""
-    if frame.only_array:
-        return ".b2nd", about
-    return suffix_of(window), about
+    return about
 
 
 def pieces(window: Window) -> Iterator[bytes | memoryview]:

@@ -36,6 +36,7 @@ from blosc2.store_layout import (
     RESERVED,
     Moved,
     Window,
+    described,
     filed_as,
     missing,
     open_source,
@@ -560,11 +561,11 @@ class ZipBackend:
         total = version.source.size
         done = 0
 
-        def copy(place: int, about: bytes | None) -> None:
+        def copy(place: int, *, leaf: bool) -> None:
             nonlocal done
             offset, length = archive.window_at(place)
-            if about == b"":
-                about = filed_as((version.source, offset, length))[1]
+            # By the leaf itself: what the old catalog says may be less, or wrong.
+            about = described((version.source, offset, length)) if leaf else None
             data = pieces((version.source, offset, length))
             writer.append_pieces(archive.name_at(place).encode(), data, length, archive.crc_at(place), about=about)
             done += length
@@ -574,10 +575,10 @@ class ZipBackend:
         writer.gather(os.path.dirname(os.path.abspath(self.root)))
         for place in {archive.name_at(place): place for place in keys.other_places((_CATALOG,))}.values():
             if not archive.name_at(place).endswith("/"):
-                copy(place, None)
+                copy(place, leaf=False)
         for start in range(0, len(keys), _TOGETHER):
-            for rank, place in enumerate(keys.places(start, start + _TOGETHER), start):
-                copy(place, b"" if archive.catalog is None else archive.catalog.description(rank))
+            for place in keys.places(start, start + _TOGETHER):
+                copy(place, leaf=True)
         runs, others = writer.gather()
         write_cataloged(writer, None, runs, others, _EMBED)
         if progress is not None:

@@ -605,10 +605,12 @@ cdef class Archive:
     def place(self, bytes name not None):
         """Where the record of the last member of a name is, or -1; at once for that of embedded values, if cataloged."""
         cdef Member member
+        cdef int64_t at
         if self.catalog is not None and self.catalog.embed >= 0:
+            at = self.catalog.embed     # another thread may do without the catalog meanwhile
             self.load_directory()
-            if self.peek(self.catalog.embed, &member) and member.name[:member.name_length] == name:
-                return self.catalog.embed
+            if self.peek(at, &member) and member.name[:member.name_length] == name:
+                return at
         number = self.find(name)
         return -1 if number < 0 else self.place_of(number)
 

@@ -26,6 +26,7 @@ cdef class KeyTable:
     cdef uint8_t *own               # keys, each after its length and value
     cdef int64_t own_used, own_room
     cdef uint8_t *slots
+    cdef uint8_t *own_slots         # NULL where they are the catalog's, which may be gone before this is freed
     cdef int64_t homes, slot_count
     cdef uint64_t seed0, seed1
     cdef int64_t *order             # places in the order of keys; NULL until needed

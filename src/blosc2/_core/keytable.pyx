@@ -115,8 +115,7 @@ cdef class KeyTable:
     def __dealloc__(self):
         PyMem_Free(self.own)
         PyMem_Free(self.order)
-        if self.catalog is None:
-            PyMem_Free(self.slots)
+        PyMem_Free(self.own_slots)
 
     @staticmethod
     def of_archive(Archive archive not None, tuple suffixes, tuple skipped=()):
@@ -169,6 +168,9 @@ cdef class KeyTable:
     cdef KeyTable instead(self):
         """The same keys without the catalog, in which something was wrong."""
         cdef KeyTable other
+        if self.catalog is None:
+            raise FormatError("the directory changed while it was read", path=self.archive.source.path,
+                              offset=self.archive.directory_offset)
         if self._instead is None:
             self.archive.distrust()
             other = KeyTable.__new__(KeyTable)
@@ -220,7 +222,7 @@ cdef class KeyTable:
             raise FormatError(f"{most} keys are more than a store can have")
         self.homes = max(4, most + most // 2 + most // 4)
         self.slot_count = self.homes + min(most, MOST_SLACK) + 1
-        self.slots = <uint8_t *> PyMem_Calloc(<size_t> self.slot_count, SLOT_LENGTH)
+        self.slots = self.own_slots = <uint8_t *> PyMem_Calloc(<size_t> self.slot_count, SLOT_LENGTH)
         if self.slots == NULL:
             raise MemoryError
         return 0
@@ -527,8 +529,10 @@ cdef class KeyTable:
     cdef int64_t place(self, int64_t position) noexcept nogil:
         """The place of the key at a position of the order; negative where the catalog is damaged."""
         cdef Leaf leaf
+        if position < 0 or position >= self.count:
+            return -1
         if self.catalog is None:
-            return self.order[position]
+            return -1 if self.order == NULL else self.order[position]
         return leaf.place if self.catalog.leaf(position, &leaf) else -1
 
     cdef bint key(self, int64_t position, Text *text) noexcept nogil:

@@ -119,7 +119,8 @@ cdef class KeyListing:
         return self.count(key) > 0
 
     cdef int _prepare(self) except -1:
-        self.base.sort()
+        cdef KeyTable base = self.base      # another thread may put another one there meanwhile
+        base.sort()
         if self.added is not None:
             self.added.sort()
         if self.removed is not None:
@@ -127,8 +128,12 @@ cdef class KeyListing:
         return 0
 
     cdef int _without_catalog(self) except -1:
-        self.base = self.base.instead()
-        return self._prepare()
+        cdef KeyTable base = self.base
+        base = base.instead()
+        # Before others see it: they take what they see for sorted.
+        base.sort()
+        self.base = base
+        return 0
 
     # ------------------------------------------------------------------ ranges
     cdef Range _range(self, bytes prefix):
@@ -262,7 +267,12 @@ cdef class KeyListing:
         """
         cdef Range r = self._range(prefix_of(path))
         cdef list waiting = [("" if path == "/" else path, r.i, r.stop, r.j, r.more, None)]
+        cdef KeyTable base = self.base
         while waiting:
+            if self.base is not base:
+                # What was given out stays; positions in the other table are looked up anew.
+                base = self.base
+                waiting = [(entry[0], *_ends(self, entry[0]), entry[5]) for entry in waiting]
             group, r.i, r.stop, r.j, r.more, done = waiting.pop()
             if done is not None:
                 yield done
@@ -270,11 +280,9 @@ cdef class KeyListing:
             try:
                 groups, leaves, places = self._children(group or "/", &r, True)
             except Damaged:
-                # What was given out stays; positions in the other table are looked up anew.
                 self._without_catalog()
                 r = self._range(prefix_of(group or "/"))
                 groups, leaves, places = self._children(group or "/", &r, True)
-                waiting = [(entry[0], *_ends(self, entry[0]), entry[5]) for entry in waiting]
             if hidden is not None and hidden in leaves:
                 leaves.remove(hidden)
             here = group, groups, leaves
@@ -433,6 +441,7 @@ cdef class KeyCursor:
     """
 
     cdef KeyListing listing
+    cdef KeyTable table     # whose positions the range has
     cdef bytes hidden, prefix
     cdef bint groups
     cdef Range range
@@ -446,6 +455,7 @@ cdef class KeyCursor:
         self.hidden = None if hidden is None else hidden.encode()
         self.groups = groups
         self.range = listing._range(self.prefix)
+        self.table = listing.base
         self.before = None
 
     def take(self, Py_ssize_t most):
@@ -468,11 +478,13 @@ cdef class KeyCursor:
         if self.before is not None:
             last, length = <const uint8_t *> PyBytes_AS_STRING(self.before), PyBytes_GET_SIZE(self.before)
         while most < 0 or count < most:
+            if listing.base is not self.table:
+                # Somebody met something that is wrong with the catalog.
+                self._begin_again(None if last == NULL else (<const char *> last)[:length])
             try:
                 which = listing._next(&self.range, &key)
             except Damaged:
-                # From the start: what was given out before is skipped.
-                self._begin_again(None if last == NULL else (<const char *> last)[:length])
+                listing._without_catalog()
                 continue
             if which == 2:
                 break
@@ -526,12 +538,12 @@ cdef class KeyCursor:
         return self.listing._live(prefix, &r) > 0
 
     cdef int _begin_again(self, bytes behind) except -1:
-        """Go on without the catalog behind a key."""
+        """Go on behind a key in the table that the listing has now: from the start, what was given out is skipped."""
         cdef Text key
         cdef int which
         cdef bytes now
-        self.listing._without_catalog()
         self.range = self.listing._range(self.prefix)
+        self.table = self.listing.base
         while behind is not None:
             which = self.listing._next(&self.range, &key)
             if which == 2:
