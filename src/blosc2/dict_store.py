@@ -127,6 +127,8 @@ class DictStore(Store):
     _metalayer: ClassVar[str] = "b2dict"
     # Whether a key is a leaf or a group, never both.
     _has_groups: ClassVar[bool] = False
+    # The last segment of keys that are not shown.
+    _hidden_name: ClassVar[str | None] = None
 
     def __init__(
         self,
@@ -175,8 +177,6 @@ class DictStore(Store):
         self._embedded: Embedded | None = None if _opened is None else _opened[1]
         self._external: dict[str, bool] = {}
         self._new_registry: dict[str, Any] | None = None
-        # Finds a key in a store that does not change, at once.
-        self._find: Callable[[str], int] | None = None
         self._published_cache: KeyListing | None = None
         self._listing_cache: KeyListing | None = None
         self._replaces = False
@@ -222,7 +222,8 @@ class DictStore(Store):
 
     def _start(self) -> None:
         """Begin to show what is published."""
-        self._find = self._published_cache = self._listing_cache = None
+        self._published_cache = self._listing_cache = None
+        self._forget_listing()
         self._replaces = False
         self._advise_again()
 
@@ -296,7 +297,7 @@ class DictStore(Store):
         table = self._backend.archive_table()
         if table is None:
             return None
-        batch = LeafBatch(table, names, threads)
+        batch = LeafBatch(table, names, threads, self._hidden_name)
         # One that is not there may be embedded; or the error is for others to raise.
         return None if batch.missing >= 0 else batch
 
@@ -304,18 +305,16 @@ class DictStore(Store):
         super()._verify_leaf(key, frame)
         self._backend.verify(key)
 
-    def __contains__(self, key: object) -> bool:
-        find = self._find or self._first_find()
-        if find is not None and type(key) is str:
-            return find(key) >= 0 or (key[:1] != "/" and find("/" + key) >= 0)
-        return super().__contains__(key)
+    def _contains(self, key: object) -> bool:
+        if self._mode == "r" and self._shows_at_once() and not self._looks_up:
+            # From now on without this method.
+            self._look_up_in(self._published_listing(), self._hidden_name)
+            return key in self
+        return super()._contains(key)
 
-    def _first_find(self) -> Callable[[str], int] | None:
-        """What finds a key at once, in a store that does not change and knows all keys; made when first needed."""
-        if self._mode == "r" and self._backend.lists_cheaply and self._embedded is not None:
-            listing = self._published_listing()
-            self._find = listing.table.find if listing.plain else listing.find
-        return self._find
+    def _shows_at_once(self) -> bool:
+        """Whether the keys that are shown are those of a listing, which does not change."""
+        return self._backend.lists_cheaply and self._embedded is not None
 
     def _has(self, key: str) -> bool:
         if self._changes:
@@ -609,7 +608,8 @@ class DictStore(Store):
         window = self._backend.look_again()
         if window is not None and self._embedded is not None:
             self._embedded = Embedded(window)
-        self._find = self._published_cache = self._listing_cache = None
+        self._published_cache = self._listing_cache = None
+        self._forget_listing()
         self._folded = None
 
     def _reload(self) -> bool:
@@ -630,7 +630,8 @@ class DictStore(Store):
 
     def _release(self) -> None:
         self._backend.close()
-        self._find = self._embedded = None
+        self._embedded = None
+        self._forget_listing()
         self._published_cache = self._listing_cache = None
 
     def _encoding(self) -> dict[str, Any]:

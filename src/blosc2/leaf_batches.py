@@ -29,7 +29,7 @@ def read_leaves(store: ReadableStore, keys: Iterable[str], out: Items | None) ->
     """The arrays of some keys; see `ReadableStore.read_many`."""
     if isinstance(keys, (str, bytes)):
         raise TypeError("keys must be an iterable of keys, not one key")
-    names = [key if type(key) is str and key[:1] == "/" else canonical_key(key) for key in keys]
+    names = list(keys)
     if not names:
         if out is not None and len(out):
             raise ValueError(f"out has {len(out)} rows, and no key is given")
@@ -39,7 +39,7 @@ def read_leaves(store: ReadableStore, keys: Iterable[str], out: Items | None) ->
         found = _read_batch(names, batch, out)
         if found is not None:
             return found
-    return _read_any(store, names, out)
+    return _read_any(store, [canonical_key(key) for key in names], out)
 
 
 def _read_batch(names: list[str], batch: LeafBatch, out: Items | None) -> Items | None:

@@ -21,6 +21,7 @@ import numpy as np
 from blosc2._core.frame import Frame
 from blosc2._core.handles import hold, sweep
 from blosc2._core.leaf_batch import LeafBatch
+from blosc2._core.listing import KeyLookup
 from blosc2.advice import LASTING, advise_windows, check_advice
 from blosc2.embedded import Embedded
 from blosc2.exceptions import ClosedStoreError, ReadOnlyError, StoreKeyError, StoreLockedError
@@ -36,7 +37,7 @@ from blosc2.sums import check_reads
 _SWEEP: Final = 1024
 
 
-class ReadableStore(MutableMapping[str, Any]):
+class ReadableStore(KeyLookup, MutableMapping[str, Any]):
     """The half of a store that reads; `Store` adds what changes it."""
 
     # Whether what is read is checked against checksums.
@@ -294,7 +295,8 @@ class ReadableStore(MutableMapping[str, Any]):
         return [key for key in self._keys() if key == group or key.startswith(group + "/")]
 
     # ------------------------------------------------------------------ keys
-    def __contains__(self, key: object) -> bool:
+    def _contains(self, key: object) -> bool:
+        """Whether a key is there, where no listing tells it at once; see `KeyLookup`."""
         if self._closed:
             raise self._closed_error()
         if not isinstance(key, str):

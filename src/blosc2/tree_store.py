@@ -75,10 +75,9 @@ class TreeStore(DictStore):
 
     _metalayer: ClassVar[str] = "b2tree"
     _has_groups = True
+    _hidden_name = ATTRIBUTES
 
     def __init__(self, *args: Any, _from_parent_store: Any = None, **kwargs: Any) -> None:
-        # Says at once whether a key is shown, in a store that does not change and has no objects of other kinds.
-        self._shows: Callable[[object, str], bool | None] | None = None
         self._registry_cache: dict[str, Any] | None = None
         self._described: dict[str, dict[str, Any] | None] = {}
         self._objects_possible: bool | None = None
@@ -94,15 +93,10 @@ class TreeStore(DictStore):
 
     def _start(self) -> None:
         super()._start()
-        self._shows = None
         self._registry_cache = None
         self._described = {}
         self._objects_possible = None
         self._more = {}
-
-    def _release(self) -> None:
-        super()._release()
-        self._shows = None
 
     def _look_again_at_keys(self) -> None:
         super()._look_again_at_keys()
@@ -219,7 +213,7 @@ class TreeStore(DictStore):
 
     # ------------------------------------------------------------------ reading
     def _batch(self, names: list[str], threads: int) -> LeafBatch | None:
-        if self._has_objects() or any(name.endswith(_HIDDEN) for name in names):
+        if self._has_objects():
             return None
         return super()._batch(names, threads)
 
@@ -246,14 +240,12 @@ class TreeStore(DictStore):
                 return self.get_subtree(path)
         raise StoreKeyError(f"Key {key!r} not found", path=self._path)
 
-    def __contains__(self, key: object) -> bool:
-        shows = self._shows
-        if shows is not None:
-            shown = shows(key, ATTRIBUTES)
-            if shown is not None:
-                return bool(shown)
-        elif self._mode == "r" and self._first_find() is not None and not self._has_objects():
-            self._shows = self._published_listing().shows
+    def _shows_at_once(self) -> bool:
+        return super()._shows_at_once() and not self._has_objects()
+
+    def _contains(self, key: object) -> bool:
+        if self._mode == "r" and not self._looks_up and not self._closed and self._shows_at_once():
+            self._look_up_in(self._published_listing(), self._hidden_name)
             return key in self
         if self._closed:
             raise self._closed_error()
@@ -599,7 +591,7 @@ class SubtreeView(TreeStore):
     def __delitem__(self, key: str) -> None:
         del self._root[self._full(key)]
 
-    def __contains__(self, key: object) -> bool:
+    def _contains(self, key: object) -> bool:
         if not isinstance(key, str) or not key or (key.endswith("/") and key != "/"):
             return False
         return self._prefix + ("" if key == "/" else key if key.startswith("/") else "/" + key) in self._root
@@ -670,7 +662,7 @@ class SubtreeView(TreeStore):
         self._root.rename(self._full(old), self._full(new))
 
     def _batch(self, names: list[str], threads: int) -> LeafBatch | None:
-        return self._root._batch([self._prefix + name for name in names], threads)
+        return self._root._batch([self._full(name) for name in names], threads)
 
     def describe(self, key: str) -> LeafInfo:
         """What a leaf of the view is; see `DictStore.describe`."""

@@ -29,6 +29,7 @@ cdef class KeyTable:
     cdef uint8_t *own_slots         # NULL where they are the catalog's, which may be gone before this is freed
     cdef int64_t homes, slot_count
     cdef uint64_t seed0, seed1
+    cdef int64_t *came              # places in the order of the directory, of one without odd members; or NULL
     cdef int64_t *order             # places in the order of keys; NULL until needed
     cdef tuple suffixes, skipped
     # The same, where no Python object may be touched.

@@ -115,6 +115,8 @@ cdef class KeyTable:
     def __dealloc__(self):
         PyMem_Free(self.own)
         PyMem_Free(self.order)
+        if self.came != self.order:
+            PyMem_Free(self.came)
         PyMem_Free(self.own_slots)
 
     @staticmethod
@@ -285,6 +287,10 @@ cdef class KeyTable:
         if archive._decoded:
             return self._fill_decoded()
         number, count = 0, archive.count
+        # Of a directory that is in order already, nothing has to be sorted.
+        self.came = <int64_t *> PyMem_Malloc(max(1, count) * sizeof(int64_t))
+        if self.came == NULL:
+            raise MemoryError
         while number < count:
             with nogil:
                 while number < count:
@@ -304,6 +310,7 @@ cdef class KeyTable:
                     slot = self._insert(member.name, stem, place)
                     if slot != -1:
                         break
+                    self.came[self.count - 1] = place
             if odd:
                 self._add_odd(place)
                 odd = False
@@ -312,6 +319,9 @@ cdef class KeyTable:
             elif slot >= 0:
                 self._settle(place, slot)
                 slot = -1
+        if not self.regular:
+            PyMem_Free(self.came)
+            self.came = NULL
         return 0
 
     def _fill_decoded(self):
@@ -493,9 +503,21 @@ cdef class KeyTable:
         cdef const uint8_t *base = self.own if self.own != NULL else (
             self.archive._directory if self.archive is not None else NULL)
         cdef int64_t header = OWN_HEADER if self.own != NULL else CENTRAL_LENGTH
-        cdef bint sorted = True
+        cdef bint sorted
         if self.catalog is not None or self.order != NULL:
             return 0
+        sorted = self.came != NULL
+        if sorted:
+            with nogil:
+                for i in range(self.count):
+                    sorted = self.key_at(self.came[i], &text) and (i == 0 or before_in_order(&one, &text))
+                    if not sorted:
+                        break
+                    one = text
+            if sorted:
+                self.order = self.came
+                return 0
+            i = 0
         order = <int64_t *> PyMem_Malloc(max(1, self.count) * sizeof(int64_t))
         items = <SortItem *> PyMem_Malloc(max(1, self.count) * sizeof(SortItem))
         if order == NULL or items == NULL:

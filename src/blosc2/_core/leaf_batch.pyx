@@ -77,10 +77,12 @@ cdef class LeafBatch:
     ----------
     table : KeyTable
         The keys of an archive.
-    keys : list of str
-        Each with "/" in front.
+    keys : list
+        What is no string with "/" in front counts as not there.
     threads : int
         How many may work at it.
+    hidden : str, optional
+        The last segment of keys that count as not there.
 
     Attributes
     ----------
@@ -112,9 +114,14 @@ cdef class LeafBatch:
     cdef int64_t index_len
     cdef bytes index_bytes
 
-    def __cinit__(self, KeyTable table not None, list keys not None, int threads=1):
-        cdef Py_ssize_t i, length
+    def __cinit__(self, KeyTable table not None, list keys not None, int threads=1, str hidden=None):
+        cdef Py_ssize_t i, length, tail = 0
         cdef const char *text
+        cdef const char *end = NULL
+        cdef bytes suffix
+        if hidden is not None:
+            suffix = b"/" + hidden.encode()
+            end, tail = PyBytes_AS_STRING(suffix), len(suffix)
         self.table, self.archive, self.keys, self.threads = table, table.archive, keys, threads
         self.count = len(keys)
         self.missing = -1
@@ -128,12 +135,16 @@ cdef class LeafBatch:
                 or self.sizes == NULL or self.states == NULL):
             raise MemoryError
         for i in range(self.count):
+            if type(keys[i]) is not str:
+                self.missing = i
+                return
             try:
                 text = PyUnicode_AsUTF8AndSize(keys[i], &length)
             except UnicodeEncodeError:
                 self.missing = i
                 return
-            if length < 2 or text[0] != b"/":
+            if length < 2 or text[0] != b"/" or (
+                    tail and length >= tail and memcmp(text + length - tail, end, <size_t> tail) == 0):
                 self.missing = i
                 return
             self.names[i], self.lengths[i] = <const uint8_t *> text + 1, length - 1

@@ -46,16 +46,18 @@ cdef class KeyListing:
     """
 
     cdef KeyTable base, added, removed
+    cdef bint _plain
 
     def __init__(self, KeyTable base not None, KeyTable added=None, KeyTable removed=None):
         self.base = base
         self.added = None if added is None or added.count == 0 else added
         self.removed = None if removed is None or removed.count == 0 else removed
+        self._plain = self.added is None and self.removed is None
 
     @property
     def plain(self):
         """Whether these are the published keys and no others."""
-        return self.added is None and self.removed is None
+        return self._plain
 
     @property
     def table(self):
@@ -80,7 +82,7 @@ cdef class KeyListing:
         """Whether there are keys below a group, other than the root."""
         cdef bytes prefix
         cdef int64_t place
-        if self.base.catalog is not None and self.plain:
+        if self.base.catalog is not None and self._plain:
             prefix = prefix_of(path)
             place = self.base.lookup_group(<const uint8_t *> PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix) - 1)
             if place != DAMAGED:
@@ -88,35 +90,36 @@ cdef class KeyListing:
             self._without_catalog()
         return self.count(path) > 0
 
-    def shows(self, key, str hidden not None):
-        """Whether a key is that of a leaf, not a hidden one, or of a group.
+    cdef int shows(self, key, str hidden) except -2:
+        """Whether a key is that of a leaf; or of a group, and not hidden, where there are groups.
 
-        None for what has to be looked at more closely: no string, or not in the form that keys have.
+        -1 for what has to be looked at more closely: no string, or not in the form that keys have.
         """
         cdef Py_ssize_t length
         cdef const char *text
         cdef int64_t place
         if type(key) is not str:
-            return None
+            return -1
         try:
             text = PyUnicode_AsUTF8AndSize(key, &length)
         except UnicodeEncodeError:
             return False
         if length < 2 or text[0] != b"/" or text[length - 1] == b"/":
-            return None
+            return -1
         place = self.base.lookup(<const uint8_t *> text + 1, length - 1)
-        if place == NO_KEY and self.base.catalog is not None and self.plain:
-            place = self.base.lookup_group(<const uint8_t *> text + 1, length - 1)
-            if place != DAMAGED:
-                return place >= 0
+        if place == NO_KEY and self._plain:
+            if hidden is None:
+                return False
+            if self.base.catalog is not None:
+                place = self.base.lookup_group(<const uint8_t *> text + 1, length - 1)
+                if place != DAMAGED:
+                    return place >= 0
         if place == DAMAGED:
             self._without_catalog()
             return self.shows(key, hidden)
-        if place >= 0 and self.plain:
-            return not (text[length - 1] == b"_" and key.endswith("/" + hidden))
-        if key in self:
-            return not key.endswith("/" + hidden)
-        return self.count(key) > 0
+        if (place >= 0 and self._plain) or key in self:
+            return hidden is None or not (text[length - 1] == b"_" and key.endswith("/" + hidden))
+        return hidden is not None and self.count(key) > 0
 
     cdef int _prepare(self) except -1:
         cdef KeyTable base = self.base      # another thread may put another one there meanwhile
@@ -355,7 +358,7 @@ cdef class KeyListing:
         cdef Py_ssize_t at = 0, slash = 0
         if len(self) == 0:
             return "/"
-        if not self.plain:
+        if not self._plain:
             keys = self.below()
             ends = keys[0].encode("utf-8", "surrogateescape"), keys[len(keys) - 1].encode("utf-8", "surrogateescape")
             while at < min(len(ends[0]), len(ends[1])) and ends[0][at] == ends[1][at]:
@@ -407,7 +410,7 @@ cdef class KeyListing:
         cdef Text key
         cdef Py_ssize_t base = PyBytes_GET_SIZE(prefix), at
         cdef int64_t count
-        if self.plain and self.base.catalog is not None:
+        if self._plain and self.base.catalog is not None:
             if r.i >= r.stop:
                 return 0
             if self.base.catalog.leaf(r.i, &first) and self.base.catalog.leaf(r.i + 1, &second) and (
@@ -424,6 +427,39 @@ cdef class KeyListing:
 def _ends(KeyListing listing, str group):
     cdef Range r = listing._range(prefix_of(group or "/"))
     return r.i, r.stop, r.j, r.more
+
+
+cdef class KeyLookup:
+    """What a mapping is that can say at once whether a key is there, while it has a listing.
+
+    A class that is made from it has a method `_contains` for all other cases.
+    """
+
+    cdef KeyListing _listed
+    cdef str _unseen
+
+    @property
+    def _looks_up(self):
+        """Whether a listing is asked."""
+        return self._listed is not None
+
+    def _look_up_in(self, KeyListing listing not None, str hidden):
+        """Ask a listing from now on; leaves whose last segment is `hidden` are not shown, and groups are."""
+        self._unseen = hidden
+        self._listed = listing
+
+    def _forget_listing(self):
+        """Ask no listing any more."""
+        self._listed = None
+
+    def __contains__(self, key):
+        cdef int shown
+        cdef KeyListing listed = self._listed
+        if listed is not None:
+            shown = listed.shows(key, self._unseen)
+            if shown >= 0:
+                return shown != 0
+        return bool(self._contains(key))
 
 
 cdef class KeyCursor:
