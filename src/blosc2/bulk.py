@@ -7,7 +7,7 @@ same time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from typing import Any, Final, TypeAlias
@@ -38,19 +38,27 @@ def pairs(items: Items, more: Mapping[str, Any] | None = None) -> Iterator[tuple
     return chain(found, more.items()) if more else found
 
 
+def nbytes_of(value: Any) -> int:
+    """Uncompressed bytes of a value that can be stored."""
+    nbytes = getattr(value, "nbytes", None)
+    return int(np.asarray(value).nbytes if nbytes is None else nbytes)
+
+
 def frames(
     items: Iterable[tuple[str, Any]], path: str | None, encoding: dict[str, Any]
-) -> Iterator[tuple[str, Any, Window]]:
-    """Key, value and frame of each item, in their order."""
+) -> Generator[tuple[str, int, Window], None, None]:
+    """Key, uncompressed bytes and frame of each item, in their order."""
     nthreads = get_nthreads()
     if nthreads < 2:
         for key, value in items:
-            yield key, value, frame_of(value, key, path, encoding)
+            window = frame_of(value, key, path, encoding)
+            yield key, nbytes_of(value), window
         return
     source = iter(items)
     for key, value in source:
         if not _takes_long(value):
-            yield key, value, frame_of(value, key, path, encoding)
+            window = frame_of(value, key, path, encoding)
+            yield key, nbytes_of(value), window
             continue
         yield from _together(chain([(key, value)], source), path, encoding, nthreads)
 
@@ -61,28 +69,31 @@ def _takes_long(value: Any) -> bool:
 
 def _together(
     items: Iterable[tuple[str, Any]], path: str | None, encoding: dict[str, Any], nthreads: int
-) -> Iterator[tuple[str, Any, Window]]:
+) -> Iterator[tuple[str, int, Window]]:
     """The same, with several threads."""
-    waiting: deque[tuple[str, Any, Future[Window]]] = deque()
+    # With the bytes of those that were copied.
+    waiting: deque[tuple[str, int, int, Future[Window]]] = deque()
     ahead = 0
     with ThreadPoolExecutor(nthreads, thread_name_prefix="blosc2") as pool:
         try:
             for key, value in items:
                 frame: Future[Window] = Future()
+                copied = 0
                 if _takes_long(value):
                     # A copy, since whoever gives the values may fill the same array again for the next one.
                     frame = pool.submit(frame_of, value.copy(), key, path, encoding)
-                    ahead += value.nbytes
+                    copied = value.nbytes
                 else:
                     frame.set_result(frame_of(value, key, path, encoding))
-                waiting.append((key, value, frame))
-                while waiting and (ahead > _AHEAD or len(waiting) > _AHEAD_VALUES or waiting[0][2].done()):
-                    first, array, frame = waiting.popleft()
-                    ahead -= array.nbytes if _takes_long(array) else 0
-                    yield first, array, frame.result()
+                waiting.append((key, nbytes_of(value), copied, frame))
+                ahead += copied
+                while waiting and (ahead > _AHEAD or len(waiting) > _AHEAD_VALUES or waiting[0][3].done()):
+                    first, nbytes, copied, frame = waiting.popleft()
+                    ahead -= copied
+                    yield first, nbytes, frame.result()
             while waiting:
-                first, array, frame = waiting.popleft()
-                yield first, array, frame.result()
+                first, nbytes, _, frame = waiting.popleft()
+                yield first, nbytes, frame.result()
         finally:
-            for _, _, frame in waiting:
+            for *_, frame in waiting:
                 frame.cancel()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, islice
+from contextlib import closing
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
@@ -31,7 +32,7 @@ from blosc2.leaf_info import LeafInfo, codec_name, leaf_info
 from blosc2.modes import local_path
 from blosc2.new_keys import NewKeys
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
-from blosc2.store import PROGRESS_EACH, Store
+from blosc2.store import _MEMORY_LIMIT, PROGRESS_EACH, Store
 from blosc2.store_keys import absolute, canonical_key, suffixed_folders
 from blosc2.store_layout import LEAF_SUFFIXES, RESERVED, Moved, Window, missing, suffix_of, taken
 from blosc2.store_lock import WriterLock
@@ -470,37 +471,74 @@ class DictStore(Store):
         backend = self._backend
         if not isinstance(backend, ZipBackend) or not self._streams():
             return super()._write_many(items, progress)
-        # A few are like any other change.
-        first = list(islice(items, CATALOG_LEAST))
-        if len(first) < CATALOG_LEAST:
-            return super()._write_many(iter(first), progress)
         admit = NewKeys(self)
-        embedded = self._embedded
-        count = nbytes = 0
+        pairs = ((admit(key), value) for key, value in items)
         self._streaming = True
         try:
-            backend.begin_stream(fresh=embedded is None)
-            pairs = ((admit(key), value) for key, value in chain(first, items))
-            for key, value, window in frames(pairs, self._path, self._encoding()):
-                backend.stream(key, window)
-                count += 1
-                nbytes += getattr(value, "nbytes", 0)
-                if count % PROGRESS_EACH == 0:
-                    progress(count, nbytes)
-            shadowed = {key: None for key in self._embedded_keys() if key in admit}
-            frame = self._after(shadowed) if embedded is None or shadowed else None
-            backend.publish({}, frame, fresh=embedded is None)
+            with closing(frames(pairs, self._path, self._encoding())) as source:
+                # As frames: of the values, nobody says that they stay what they are.
+                first: list[tuple[str, int, Window]] = []
+                held = 0
+                while len(first) < CATALOG_LEAST and held <= _MEMORY_LIMIT:
+                    found = next(source, None)
+                    if found is None:
+                        # A few are like any other change.
+                        self._streaming = False
+                        return self._write_few(first, progress)
+                    first.append(found)
+                    held += found[2][2]
+                return self._write_stream(backend, admit, chain(_drained(first), source), progress)
         except BaseException:
-            backend.discard()
+            # Names were noted that do not come.
             self._look_again_at_keys()
             raise
         finally:
             self._streaming = False
+
+    def _write_few(self, leaves: list[tuple[str, int, Window]], progress: Callable[[int, int], Any]) -> int:
+        """Publish frames in a transaction."""
+        with self.transaction():
+            for key, _, window in leaves:
+                self._put(key, window)
+            progress(len(leaves), sum(nbytes for _, nbytes, _ in leaves))
+        return len(leaves)
+
+    def _write_stream(
+        self,
+        backend: ZipBackend,
+        admit: NewKeys,
+        leaves: Iterable[tuple[str, int, Window]],
+        progress: Callable[[int, int], Any],
+    ) -> int:
+        """Write frames as they come, and publish them."""
+        embedded = self._embedded
+        count = total = 0
+        try:
+            backend.begin_stream(fresh=embedded is None)
+            for key, nbytes, window in leaves:
+                backend.stream(key, window)
+                count += 1
+                total += nbytes
+                if count % PROGRESS_EACH == 0:
+                    progress(count, total)
+            progress(count, total)
+            shadowed = {key: None for key in self._embedded_keys() if key in admit}
+            frame = None
+            if embedded is None or shadowed or self._new_registry is not None:
+                frame = self._after(shadowed)
+            backend.end_stream(frame, fresh=embedded is None)
+        except BaseException:
+            backend.discard()
+            raise
         self._unwritten = False
+        self._new_registry = None
         self._revision += 1
-        self._forget_leaves()
+        # The new keys are in none of these.
+        self._folded = None
+        for key in {*self._held, *self._carriers, *self._edited}:
+            if admit.may_have(key):
+                self._forget_leaf(key)
         self._load()
-        progress(count, nbytes)
         return count
 
     def _is_empty(self) -> bool:
@@ -967,6 +1005,13 @@ def _backend_of(path: str, mmap_mode: str | None) -> DirectoryBackend | ZipBacke
     if os.path.lexists(path) or path.endswith(".b2z"):
         return ZipBackend(path, mmap_mode)
     return DirectoryBackend(path.rstrip("/") or path, mmap_mode)
+
+
+def _drained(leaves: list[tuple[str, int, Window]]) -> Iterator[tuple[str, int, Window]]:
+    """Give what a list holds, without holding it any longer."""
+    leaves.reverse()
+    while leaves:
+        yield leaves.pop()
 
 
 # What the metalayer of the embed frame says that a store is; `tree_store` adds its own.

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 
 _MOST_PARENTS: Final = 4096
+# Keys that are noted; nothing is known of further ones.
+_MOST_KEYS: Final = 1 << 22
 
 
 class NewKeys:
@@ -29,7 +31,7 @@ class NewKeys:
         self._grouped = store._has_groups
         # In an empty store nothing can be in the way but what came before.
         self._empty = store._is_empty()
-        self._leaves = KeySet()
+        self._leaves = KeySet(_MOST_KEYS)
         self._folded = KeySet() if self._empty else None
         self._groups = KeySet()
         # Whether one of them is named like the file of a leaf.
@@ -39,6 +41,10 @@ class NewKeys:
 
     def __contains__(self, key: str) -> bool:
         return key in self._leaves
+
+    def may_have(self, key: str) -> bool:
+        """Whether a key came, or might have come when there was no more room to note any."""
+        return key in self._leaves or len(self._leaves) >= _MOST_KEYS
 
     def __call__(self, key: object) -> str:
         """The canonical form of a key; `ValueError` where a value cannot have it."""

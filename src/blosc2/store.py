@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Final, Self
 
-from blosc2.bulk import Items, pairs
+from blosc2.bulk import Items, nbytes_of, pairs
 from blosc2.checking import check, check_bytes
 from blosc2.compaction import Compaction, Progress
 from blosc2.findings import CheckReport
@@ -172,8 +172,10 @@ class Store(ReadableStore):
         """
         self._check_writable("write many items")
         with self._lock:
+            if self._streaming:  # since the lock was asked for
+                self._check_writable("write many items")
             if self._transaction is not None:
-                return self._set_many(pairs(items), progress or _no_progress)
+                return self._set_many_or_none(pairs(items), progress or _no_progress)
             self._gather()
             if self._changes:
                 self._flush(durable=True)
@@ -183,13 +185,25 @@ class Store(ReadableStore):
         with self.transaction():
             return self._set_many(items, progress)
 
+    def _set_many_or_none(self, items: Iterator[tuple[str, Any]], progress: Callable[[int, int], Any]) -> int:
+        """Set keys one by one within a transaction, which goes on as if nothing had been set when one cannot be."""
+        self._gather()
+        before = self._state()
+        try:
+            return self._set_many(items, progress)
+        except BaseException:
+            if not self._closed:
+                self._forget_leaves()
+                self._bring_back(before)
+            raise
+
     def _set_many(self, items: Iterator[tuple[str, Any]], progress: Callable[[int, int], Any]) -> int:
         """Set keys one by one."""
         count = nbytes = 0
         for key, value in items:
             self[key] = value
             count += 1
-            nbytes += getattr(value, "nbytes", 0)
+            nbytes += nbytes_of(value)
             if count % PROGRESS_EACH == 0:
                 progress(count, nbytes)
         progress(count, nbytes)
@@ -237,6 +251,7 @@ class Store(ReadableStore):
             return
         self._check_own()
         with self._lock:
+            self._check_not_streaming("flush")
             if self._transaction is not None:
                 raise RuntimeError("a transaction is under way: it publishes all its changes at its end")
             self._flush(durable)
@@ -371,6 +386,7 @@ class Store(ReadableStore):
         """
         self._check_open()
         with self._lock:
+            self._check_not_streaming("refresh")
             if self._unpublished or self._unwritten:
                 raise ValueError(f"{self!r} has unpublished changes: flush() or discard() them first")
             if not self._reload():
@@ -396,6 +412,7 @@ class Store(ReadableStore):
         self._check_open()
         self._check_own()
         with self._lock:
+            self._check_not_streaming("discard changes")
             if self._transaction is not None:
                 raise RuntimeError("a transaction is under way: it drops its changes when its block raises")
             self._drop()

@@ -329,6 +329,8 @@ class ReadableStore(KeyLookup, MutableMapping[str, Any]):
                 if self._revision != revision:
                     raise RuntimeError("keys of the store were added or deleted during iteration")
                 yield key
+        if self._revision != revision:  # after the last one too, as dicts have it
+            raise RuntimeError("keys of the store were added or deleted during iteration")
 
     def __len__(self) -> int:
         return len(self._keys())
@@ -423,9 +425,12 @@ class ReadableStore(KeyLookup, MutableMapping[str, Any]):
         self._check_open()
         if self._mode == "r":
             raise ReadOnlyError(f"Cannot {what} in read-only mode", path=self._path, key=key)
+        self._check_not_streaming(what)
+        self._check_own()
+
+    def _check_not_streaming(self, what: str) -> None:
         if self._streaming:
             raise RuntimeError(f"cannot {what}: write_many is under way, and publishes at its end")
-        self._check_own()
 
     @property
     def _is_inherited(self) -> bool:

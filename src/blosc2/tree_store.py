@@ -507,6 +507,15 @@ class TreeStore(DictStore):
                 self._remove(key)
 
     # ------------------------------------------------------------------ description
+    def describe(self, key: str) -> LeafInfo:
+        """What a leaf is; see `DictStore.describe`."""
+        key = plain_key(key)
+        path = key if key.startswith("/") else "/" + key
+        if path.endswith(_HIDDEN) or self._object_above(path):
+            self._check_open()
+            raise self._missing_key(key)
+        return super().describe(key)
+
     @property
     def info_items(self) -> list[tuple[str, Any]]:
         """What `info` shows, as pairs; the tree is drawn up to a bounded number of lines."""

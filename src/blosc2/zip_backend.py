@@ -349,14 +349,25 @@ class ZipBackend:
             raise
 
     def stream(self, key: str, window: Window) -> None:
-        """Write a leaf; `publish` makes it part of the archive with all others."""
-        writer = self._begin()
+        """Write a leaf; `end_stream` makes it part of the archive with all others."""
+        writer = self._streaming_writer()
         suffix, about = filed_as(window)
         name = (key[1:] + suffix).encode()
         if window[2] > _LARGE:
             writer.append_pieces(name, pieces(window), window[2], about=about)
         else:
             writer.append(name, whole(window), about=about)
+
+    def end_stream(self, embed: EmbeddedChanges | None, *, fresh: bool) -> None:
+        """Publish what was written since `begin_stream`."""
+        self._streaming_writer()
+        self.publish({}, embed, fresh=fresh)
+
+    def _streaming_writer(self) -> ArchiveWriter:
+        """What leaves are written to as they come: never another one than for those before."""
+        if self._writer is None:
+            raise RuntimeError(f"{self.root}: the store was closed while many values were written; none is stored")
+        return self._writer
 
     def publish(
         self, changes: dict[str, Window | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True
@@ -399,7 +410,8 @@ class ZipBackend:
         """
         keys = None if version is None else self._table_of(version)
         most = len(changes) + writer.gathered + (0 if keys is None else len(keys))
-        if most < CATALOG_LEAST or (keys is not None and not keys.regular):
+        # What was streamed is sorted already, be it little.
+        if not writer.gathered and (most < CATALOG_LEAST or (keys is not None and not keys.regular)):
             if version is None:
                 writer.write_directory()
             else:
