@@ -15,11 +15,15 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from blosc2.leaf import frame_of
-from blosc2.store_layout import Window
+from blosc2.small_frames import TINY, tiny_frame
+from blosc2.store_layout import Window, filed_as
 from blosc2.threads import get_nthreads
 
 #: Keys and values, as `update` of a dict takes them.
 Items: TypeAlias = "Mapping[str, Any] | Iterable[tuple[str, Any]]"
+
+#: Suffix, description and frame of a leaf.
+Filed: TypeAlias = tuple[str, bytes, Window | bytes]
 
 # Smaller values are compressed sooner than they are handed to another thread.
 _WORTH_A_THREAD: Final = 128 << 10
@@ -46,21 +50,26 @@ def nbytes_of(value: Any) -> int:
 
 def frames(
     items: Iterable[tuple[str, Any]], path: str | None, encoding: dict[str, Any]
-) -> Generator[tuple[str, int, Window], None, None]:
+) -> Generator[tuple[str, int, Filed], None, None]:
     """Key, uncompressed bytes and frame of each item, in their order."""
     nthreads = get_nthreads()
-    if nthreads < 2:
-        for key, value in items:
-            window = frame_of(value, key, path, encoding)
-            yield key, nbytes_of(value), window
-        return
     source = iter(items)
     for key, value in source:
-        if not _takes_long(value):
-            window = frame_of(value, key, path, encoding)
-            yield key, nbytes_of(value), window
-            continue
-        yield from _together(chain([(key, value)], source), path, encoding, nthreads)
+        if nthreads > 1 and _takes_long(value):
+            yield from _together(chain([(key, value)], source), path, encoding, nthreads)
+        else:
+            filed = _filed(value, key, path, encoding)
+            yield key, nbytes_of(value), filed
+
+
+def _filed(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -> Filed:
+    """The frame of a value, its suffix and its description."""
+    if type(value) is np.ndarray and value.nbytes <= TINY and not value.dtype.hasobject:
+        tiny = tiny_frame(value, encoding)
+        if tiny is not None:
+            return ".b2nd", tiny[1], tiny[0]
+    window = frame_of(value, key, path, encoding)
+    return *filed_as(window), window
 
 
 def _takes_long(value: Any) -> bool:
@@ -69,22 +78,22 @@ def _takes_long(value: Any) -> bool:
 
 def _together(
     items: Iterable[tuple[str, Any]], path: str | None, encoding: dict[str, Any], nthreads: int
-) -> Iterator[tuple[str, int, Window]]:
+) -> Iterator[tuple[str, int, Filed]]:
     """The same, with several threads."""
     # With the bytes of those that were copied.
-    waiting: deque[tuple[str, int, int, Future[Window]]] = deque()
+    waiting: deque[tuple[str, int, int, Future[Filed]]] = deque()
     ahead = 0
     with ThreadPoolExecutor(nthreads, thread_name_prefix="blosc2") as pool:
         try:
             for key, value in items:
-                frame: Future[Window] = Future()
+                frame: Future[Filed] = Future()
                 copied = 0
                 if _takes_long(value):
                     # A copy, since whoever gives the values may fill the same array again for the next one.
-                    frame = pool.submit(frame_of, value.copy(), key, path, encoding)
+                    frame = pool.submit(_filed, value.copy(), key, path, encoding)
                     copied = value.nbytes
                 else:
-                    frame.set_result(frame_of(value, key, path, encoding))
+                    frame.set_result(_filed(value, key, path, encoding))
                 waiting.append((key, nbytes_of(value), copied, frame))
                 ahead += copied
                 while waiting and (ahead > _AHEAD or len(waiting) > _AHEAD_VALUES or waiting[0][3].done()):

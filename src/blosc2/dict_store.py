@@ -17,7 +17,7 @@ from blosc2._core.keytable import KeyTable
 from blosc2._core.leaf_batch import LeafBatch
 from blosc2._core.listing import KeyCursor, KeyListing
 from blosc2.advice import LASTING, check_advice, lasting
-from blosc2.bulk import frames
+from blosc2.bulk import Filed, frames
 from blosc2.compaction import Progress
 from blosc2.deserialization import deserialize_mode
 from blosc2.directory_backend import DirectoryBackend
@@ -27,7 +27,7 @@ from blosc2.embedded import REGISTRY, Embedded, read_embedded
 from blosc2.embedded_changes import EmbeddedChanges
 from blosc2.embedded_frame import stored_value
 from blosc2.info import InfoReporter
-from blosc2.leaf import read_only
+from blosc2.leaf import read_only, window_of_bytes
 from blosc2.leaf_info import LeafInfo, codec_name, leaf_info
 from blosc2.modes import local_path
 from blosc2.new_keys import NewKeys
@@ -460,11 +460,12 @@ class DictStore(Store):
 
     def _update(self, items: Iterator[tuple[str, Any]]) -> None:
         if self._mode != "r" and self._streams():
-            first = list(islice(items, CATALOG_LEAST))
-            if len(first) == CATALOG_LEAST:
-                self.write_many(chain(first, items))
-                return
-            items = iter(first)
+            # One by one: of the values, nobody says that they stay what they are.
+            for _, (key, value) in zip(range(CATALOG_LEAST - 1), items):
+                self[key] = value
+            for item in items:
+                self.write_many(chain((item,), items))
+            return
         super()._update(items)
 
     def _write_many(self, items: Iterator[tuple[str, Any]], progress: Callable[[int, int], Any]) -> int:
@@ -477,7 +478,7 @@ class DictStore(Store):
         try:
             with closing(frames(pairs, self._path, self._encoding())) as source:
                 # As frames: of the values, nobody says that they stay what they are.
-                first: list[tuple[str, int, Window]] = []
+                first: list[tuple[str, int, Filed]] = []
                 held = 0
                 while len(first) < CATALOG_LEAST and held <= _MEMORY_LIMIT:
                     found = next(source, None)
@@ -486,7 +487,8 @@ class DictStore(Store):
                         self._streaming = False
                         return self._write_few(first, progress)
                     first.append(found)
-                    held += found[2][2]
+                    frame = found[2][2]
+                    held += len(frame) if isinstance(frame, bytes) else frame[2]
                 return self._write_stream(backend, admit, chain(_drained(first), source), progress)
         except BaseException:
             # Names were noted that do not come.
@@ -495,11 +497,11 @@ class DictStore(Store):
         finally:
             self._streaming = False
 
-    def _write_few(self, leaves: list[tuple[str, int, Window]], progress: Callable[[int, int], Any]) -> int:
+    def _write_few(self, leaves: list[tuple[str, int, Filed]], progress: Callable[[int, int], Any]) -> int:
         """Publish frames in a transaction."""
         with self.transaction():
-            for key, _, window in leaves:
-                self._put(key, window)
+            for key, _, (_, _, frame) in leaves:
+                self._put(key, window_of_bytes(frame) if isinstance(frame, bytes) else frame)
             progress(len(leaves), sum(nbytes for _, nbytes, _ in leaves))
         return len(leaves)
 
@@ -507,7 +509,7 @@ class DictStore(Store):
         self,
         backend: ZipBackend,
         admit: NewKeys,
-        leaves: Iterable[tuple[str, int, Window]],
+        leaves: Iterable[tuple[str, int, Filed]],
         progress: Callable[[int, int], Any],
     ) -> int:
         """Write frames as they come, and publish them."""
@@ -515,8 +517,8 @@ class DictStore(Store):
         count = total = 0
         try:
             backend.begin_stream(fresh=embedded is None)
-            for key, nbytes, window in leaves:
-                backend.stream(key, window)
+            for key, nbytes, filed in leaves:
+                backend.stream(key, *filed)
                 count += 1
                 total += nbytes
                 if count % PROGRESS_EACH == 0:
@@ -673,7 +675,7 @@ class DictStore(Store):
         self._published_cache = self._listing_cache = None
 
     def _encoding(self) -> dict[str, Any]:
-        return {"cparams": self.cparams}
+        return {} if self._cparams is None else {"cparams": self._cparams}
 
     # ------------------------------------------------------------------ copies
     def to_b2z(self, overwrite: bool | str | os.PathLike[Any] = False, filename: Any = None) -> str:
@@ -1007,7 +1009,7 @@ def _backend_of(path: str, mmap_mode: str | None) -> DirectoryBackend | ZipBacke
     return DirectoryBackend(path.rstrip("/") or path, mmap_mode)
 
 
-def _drained(leaves: list[tuple[str, int, Window]]) -> Iterator[tuple[str, int, Window]]:
+def _drained(leaves: list[tuple[str, int, Filed]]) -> Iterator[tuple[str, int, Filed]]:
     """Give what a list holds, without holding it any longer."""
     leaves.reverse()
     while leaves:

@@ -15,7 +15,7 @@ from blosc2.carrier import Carrier, MemoryCarrier
 from blosc2.exceptions import ClosedStoreError, UnsupportedValueError
 from blosc2.recognise import wrap
 from blosc2.schunk import SChunk
-from blosc2.small_frames import cframe_of
+from blosc2.small_frames import TINY, cframe_of, tiny_frame
 from blosc2.store_layout import Window
 from blosc2.stored import Stored
 
@@ -87,6 +87,9 @@ def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -
         The value cannot be made an array (`UnsupportedValueError`).
     """
     if type(value) is np.ndarray and not value.dtype.hasobject:  # as most are
+        tiny = tiny_frame(value, encoding) if value.nbytes <= TINY else None
+        if tiny is not None:
+            return window_of_bytes(tiny[0])
         return window_of_bytes(cframe_of(value, encoding))
     if isinstance(value, Stored):
         return window_of_bytes(value.to_cframe())

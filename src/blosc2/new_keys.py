@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from blosc2._core.folded_keys import KeySet
+from blosc2._core.folded_keys import AGAIN, GROUP, LIKE_ANOTHER, KeyAdmission
 from blosc2.store_keys import new_key, suffixed_folders
-from blosc2.store_layout import LEAF_SUFFIXES
+from blosc2.store_layout import EMBED, LEAF_SUFFIXES
 
 if TYPE_CHECKING:
     from blosc2.dict_store import DictStore
 
 
-_MOST_PARENTS: Final = 4096
 # Keys that are noted; nothing is known of further ones.
 _MOST_KEYS: Final = 1 << 22
 
@@ -31,13 +30,13 @@ class NewKeys:
         self._grouped = store._has_groups
         # In an empty store nothing can be in the way but what came before.
         self._empty = store._is_empty()
-        self._leaves = KeySet(_MOST_KEYS)
-        self._folded = KeySet() if self._empty else None
-        self._groups = KeySet()
+        self._admission = KeyAdmission(EMBED, _MOST_KEYS)
+        self._leaves = self._admission.leaves
+        self._groups = self._admission.groups
+        # Groups that were looked at: nothing is wrong with them.
+        self._parents = self._admission.parents
         # Whether one of them is named like the file of a leaf.
         self._suffixed = False
-        # Groups that were looked at lately: nothing is wrong with them.
-        self._parents: set[str] = set()
 
     def __contains__(self, key: str) -> bool:
         return key in self._leaves
@@ -48,17 +47,27 @@ class NewKeys:
 
     def __call__(self, key: object) -> str:
         """The canonical form of a key; `ValueError` where a value cannot have it."""
-        key = new_key(key)
+        if self._empty and not self._suffixed:
+            found = self._admission.admit(key)
+            if found <= AGAIN:
+                return cast("str", key)
+            if found == LIKE_ANOTHER:
+                raise self._store._differs_in_case(str(key), "another new key")
+            if found == GROUP:
+                self._check_not_group(str(key))
+                return str(key)
+        return self._look_closer(new_key(key))
+
+    def _look_closer(self, key: str) -> str:
         parent = key[: key.rfind("/")]
-        plain = self._empty and ".b2" not in key and "/_" not in key
-        if not plain or parent not in self._parents:
+        if not self._empty or ".b2" in key or "/_" in key or parent not in self._parents:
             self._look_at(key, parent)
         if self._leaves.add(key):
             return key
-        if self._folded is None:
+        if not self._empty:
             if not self._store._has(key):
                 self._store._check_name(key)
-        elif self._folded.add_folded(key):
+        elif self._admission.folded.add_folded(key):
             raise self._store._differs_in_case(key, "another new key")
         if len(self._groups):
             self._check_not_group(key)
@@ -81,8 +90,6 @@ class NewKeys:
                 end = key.find("/", end + 1)
         if self._grouped or ".b2" in key:
             self._groups.add_groups(key)
-        if len(self._parents) >= _MOST_PARENTS:
-            self._parents.clear()
         self._parents.add(parent)
 
     def _check_not_group(self, key: str) -> None:

@@ -11,14 +11,21 @@ from typing import Any, Final
 
 import numpy as np
 
+from blosc2._core.descriptions import describe
+from blosc2._core.frame import Frame
 from blosc2._core.frame_writer import pack_index, pack_trailer
 from blosc2._core.small_frame import Template, forget_idle
+from blosc2._core.source import Source
 from blosc2.array_plan import ArrayPlan
 from blosc2.draft import ZERO_OFFSET
+from blosc2.dtypes import parse_dtype
 from blosc2.storage import CParams, cparams_dflts
 
 #: Uncompressed bytes up to which an array is one block of one chunk, whatever its items are.
 _SMALL: Final = 64 << 10
+#: Bytes up to which values of a store are not compressed, unless somebody asked for it: the rest of a frame has some
+#: 300, so that little would be saved, in many times the time.
+TINY: Final = 256
 #: Templates of one set of compression parameters, and such sets.
 _MOST: Final = 256
 _MOST_SETS: Final = 8
@@ -29,7 +36,7 @@ Items = np.ndarray[Any, Any]
 class _Known:
     """A template, or a frame that all arrays of its kind have, or neither: then arrays go the general way."""
 
-    __slots__ = ("dtype", "frame", "names", "template")
+    __slots__ = ("about", "dtype", "frame", "names", "template")
 
     def __init__(self, dtype: np.dtype[Any], template: Template | None = None, frame: bytes | None = None) -> None:
         # The key of structured dtypes is their address, which must not become another one's.
@@ -37,6 +44,8 @@ class _Known:
         self.names = dtype.names
         self.template = template
         self.frame = frame
+        # What a catalog says of arrays of this kind that are not compressed.
+        self.about: bytes | None = None
 
 
 class _Set:
@@ -90,6 +99,28 @@ def cframe_of(items: Items, keywords: dict[str, Any]) -> bytes:
     plan, frame = _in_general(items, keywords)
     templates.known[key] = _learn(items, plan, frame)
     return frame
+
+
+def tiny_frame(items: Items, keywords: dict[str, Any]) -> tuple[bytes, bytes] | None:
+    """The frame of an array that is not worth compressing, and its description; None for others.
+
+    It is that of `cframe_of` with a chunk that is stored as it is.
+    """
+    if keywords or items.nbytes > TINY:
+        return None
+    templates = _set_of(keywords)
+    if templates is None:
+        return None
+    dtype = items.dtype
+    known = templates.known.get((dtype if dtype.names is None else id(dtype), items.shape))
+    if known is None or known.template is None or known.names is not dtype.names:
+        return None
+    frame = known.template.raw_frame(items)
+    if frame is None:
+        return None
+    if known.about is None:
+        known.about = describe(Frame.open(Source.of_buffer(frame)), parse_dtype)
+    return frame, known.about
 
 
 def _in_general(items: Items, keywords: dict[str, Any]) -> tuple[ArrayPlan, bytes]:

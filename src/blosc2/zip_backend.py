@@ -348,15 +348,16 @@ class ZipBackend:
             self._give_up()
             raise
 
-    def stream(self, key: str, window: Window) -> None:
+    def stream(self, key: str, suffix: str, about: bytes, frame: Window | bytes) -> None:
         """Write a leaf; `end_stream` makes it part of the archive with all others."""
         writer = self._streaming_writer()
-        suffix, about = filed_as(window)
         name = (key[1:] + suffix).encode()
-        if window[2] > _LARGE:
-            writer.append_pieces(name, pieces(window), window[2], about=about)
+        if isinstance(frame, bytes):
+            writer.append(name, frame, about=about)
+        elif frame[2] > _LARGE:
+            writer.append_pieces(name, pieces(frame), frame[2], about=about)
         else:
-            writer.append(name, whole(window), about=about)
+            writer.append(name, whole(frame), about=about)
 
     def end_stream(self, embed: EmbeddedChanges | None, *, fresh: bool) -> None:
         """Publish what was written since `begin_stream`."""

@@ -6,7 +6,7 @@ import os
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp
 
 cdef extern from "key_hash.h" nogil:
     uint64_t key_hash(uint64_t seed0, uint64_t seed1, const uint8_t *p, size_t length)
@@ -78,6 +78,9 @@ cdef class KeySet:
                 self._grow()
         return False
 
+    cdef bint _has(self, uint64_t hashed) noexcept nogil:
+        return self.slots[self._slot(hashed)] != 0
+
     def add(self, str key not None):
         """Take note of a key; whether it was there."""
         return self._add(hash_of(key))
@@ -97,6 +100,67 @@ cdef class KeySet:
         for at in range(length - 1, 0, -1):
             if text[at] == b"/" and self._add(key_hash(_seed0, _seed1, <const uint8_t *> text, at) | 1):
                 break
+
+
+#: What a new key is: fine; one that came before; one to be looked at; like another but for case; a group.
+NEW, AGAIN, UNKNOWN, LIKE_ANOTHER, GROUP = range(5)
+
+
+cdef class KeyAdmission:
+    """Says of most new keys at once that they may be taken; the others are for who asked.
+
+    Parameters
+    ----------
+    reserved : str
+        What no key begins with, behind its first "/".
+    most : int
+        Keys of which it takes note at most.
+    """
+
+    cdef readonly KeySet leaves, folded, groups, parents
+    cdef bytes reserved
+
+    def __cinit__(self, str reserved not None, int64_t most=1 << 22):
+        self.leaves, self.folded, self.groups, self.parents = KeySet(most), KeySet(most), KeySet(most), KeySet(1 << 20)
+        self.reserved = reserved.encode()
+
+    def admit(self, key):
+        """Take note of a plain key in a group that `parents` knows, and say which of the five it is."""
+        cdef Py_ssize_t length, i, slash = 0
+        cdef const char *text
+        cdef uint8_t c
+        cdef bint begins = True
+        if type(key) is not str or not (<str> key).isascii():
+            return 2
+        text = PyUnicode_AsUTF8AndSize(key, &length)
+        if length < 2 or length > 200 or text[0] != b"/":
+            return 2
+        for i in range(1, length):
+            c = <uint8_t> text[i]
+            if c == 0x2F:
+                if begins:
+                    return 2
+                begins, slash = True, i
+            elif 0x61 <= c <= 0x7A or 0x41 <= c <= 0x5A or 0x30 <= c <= 0x39:
+                begins = False
+            elif not begins and (c == 0x5F or c == 0x2D):
+                pass
+            elif not begins and c == 0x2E:
+                if i + 2 < length and text[i + 1] == b"b" and text[i + 2] == b"2":
+                    return 2
+            else:
+                return 2
+        if begins or (length > PyBytes_GET_SIZE(self.reserved) and memcmp(
+                text + 1, PyBytes_AS_STRING(self.reserved), PyBytes_GET_SIZE(self.reserved)) == 0):
+            return 2
+        if not self.parents._has(key_hash(_seed0, _seed1, <const uint8_t *> text, slash) | 1):
+            return 2
+        if self.leaves._add(key_hash(_seed0, _seed1, <const uint8_t *> text, length) | 1):
+            return 1
+        if self.folded._add(folded_hash(key)):
+            return 3
+        return 4 if self.groups.used and self.groups._has(
+            key_hash(_seed0, _seed1, <const uint8_t *> text, length) | 1) else 0
 
 
 cdef uint64_t hash_of(str key) except 0:

@@ -1,6 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Whole frames of arrays that are one block: what depends on their items is compressed and put between the rest."""
 
+import os
+
 cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
@@ -50,6 +52,7 @@ cdef class Template:
     """
 
     cdef bytes header, tail, zeros
+    cdef bytes raw          # header of a chunk that is stored as it is; None until asked for
     cdef int32_t nbytes
     cdef object encoding
     cdef Encoder idle
@@ -63,6 +66,49 @@ cdef class Template:
         self.zeros = zeros
         self.nbytes = nbytes
         self.encoding = encoding
+
+    def raw_frame(self, cnp.ndarray items not None):
+        """The frame of these items stored as they are; None where they are all zero, or not to be had as bytes."""
+        cdef Py_ssize_t header = PyBytes_GET_SIZE(self.header), tail = PyBytes_GET_SIZE(self.tail), i
+        cdef const uint8_t *source
+        cdef uint8_t *p
+        cdef uint8_t seen = 0
+        cdef bytes result
+        if cnp.PyArray_NBYTES(items) != self.nbytes or not cnp.PyArray_IS_C_CONTIGUOUS(items):
+            return None
+        if self.raw is None:
+            self.raw = self.raw_header()
+        if PyBytes_GET_SIZE(self.raw) == 0:
+            return None
+        source = <const uint8_t *> cnp.PyArray_DATA(items)
+        for i in range(self.nbytes):
+            seen |= source[i]
+        if not seen:
+            return None
+        result = PyBytes_FromStringAndSize(NULL, header + CHUNK_HEADER + self.nbytes + tail)
+        p = <uint8_t *> PyBytes_AS_STRING(result)
+        memcpy(p, PyBytes_AS_STRING(self.header), header)
+        _put64(p + FRAME_LEN, header + CHUNK_HEADER + self.nbytes + tail)
+        _put64(p + CBYTES, CHUNK_HEADER + self.nbytes)
+        p += header
+        memcpy(p, PyBytes_AS_STRING(self.raw), CHUNK_HEADER)
+        memcpy(p + CHUNK_HEADER, source, self.nbytes)
+        memcpy(p + CHUNK_HEADER + self.nbytes, PyBytes_AS_STRING(self.tail), tail)
+        return result
+
+    cdef bytes raw_header(self):
+        """The header that the encoder gives a chunk of noise; empty where it does not store that as it is."""
+        cdef Encoder encoder
+        cdef bytes noise = os.urandom(self.nbytes)
+        cdef bytes room = PyBytes_FromStringAndSize(NULL, self.nbytes + CHUNK_HEADER)
+        cdef int32_t size
+        encoder = self.take()
+        size = encoder.encode(<const uint8_t *> PyBytes_AS_STRING(noise), <uint8_t *> PyBytes_AS_STRING(room),
+                              self.nbytes + CHUNK_HEADER)
+        if size < CHUNK_HEADER:
+            return b""
+        self.give_back(encoder)
+        return room[:CHUNK_HEADER] if size == self.nbytes + CHUNK_HEADER and room[CHUNK_HEADER:] == noise else b""
 
     def frame(self, cnp.ndarray items not None):
         """The frame of these items; None where it has to be made in another way."""
