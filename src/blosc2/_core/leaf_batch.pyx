@@ -8,6 +8,7 @@ who takes another one as the pattern or opens them one by one. So nothing is dec
 
 cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.object cimport PyObject
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
@@ -36,6 +37,20 @@ cdef extern from "prefetch.h" nogil:
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
+cdef extern from *:
+    """
+    static inline PyObject *list_item(PyObject *list, Py_ssize_t i) { return PyList_GET_ITEM(list, i); }
+    static inline int is_ascii(PyObject *key) {
+        return PyUnicode_CheckExact(key) && PyUnicode_IS_COMPACT_ASCII(key);
+    }
+    static inline const uint8_t *ascii_data(PyObject *key) { return PyUnicode_1BYTE_DATA(key); }
+    static inline Py_ssize_t ascii_length(PyObject *key) { return PyUnicode_GET_LENGTH(key); }
+    """
+    PyObject *list_item(PyObject *list, Py_ssize_t i) nogil
+    bint is_ascii(PyObject *key) nogil
+    const uint8_t *ascii_data(PyObject *key) nogil
+    Py_ssize_t ascii_length(PyObject *key) nogil
+
 cdef enum:
     MOST_HANDS = 64
     # Leaves that a thread takes at a time; the memory of all of them is asked for before the first is looked at.
@@ -57,6 +72,7 @@ cdef enum State:
     OTHER = 3
 
 cdef enum Stage:
+    NAMING
     FINDING
     COMPARING
     DECODING
@@ -102,6 +118,9 @@ cdef class LeafBatch:
     cdef int64_t *headers       # where local headers are; then, of a mapped file, where chunks are
     cdef int64_t *sizes         # of members; then of chunks
     cdef uint8_t *states
+    cdef const char *tail       # of keys that count as not there
+    cdef Py_ssize_t tail_length
+    cdef bytes tail_bytes
     cdef Stage stage
     cdef atomic_state next
     cdef uint8_t *out
@@ -118,11 +137,13 @@ cdef class LeafBatch:
         cdef Py_ssize_t i, length, tail = 0
         cdef const char *text
         cdef const char *end = NULL
-        cdef bytes suffix
+        cdef bytes suffix = None
         if hidden is not None:
             suffix = b"/" + hidden.encode()
             end, tail = PyBytes_AS_STRING(suffix), len(suffix)
-        self.table, self.archive, self.keys, self.threads = table, table.archive, keys, threads
+        # A list of its own, which nobody changes while threads look at it.
+        self.table, self.archive, self.keys, self.threads = table, table.archive, list(keys), threads
+        keys = self.keys
         self.count = len(keys)
         self.missing = -1
         self.names = <const uint8_t **> PyMem_Malloc(max(1, self.count) * sizeof(uint8_t *))
@@ -134,7 +155,12 @@ cdef class LeafBatch:
         if (self.names == NULL or self.lengths == NULL or self.places == NULL or self.headers == NULL
                 or self.sizes == NULL or self.states == NULL):
             raise MemoryError
+        self.tail, self.tail_length, self.tail_bytes = end, tail, suffix
+        self._run(NAMING)
+        # Strings beyond ASCII have to be brought to UTF-8, which takes the interpreter.
         for i in range(self.count):
+            if self.states[i] != OTHER:
+                continue
             if type(keys[i]) is not str:
                 self.missing = i
                 return
@@ -143,11 +169,10 @@ cdef class LeafBatch:
             except UnicodeEncodeError:
                 self.missing = i
                 return
-            if length < 2 or text[0] != b"/" or (
-                    tail and length >= tail and memcmp(text + length - tail, end, <size_t> tail) == 0):
+            self.name(i, <const uint8_t *> text, length)
+            if self.states[i] == OTHER:
                 self.missing = i
                 return
-            self.names[i], self.lengths[i] = <const uint8_t *> text + 1, length - 1
         self._run(FINDING)
         for i in range(self.count):
             if self.places[i] == DAMAGED:
@@ -276,7 +301,9 @@ cdef class LeafBatch:
             if not state_change(&self.next, drawn, drawn + 1):
                 continue
             stop = min(first + TOGETHER, self.count)
-            if self.stage == FINDING:
+            if self.stage == NAMING:
+                self.take_names(first, stop)
+            elif self.stage == FINDING:
                 self.find(first, stop)
             elif self.stage == COMPARING:
                 for i in range(first, stop):
@@ -292,6 +319,28 @@ cdef class LeafBatch:
                             self.read(worker, i)
                     elif self.states[i] == ALIKE:
                         self.decode_one(worker, i, self.archive.source.base + self.headers[i])
+
+    cdef void take_names(self, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
+        """Where the bytes of keys are; strings are looked at without the GIL, which their list keeps alive."""
+        cdef Py_ssize_t i
+        for i in range(first, stop):
+            prefetch(<const uint8_t *> list_item(<PyObject *> self.keys, i), 128)
+        for i in range(first, stop):
+            if is_ascii(list_item(<PyObject *> self.keys, i)):
+                self.name(i, ascii_data(list_item(<PyObject *> self.keys, i)),
+                          ascii_length(list_item(<PyObject *> self.keys, i)))
+            else:
+                self.states[i] = OTHER
+
+    cdef inline void name(self, Py_ssize_t i, const uint8_t *text, Py_ssize_t length) noexcept nogil:
+        """Take note of a key; it is another case where it cannot be that of a leaf."""
+        cdef Py_ssize_t tail = self.tail_length
+        self.states[i] = OTHER
+        if length < 2 or text[0] != 0x2F or (
+                tail and length >= tail and memcmp(text + length - tail, self.tail, <size_t> tail) == 0):
+            return
+        self.names[i], self.lengths[i] = text + 1, length - 1
+        self.states[i] = FOUND
 
     cdef void find(self, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
         """Places of keys, and what the directory says of their members."""
