@@ -111,3 +111,31 @@ def test_a_pickled_handle_of_a_changed_file_says_so(tmp_path: Path) -> None:
     blosc2.asarray(np.arange(7.0), urlpath=path, mode="w")
     with pytest.raises((ValueError, RuntimeError), match=r"x\.b2nd"):
         pickle.loads(frozen)[:]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/smaps_rollup"), reason="memory is measured in /proc")
+def test_a_worker_that_maps_a_store_copies_nothing_of_its_index(tmp_path: Path) -> None:
+    """Keys are found, listed and counted in the mapped catalog and directory, whose pages all processes share."""
+    path = tmp_path / "many.b2z"
+    count = 100_000
+    with blosc2.TreeStore(str(path), mode="w") as store:
+        store.write_many((f"/group{n % 100}/leaf{n}", np.int32(n)) for n in range(count))
+    assert path.stat().st_size > 40 << 20
+    work = f"""
+import blosc2
+def private():
+    with open("/proc/self/smaps_rollup") as file:  # what is its own; pages of a file that it maps are clean
+        return sum(int(line.split()[1]) for line in file if line.startswith("Private_Dirty")) << 10
+with blosc2.TreeStore({str(path)!r}, mode="r", mmap_mode="r") as store:
+    store["/group0/leaf0"][()]
+with blosc2.TreeStore({str(path)!r}, mode="r", mmap_mode="r") as store:
+    before = private()
+    assert len(store) == {count} + 100
+    assert sum(f"/group{{n % 100}}/leaf{{n}}" in store for n in range(0, {count}, 7)) == len(range(0, {count}, 7))
+    assert store["/group5/leaf5"][()] == 5
+    print(private() - before)
+"""
+    found = subprocess.run([sys.executable, "-W", "error", "-c", work], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    # In memory, the hash alone would be 1.4 MB, the directory 9 MB.
+    assert int(found.stdout) < 600_000
