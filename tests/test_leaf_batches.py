@@ -166,8 +166,9 @@ def test_arrays_to_read_into(store: Any) -> None:
     read_only.flags.writeable = False
     unaligned = np.zeros(count * 96 + 1, "u1")[1:].view("i8").reshape(count, 3, 4)
     for out in (
-        np.empty((count, 3, 4), "i8"), np.empty((count, 3, 4), "i8", order="F"), room[::2, ::2, ::2], room[:count, :3, :4],
-        room[count - 1 :: -1, :3, :4], room[:count, 2::-1, 3::-1], unaligned, np.empty((3, 4, count), "i8").transpose(2, 0, 1),
+        np.empty((count, 3, 4), "i8"), np.empty((count, 3, 4), "i8", order="F"), room[::2, ::2, ::2],
+        room[:count, :3, :4], room[count - 1 :: -1, :3, :4], room[:count, 2::-1, 3::-1], unaligned,
+        np.empty((3, 4, count), "i8").transpose(2, 0, 1),
         np.zeros((count, 3, 4), "i8").view(np.recarray), np.empty((3 * count, 3, 4), "i8")[::3], room[1::2, :3, 4:],
     ):  # fmt: skip
         room[...] = -1
@@ -179,7 +180,8 @@ def test_arrays_to_read_into(store: Any) -> None:
         (np.zeros((count, 4, 3), "i8"), ValueError), (np.zeros((count - 1, 3, 4), "i8"), ValueError),
         (np.zeros((count, 12), "i8"), ValueError), (np.zeros((count, 3, 4), "u8"), ValueError),
         (np.zeros((count, 3, 4), ">i8"), ValueError), (read_only, ValueError), (np.zeros((), "i8"), ValueError),
-        ([[[0] * 4] * 3] * count, TypeError), (bytearray(count * 96), TypeError), (blosc2.zeros((count, 3, 4)), TypeError),
+        ([[[0] * 4] * 3] * count, TypeError), (bytearray(count * 96), TypeError),
+        (blosc2.zeros((count, 3, 4)), TypeError),
     ]:  # fmt: skip
         with pytest.raises(error):
             store.read_many(keys, out=out)
@@ -334,7 +336,8 @@ for seed in range(start, stop):
             continue
         with store:
             try:
-                expected = [store[key][:] if isinstance(store[key], blosc2.NDArray) else int("no array") for key in keys]
+                leaves = [store[key] for key in keys]
+                expected = [leaf[:] if isinstance(leaf, blosc2.NDArray) else int("no array") for leaf in leaves]
             except (ValueError, KeyError, OSError, NotImplementedError, MemoryError):
                 expected = None
             try:
@@ -350,7 +353,8 @@ for seed in range(start, stop):
                     except (ValueError, KeyError, OSError, NotImplementedError, MemoryError):
                         # what is not needed for the items may be damaged: the metadata behind them
                         continue
-                    assert found[n].dtype == array.dtype and found[n].tobytes() == array.tobytes(), (seed, mmap_mode, key)
+                    same = found[n].dtype == array.dtype and found[n].tobytes() == array.tobytes()
+                    assert same, (seed, mmap_mode, key)
 print(fine, wrong)
 """
 

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from blosc2._core.catalog import Catalog
 from blosc2._core.listing import KeyListing
+from blosc2.dtypes import format_dtype
 from blosc2.exceptions import FormatError
 from blosc2.leaf_info import LeafInfo, codec_name, kind_name
 
@@ -98,7 +99,7 @@ class Counter:
         for key, info in leaves:
             if self._hidden and key.endswith("/__vlmeta__"):
                 continue
-            part = (info.kind, None if info.dtype is None else str(info.dtype.str), info.codec)
+            part = (info.kind, None if info.dtype is None else format_dtype(info.dtype), info.codec)
             path, level = base, 0
             while True:
                 self._add(self._row(path or "/", level), part, 1, info.nbytes, info.cbytes)

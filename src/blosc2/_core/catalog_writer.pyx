@@ -381,9 +381,10 @@ cdef class CatalogBuilder:
             self.pages.add(entry, LEAF_LENGTH)
             self.nbytes += about.nbytes
             self.cbytes += about.cbytes
-            # Groups that appear with this leaf: those of its path that the leaf before is not below or named like.
+            # Groups that appear with this leaf: those of its path that the leaf before is not below or named like. Their "/"
+            # may be where the two begin to differ: "a/b" comes behind "a-b/c".
             common = shared(before, leaf.key, leaf.length)
-            for at in range(common + 1, leaf.length):
+            for at in range(common + (before.used == common), leaf.length):
                 if leaf.key[at] == 0x2F:
                     self.groups += 1
                     if slots != NULL:
@@ -457,7 +458,7 @@ cdef class CatalogBuilder:
                 place = others
                 while merge.next(&leaf):
                     common = shared(before, leaf.key, leaf.length)
-                    for at in range(common + 1, leaf.length + 1):
+                    for at in range(common + (before.used == common), leaf.length + 1):
                         if at < leaf.length and leaf.key[at] != 0x2F:
                             continue
                         home = slot_home(key_hash(self.seed0, self.seed1, leaf.key, at), self.homes)
@@ -577,7 +578,7 @@ cdef class CatalogBuilder:
             for position in range(self.old.count):
                 if self.old.key(position, &key):
                     common = shared(last, key.bytes, key.length)
-                    for at in range(common + 1, key.length):
+                    for at in range(common + (last.used == common), key.length):
                         self.most_groups += key.bytes[at] == 0x2F
                     remember(last, key.bytes, key.length)
             last.used = 0
@@ -588,7 +589,7 @@ cdef class CatalogBuilder:
             if not merge.item.payload_length:
                 continue
             common = shared(last, merge.item.key, merge.item.key_length)
-            for at in range(common + 1, merge.item.key_length):
+            for at in range(common + (last.used == common), merge.item.key_length):
                 self.most_groups += merge.item.key[at] == 0x2F
             remember(last, merge.item.key, merge.item.key_length)
             if len(seen) >= MOST_KINDS:

@@ -579,7 +579,7 @@ cdef class KeyTable:
                 while position and common < key.length and common < before.length and (
                         before.bytes[common] == key.bytes[common]):
                     common += 1
-                for at in range(common + 1, key.length):
+                for at in range(common + (position == 0 or before.length == common), key.length):
                     if key.bytes[at] == 0x2F and self.lookup_group(key.bytes, at) != place:
                         fine = False
                 if not fine:
