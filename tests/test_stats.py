@@ -274,10 +274,28 @@ def test_a_leaf_that_cannot_be_read(tmp_path: Path, kind: str, source: str | Non
         assert row.nbytes == sum(leaf.nbytes for leaf in whole.values())
         unknown = [row for row in store.stats(by="kind") if row.kind == "unknown"]
         assert [(row.leaves, row.nbytes, row.cbytes) for row in unknown] == [(1, 0, 0)]
+        assert [row.leaves for row in store.stats(by="codec") if row.codec == ""] == [1]
         with pytest.raises(blosc2.FormatError):
             store.describe("/a/big")
         if isinstance(store, blosc2.TreeStore):
             assert "big damaged" in store.tree()
+
+
+@pytest.mark.parametrize("count", [0, MANY])
+def test_attributes_in_a_store_without_groups(tmp_path: Path, count: int) -> None:
+    """There they are leaves like others, of a kind of their own, wherever that is known from."""
+    found = []
+    for suffix in (".b2z", ".b2d"):
+        path = str(tmp_path / f"tree{suffix}")
+        with blosc2.TreeStore(path, mode="w") as store:
+            store.write_many(values(count))
+            store["/a/b"].vlmeta["unit"] = "mm"
+        with blosc2.DictStore(path, mode="r") as store:
+            rows = store.stats(depth=2, by=["kind", "codec"])
+            assert [row.leaves for row in rows if row.kind == "attributes"] == [1, 1, 1]
+            assert sum(row.leaves for row in rows if row.depth == 0) == len(store)
+            found.append(rows)
+    assert found[0] == found[1]
 
 
 # ---------------------------------------------------------------------- no leaf is touched

@@ -27,7 +27,7 @@ from blosc2.embedded import REGISTRY, Embedded, read_embedded
 from blosc2.embedded_changes import EmbeddedChanges
 from blosc2.embedded_frame import stored_value
 from blosc2.info import InfoReporter
-from blosc2.leaf import read_only
+from blosc2.leaf import read_only, window_of_bytes
 from blosc2.leaf_info import LeafInfo, codec_name, leaf_info
 from blosc2.modes import local_path
 from blosc2.new_keys import NewKeys
@@ -820,10 +820,10 @@ class DictStore(Store):
 
     def _describe_leaf(self, key: str) -> LeafInfo:
         edited = self._edited.get(key)
-        window = None if edited is not None else self._window(key)
-        if window is None and edited is None:
+        window = self._window(key) if edited is None else window_of_bytes(edited.to_cframe())
+        if window is None:
             raise self._missing_key(key)
-        frame = Frame.open(*window, key) if edited is None else edited.frame
+        frame = Frame.open(*window, key)
         description = describe(frame, parse_dtype)
         if description:
             return leaf_info(description)
