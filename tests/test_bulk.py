@@ -237,7 +237,7 @@ _steps = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=_steps)
 def test_as_a_dictionary(make: Maker, path: Path, steps: list[tuple[str, Any, Any]]) -> None:
     now: dict[str, list[int]] = {}
@@ -472,6 +472,15 @@ def test_attributes_stay(make: Maker, path: Path) -> None:
     with make("r") as store:
         assert store["/g"].vlmeta[:] == {"unit": "mm", "more": 2}
         assert_holds(store, {"/g/a": [1], **dict(numbered(MANY))})
+
+
+@pytest.mark.parametrize("kind", ZIPS)
+def test_keys_that_were_deleted(make: Maker) -> None:
+    with make() as store:
+        store.write_many(numbered(MANY))
+        del store["/g/k5"]
+        store.write_many(numbered(MANY))
+        assert_holds(store, dict(numbered(MANY)))
 
 
 @pytest.mark.parametrize("kind", ["dict-zip", "tree-zip"])

@@ -184,6 +184,8 @@ class DictStore(Store):
         # The keys without regard to case; made when the first key is added.
         # With them, the groups that are named like the file of a leaf.
         self._folded: tuple[KeySet, set[str]] | None = None
+        # Whether some of these may be gone.
+        self._folded_more = False
         if _opened is not None:
             self._start()
             if advise is not None:
@@ -411,6 +413,7 @@ class DictStore(Store):
         """Refuse a new key whose file could not be beside those that are there."""
         if self._folded is None:
             self._folded = KeySet(), set()
+            self._folded_more = False
             for batch in self._batches_of_leaves():
                 for other in batch:
                     self._note_name(other)
@@ -472,6 +475,8 @@ class DictStore(Store):
         backend = self._backend
         if not isinstance(backend, ZipBackend) or not self._streams():
             return super()._write_many(items, progress)
+        if self._folded_more:  # a key that was deleted is not another new one
+            self._folded = None
         admit = NewKeys(self)
         pairs = ((admit(key), value) for key, value in items)
         self._streaming = True
@@ -561,6 +566,7 @@ class DictStore(Store):
 
     def _remove(self, key: str) -> None:
         super()._remove(key)
+        self._folded_more = True
         self._external.pop(key, None)
         self._listing_cache = None
 
@@ -817,6 +823,8 @@ class DictStore(Store):
         if key in ("", "/"):
             raise self._missing_key(key)
         key = canonical_key(key)
+        if not self._has(key):
+            raise self._missing_key(key)
         if key not in self._changes and key not in self._edited:
             catalog = self._backend.catalog()
             if catalog is not None:
@@ -828,13 +836,10 @@ class DictStore(Store):
 
     def _describe_leaf(self, key: str) -> LeafInfo:
         edited = self._edited.get(key)
-        if edited is not None:
-            frame = edited.frame
-        else:
-            window = self._window(key)
-            if window is None:
-                raise self._missing_key(key)
-            frame = Frame.open(*window, key)
+        window = self._window(key) if edited is None else window_of_bytes(edited.to_cframe())
+        if window is None:
+            raise self._missing_key(key)
+        frame = Frame.open(*window, key)
         description = describe(frame, parse_dtype)
         if description:
             return leaf_info(description)

@@ -100,7 +100,7 @@ def _read_any(store: ReadableStore, names: list[str], out: Items | None) -> Item
     for name, leaf in zip(names, leaves, strict=True):
         if not isinstance(leaf, NDArray):
             raise TypeError(f"Key {name!r} is a {type(leaf).__name__}, not an array")
-    versions = [leaf._version for leaf in leaves]
+    versions: list[Version] = [leaf._carrier.array for leaf in leaves]
     first = versions[0]
     alike = all(_is_like(version, first) for version in versions)
     if out is not None:

@@ -159,6 +159,8 @@ class Store(ReadableStore):
         ------
         ValueError, TypeError
             A key or value that cannot be stored, as for ``store[key] = value``.
+        RuntimeError
+            Whoever gives the values of a `.b2z` changes, flushes or closes it meanwhile. Reading it is fine.
 
         Examples
         --------

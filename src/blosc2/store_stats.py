@@ -7,11 +7,16 @@ from typing import Any, Final, NamedTuple
 
 from blosc2._core.catalog import Catalog
 from blosc2._core.listing import KeyListing
+from blosc2.dtypes import format_dtype
 from blosc2.exceptions import FormatError
 from blosc2.leaf_info import LeafInfo, codec_name, kind_name
 
 #: What rows can be told apart by, besides the group.
 PARTS: Final = ("kind", "dtype", "codec")
+
+#: What counts for a leaf that cannot be read, and for one that only carries attributes of a group.
+UNKNOWN: Final = LeafInfo(kind_name(0), None, None, "", 0, 0)
+_ATTRIBUTES: Final = LeafInfo(kind_name(6), None, None, codec_name(0), 0, 0)
 
 _Part = tuple[str | None, str | None, str | None]
 _Sums = list[int]
@@ -75,7 +80,7 @@ class Counter:
     def add_catalog(self, catalog: Catalog, listing: KeyListing, group: str, depth: int) -> None:
         """Count all leaves of a catalog below a group."""
         kinds = [
-            (kind_name(what) if what else None, dtype or None, codec_name(codec))
+            (kind_name(what), dtype or None, codec_name(codec)) if what else (UNKNOWN.kind, None, UNKNOWN.codec)
             for what, codec, dtype in catalog.kinds()
         ]
         attributes = kind_name(6)
@@ -96,9 +101,11 @@ class Counter:
         base = "" if group == "/" else group
         self._row(group, 0)
         for key, info in leaves:
-            if self._hidden and key.endswith("/__vlmeta__"):
-                continue
-            part = (info.kind, None if info.dtype is None else str(info.dtype.str), info.codec)
+            if key.endswith("/__vlmeta__"):
+                if self._hidden:
+                    continue
+                info = _ATTRIBUTES
+            part = (info.kind, None if info.dtype is None else format_dtype(info.dtype), info.codec)
             path, level = base, 0
             while True:
                 self._add(self._row(path or "/", level), part, 1, info.nbytes, info.cbytes)
@@ -137,4 +144,4 @@ def readable(keys: Iterable[str], describe: Callable[[str], LeafInfo]) -> Iterat
         try:
             yield key, describe(key)
         except (FormatError, NotImplementedError):
-            yield key, LeafInfo("unknown", None, None, "", 0, 0)
+            yield key, UNKNOWN

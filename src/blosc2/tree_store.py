@@ -183,7 +183,10 @@ class TreeStore(DictStore):
         if self._embedded is not None and not self._replaces:
             more = self._more.get(path, 0)
             published = self._published_listing()
-            return bool(published.count(path) + more > 0 if more else published.has_group(path))
+            try:
+                return bool(published.count(path) + more > 0 if more else published.has_group(path))
+            except UnicodeEncodeError:  # no name of a file could be that
+                return False
         return self._more.get(path, 0) > 0
 
     def _count(self, key: str, change: int) -> None:
