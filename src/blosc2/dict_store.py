@@ -10,11 +10,13 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
+import numpy as np
+
 from blosc2._core.descriptions import describe
 from blosc2._core.folded_keys import KeySet, same_folded
 from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
-from blosc2._core.leaf_batch import LeafBatch
+from blosc2._core.leaf_batch import LeafBatch, LeafReader
 from blosc2._core.listing import KeyCursor, KeyListing
 from blosc2.advice import LASTING, check_advice, lasting
 from blosc2.bulk import Filed, frames
@@ -28,6 +30,7 @@ from blosc2.embedded_changes import EmbeddedChanges
 from blosc2.embedded_frame import stored_value
 from blosc2.info import InfoReporter
 from blosc2.leaf import read_only, window_of_bytes
+from blosc2.leaf_batches import read_leaf
 from blosc2.leaf_info import LeafInfo, codec_name, leaf_info
 from blosc2.modes import local_path
 from blosc2.new_keys import NewKeys
@@ -180,6 +183,8 @@ class DictStore(Store):
         self._new_registry: dict[str, Any] | None = None
         self._published_cache: KeyListing | None = None
         self._listing_cache: KeyListing | None = None
+        # Reads arrays of a mapped archive that are alike.
+        self._reader: LeafReader | None = None
         self._replaces = False
         # The keys without regard to case; made when the first key is added.
         # With them, the groups that are named like the file of a leaf.
@@ -226,6 +231,7 @@ class DictStore(Store):
     def _start(self) -> None:
         """Begin to show what is published."""
         self._published_cache = self._listing_cache = None
+        self._reader = None
         self._forget_listing()
         self._replaces = False
         self._advise_again()
@@ -293,6 +299,22 @@ class DictStore(Store):
         if self._verify:
             self._verify_leaf(key, frame)
         return self._hold(key, read_only(frame, key, self._path, self._mmap_mode, self._deserialize, self._verify))
+
+    def read(self, key: str) -> np.ndarray[Any, Any]:
+        """All items of an array in one step; see `EmbedStore.read`."""
+        reader = self._reader
+        if reader is not None:
+            found = reader.read(key)
+            if found is not None:
+                return found
+        items, (geometry, dtype, frame) = read_leaf(self, key)
+        if reader is None and self._mmap_mode is not None and not self._verify and self._shows_at_once():
+            table = self._backend.archive_table()
+            if table is not None:
+                self._reader = reader = LeafReader(table, self._hidden_name)
+        if reader is not None:
+            reader.learn(frame, geometry, dtype)
+        return items
 
     def _batch(self, names: list[str], threads: int) -> LeafBatch | None:
         if self._mode != "r" or self._verify:
@@ -655,6 +677,7 @@ class DictStore(Store):
         if window is not None and self._embedded is not None:
             self._embedded = Embedded(window)
         self._published_cache = self._listing_cache = None
+        self._reader = None
         self._forget_listing()
         self._folded = None
 
@@ -676,7 +699,7 @@ class DictStore(Store):
 
     def _release(self) -> None:
         self._backend.close()
-        self._embedded = None
+        self._embedded = self._reader = None
         self._forget_listing()
         self._published_cache = self._listing_cache = None
 

@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 Items = np.ndarray[Any, Any]
 
 
+def read_leaf(store: ReadableStore, key: str) -> tuple[Items, Version]:
+    """The items of one array, and what it is."""
+    leaf = store[key]
+    if not isinstance(leaf, NDArray):
+        raise TypeError(f"Key {key!r} is a {type(leaf).__name__}, not an array")
+    version: Version = leaf._carrier.array  # type: ignore[assignment]  # set by `_of`
+    return read_whole(version, get_nthreads()), version
+
+
 def read_leaves(store: ReadableStore, keys: Iterable[str], out: Items | None) -> Items | list[Items]:
     """The arrays of some keys; see `ReadableStore.read_many`."""
     if isinstance(keys, (str, bytes)):
@@ -55,7 +64,7 @@ def _read_batch(names: list[str], batch: LeafBatch, out: Items | None) -> Items 
         check_out(out, shape, dtype)
     # What is in the mapping is compared before anything is read; what is not, when it is read.
     others: dict[int, Version] = {}
-    if not batch.compare(first[2], geometry) and mapped:
+    if not batch.compare(first[2], geometry, dtype) and mapped:
         for position in batch.unlike():
             version = _version(batch, names, position)
             if version is None or not _is_like(version, first):

@@ -26,7 +26,7 @@ from blosc2.advice import LASTING, advise_windows, check_advice
 from blosc2.embedded import Embedded
 from blosc2.exceptions import ClosedStoreError, ReadOnlyError, StoreKeyError, StoreLockedError
 from blosc2.leaf import LiveCarrier, live_carrier, read_only
-from blosc2.leaf_batches import read_leaves
+from blosc2.leaf_batches import read_leaf, read_leaves
 from blosc2.recognise import wrap
 from blosc2.store_keys import canonical_key, plain_key
 from blosc2.store_layout import Moved, Window
@@ -349,6 +349,30 @@ class ReadableStore(KeyLookup, MutableMapping[str, Any]):
         """Pairs of key and leaf."""
         self._check_open()
         return ItemsView(self)
+
+    def read(self, key: str) -> np.ndarray[Any, Any]:
+        """All items of an array: ``store[key][...]`` in one step, without an object for the array.
+
+        In a mapped `.b2z` that is read only it takes about a third of the time for small arrays, if they are like
+        the one that was read before in shape, dtype and compression.
+
+        Raises
+        ------
+        KeyError
+            There is no such key.
+        TypeError
+            It is that of a group, or of something else that is no array.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import blosc2
+        >>> store = blosc2.EmbedStore()
+        >>> store["/a"] = np.arange(3)
+        >>> store.read("/a")
+        array([0, 1, 2])
+        """
+        return read_leaf(self, key)[0]
 
     def read_many(
         self, keys: Iterable[str], out: np.ndarray[Any, Any] | None = None

@@ -7,6 +7,8 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from blosc2._core.leaf_batch import LeafBatch
 from blosc2._core.listing import KeyCursor
 from blosc2.advice import LASTING
@@ -672,6 +674,10 @@ class SubtreeView(TreeStore):
     def rename(self, old: str, new: str) -> None:
         """Give a leaf or group of the view another key."""
         self._root.rename(self._full(old), self._full(new))
+
+    def read(self, key: str) -> np.ndarray[Any, Any]:
+        """All items of an array of the view."""
+        return self._root.read(self._full(key))
 
     def _batch(self, names: list[str], threads: int) -> LeafBatch | None:
         return self._root._batch([self._full(name) for name in names], threads)

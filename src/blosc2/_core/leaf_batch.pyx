@@ -7,20 +7,21 @@ who takes another one as the pattern or opens them one by one. So nothing is dec
 """
 
 cimport numpy as cnp
-from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from blosc2._core.archive cimport LOCAL_LENGTH, MEMBER_FINE, Archive, Member
+from blosc2._core.archive cimport CENTRAL_LENGTH, LOCAL_LENGTH, MEMBER_FINE, Archive, Member
 from blosc2._core.catalog cimport SLOT_LENGTH, key_hash, slot_home, slot_place
 from blosc2._core.codec cimport (
     CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk, Worker, borrow, decode_whole, give_back, inspect,
     reserve_stored)
 from blosc2._core.crew cimport Hand, Job, atomic_state, dismiss, finish, hire, leave_turn, start, take_turn
 from blosc2._core.frame cimport Frame
-from blosc2._core.geometry cimport Geometry
+from blosc2._core.geometry cimport MAX_DIM, Geometry
 from blosc2._core.keytable cimport DAMAGED, KeyTable
 from blosc2._core.little_endian cimport u16, u32, u64
 
@@ -33,6 +34,9 @@ cdef extern from "atomics.h" nogil:
 
 cdef extern from "prefetch.h" nogil:
     void prefetch(const uint8_t *start, int64_t length)
+
+cdef extern from "numpy/arrayobject.h":
+    object PyArray_Empty(int nd, cnp.npy_intp *dims, cnp.dtype dtype, int fortran)
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
@@ -59,6 +63,10 @@ cdef enum:
     AHEAD = 512
     # Larger members are not read whole by one positional read.
     LARGE = 1 << 20
+    # Bytes of a table of offsets that is compared.
+    MOST_INDEX = 4096
+    # Rows that are decoded sooner than others would be let run meanwhile.
+    QUICK = 4096
     ALIGNMENT_ROOM = 80
     # Fields of a header: length of the frame, and of its chunks.
     FRAME_LEN = 16
@@ -84,6 +92,156 @@ cdef inline uint64_t be64(const uint8_t *p) noexcept nogil:
     for i in range(8):
         result = result << 8 | p[i]
     return result
+
+
+cdef class Pattern:
+    """A leaf that others are compared with: a frame of one chunk, whose bytes are the items in order.
+
+    Attributes
+    ----------
+    fits : bool
+        Whether it is such a frame; otherwise no leaf is like it.
+    """
+
+    cdef readonly bint fits
+    cdef Frame frame
+    cdef Geometry geometry
+    cdef cnp.dtype dtype
+    cdef const uint8_t *header
+    cdef int64_t header_len, index_len, row
+    cdef const uint8_t *index
+    cdef bytes index_bytes
+
+    def __cinit__(self, Frame frame not None, Geometry geometry not None, cnp.dtype dtype not None):
+        frame.load_index()
+        if (frame.chunk_count != 1 or frame.header == NULL or frame.entry(0) != 0 or geometry.c.nchunks != 1
+                or not geometry.c.in_order or geometry.c.size == 0 or frame.needs_geometry or frame.variable
+                or geometry.c.chunk_nbytes != geometry.c.size * geometry.c.itemsize):
+            return
+        at = frame.chunks_stop - frame.offset
+        room = frame.frame_len - frame.trailer_len - at
+        if room > MOST_INDEX:
+            return
+        self.index_bytes = frame.source.read(frame.offset + at, room)
+        self.index, self.index_len = <const uint8_t *> PyBytes_AS_STRING(self.index_bytes), room
+        self.frame, self.geometry, self.dtype = frame, geometry, dtype
+        self.header, self.header_len = frame.header, frame.header_len
+        self.row = geometry.c.chunk_nbytes
+        self.fits = True
+
+    cdef bint match(self, const uint8_t *record, int64_t size, const uint8_t *p, int64_t room, int64_t *chunk,
+                    int64_t *chunk_size) noexcept nogil:
+        """Whether a member is like it, from its local header on; where its chunk is behind that."""
+        cdef int64_t length = u16(record + 28), start
+        cdef uint64_t cbytes
+        cdef const uint8_t *h = self.header
+        if room < LOCAL_LENGTH or u32(p) != 0x04034B50 or u16(p + 26) != length or length > room - LOCAL_LENGTH:
+            return False
+        if memcmp(p + LOCAL_LENGTH, record + CENTRAL_LENGTH, <size_t> length):
+            return False
+        start = LOCAL_LENGTH + length + u16(p + 28)
+        if start > room or size > room - start or size < self.header_len + CHUNK_HEADER + self.index_len:
+            return False
+        p += start
+        if be64(p + FRAME_LEN) != <uint64_t> size:
+            return False
+        cbytes = be64(p + CBYTES)
+        if cbytes < CHUNK_HEADER or cbytes > <uint64_t> (size - self.header_len - self.index_len):
+            return False
+        if memcmp(p, h, FRAME_LEN) or memcmp(p + FRAME_LEN + 8, h + FRAME_LEN + 8, CBYTES - FRAME_LEN - 8):
+            return False
+        if memcmp(p + CBYTES + 8, h + CBYTES + 8, <size_t> (self.header_len - CBYTES - 8)):
+            return False
+        # One chunk, right behind the header.
+        if memcmp(p + self.header_len + cbytes, self.index, <size_t> self.index_len):
+            return False
+        chunk[0] = start + self.header_len
+        chunk_size[0] = <int64_t> cbytes
+        return True
+
+    cdef bint decode(self, Worker *worker, const uint8_t *p, int64_t size, uint8_t *to) noexcept nogil:
+        """Decode the chunk of such a leaf; False for one that has to be looked at in the general way."""
+        cdef Chunk chunk
+        if inspect(p, size, &chunk):
+            return False
+        if chunk.nbytes != self.row or chunk.variable or chunk.needs_geometry or chunk.kind < KIND_RAW:
+            return False
+        chunk.loaded = chunk.cbytes
+        if chunk.kind == KIND_RAW:
+            memcpy(to, p + CHUNK_HEADER, <size_t> self.row)
+            return True
+        return decode_whole(worker, &chunk, to) == CHUNK_OK
+
+
+cdef class LeafReader:
+    """Reads one leaf after the other, without opening those that are like the one that was opened last.
+
+    Parameters
+    ----------
+    table : KeyTable
+        The keys of an archive that is mapped.
+    hidden : str, optional
+        The last segment of keys that count as not there.
+    """
+
+    cdef KeyTable table
+    cdef Archive archive
+    cdef Pattern pattern
+    cdef bytes tail
+
+    def __cinit__(self, KeyTable table not None, str hidden=None):
+        self.table, self.archive = table, table.archive
+        self.tail = b"" if hidden is None else b"/" + hidden.encode()
+
+    def learn(self, Frame frame not None, Geometry geometry not None, cnp.dtype dtype not None):
+        """Take a leaf that was opened as the one that others are compared with."""
+        cdef Pattern pattern = Pattern(frame, geometry, dtype)
+        if pattern.fits and (<object> dtype).names is None:
+            self.pattern = pattern
+
+    def read(self, key):
+        """The items of a leaf as a new array; None for one that has to be opened."""
+        cdef Pattern pattern = self.pattern
+        cdef Py_ssize_t length, tail = PyBytes_GET_SIZE(self.tail), d
+        cdef const uint8_t *text
+        cdef const uint8_t *local
+        cdef int64_t place, chunk, size
+        cdef Member member
+        cdef Worker *worker
+        cdef cnp.npy_intp dims[MAX_DIM]
+        cdef cnp.ndarray out
+        cdef bint done
+        if pattern is None or type(key) is not str or not is_ascii(<PyObject *> key):
+            return None
+        text, length = ascii_data(<PyObject *> key), ascii_length(<PyObject *> key)
+        if length < 2 or text[0] != 0x2F or (tail and length >= tail and memcmp(
+                text + length - tail, PyBytes_AS_STRING(self.tail), <size_t> tail) == 0):
+            return None
+        place = self.table.lookup(text + 1, length - 1)
+        if place < 0 or self.table.own != NULL or not self.archive.peek(place, &member):
+            return None
+        if member.problem != MEMBER_FINE or member.header > self.archive.directory_offset - LOCAL_LENGTH:
+            return None
+        local = self.archive.source.base + member.header
+        if not pattern.match(member.record, member.size, local, self.archive.directory_offset - member.header, &chunk,
+                             &size):
+            return None
+        for d in range(pattern.geometry.c.ndim):
+            dims[d] = pattern.geometry.c.shape[d]
+        Py_INCREF(pattern.dtype)    # the next call steals one reference
+        out = PyArray_Empty(pattern.geometry.c.ndim, dims, pattern.dtype, 0)
+        worker = borrow(pattern.frame.blocksize)
+        try:
+            if pattern.row <= QUICK:
+                done = pattern.decode(worker, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
+            else:
+                with nogil:
+                    leave_turn()
+                    done = pattern.decode(worker, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
+                    take_turn()
+        finally:
+            give_back(worker)
+        return out if done else None
 
 
 cdef class LeafBatch:
@@ -124,14 +282,8 @@ cdef class LeafBatch:
     cdef Stage stage
     cdef atomic_state next
     cdef uint8_t *out
-    cdef int64_t stride, row
-    # The pattern.
-    cdef Frame frame
-    cdef const uint8_t *header
-    cdef int64_t header_len
-    cdef const uint8_t *index
-    cdef int64_t index_len
-    cdef bytes index_bytes
+    cdef int64_t stride
+    cdef Pattern pattern
 
     def __cinit__(self, KeyTable table not None, list keys not None, int threads=1, str hidden=None):
         cdef Py_ssize_t i, length, tail = 0
@@ -212,26 +364,16 @@ cdef class LeafBatch:
         cdef Py_ssize_t i
         return [i for i in range(self.count) if self.states[i] != ALIKE]
 
-    def compare(self, Frame frame not None, Geometry geometry not None):
+    def compare(self, Frame frame not None, Geometry geometry not None, cnp.dtype dtype not None):
         """Take a frame as the pattern, if it can be one, and find the leaves that are like it; whether all are.
 
         Of a file that is not mapped they are found when they are decoded.
         """
         cdef Py_ssize_t i
-        self.header = NULL
-        frame.load_index()
-        if (frame.chunk_count != 1 or frame.header == NULL or frame.entry(0) != 0 or geometry.c.nchunks != 1
-                or not geometry.c.in_order or geometry.c.size == 0 or frame.needs_geometry or frame.variable
-                or geometry.c.chunk_nbytes != geometry.c.size * geometry.c.itemsize):
+        self.pattern = Pattern(frame, geometry, dtype)
+        if not self.pattern.fits:
+            self.pattern = None
             return False
-        at = frame.chunks_stop - frame.offset
-        room = frame.frame_len - frame.trailer_len - at
-        if room > 4096:
-            return False
-        self.index_bytes = frame.source.read(frame.offset + at, room)
-        self.index, self.index_len = <const uint8_t *> PyBytes_AS_STRING(self.index_bytes), room
-        self.frame, self.header, self.header_len = frame, frame.header, frame.header_len
-        self.row = geometry.c.chunk_nbytes
         for i in range(self.count):
             if self.states[i] == OTHER:
                 self.states[i] = FOUND
@@ -245,10 +387,10 @@ cdef class LeafBatch:
 
     def decode(self, cnp.ndarray out not None):
         """Decode the leaves that are like the pattern into rows of an array, each of which is one piece."""
-        if self.header == NULL:
+        if self.pattern is None:
             return
         if (cnp.PyArray_NDIM(out) < 1 or cnp.PyArray_DIM(out, 0) != self.count or not cnp.PyArray_ISWRITEABLE(out)
-                or cnp.PyArray_NBYTES(out) != self.row * self.count):
+                or cnp.PyArray_NBYTES(out) != self.pattern.row * self.count):
             raise ValueError("the result has another size than the leaves")
         self.out = <uint8_t *> cnp.PyArray_DATA(out)
         self.stride = cnp.PyArray_STRIDE(out, 0)
@@ -258,7 +400,7 @@ cdef class LeafBatch:
         cdef Hand *hands[MOST_HANDS]
         cdef Hand *hand
         cdef int others = 0, i, wanted = <int> min(self.threads - 1, MOST_HANDS, self.count // (2 * TOGETHER))
-        cdef int32_t blocksize = 0 if self.frame is None else self.frame.blocksize
+        cdef int32_t blocksize = 0 if self.pattern is None else self.pattern.frame.blocksize
         cdef Worker *worker = borrow(blocksize)
         self.stage = stage
         state_set(&self.next, 0)
@@ -391,51 +533,16 @@ cdef class LeafBatch:
 
     cdef void match(self, Py_ssize_t i, const uint8_t *p, int64_t room) noexcept nogil:
         """Whether a leaf is like the pattern, from its local header on; where its chunk is."""
-        cdef const uint8_t *record = self.archive._directory + self.places[i]
-        cdef int64_t length = u16(record + 28), size = self.sizes[i], start
-        cdef uint64_t cbytes
-        cdef int64_t index_len = self.index_len
-        cdef const uint8_t *h = self.header
+        cdef int64_t chunk, size
         self.states[i] = OTHER
-        if u32(p) != 0x04034B50 or u16(p + 26) != length or length > room - LOCAL_LENGTH:
-            return
-        if memcmp(p + LOCAL_LENGTH, record + 46, <size_t> length):
-            return
-        start = LOCAL_LENGTH + length + u16(p + 28)
-        if start > room or size > room - start or size < self.header_len + CHUNK_HEADER + index_len:
-            return
-        p += start
-        if be64(p + FRAME_LEN) != <uint64_t> size:
-            return
-        cbytes = be64(p + CBYTES)
-        if cbytes < CHUNK_HEADER or cbytes > <uint64_t> (size - self.header_len - index_len):
-            return
-        if memcmp(p, h, FRAME_LEN) or memcmp(p + FRAME_LEN + 8, h + FRAME_LEN + 8, CBYTES - FRAME_LEN - 8):
-            return
-        if memcmp(p + CBYTES + 8, h + CBYTES + 8, <size_t> (self.header_len - CBYTES - 8)):
-            return
-        # One chunk, right behind the header.
-        if memcmp(p + self.header_len + cbytes, self.index, <size_t> index_len):
-            return
-        self.headers[i] += start + self.header_len
-        self.sizes[i] = <int64_t> cbytes
-        self.states[i] = ALIKE
+        if self.pattern.match(self.archive._directory + self.places[i], self.sizes[i], p, room, &chunk, &size):
+            self.headers[i] += chunk
+            self.sizes[i] = size
+            self.states[i] = ALIKE
 
     cdef void decode_one(self, Worker *worker, Py_ssize_t i, const uint8_t *p) noexcept nogil:
         """Decode the chunk of a leaf into its row."""
-        cdef Chunk chunk
-        cdef uint8_t *to = self.out + i * self.stride
-        cdef int status = inspect(p, self.sizes[i], &chunk)
-        self.states[i] = OTHER
-        if status or chunk.nbytes != self.row or chunk.variable or chunk.needs_geometry or chunk.kind < KIND_RAW:
-            return
-        chunk.loaded = chunk.cbytes
-        if chunk.kind == KIND_RAW:
-            memcpy(to, p + CHUNK_HEADER, <size_t> self.row)
-        else:
-            status = decode_whole(worker, &chunk, to)
-        if status == CHUNK_OK:
-            self.states[i] = DONE
+        self.states[i] = DONE if self.pattern.decode(worker, p, self.sizes[i], self.out + i * self.stride) else OTHER
 
 
 cdef void _work(LeafBatch batch, Worker *worker, void *tool) noexcept nogil:
