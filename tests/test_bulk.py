@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from store_kit import BAD_KEYS, BAD_VALUES, VALUES, tree_state
 
 import blosc2
+from blosc2._core.archive import set_runs_budget
 
 KINDS: dict[str, tuple[type, str, dict[str, Any]]] = {
     "embed": (blosc2.EmbedStore, ".b2e", {}),
@@ -818,3 +819,24 @@ def test_more_records_than_memory_is_meant_for(tmp_path: Path) -> None:
         for n in range(0, count, 997):
             assert store[f"/{n * 7919 % count}/{stem}"][0] == n
     assert os.listdir(tmp_path) == [path.name]
+
+
+def test_records_that_are_sorted_in_files(tmp_path: Path) -> None:
+    """What memory should not hold of a directory is sorted in runs and merged: the store is the same."""
+    path = tmp_path / "s.b2z"
+    before = set_runs_budget(16 << 10)
+    try:
+        with blosc2.TreeStore(str(path), mode="w") as store:
+            store.write_many((f"/{n * 7919 % 3000:04d}/{n % 3}", np.int32(n)) for n in range(6000))
+            store.write_many((f"/{n:04d}/x", np.int32(-n)) for n in range(0, 3000, 2))
+    finally:
+        set_runs_budget(before)
+    expected = {f"/{n * 7919 % 3000:04d}/{n % 3}": n for n in range(6000)} | {
+        f"/{n:04d}/x": -n for n in range(0, 3000, 2)
+    }
+    with blosc2.TreeStore(str(path), mode="r", mmap_mode="r") as store:
+        keys = sorted(expected)
+        assert [key for key in store if key.count("/") == 2] == keys
+        assert store.read_many(keys).tolist() == [expected[key] for key in keys]
+    assert [name for name in os.listdir(tmp_path) if name != "s.b2z"] == []
+    assert blosc2.check(str(path)).ok

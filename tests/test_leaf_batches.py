@@ -437,3 +437,83 @@ def any_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     path = written(tmp_path_factory.mktemp("any"), kind, given_values)
     with blosc2.open(str(path), mode="r", mmap_mode=mmap_mode) as store:
         yield store, {key: np.asarray(value[:]) for key, value in given_values.items()}
+
+
+# ---------------------------------------------------------------------- one leaf
+
+
+def test_read_gives_what_an_open_leaf_gives(tmp_path: Path) -> None:
+    """One leaf after the other, of several kinds in turn, by threads too, through every kind of store."""
+    values: dict[str, Any] = {f"/same/{n}": np.arange(12, dtype="f4").reshape(3, 4) + n for n in range(40)}
+    values |= {f"/noise/{n}": np.random.default_rng(n).bytes(2000) for n in range(3)}
+    values = {key: np.frombuffer(v, "u1") if isinstance(v, bytes) else v for key, v in values.items()}
+    values |= {"/zero": np.zeros((3, 4), "f4"), "/none": np.empty((0, 4), "f4"), "/one": np.array(7.5)}
+    values |= {"/large": np.arange(60_000).reshape(200, 300), "/pairs": np.array([(1, 2.0)], "i4,f8")}
+    values |= {f"/more/{n}": np.arange(5000, dtype="i2") * n for n in range(300)}
+    for kind, name in ((blosc2.TreeStore, "t.b2z"), (blosc2.DictStore, "d.b2d"), (blosc2.EmbedStore, "e.b2e")):
+        path = str(tmp_path / name)
+        with kind(path, mode="w") as store:
+            for key, value in values.items():
+                store[key] = value
+            np.testing.assert_array_equal(store.read("/same/3"), values["/same/3"])
+        for mmap_mode in ("r", None):
+            with kind(path, mode="r", mmap_mode=mmap_mode) as store:
+                for key in [*values, *reversed(values)]:
+                    found = store.read(key)
+                    assert (found.shape, found.dtype) == (values[key].shape, values[key].dtype)
+                    assert found.tobytes() == values[key].tobytes()
+                    assert found.flags.writeable
+                with pytest.raises(KeyError):
+                    store.read("/nothing")
+                with ThreadPoolExecutor(8) as pool:
+                    for key, found in zip(values, pool.map(store.read, values)):
+                        assert found.tobytes() == values[key].tobytes()
+            with pytest.raises(blosc2.exceptions.ClosedStoreError):
+                store.read("/one")
+
+
+def test_read_of_what_is_no_array(tmp_path: Path) -> None:
+    path = str(tmp_path / "s.b2z")
+    with blosc2.TreeStore(path, mode="w") as store:
+        store["/a/b"] = np.arange(3)
+        store["/a"].attrs["unit"] = "m"
+        store["/s"] = blosc2.SChunk(chunksize=8, data=b"12345678")
+    with blosc2.TreeStore(path, mode="r", mmap_mode="r") as store:
+        assert store.read("/a/b").tolist() == [0, 1, 2]
+        assert store["/a"].read("b").tolist() == [0, 1, 2]
+        for key in ("/a", "/s"):
+            with pytest.raises(TypeError, match="not an array"):
+                store.read(key)
+        with pytest.raises(KeyError):
+            store.read("/a/__vlmeta__")
+
+
+def test_read_of_a_damaged_leaf_that_is_like_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "s.b2z"
+    with blosc2.DictStore(str(path), mode="w") as store:
+        for n in range(3):
+            store[f"/{n}"] = np.arange(1000) * n
+        store.flush()
+        window = store.member_window("/1")
+        assert window is not None
+        offset, length = window
+    data = bytearray(path.read_bytes())
+    for at in range(offset, offset + length, 3):
+        damaged = data.copy()
+        damaged[at] ^= 0x10
+        path.write_bytes(damaged)
+        with blosc2.DictStore(str(path), mode="r", mmap_mode="r") as store:
+            assert store.read("/0").tolist() == [0] * 1000
+            assert store.read("/2").tolist() == list(range(0, 2000, 2))
+            # With another metalayer it is no array.
+            try:
+                opened = store["/1"][...]
+            except (blosc2.FormatError, NotImplementedError, TypeError):
+                opened = None
+            try:
+                found = store.read("/1")
+            except (blosc2.FormatError, NotImplementedError, TypeError):
+                assert opened is None
+            else:
+                # Bytes behind the chunk are not looked at, nor is what no decoder can notice.
+                assert opened is None or found.tobytes() == opened.tobytes()

@@ -521,8 +521,16 @@ class ZipBackend:
 
     def reload(self) -> bool:
         """Forget what was read when there is another version; whether there is."""
-        if self._version is not None and file_identity(self.root) == self._identity:
+        version, identity = self._version, file_identity(self.root)
+        if version is not None and identity == self._identity:
             return False
+        if version is not None and identity is not None and self._identity is not None and self.lock is None:
+            # A writer may be appending what it has not published yet.
+            seal = version.archive.seal
+            if seal is not None and identity[:2] == self._identity[:2]:
+                _, archive = self._open_archive()
+                if (archive.end, archive.seal) == (version.archive.end, seal):
+                    return False
         self._cut_off()
         self._warned = False
         return True

@@ -8,6 +8,8 @@ from blosc2._core.catalog import Catalog
 from blosc2._core.sorted_runs import SortedRuns
 from blosc2._core.source import Source
 
+def set_runs_budget(nbytes: int) -> int: ...
+
 class Archive:
     def __new__(cls, source: Source, trusting: bool = True) -> Self: ...
     @property

@@ -45,11 +45,12 @@ cdef enum:
     SEAL_WORD = 7
     SEAL_COVERED = 24
     SEAL_LENGTH = 32
-    # Memory for the records of leaves, and what else is kept of them, before they are sorted into a file.
-    RUNS_BUDGET = 96 << 20
     # What is gathered before it is written, and the checksums that are not worth letting others run meanwhile.
     GATHERED = 1 << 20
     SHORT = 1 << 16
+
+# Memory for the records of leaves, and what else is kept of them, before they are sorted into a file.
+cdef int64_t _runs_budget = 96 << 20
 
 # A 32-bit field whose value is in the zip64 extra field.
 cdef uint64_t FULL = 0xFFFFFFFFULL
@@ -203,6 +204,14 @@ cdef bint take(Member *member, const uint8_t *record, int64_t room, int64_t dire
     elif header > <uint64_t> directory_offset or size > <uint64_t> directory_offset - header:
         member.problem = MEMBER_OUTSIDE
     return True
+
+
+def set_runs_budget(int64_t nbytes):
+    """Memory for the records of leaves that are to be sorted, in bytes; returns the one before. For tests."""
+    global _runs_budget
+    before = _runs_budget
+    _runs_budget = nbytes
+    return before
 
 
 cdef class Archive:
@@ -894,7 +903,7 @@ cdef class ArchiveWriter:
         cdef int64_t at
         others = []
         if runs is None:
-            runs = SortedRuns(directory, RUNS_BUDGET)
+            runs = SortedRuns(directory, _runs_budget)
         for name, place in self.places.items():
             at = place
             about = self.abouts.get(name)
