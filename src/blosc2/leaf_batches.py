@@ -40,15 +40,20 @@ def read_leaves(store: ReadableStore, keys: Iterable[str], out: Items | None) ->
         raise TypeError("keys must be an iterable of keys, not one key")
     names = list(keys)
     if not names:
-        if out is not None and len(out):
-            raise ValueError(f"out has {len(out)} rows, and no key is given")
-        return [] if out is None else out
+        return [] if out is None else _without_rows(out)
     batch = store._batch(names, get_nthreads())
     if batch is not None:
         found = _read_batch(names, batch, out)
         if found is not None:
             return found
-    return _read_any(store, [canonical_key(key) for key in names], out)
+    plain = [key if type(key) is str and key[:1] == "/" else canonical_key(key) for key in names]
+    return _read_any(store, plain, out)
+
+
+def _without_rows(out: Any) -> Items:
+    if not isinstance(out, np.ndarray) or out.ndim == 0 or len(out):
+        raise ValueError("no key is given, and out is no array without rows")
+    return out
 
 
 def _read_batch(names: list[str], batch: LeafBatch, out: Items | None) -> Items | None:

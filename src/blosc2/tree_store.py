@@ -680,7 +680,9 @@ class SubtreeView(TreeStore):
         return self._root.read(self._full(key))
 
     def _batch(self, names: list[str], threads: int) -> LeafBatch | None:
-        return self._root._batch([self._full(name) for name in names], threads)
+        if not all(type(name) is str and name[:1] == "/" for name in names):
+            return None
+        return self._root._batch([self._prefix + name for name in names], threads)
 
     def describe(self, key: str) -> LeafInfo:
         """What a leaf of the view is; see `DictStore.describe`."""
