@@ -205,6 +205,7 @@ def test_progress(make: Maker) -> None:
         assert seen == [(3, 120)]
 
 
+@pytest.mark.parametrize("kind", ["embed", "tree-zip"])
 def test_large_values_that_are_few(make: Maker, path: Path, rng: np.random.Generator) -> None:
     # more bytes than are kept as they are, in fewer values than are streamed
     values = {f"/v{n}": rng.bytes(1 << 16) * 32 for n in range(3)}
@@ -291,7 +292,7 @@ def failing(at: int, error: BaseException | None, last: Any) -> Iterator[tuple[A
     yield last
 
 
-@pytest.mark.parametrize("at", [2, 256, 400])
+@pytest.mark.parametrize("at", [2, 300])
 @pytest.mark.parametrize(
     ("error", "last"),
     [(Broken(), None), (KeyboardInterrupt(), None), (None, ("/bad//key", [1])), (None, (5, [1])),
@@ -572,7 +573,7 @@ MEANWHILE: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["embed", "dict-directory", "dict-zip", "tree-zip"])
+@pytest.mark.parametrize("kind", ["dict-directory", "tree-zip"])
 @pytest.mark.parametrize("what", MEANWHILE)
 @pytest.mark.parametrize(("fresh", "at"), [(False, 300), (True, 1)], ids=["grown", "new"])
 def test_a_generator_that_uses_the_store(make: Maker, path: Path, what: str, at: int, fresh: bool) -> None:

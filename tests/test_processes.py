@@ -27,9 +27,14 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform ha
 
 def run(*args: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", SCRIPT, *args], env=environment(), capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "error", SCRIPT, *args], env=environment(), capture_output=True, text=True, timeout=300
     )
-    assert done.returncode == 0, f"{args}: exit code {done.returncode}\n{done.stderr[-4000:]}"
+    assert done.returncode == 0, f"{args}: exit code {done.returncode} at {done.stdout}\n{done.stderr[-4000:]}"
+
+
+def run_each(scenario: str, folder: str, names: list[str], source: str | None) -> None:
+    """A scenario with one handle after the other, in one process."""
+    run(scenario, folder, ",".join(names), mode_of(source))
 
 
 @pytest.fixture(scope="module")
@@ -43,47 +48,40 @@ def mode_of(source: str | None) -> str:
     return source or "pread"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_four_threads_read_one_handle(folder: str, name: str, source: str | None) -> None:
-    run("threads", folder, name, mode_of(source))
+def test_four_threads_read_one_handle(folder: str, source: str | None) -> None:
+    run_each("threads", folder, NAMES, source)
 
 
-@pytest.mark.parametrize("name", ["array.b2nd", *MIXED])
-def test_sixteen_threads_read_one_handle(folder: str, name: str, source: str | None) -> None:
+def test_sixteen_threads_read_one_handle(folder: str, source: str | None) -> None:
     """Also of stores whose leaves have 64 bytes or several MB, and all codecs."""
-    run("sixteen_threads", folder, name, mode_of(source))
+    run_each("sixteen_threads", folder, ["array.b2nd", *MIXED], source)
 
 
 @needs_fork
-@pytest.mark.parametrize("name", [*NAMES, *MIXED])
-def test_forked_workers_read_inherited_handles(folder: str, name: str, source: str | None) -> None:
-    run("inherited", folder, name, mode_of(source))
+def test_forked_workers_read_inherited_handles(folder: str, source: str | None) -> None:
+    run_each("inherited", folder, [*NAMES, *MIXED], source)
 
 
 @needs_fork
-@pytest.mark.parametrize("name", ["array.b2nd", "DictStore.b2z", "EmbedStore.b2e", "Mixed.b2z"])
-def test_fork_after_a_large_parallel_read(folder: str, name: str, source: str | None) -> None:
-    run("fork_after_parallel_read", folder, name, mode_of(source))
+def test_fork_after_a_large_parallel_read(folder: str, source: str | None) -> None:
+    run_each("fork_after_parallel_read", folder, ["array.b2nd", "DictStore.b2z", "EmbedStore.b2e", "Mixed.b2z"], source)
 
 
 @needs_fork
-@pytest.mark.parametrize("name", ["array.b2nd", "DictStore.b2z", "Mixed.b2z", "Mixed.b2e"])
-def test_fork_while_threads_read(folder: str, name: str, source: str | None) -> None:
-    run("fork_while_reading", folder, name, mode_of(source))
+def test_fork_while_threads_read(folder: str, source: str | None) -> None:
+    run_each("fork_while_reading", folder, ["array.b2nd", "DictStore.b2z", "Mixed.b2z", "Mixed.b2e"], source)
 
 
-@pytest.mark.parametrize("name", [*NAMES, *MIXED])
-def test_copies_read_the_same(folder: str, name: str, source: str | None) -> None:
-    run("copies", folder, name, mode_of(source))
+def test_copies_read_the_same(folder: str, source: str | None) -> None:
+    run_each("copies", folder, [*NAMES, *MIXED], source)
 
 
 @pytest.mark.parametrize(
     "method",
     [pytest.param("fork", marks=needs_fork), "spawn", pytest.param("forkserver", marks=needs_fork)],
 )
-@pytest.mark.parametrize("name", ["array.b2nd", "schunk.b2frame", *NAMES[2:5], *MIXED])
-def test_workers_read_pickled_handles(folder: str, name: str, method: str, source: str | None) -> None:
-    run(f"pickled_{method}", folder, name, mode_of(source))
+def test_workers_read_pickled_handles(folder: str, method: str, source: str | None) -> None:
+    run_each(f"pickled_{method}", folder, ["array.b2nd", "schunk.b2frame", *NAMES[2:5], "Mixed.b2z"], source)
 
 
 def test_a_handle_pickles_as_a_reference_not_as_data(folder: str, source: str | None) -> None:

@@ -228,15 +228,16 @@ SCENARIOS = {
 
 
 def main() -> None:
-    faulthandler.dump_traceback_later(LIMIT, exit=True)
     # from Python 3.12 on, forking a process that has threads warns; that it works is what is tested here
     warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
-    scenario, folder, name, mmap_mode = sys.argv[1:]
+    scenario, folder, names, mmap_mode = sys.argv[1:]
     if scenario == "make":
         make(folder)
         return
-    SCENARIOS[scenario](handle(folder, name, mmap_mode if mmap_mode != "pread" else None))
-    print("right values")
+    for name in names.split(","):
+        print(name, flush=True)
+        faulthandler.dump_traceback_later(LIMIT, exit=True)
+        SCENARIOS[scenario](handle(folder, name, mmap_mode if mmap_mode != "pread" else None))
 
 
 if __name__ == "__main__":
