@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -164,3 +166,17 @@ def test_many_threads_read_one_source(made: Source) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("opened", ["Source.open", "Source.map"])
+def test_a_source_that_lives_to_the_end_of_the_process_ends_quietly(tmp_path: Path, opened: str) -> None:
+    """The interpreter may have taken its modules apart by then."""
+    path = tmp_path / "file"
+    path.write_bytes(b"bytes")
+    work = f"""
+import sys
+from blosc2._core.source import Source
+sys.kept = {opened}({str(path)!r})  # that module goes last
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", work], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -5,6 +5,9 @@
 #include <errno.h>
 #include <stdint.h>
 
+#if defined(__GNUC__) || defined(__clang__)
+#pragma GCC diagnostic ignored "-Wunused-function"
+#endif
 #ifdef _WIN32
 #include <io.h>
 #include <windows.h>
@@ -30,8 +33,13 @@ static int64_t positional_read(int fd, void *destination, int64_t length, int64_
   }
   return done;
 }
+
+static void close_descriptor(int fd) { _close(fd); }
 #else
 #include <unistd.h>
+
+/* Without Python, of which nothing may be left when the last object goes. */
+static void close_descriptor(int fd) { close(fd); }
 
 static int64_t positional_read(int fd, void *destination, int64_t length, int64_t offset) {
   int64_t done = 0;

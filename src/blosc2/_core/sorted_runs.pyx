@@ -23,6 +23,7 @@ cdef extern from "Python.h":
 
 cdef extern from "positional_read.h" nogil:
     int64_t positional_read(int fd, void *destination, int64_t length, int64_t offset)
+    void close_descriptor(int fd)
 
 cdef enum:
     ADDING
@@ -282,10 +283,7 @@ cdef class SortedRuns:
         self._free(self._out, OUT_SIZE)
         self._out = NULL
         if self._fd >= 0:
-            try:
-                os.close(self._fd)
-            except OSError:
-                pass
+            close_descriptor(self._fd)
             self._fd = -1
 
     cdef int _wrong_use(self) except -1 with gil:

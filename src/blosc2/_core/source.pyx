@@ -23,6 +23,7 @@ from blosc2.exceptions import FormatError
 
 cdef extern from "positional_read.h" nogil:
     int64_t positional_read(int fd, void *destination, int64_t length, int64_t offset)
+    void close_descriptor(int fd)
 
 cdef extern from "mapping.h" nogil:
     const bint B2_MAPS_FILES
@@ -76,10 +77,7 @@ cdef class OpenFile:
             with nogil:
                 unmap_file(base, room)
         if self.fd >= 0:
-            try:
-                os.close(self.fd)
-            except OSError:
-                pass
+            close_descriptor(self.fd)
 
 
 cdef OpenFile _mapping_of(int fd, int64_t size, bint grows):
