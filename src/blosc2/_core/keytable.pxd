@@ -53,7 +53,7 @@ cdef class KeyTable:
     cdef int _reserve(self, int64_t most) except -1
     cdef int64_t _slot_of(self, const uint8_t *key, Py_ssize_t length, uint64_t hashed) noexcept nogil
     cdef int _fill(self) except -1
-    cdef int64_t _insert(self, const uint8_t *key, Py_ssize_t length, int64_t place) noexcept nogil
+    cdef int64_t _insert(self, const uint8_t *key, Py_ssize_t length, int64_t place, uint64_t hashed) noexcept nogil
     cdef int _add_text(self, const uint8_t *key, Py_ssize_t length, int64_t value) except -1
     cdef int _add_odd(self, int64_t place) except -1
     cdef int _set_names(self, tuple suffixes, tuple skipped) except -1

@@ -26,12 +26,17 @@ from blosc2._core.little_endian cimport put32, put64, u16, u32, u64
 
 from blosc2.exceptions import FormatError
 
+cdef extern from "prefetch.h" nogil:
+    void prefetch(const uint8_t *start, int64_t length)
+
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 cdef enum:
     OWN_HEADER = 12         # of a key in the table's own memory: its length, and what it stands for
     FLAG_UTF8 = 0x800
+    # Members that are taken into the table at a time.
+    TOGETHER = 16
     # Slots behind the last home, for keys that found theirs taken.
     MOST_SLACK = 4096
     # A member with another suffix than a leaf's.
@@ -243,9 +248,8 @@ cdef class KeyTable:
                 return slot
             slot += 1
 
-    cdef int64_t _insert(self, const uint8_t *key, Py_ssize_t length, int64_t place) noexcept nogil:
+    cdef int64_t _insert(self, const uint8_t *key, Py_ssize_t length, int64_t place, uint64_t hashed) noexcept nogil:
         """Add a key at a place; the slot of an equal one if there is one, else -1, and -2 where no slot is left."""
-        cdef uint64_t hashed = key_hash(self.seed0, self.seed1, key, length)
         cdef int64_t slot = self._slot_of(key, length, hashed)
         if u64(self.slots + SLOT_LENGTH * slot):
             return slot
@@ -267,7 +271,7 @@ cdef class KeyTable:
             self.own, self.own_room = p, room
         p = put64(put32(self.own + self.own_used, <uint32_t> length), <uint64_t> value)
         memcpy(p, key, length)
-        slot = self._insert(p, length, self.own_used)
+        slot = self._insert(p, length, self.own_used, key_hash(self.seed0, self.seed1, p, length))
         if slot == -2:
             raise MemoryError("no slot is left for a key")
         if slot >= 0:
@@ -279,8 +283,13 @@ cdef class KeyTable:
     cdef int _fill(self) except -1:
         """Add the keys of the archive's members."""
         cdef Archive archive = self.archive
-        cdef int64_t number, place = 0, stem, slot = -1, count
-        cdef Member member
+        cdef int64_t number, place = 0, stem, slot, count, length
+        cdef const uint8_t *name
+        cdef const uint8_t *names[TOGETHER]
+        cdef int64_t stems[TOGETHER]
+        cdef int64_t places[TOGETHER]
+        cdef uint64_t hashes[TOGETHER]
+        cdef int i, taken
         cdef bint odd = False
         archive._need_places()
         self._reserve(archive.count)
@@ -293,32 +302,34 @@ cdef class KeyTable:
             raise MemoryError
         while number < count:
             with nogil:
-                while number < count:
+                odd, taken = False, 0
+                # Some at a time: the slots of all of them are asked for before the first is needed.
+                while number < count and taken < TOGETHER:
                     place = archive._places[number]
                     number += 1
-                    odd = not archive.peek(place, &member)
+                    name = archive._directory + place + CENTRAL_LENGTH
+                    length = u16(archive._directory + place + 28)
+                    if name[length - 1] == 0x2F or self._skips(name, length):
+                        continue
+                    stem = stem_length(name, length)
+                    odd = self._suffix(name + stem, length - stem) == STRANGER
                     if odd:
                         break
-                    if member.name[member.name_length - 1] == 0x2F:
+                    names[taken], stems[taken], places[taken] = name, stem, place
+                    hashes[taken] = key_hash(self.seed0, self.seed1, name, stem)
+                    prefetch(self.slots + SLOT_LENGTH * slot_home(hashes[taken], self.homes), 1)
+                    taken += 1
+                for i in range(taken):
+                    slot = self._insert(names[i], stems[i], places[i], hashes[i])
+                    if slot == -1:
+                        self.came[self.count - 1] = places[i]
                         continue
-                    if self._skips(member.name, member.name_length):
-                        continue
-                    stem = stem_length(member.name, member.name_length)
-                    odd = self._suffix(member.name + stem, member.name_length - stem) == STRANGER
-                    if odd:
-                        break
-                    slot = self._insert(member.name, stem, place)
-                    if slot != -1:
-                        break
-                    self.came[self.count - 1] = place
+                    with gil:
+                        if slot == -2:
+                            raise MemoryError("no slot is left for a key")
+                        self._settle(places[i], slot)
             if odd:
                 self._add_odd(place)
-                odd = False
-            elif slot == -2:
-                raise MemoryError("no slot is left for a key")
-            elif slot >= 0:
-                self._settle(place, slot)
-                slot = -1
         if not self.regular:
             PyMem_Free(self.came)
             self.came = NULL
@@ -368,7 +379,7 @@ cdef class KeyTable:
             if not _begins_like_frame(self.archive, &member):
                 return 0
             self.strangers.append(text_of(member.name, stem))
-        slot = self._insert(member.name, stem, place)
+        slot = self._insert(member.name, stem, place, key_hash(self.seed0, self.seed1, member.name, stem))
         if slot == -2:
             raise MemoryError("no slot is left for a key")
         return self._settle(place, slot) if slot >= 0 else 0
