@@ -452,6 +452,10 @@ cdef class KeyLookup:
         """Ask no listing any more."""
         self._listed = None
 
+    def _contains(self, key):
+        """What says it where no listing does; classes have their own."""
+        raise NotImplementedError(key)
+
     def __contains__(self, key):
         cdef int shown
         cdef KeyListing listed = self._listed
