@@ -396,7 +396,7 @@ def test_signals_do_not_disturb_codecs_that_wait_for_each_other() -> None:
     until = time.monotonic() + 1.5
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
-        while time.monotonic() < until:
+        while time.monotonic() < until or (not reads and time.monotonic() < until + 60):  # a busy machine takes longer
             try:
                 armed = True
                 assert (array[:] == good).all()
