@@ -116,7 +116,7 @@ def of_one_shape(draw: Any, shape: tuple[int, ...]) -> list[Any]:
     return keys + draw(st.lists(st.sampled_from(keys), max_size=4))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(data=st.data())
 def test_batches_are_what_numpy_gives(data: Any) -> None:
     draw = data.draw
