@@ -131,7 +131,7 @@ def folder(tmp_path: Path) -> str:
 def examples(function: Any) -> Any:
     """Many examples in one directory."""
     quiet = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-    return settings(deadline=None, suppress_health_check=quiet)(function)
+    return settings(max_examples=50, deadline=None, suppress_health_check=quiet)(function)
 
 
 @st.composite
