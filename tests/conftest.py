@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 # its assertions are those of the tests, and are to say as much
 pytest.register_assert_rewrite("fixture_kit.manifest")
+
+if os.environ.get("CI"):
+    # There all tests run for each change; by hand, those of what was changed run with twice as many examples.
+    settings.register_profile("fewer", parent=settings.default, max_examples=50)
+    settings.load_profile("fewer")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
