@@ -604,7 +604,17 @@ cdef class Archive:
         cdef Py_ssize_t number, length = PyBytes_GET_SIZE(name)
         cdef const char *wanted = PyBytes_AS_STRING(name)
         cdef Member member
+        cdef const uint8_t *record
         self._need_places()
+        if not self._decoded:
+            with nogil:
+                for number in range(self.count - 1, -1, -1):
+                    record = self._directory + self._places[number]
+                    if u16(record + 28) == length and memcmp(record + CENTRAL_LENGTH, wanted, <size_t> length) == 0:
+                        break
+                else:
+                    number = -1
+            return number
         for number in range(self.count - 1, -1, -1):
             self.member_at(self._places[number], &member)
             if member.name_length == length and memcmp(member.name, wanted, length) == 0:
