@@ -435,48 +435,11 @@ cdef class KeyTable:
 
     cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
         """The place of a key, `NO_KEY`, or `DAMAGED`."""
-        cdef uint64_t hashed = key_hash(self.seed0, self.seed1, key, length)
-        cdef int64_t slot = slot_home(hashed, self.homes), place, at
-        cdef uint64_t found, tag = slot_tag(hashed)
-        cdef Text text
-        while slot < self.slot_count:
-            if self.catalog is not None:
-                at = self.catalog.slots_at + SLOT_LENGTH * slot
-                if not self.catalog.checked[at // PAGE] and self.catalog.bytes_at(at, SLOT_LENGTH) == NULL:
-                    return DAMAGED
-            found = u64(self.slots + SLOT_LENGTH * slot)
-            if found == 0:
-                return NO_KEY
-            if slot_tag(found) == tag:
-                place = slot_place(found)
-                if not self.key_at(place, &text):
-                    return DAMAGED
-                if text.length == length and memcmp(text.bytes, key, length) == 0:
-                    return place
-            slot += 1
-        return DAMAGED
+        return probe(self, key, length, False)
 
     cdef int64_t lookup_group(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
         """The place of the first key below a group, by the hash of a catalog; `NO_KEY`, or `DAMAGED`."""
-        cdef uint64_t hashed = key_hash(self.seed0, self.seed1, key, length)
-        cdef int64_t slot = slot_home(hashed, self.homes), place, at
-        cdef uint64_t found, tag = slot_tag(hashed)
-        cdef Text text
-        while slot < self.slot_count:
-            at = self.catalog.slots_at + SLOT_LENGTH * slot
-            if not self.catalog.checked[at // PAGE] and self.catalog.bytes_at(at, SLOT_LENGTH) == NULL:
-                return DAMAGED
-            found = u64(self.slots + SLOT_LENGTH * slot)
-            if found == 0:
-                return NO_KEY
-            if slot_tag(found) == tag:
-                place = slot_place(found)
-                if not self.key_at(place, &text):
-                    return DAMAGED
-                if text.length > length and text.bytes[length] == 0x2F and memcmp(text.bytes, key, length) == 0:
-                    return place
-            slot += 1
-        return DAMAGED
+        return probe(self, key, length, True)
 
     def __len__(self):
         return self.count
@@ -729,6 +692,32 @@ cdef class KeyTable:
 
     def __repr__(self):
         return f"<KeyTable: {self.count} keys>"
+
+
+cdef inline int64_t probe(KeyTable self, const uint8_t *path, Py_ssize_t length, bint group) noexcept nogil:
+    """Go through the slots of a path from its home on, to that of the key, or of the group, that it is."""
+    cdef uint64_t hashed = key_hash(self.seed0, self.seed1, path, length)
+    cdef int64_t slot = slot_home(hashed, self.homes), place, at
+    cdef uint64_t found, tag = slot_tag(hashed)
+    cdef Text key
+    while slot < self.slot_count:
+        if self.catalog is not None:
+            at = self.catalog.slots_at + SLOT_LENGTH * slot
+            if not self.catalog.checked[at // PAGE] and self.catalog.bytes_at(at, SLOT_LENGTH) == NULL:
+                return DAMAGED
+        found = u64(self.slots + SLOT_LENGTH * slot)
+        if found == 0:
+            return NO_KEY
+        if slot_tag(found) == tag:
+            place = slot_place(found)
+            if not self.key_at(place, &key):
+                return DAMAGED
+            # The slot of a group leads to the first key below it.
+            if (key.length > length and key.bytes[length] == 0x2F if group else key.length == length) and memcmp(
+                    key.bytes, path, length) == 0:
+                return place
+        slot += 1
+    return DAMAGED
 
 
 cdef bint before_in_order(const Text *a, const Text *b) noexcept nogil:
