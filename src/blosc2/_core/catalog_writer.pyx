@@ -213,6 +213,8 @@ cdef class CatalogBuilder:
     cdef int64_t leaves, groups, hidden, vague, tables, records_size
     cdef uint64_t nbytes, cbytes
     cdef int64_t most, most_groups      # leaves and groups there can be
+    cdef int64_t embed                  # place of the record of embedded values
+    cdef object last_packed             # keeps a description alive that is looked at
     cdef int64_t homes, slot_count
     cdef uint64_t seed0, seed1
     cdef Description last       # the description before
@@ -340,8 +342,6 @@ cdef class CatalogBuilder:
             if not unpack_description(<const uint8_t *> PyBytes_AS_STRING(packed), len(packed), about):
                 about.what = LEAF_UNKNOWN
         return 0
-
-    cdef object last_packed     # keeps a description alive that is looked at
 
     # ------------------------------------------------------------------ passes
     cdef int _pass_leaves(self, int64_t others, uint8_t *slots) except -1:
@@ -508,7 +508,6 @@ cdef class CatalogBuilder:
         # The first shape is that of leaves without one, the first kind that of leaves that are not described.
         self._append(self.shapes, bytes(8))
         self._append(self.kind_table, bytes(4))
-        self.tally_kinds = self._count_kinds()
         self.tally_step = max(TALLY_STEP, 16 * self.tally_kinds)
         self.counts = <uint64_t *> PyMem_Calloc(<size_t> (3 * self.tally_kinds), 8)
         hashed = self.most + self.most_groups
@@ -574,10 +573,8 @@ cdef class CatalogBuilder:
         put32(footer + 248, checksum(0, footer, 248))
         return PyBytes_FromStringAndSize(<const char *> footer, FOOTER_LENGTH)
 
-    cdef int64_t embed      # place of the record of embedded values
-
-    cdef int64_t _count_kinds(self) except -1:
-        """How many kinds there can be, the unknown one included, from a look at all new leaves; groups are counted too."""
+    cdef int _count(self) except -1:
+        """How many groups and kinds there can be, the unknown one included, from a look at all new leaves."""
         cdef LeafMerge merge = self.merge
         cdef Merged leaf
         cdef Description about
@@ -621,8 +618,10 @@ cdef class CatalogBuilder:
             what, codec, dtype = about.what, about.codec, (<const char *> about.dtype)[:about.dtype_length]
             seen.add((what, codec, dtype))
         if self.dtype_of is not None and self.old is not None and (self.before is None or self.before.vague):
-            return 256      # they are only known when the leaves have been opened
-        return min(len(seen), MOST_KINDS) + 2   # and attributes
+            self.tally_kinds = 256      # they are only known when the leaves have been opened
+        else:
+            self.tally_kinds = min(len(seen), MOST_KINDS) + 2       # and attributes
+        return 0
 
 
 cdef inline Py_ssize_t shared(Gathered before, const uint8_t *key, Py_ssize_t length) noexcept:
@@ -658,6 +657,7 @@ def catalog_in_memory(KeyTable table not None, dtype_of):
         return None
     self.pages = Pages.__new__(Pages, None)
     self.embed = -1
+    self._count()
     footer = self._build(0, 0, 0)
     self._append(self.pages.kept, footer)
     whole = PyBytes_FromStringAndSize(<const char *> self.pages.kept.data, self.pages.kept.used)
@@ -708,8 +708,9 @@ def write_cataloged(ArchiveWriter writer not None, KeyTable old, SortedRuns runs
             self.embed = at
         at += record_length(p + at)
         count += 1
-    # More than it can have: with it is decided whether its sizes take 64 bits.
-    most = self.most * (LEAF_LENGTH + 16 * SLOT_LENGTH // 8 + 80) + (256 << 20)
+    self._count()
+    # More than it can have, with shapes, kinds and tallies: with it is decided whether its sizes take 64 bits.
+    most = (LEAF_LENGTH + 16) * self.most + 2 * SLOT_LENGTH * (self.most + self.most_groups) + (256 << 20)
     header = writer.position
     self.pages = Pages.__new__(Pages, writer)
     writer.begin_open(NAME.encode(), most)
