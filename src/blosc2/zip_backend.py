@@ -73,6 +73,15 @@ def _ends_whole(source: Source) -> bool:
     return False
 
 
+def _append_frame(writer: ArchiveWriter, name: bytes, frame: Window | bytes, about: bytes) -> int:
+    """Append a leaf; where its frame begins in the file."""
+    if isinstance(frame, bytes):
+        return writer.append(name, frame, about=about)
+    if frame[2] > _LARGE:
+        return writer.append_pieces(name, pieces(frame), frame[2], about=about)
+    return writer.append(name, whole(frame), about=about)
+
+
 class _Version:
     """One version of an archive: its file, its members and their keys belong together.
 
@@ -343,21 +352,14 @@ class ZipBackend:
         try:
             writer = self._begin(fresh)
             self._check_own()
-            writer.gather(os.path.dirname(os.path.abspath(self.root)))
+            writer.gather(self._folder)
         except BaseException:
             self._give_up()
             raise
 
     def stream(self, key: str, suffix: str, about: bytes, frame: Window | bytes) -> None:
         """Write a leaf; `end_stream` makes it part of the archive with all others."""
-        writer = self._streaming_writer()
-        name = (key[1:] + suffix).encode()
-        if isinstance(frame, bytes):
-            writer.append(name, frame, about=about)
-        elif frame[2] > _LARGE:
-            writer.append_pieces(name, pieces(frame), frame[2], about=about)
-        else:
-            writer.append(name, whole(frame), about=about)
+        _append_frame(self._streaming_writer(), (key[1:] + suffix).encode(), frame, about)
 
     def end_stream(self, embed: EmbeddedChanges | None, *, fresh: bool) -> None:
         """Publish what was written since `begin_stream`."""
@@ -384,7 +386,7 @@ class ZipBackend:
                 if window is not None and not self._is_appended(key, window):
                     self._append(key, window)
             if embed is not None:
-                writer.append(EMBED.encode(), embed.compose())
+                writer.append(_EMBED, embed.compose())
             writer.drain()
             self._check_own()
             self._write_directory(writer, changes, None if fresh else self._version, embedded=embed is not None)
@@ -418,7 +420,7 @@ class ZipBackend:
             else:
                 writer.write_directory(*version.archive.records(self._outdated(version, changes, embedded)))
             return
-        runs, others = writer.gather(os.path.dirname(os.path.abspath(self.root)))
+        runs, others = writer.gather(self._folder)
         for key, window in changes.items():
             if window is None:
                 writer.hide(key[1:].encode("utf-8", "surrogateescape"))
@@ -435,7 +437,7 @@ class ZipBackend:
             return self._writer
         flags = os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
         if self._version is None or fresh:
-            os.makedirs(os.path.dirname(os.path.abspath(self.root)), exist_ok=True)
+            os.makedirs(self._folder, exist_ok=True)
             # What was not there when the store was opened is somebody else's.
             self._new = NewFile(self.root, replace=self._version is not None or self._was_there)
             self._descriptor = self._new.file.fileno()
@@ -593,7 +595,7 @@ class ZipBackend:
             if progress is not None:
                 progress(done, total)
 
-        writer.gather(os.path.dirname(os.path.abspath(self.root)))
+        writer.gather(self._folder)
         for place in {archive.name_at(place): place for place in keys.other_places((_CATALOG,))}.values():
             if not archive.name_at(place).endswith("/"):
                 copy(place, leaf=False)
@@ -626,12 +628,7 @@ class ZipBackend:
         suffix, about = filed_as(window)
         name = (key[1:] + suffix).encode()
         self._drop(key)
-        writer = self._begin()
-        offset: int
-        if window[2] > _LARGE:
-            offset = writer.append_pieces(name, pieces(window), window[2], about=about)
-        else:
-            offset = writer.append(name, whole(window), about=about)
+        offset = _append_frame(self._begin(), name, window, about)
         self._appended[key] = name, offset
         return offset
 
@@ -659,6 +656,10 @@ class ZipBackend:
             gone.update(archive.places(_EMBED))
         gone.update(archive.places(_CATALOG))  # it would not fit any more
         return gone
+
+    @property
+    def _folder(self) -> str:
+        return os.path.dirname(os.path.abspath(self.root))
 
     @property
     def _written_path(self) -> str:
