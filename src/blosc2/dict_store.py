@@ -230,9 +230,7 @@ class DictStore(Store):
 
     def _start(self) -> None:
         """Begin to show what is published."""
-        self._published_cache = self._listing_cache = None
-        self._reader = None
-        self._forget_listing()
+        self._forget_keys()
         self._replaces = False
         self._advise_again()
 
@@ -376,7 +374,8 @@ class DictStore(Store):
         return embedded is not None and (key in self._backend or key in embedded.entries)
 
     def _published_keys(self) -> list[str]:
-        return self._keys()
+        keys: list[str] = self._published_listing().below()
+        return keys
 
     def _keys(self) -> list[str]:
         self._check_open()
@@ -676,10 +675,14 @@ class DictStore(Store):
         window = self._backend.look_again()
         if window is not None and self._embedded is not None:
             self._embedded = Embedded(window)
+        self._forget_keys()
+        self._folded = None
+
+    def _forget_keys(self) -> None:
+        """Forget what was made of the keys of the version that was shown."""
         self._published_cache = self._listing_cache = None
         self._reader = None
         self._forget_listing()
-        self._folded = None
 
     def _reload(self) -> bool:
         if not self._backend.reload():
@@ -699,9 +702,8 @@ class DictStore(Store):
 
     def _release(self) -> None:
         self._backend.close()
-        self._embedded = self._reader = None
-        self._forget_listing()
-        self._published_cache = self._listing_cache = None
+        self._embedded = None
+        self._forget_keys()
 
     def _encoding(self) -> dict[str, Any]:
         return {} if self._cparams is None else {"cparams": self._cparams}
