@@ -410,6 +410,37 @@ def test_of_equal_names_the_last_counts() -> None:
     assert not table.regular
 
 
+@pytest.mark.parametrize("odd", ["//", "/../", "/./", "\0", "é/../"])
+def test_names_that_no_key_may_have(odd: str, tmp_path: Path) -> None:
+    """A catalog's slots lead to names that nobody has looked at: a look-up that matches one has to."""
+    for before in range(20):
+        for after in (1, 9):
+            key = f"/{'p' * before}{odd}{'q' * after}"
+            table = table_of(["/a", key], "catalog", str(tmp_path))
+            with pytest.raises(FormatError, match=r"empty, '\.' or '\.\.' segment or a NUL"):
+                table.find(key)
+
+
+def test_names_of_every_length(tmp_path: Path) -> None:
+    for filler in ("k", ".k", "k/", "é", "\\"):
+        keys = ["/" + (filler * n)[:n] for n in range(1, 40)]
+        keys = [key for key in keys if not key.endswith(("/", "."))]
+        table = table_of(keys, "catalog", str(tmp_path))
+        for key in keys:
+            assert member_of(table, key).startswith(key[1:] + ".b2")
+            assert table.find(key + "x") == table.find(key + ".") == table.find(key[:-1] + "?") == -1
+        assert table.cataloged
+
+
+def test_names_that_are_skipped(tmp_path: Path) -> None:
+    table = table_of(["/embed", "/e", "/.b3"], "catalog", str(tmp_path))
+    with pytest.raises(ValueError, match="a suffix is a dot and what follows it"):
+        KeyTable.of_archive(table.archive, (b"b2nd",))  # type: ignore[arg-type]
+    skipping = KeyTable.of_archive(table.archive, SUFFIXES, (*SKIPPED, b"embed.b2nd"))  # type: ignore[arg-type]
+    assert skipping.find("/embed") == -1
+    assert table.find("/embed") >= 0
+
+
 def test_skipped() -> None:
     members = [("embed.b2e", FRAME), (".b2/catalog", FRAME), ("d/embed.b2e", FRAME), ("x.b2nd", FRAME), ("d/", b"")]
     table = foreign_table(members, (b"embed.b2e", b".b2/"))

@@ -26,6 +26,11 @@ from blosc2._core.little_endian cimport put32, put64, u16, u32, u64
 
 from blosc2.exceptions import FormatError
 
+cdef extern from "key_match.h" nogil:
+    bint plain_key(const uint8_t *p, size_t length)
+    bint same_bytes(const uint8_t *a, const uint8_t *b, size_t length)
+    int first_match(const uint8_t *slots, uint64_t tag, int place_bits)
+
 cdef extern from "prefetch.h" nogil:
     void prefetch(const uint8_t *start, int64_t length)
 
@@ -35,6 +40,8 @@ cdef extern from "Python.h":
 cdef enum:
     OWN_HEADER = 12         # of a key in the table's own memory: its length, and what it stands for
     FLAG_UTF8 = 0x800
+    # Slots that are looked at in one step.
+    TRIED = 4
     # Members that are taken into the table at a time.
     TOGETHER = 16
     # Slots behind the last home, for keys that found theirs taken.
@@ -195,6 +202,8 @@ cdef class KeyTable:
             raise ValueError("at most 8 suffixes and 8 skipped names")
         self.suffixes, self.skipped = suffixes, skipped
         for name in suffixes:
+            if name[:1] != b"." or b"." in name[1:] or b"/" in name:
+                raise ValueError(f"a suffix is a dot and what follows it, unlike {name!r}")
             self.suffix_texts[self.suffix_count] = PyBytes_AS_STRING(name)
             self.suffix_lengths[self.suffix_count] = PyBytes_GET_SIZE(name)
             self.suffix_count += 1
@@ -432,6 +441,29 @@ cdef class KeyTable:
                 return False
         text.length = stem
         return True
+
+    cdef bint has_name(self, int64_t place, const uint8_t *key, Py_ssize_t length) noexcept nogil:
+        """Whether the record at a place has the name of a leaf of this key; False also where `key_at` has to tell."""
+        cdef const uint8_t *record
+        cdef const uint8_t *suffix
+        cdef int64_t rest
+        cdef int i
+        if self.own != NULL or place < 0 or place > self.archive.directory_size - CENTRAL_LENGTH:
+            return False
+        record = self.archive._directory + place
+        suffix = record + CENTRAL_LENGTH + length
+        rest = <int64_t> u16(record + 28) - length
+        if u32(record) != 0x02014B50 or rest < 1 or place + CENTRAL_LENGTH + length + rest > self.archive.directory_size:
+            return False
+        if not same_bytes(record + CENTRAL_LENGTH, key, length):
+            return False
+        for i in range(self.suffix_count):
+            if self.suffix_lengths[i] == rest and memcmp(self.suffix_texts[i], suffix, rest) == 0:
+                # Of a catalog's records nobody has looked at the names yet. Suffixes are short: a name that is skipped
+                # is one from its first bytes on.
+                return self.catalog is None or (plain_key(key, length) and not self._skips(
+                    record + CENTRAL_LENGTH, length + rest))
+        return False
 
     cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
         """The place of a key, `NO_KEY`, or `DAMAGED`."""
@@ -700,16 +732,27 @@ cdef inline int64_t probe(KeyTable self, const uint8_t *path, Py_ssize_t length,
     cdef int64_t slot = slot_home(hashed, self.homes), place, at
     cdef uint64_t found, tag = slot_tag(hashed)
     cdef Text key
+    cdef int count
     while slot < self.slot_count:
+        count = TRIED if slot + TRIED <= self.slot_count else 1
         if self.catalog is not None:
             at = self.catalog.slots_at + SLOT_LENGTH * slot
-            if not self.catalog.checked[at // PAGE] and self.catalog.bytes_at(at, SLOT_LENGTH) == NULL:
-                return DAMAGED
+            if not (self.catalog.checked[at // PAGE] and self.catalog.checked[(at + SLOT_LENGTH * count - 1) // PAGE]):
+                if self.catalog.bytes_at(at, SLOT_LENGTH * count) == NULL:
+                    return DAMAGED
+        if count == TRIED:
+            count = first_match(self.slots + SLOT_LENGTH * slot, tag, PLACE_BITS)
+            if count == TRIED:
+                slot += TRIED
+                continue
+            slot += count
         found = u64(self.slots + SLOT_LENGTH * slot)
         if found == 0:
             return NO_KEY
         if slot_tag(found) == tag:
             place = slot_place(found)
+            if not group and self.has_name(place, path, length):
+                return place
             if not self.key_at(place, &key):
                 return DAMAGED
             # The slot of a group leads to the first key below it.

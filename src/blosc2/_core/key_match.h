@@ -1,0 +1,70 @@
+/* What a look-up does for each key, without branches that hardware cannot foresee: then the next look-up waits for memory
+ * together with this one. */
+#ifndef B2_KEY_MATCH_H
+#define B2_KEY_MATCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "key_hash.h"
+
+#define B2_EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
+
+/* Bytes below 0x80 that are 0, as their upper bits. */
+static inline uint64_t b2_zeros(uint64_t word) { return ~(word + B2_EACH(0x7F)) & B2_EACH(0x80); }
+
+/* Whether something in 8 bytes, of each of which the next one is known, keeps a name from being plain. */
+static inline uint64_t b2_odd(uint64_t word, uint64_t next) {
+    uint64_t slash = b2_zeros(word ^ B2_EACH('/'));
+    uint64_t dot_or_slash = b2_zeros((next | B2_EACH(1)) ^ B2_EACH('/'));
+    return (word & B2_EACH(0x80)) | b2_zeros(word) | (slash & dot_or_slash);
+}
+
+/* Whether a key is ASCII without NUL, and no segment of it is empty or begins with a dot: then a name that it begins is
+ * safe as far as it goes. Others may be as well. */
+static inline int plain_key(const uint8_t *p, size_t length) {
+    uint8_t few[16];
+    size_t i;
+    uint64_t odd = 0;
+    if (length == 0 || p[0] == '.' || p[0] == '/' || p[length - 1] == '/')
+        return 0;
+    if (length < 9) {
+        memset(few, 'a', sizeof few);
+        memcpy(few, p, length);
+        return b2_odd(b2_word(few), b2_word(few + 1)) == 0;
+    }
+    for (i = 0; i + 9 <= length; i += 8)
+        odd |= b2_odd(b2_word(p + i), b2_word(p + i + 1));
+    odd |= b2_odd(b2_word(p + length - 9), b2_word(p + length - 8)) | (p[length - 1] & 0x80) | (p[length - 1] == 0);
+    return odd == 0;
+}
+
+static inline int same_bytes(const uint8_t *a, const uint8_t *b, size_t length) {
+    size_t i;
+    uint64_t differ = 0;
+    if (length < 8)
+        return memcmp(a, b, length) == 0;
+    for (i = 0; i + 8 <= length; i += 8)
+        differ |= b2_word(a + i) ^ b2_word(b + i);
+    return (differ | (b2_word(a + length - 8) ^ b2_word(b + length - 8))) == 0;
+}
+
+/* Of 4 slots, the first that is free or has a tag, which its upper bits are; 4 where none is. */
+static inline int first_match(const uint8_t *slots, uint64_t tag, int place_bits) {
+    unsigned found = 16;
+    int i;
+    for (i = 0; i < 4; i++) {
+        uint64_t slot = b2_word(slots + 8 * i);
+        found |= (unsigned)(slot == 0 || (slot ^ tag) >> place_bits == 0) << i;
+    }
+#if defined(__GNUC__) || defined(__clang__)
+    return __builtin_ctz(found);
+#else
+    for (i = 0; !(found >> i & 1); i++)
+        ;
+    return i;
+#endif
+}
+
+#endif
