@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from blosc2._core.geometry import Geometry
-from blosc2._core.grid_read import Read
+from blosc2._core.grid_read import Read, work_of
 from blosc2._core.grid_write import Write
 from blosc2.array_plan import ArrayPlan
 from blosc2.carrier import Carrier
 from blosc2.draft import Draft, Stored
-from blosc2.executor import compressed, run, work_of
+from blosc2.executor import compressed, run
 from blosc2.reading import Items, Version
 from blosc2.storage import Codec, CParams, Filter
 

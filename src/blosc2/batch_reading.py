@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from blosc2._core.grid_read import work_of
 from blosc2._core.grid_read_many import ReadMany
 from blosc2.advanced import advanced_selection
 from blosc2.assignment import plain_key
-from blosc2.executor import run, work_of
+from blosc2.executor import run
 from blosc2.indexing import Selection, basic_selection
 from blosc2.reading import Items, Version, check_out, is_mask, is_names, read, read_picked
 

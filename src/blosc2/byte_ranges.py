@@ -14,9 +14,9 @@ import numpy as np
 
 from blosc2._core.frame import Frame
 from blosc2._core.geometry import Geometry
-from blosc2._core.grid_read import Read
+from blosc2._core.grid_read import Read, work_of
 from blosc2.exceptions import FormatError
-from blosc2.executor import PARALLEL_WORK, run, work_of
+from blosc2.executor import PARALLEL_WORK, run
 from blosc2.storage import MAX_BUFFERSIZE
 
 Items = Any  # an array of bytes; the stubs of NumPy do not say that arrays are buffers

@@ -16,7 +16,7 @@ from blosc2._core.descriptions import describe
 from blosc2._core.folded_keys import KeySet, same_folded
 from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
-from blosc2._core.leaf_batch import LeafBatch, LeafReader
+from blosc2._core.leaf_batch import LeafBatch
 from blosc2._core.listing import KeyCursor, KeyListing
 from blosc2.advice import LASTING, check_advice, lasting
 from blosc2.bulk import Filed, frames
@@ -29,7 +29,7 @@ from blosc2.embedded import REGISTRY, Embedded, read_embedded
 from blosc2.embedded_changes import EmbeddedChanges
 from blosc2.embedded_frame import stored_value
 from blosc2.info import InfoReporter
-from blosc2.leaf import read_only, window_of_bytes
+from blosc2.leaf import leaf_reader, window_of_bytes
 from blosc2.leaf_batches import read_leaf
 from blosc2.leaf_info import LeafInfo, codec_name, leaf_info
 from blosc2.modes import local_path
@@ -131,8 +131,6 @@ class DictStore(Store):
     _metalayer: ClassVar[str] = "b2dict"
     # Whether a key is a leaf or a group, never both.
     _has_groups: ClassVar[bool] = False
-    # The last segment of keys that are not shown.
-    _hidden_name: ClassVar[str | None] = None
 
     def __init__(
         self,
@@ -183,8 +181,6 @@ class DictStore(Store):
         self._new_registry: dict[str, Any] | None = None
         self._published_cache: KeyListing | None = None
         self._listing_cache: KeyListing | None = None
-        # Reads arrays of a mapped archive that are alike.
-        self._reader: LeafReader | None = None
         self._replaces = False
         # The keys without regard to case; made when the first key is added.
         # With them, the groups that are named like the file of a leaf.
@@ -294,9 +290,12 @@ class DictStore(Store):
             if window is None:
                 return None
             frame = Frame.open(*window, key)
-        if self._verify:
-            self._verify_leaf(key, frame)
-        return self._hold(key, read_only(frame, key, self._path, self._mmap_mode, self._deserialize, self._verify))
+        if self._reader is None and not self._verify and self._shows_at_once():
+            table = self._backend.archive_table()
+            if table is not None:
+                # Others will be opened without this method.
+                self._read_by(leaf_reader(table, self._hidden_name, self._path, self._mmap_mode, self._deserialize))
+        return self._leaf_of(key, frame)
 
     def read(self, key: str) -> np.ndarray[Any, Any]:
         """All items of an array in one step; see `EmbedStore.read`."""
@@ -306,10 +305,6 @@ class DictStore(Store):
             if found is not None:
                 return found
         items, (geometry, dtype, frame) = read_leaf(self, key)
-        if reader is None and self._mmap_mode is not None and not self._verify and self._shows_at_once():
-            table = self._backend.archive_table()
-            if table is not None:
-                self._reader = reader = LeafReader(table, self._hidden_name)
         if reader is not None:
             reader.learn(frame, geometry, dtype)
         return items
@@ -331,7 +326,7 @@ class DictStore(Store):
     def _contains(self, key: object) -> bool:
         if self._mode == "r" and self._shows_at_once() and not self._looks_up:
             # From now on without this method.
-            self._look_up_in(self._published_listing(), self._hidden_name)
+            self._look_up_in(self._published_listing())
             return key in self
         return super()._contains(key)
 
@@ -681,7 +676,6 @@ class DictStore(Store):
     def _forget_keys(self) -> None:
         """Forget what was made of the keys of the version that was shown."""
         self._published_cache = self._listing_cache = None
-        self._reader = None
         self._forget_listing()
 
     def _reload(self) -> bool:

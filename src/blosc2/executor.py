@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from blosc2._core import crew
-from blosc2._core.frame import Frame
 from blosc2._core.grid_write import StoredChunk, Write
 from blosc2.threads import detect_number_of_cores
 
-#: Work (see `work_of`) below which a second thread does not pay: waking it takes 20 us, or 40 when its core sleeps.
+#: Work (see `work_of` of `grid_read`) below which a second thread does not pay: waking it takes 20 us, or 40 when its
+#: core sleeps.
 PARALLEL_WORK = 3 << 16
 
 #: What is compressed at a time at least: as much as caches hold, as long as all threads have something to do.
@@ -31,16 +31,6 @@ class Operation(Protocol):
 
     def finish(self) -> None:
         """Raise what went wrong in any thread."""
-
-
-def work_of(nbytes: int, frame: Frame) -> int:
-    """What reading `nbytes` uncompressed bytes of a frame costs.
-
-    Decoders spend their time on compressed bytes; on what compresses to nothing they run some 4 times as fast.
-    """
-    stored: int = frame.cbytes
-    whole: int = frame.nbytes
-    return nbytes // 4 + (nbytes * stored // whole if whole else 0)
 
 
 def run(operation: Operation, work: int, nthreads: int) -> None:

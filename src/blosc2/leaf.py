@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blosc2._core.frame import Frame
+from blosc2._core.keytable import KeyTable
+from blosc2._core.leaf_reader import LeafReader
 from blosc2._core.source import Source
 from blosc2.carrier import Carrier, MemoryCarrier
+from blosc2.dtypes import parse_dtype
 from blosc2.exceptions import ClosedStoreError, UnsupportedValueError
+from blosc2.ndarray import NDArray
 from blosc2.recognise import wrap
 from blosc2.schunk import SChunk
 from blosc2.small_frames import TINY, cframe_of, tiny_frame
@@ -65,6 +69,13 @@ def read_only(
     if verify:
         carrier.verify = True
     return wrap(carrier)
+
+
+def leaf_reader(
+    table: KeyTable, hidden: str | None, path: str | None, mmap_mode: str | None, deserialize: str
+) -> LeafReader:
+    """What reads leaves of an archive, as `read_only` would, without coming back here for those that are arrays."""
+    return LeafReader(table, hidden, NDArray, Carrier, parse_dtype, ("r", path, mmap_mode, deserialize))
 
 
 def live_carrier(window: Window, key: str, store: ReadableStore, path: str | None, deserialize: str) -> LiveCarrier:

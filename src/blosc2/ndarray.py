@@ -10,6 +10,7 @@ from typing import Any, Never
 import numpy as np
 
 from blosc2._core.geometry import Geometry
+from blosc2._core.grid_read import read_at_once
 from blosc2._core.grid_write import Write
 from blosc2.assignment import as_items
 from blosc2.bands import Snapshot, plan_like
@@ -17,7 +18,7 @@ from blosc2.batch_reading import read_many
 from blosc2.carrier import Carrier
 from blosc2.copying import copied
 from blosc2.draft import Draft
-from blosc2.executor import compressed
+from blosc2.executor import PARALLEL_WORK, compressed
 from blosc2.fields import FieldViews, short_text
 from blosc2.fields import NDField as NDField  # other packages look for it here
 from blosc2.indexing import basic_selection
@@ -215,9 +216,13 @@ class NDArray(Stored):
     # ------------------------------------------------------------ reading
     def __getitem__(self, key: Any) -> Any:
         carrier = self._carrier
+        version: Version = carrier.array  # type: ignore[assignment]  # set by `_of`
+        items = read_at_once(version, key, PARALLEL_WORK)
+        if items is not None:
+            return items
         if type(key) is str:
             return self._field(key)
-        return read(carrier.array, key, carrier.nthreads)  # type: ignore[arg-type]
+        return read(version, key, carrier.nthreads)
 
     def read(self, key: Any = ..., out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         """The items of a key, in an array that is there already.

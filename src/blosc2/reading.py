@@ -9,10 +9,10 @@ import numpy as np
 
 from blosc2._core.frame import Frame
 from blosc2._core.geometry import Geometry
-from blosc2._core.grid_read import Read, read_all
+from blosc2._core.grid_read import Read, read_all, work_of
 from blosc2.advanced import Picked, advanced_selection, with_rows
 from blosc2.assignment import plain_key
-from blosc2.executor import PARALLEL_WORK, run, work_of
+from blosc2.executor import PARALLEL_WORK, run
 from blosc2.indexing import Selection, basic_selection
 from blosc2.picking import hull_of, is_dense, pieces, points_of, reads_whole, take
 

@@ -14,14 +14,14 @@ import threading
 import weakref
 from abc import abstractmethod
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, MutableMapping, ValuesView
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from blosc2._core.frame import Frame
 from blosc2._core.handles import hold, sweep
 from blosc2._core.leaf_batch import LeafBatch
-from blosc2._core.listing import KeyLookup
+from blosc2._core.leaf_lookup import LeafLookup
 from blosc2.advice import LASTING, advise_windows, check_advice
 from blosc2.embedded import Embedded
 from blosc2.exceptions import ClosedStoreError, ReadOnlyError, StoreKeyError, StoreLockedError
@@ -37,9 +37,11 @@ from blosc2.sums import check_reads
 _SWEEP: Final = 1024
 
 
-class ReadableStore(KeyLookup, MutableMapping[str, Any]):
+class ReadableStore(LeafLookup, MutableMapping[str, Any]):
     """The half of a store that reads; `Store` adds what changes it."""
 
+    # The last segment of keys that are not shown.
+    _hidden_name: ClassVar[str | None] = None
     # Whether what is read is checked against checksums.
     _verify: bool = False
     # What was advised for all of it; None where nothing was.
@@ -87,16 +89,8 @@ class ReadableStore(KeyLookup, MutableMapping[str, Any]):
         """The path, the same whatever becomes of the working directory."""
 
     # ------------------------------------------------------------------ reading
-    def __getitem__(self, key: str) -> Any:
-        held = self._held.get(key)
-        if held is not None:
-            leaf = held()
-            if leaf is not None:
-                return leaf
-        return self._open(key)
-
     def _open(self, key: str) -> Any:
-        """The leaf of a key, opened and remembered for as long as somebody holds it."""
+        """The leaf of a key that is not held, opened and remembered for as long as somebody holds it."""
         if self._closed:
             raise self._closed_error()
         if type(key) is not str:
@@ -117,11 +111,7 @@ class ReadableStore(KeyLookup, MutableMapping[str, Any]):
     def _make(self, key: str, window: Window) -> Any:
         """A leaf over a window, remembered."""
         if self._mode == "r":
-            frame = Frame.open(*window, key)
-            if self._verify:
-                self._verify_leaf(key, frame)
-            leaf = read_only(frame, key, self._path, self._mmap_mode, self._deserialize, self._verify)
-            return self._hold(key, leaf)
+            return self._leaf_of(key, Frame.open(*window, key))
         with self._lock:
             # Array, super-chunk and metadata views of one leaf share one carrier, or an edit would get lost.
             carrier = self._carriers.get(key)
@@ -132,6 +122,12 @@ class ReadableStore(KeyLookup, MutableMapping[str, Any]):
                     carrier.verify = True
                 self._carriers[key] = carrier
             return self._hold(key, wrap(carrier))
+
+    def _leaf_of(self, key: str, frame: Frame) -> Any:
+        """The leaf that a frame is, of a store that is only read, remembered."""
+        if self._verify:
+            self._verify_leaf(key, frame)
+        return self._hold(key, read_only(frame, key, self._path, self._mmap_mode, self._deserialize, self._verify))
 
     def _verify_leaf(self, key: str, frame: Frame) -> None:
         """Check what can be checked of a leaf before its chunks are, and see that these are.
@@ -147,14 +143,20 @@ class ReadableStore(KeyLookup, MutableMapping[str, Any]):
 
     def _hold(self, key: str, leaf: Any) -> Any:
         """Remember a leaf for as long as somebody holds it; returns the one that another thread has opened before."""
+        leaf = hold(self._held, key, leaf)
+        self._sweep()
+        return leaf
+
+    def _sweep(self) -> None:
+        """Forget references to leaves that are gone, when there are many.
+
+        References do not remove themselves, which would cost each leaf more than a sweep now and then. There are never
+        more dead ones than leaves that were held at the last sweep, or 1024.
+        """
         held = self._held
-        leaf = hold(held, key, leaf)
         if len(held) > self._sweep_at:
-            # References do not remove themselves, which would cost each leaf more than a sweep now and then. There are
-            # never more dead ones than leaves that were held at the last sweep, or 1024.
             sweep(held)
             self._sweep_at = max(_SWEEP, 2 * len(held))
-        return leaf
 
     def _window(self, key: str) -> Window | None:
         """Where the current frame of a key lies, published or not."""
@@ -170,6 +172,7 @@ class ReadableStore(KeyLookup, MutableMapping[str, Any]):
 
     def _forget_leaves(self) -> None:
         self._held: dict[str, weakref.ref[Any]] = {}
+        self._look_among(self._held, self._hidden_name)
         self._sweep_at = _SWEEP
         for carrier in list(getattr(self, "_carriers", {}).values()):
             carrier.cut_off()
@@ -296,7 +299,7 @@ class ReadableStore(KeyLookup, MutableMapping[str, Any]):
 
     # ------------------------------------------------------------------ keys
     def _contains(self, key: object) -> bool:
-        """Whether a key is there, where no listing tells it at once; see `KeyLookup`."""
+        """Whether a key is there, where no listing tells it at once; see `LeafLookup`."""
         if self._closed:
             raise self._closed_error()
         if not isinstance(key, str):

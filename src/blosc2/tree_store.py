@@ -250,7 +250,7 @@ class TreeStore(DictStore):
 
     def _contains(self, key: object) -> bool:
         if self._mode == "r" and not self._looks_up and not self._closed and self._shows_at_once():
-            self._look_up_in(self._published_listing(), self._hidden_name)
+            self._look_up_in(self._published_listing())
             return key in self
         if self._closed:
             raise self._closed_error()

@@ -1,5 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
+from blosc2._core.archive cimport Archive
 from blosc2._core.chunk_table cimport ChunkTable
 from blosc2._core.codec cimport Worker
 
@@ -13,3 +14,6 @@ cdef class Frame(ChunkTable):
     cdef int read_range(self, int64_t start, int64_t stop, uint8_t *destination) except -1
     cdef int read_from_chunk(
         self, int64_t index, Worker *worker, int64_t start, int64_t stop, uint8_t *destination) noexcept nogil
+
+
+cdef Frame frame_of_member(Archive archive, int64_t place, object key)

@@ -62,19 +62,7 @@ cdef class Frame(ChunkTable):
         key : str, optional
             The key in a store, for messages.
         """
-        cdef Frame self = Frame.__new__(Frame)
-        cdef uint8_t ahead[PREFIX_READ]
-        cdef const uint8_t *known = NULL
-        cdef int64_t have, data, before
-        cdef Member member
-        archive.member_at(place, &member)
-        data = archive.locate_and_read(&member, ahead, sizeof(ahead), &have)
-        before = data - member.header
-        if have > before:
-            known = ahead + before
-        self.read(archive.source, data, member.size, key, known, have - before)
-        self.count_chunks()
-        return self
+        return frame_of_member(archive, place, key)
 
     cdef int check_index(self, int64_t index) except -1:
         self.load_index()
@@ -419,3 +407,20 @@ def special_chunk(int kind, int32_t nbytes, int32_t typesize, int32_t blocksize,
     header[12:16] = (CHUNK_HEADER + len(item)).to_bytes(4, "little")
     header[31] = kind << 4
     return bytes(header) + item
+
+
+cdef Frame frame_of_member(Archive archive, int64_t place, object key):
+    """What `Frame.of_member` gives."""
+    cdef Frame self = Frame.__new__(Frame)
+    cdef uint8_t ahead[PREFIX_READ]
+    cdef const uint8_t *known = NULL
+    cdef int64_t have, data, before
+    cdef Member member
+    archive.member_at(place, &member)
+    data = archive.locate_and_read(&member, ahead, sizeof(ahead), &have)
+    before = data - member.header
+    if have > before:
+        known = ahead + before
+    self.read(archive.source, data, member.size, key, known, have - before)
+    self.count_chunks()
+    return self

@@ -1,5 +1,7 @@
 from libc.stdint cimport int64_t
 
+from blosc2._core.frame cimport Frame
+
 cdef enum:
     MAX_DIM = 16
 
@@ -28,3 +30,6 @@ cdef class Geometry:
     cdef Grid c
     cdef tuple shape_, chunks_, blocks_  # made when first asked for
     cdef int derive(self) except -1
+
+
+cdef tuple geometry_of(Frame frame, object dtype_of)

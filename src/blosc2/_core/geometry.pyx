@@ -186,6 +186,12 @@ def parse_geometry(Frame frame not None, dtype_of):
 
     `dtype_of` turns the dtype string into a NumPy dtype, and raises `ValueError` for what it refuses.
     """
+    geometry, dtype, _ = geometry_of(frame, dtype_of)
+    return geometry, dtype
+
+
+cdef tuple geometry_of(Frame frame, dtype_of):
+    """The same, and the frame."""
     global _last_content, _last_geometry, _last_dtype
     cdef int32_t length
     cdef bytes own
@@ -211,7 +217,7 @@ def parse_geometry(Frame frame not None, dtype_of):
         if dtype.names is None and length > 6 + 19 * geometry.c.ndim:
             _last_content, _last_geometry, _last_dtype = (<const char *> m)[:length], geometry, dtype
     _check_frame(frame, geometry, at)
-    return geometry, dtype
+    return geometry, dtype, frame
 
 
 cdef object _parse(Frame frame, Geometry self, const uint8_t *m, int32_t length, int64_t at, dtype_of):

@@ -9,13 +9,37 @@ from cpython.dict cimport PyDict_GetItem, PyDict_SetItem
 from cpython.ref cimport PyObject
 from cpython.weakref cimport PyWeakref_NewRef
 
+cdef extern from *:
+    """
+    static inline PyObject *b2_alive(PyObject *reference) {
+        PyObject *object = NULL;
+        if (!PyWeakref_CheckRef(reference))
+            return PyObject_CallNoArgs(reference);
+    #if PY_VERSION_HEX >= 0x030D0000
+        if (PyWeakref_GetRef(reference, &object) < 0)
+            return NULL;
+        if (object == NULL)
+            object = Py_NewRef(Py_None);
+    #else
+        object = Py_NewRef(PyWeakref_GET_OBJECT(reference));
+    #endif
+        return object;
+    }
+    """
+    object b2_alive(object reference)
 
-def hold(dict held not None, str key not None, leaf not None):
+
+cdef object alive(object reference):
+    """What a reference is to, None where that is gone."""
+    return b2_alive(reference)
+
+
+cpdef object hold(dict held, str key, object leaf):
     """Remember an object under a key, unless another one of that key is alive; returns the one that it stands for."""
     reference = PyWeakref_NewRef(leaf, None)  # which may run the collector, and so anything: before the step
     cdef PyObject *found = PyDict_GetItem(held, key)
     if found != NULL:
-        other = (<object> found)()
+        other = alive(<object> found)
         if other is not None:
             return other
     PyDict_SetItem(held, key, reference)
@@ -28,5 +52,5 @@ def sweep(dict held not None):
     for key in [key for key, reference in held.copy().items() if reference() is None]:
         found = PyDict_GetItem(held, key)
         # Another thread may have opened it again.
-        if found != NULL and (<object> found)() is None:
+        if found != NULL and alive(<object> found) is None:
             del held[key]

@@ -288,6 +288,11 @@ cdef class Header:
     @property
     def needs_geometry(self):
         """Whether the frame declares a codec or filter that works on the blocks of an array."""
+        return self.wants_geometry()
+
+    cdef bint wants_geometry(self) noexcept:
+        """The same."""
+        cdef int i
         if self.codec >= 32:
             return True
         for i in range(6):
@@ -315,6 +320,10 @@ cdef class Header:
     @property
     def only_array(self):
         """Whether `b2nd` is the only metalayer."""
+        return self.holds_only_array()
+
+    cdef bint holds_only_array(self) noexcept:
+        """The same."""
         cdef int32_t length
         return self.entry_count == 1 and self.find_metalayer(b"b2nd", &length) != NULL
 

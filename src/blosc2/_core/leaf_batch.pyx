@@ -1,29 +1,26 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
 """Many leaves of an archive at once: found, compared and decoded by several threads, with no Python object for any.
 
-Leaves that are read together are mostly alike: the first one is opened in the general way, and what was checked of it holds
-for each whose header has the same bytes but for the lengths of frame and chunk. Leaves that are not are left to the caller,
-who takes another one as the pattern or opens them one by one. So nothing is decided here that is not decided there too.
+The first one is opened in the general way, as the pattern that the others are compared with (see `leaf_pattern`). Those that
+are not like it are left to the caller, who takes another one as the pattern or opens them one by one.
 """
 
 cimport numpy as cnp
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcmp
 
-from blosc2._core.archive cimport CENTRAL_LENGTH, LOCAL_LENGTH, MEMBER_FINE, Archive, Member
+from blosc2._core.archive cimport LOCAL_LENGTH, MEMBER_FINE, Archive, Member
 from blosc2._core.catalog cimport SLOT_LENGTH, key_hash, slot_home, slot_place
-from blosc2._core.codec cimport (
-    CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk, Worker, borrow, decode_whole, give_back, inspect,
-    reserve_stored)
+from blosc2._core.codec cimport Worker, borrow, give_back, reserve_stored
 from blosc2._core.crew cimport Hand, Job, atomic_state, dismiss, finish, hire, leave_turn, start, take_turn
 from blosc2._core.frame cimport Frame
-from blosc2._core.geometry cimport MAX_DIM, Geometry
+from blosc2._core.geometry cimport Geometry
 from blosc2._core.keytable cimport DAMAGED, KeyTable
-from blosc2._core.little_endian cimport u16, u32, u64
+from blosc2._core.leaf_pattern cimport Pattern
+from blosc2._core.little_endian cimport u16, u64
 
 cnp.import_array()
 
@@ -35,25 +32,17 @@ cdef extern from "atomics.h" nogil:
 cdef extern from "prefetch.h" nogil:
     void prefetch(const uint8_t *start, int64_t length)
 
-cdef extern from "numpy/arrayobject.h":
-    object PyArray_Empty(int nd, cnp.npy_intp *dims, cnp.dtype dtype, int fortran)
-
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 cdef extern from *:
     """
     static inline PyObject *list_item(PyObject *list, Py_ssize_t i) { return PyList_GET_ITEM(list, i); }
-    static inline int is_ascii(PyObject *key) {
-        return PyUnicode_CheckExact(key) && PyUnicode_IS_COMPACT_ASCII(key);
-    }
-    static inline const uint8_t *ascii_data(PyObject *key) { return PyUnicode_1BYTE_DATA(key); }
-    static inline Py_ssize_t ascii_length(PyObject *key) { return PyUnicode_GET_LENGTH(key); }
     """
     PyObject *list_item(PyObject *list, Py_ssize_t i) nogil
-    bint is_ascii(PyObject *key) nogil
-    const uint8_t *ascii_data(PyObject *key) nogil
-    Py_ssize_t ascii_length(PyObject *key) nogil
+
+cdef extern from "ascii_text.h" nogil:
+    const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
 
 cdef enum:
     MOST_HANDS = 64
@@ -63,14 +52,7 @@ cdef enum:
     AHEAD = 512
     # Larger members are not read whole by one positional read.
     LARGE = 1 << 20
-    # Bytes of a table of offsets that is compared.
-    MOST_INDEX = 4096
-    # Rows that are decoded sooner than others would be let run meanwhile.
-    QUICK = 4096
     ALIGNMENT_ROOM = 80
-    # Fields of a header: length of the frame, and of its chunks.
-    FRAME_LEN = 16
-    CBYTES = 39
 
 # What a leaf has come to.
 cdef enum State:
@@ -84,164 +66,6 @@ cdef enum Stage:
     FINDING
     COMPARING
     DECODING
-
-
-cdef inline uint64_t be64(const uint8_t *p) noexcept nogil:
-    cdef uint64_t result = 0
-    cdef int i
-    for i in range(8):
-        result = result << 8 | p[i]
-    return result
-
-
-cdef class Pattern:
-    """A leaf that others are compared with: a frame of one chunk, whose bytes are the items in order.
-
-    Attributes
-    ----------
-    fits : bool
-        Whether it is such a frame; otherwise no leaf is like it.
-    """
-
-    cdef readonly bint fits
-    cdef Frame frame
-    cdef Geometry geometry
-    cdef cnp.dtype dtype
-    cdef const uint8_t *header
-    cdef int64_t header_len, index_len, row
-    cdef const uint8_t *index
-    cdef bytes index_bytes
-
-    def __cinit__(self, Frame frame not None, Geometry geometry not None, cnp.dtype dtype not None):
-        frame.load_index()
-        if (frame.chunk_count != 1 or frame.header == NULL or frame.entry(0) != 0 or geometry.c.nchunks != 1
-                or not geometry.c.in_order or geometry.c.size == 0 or frame.needs_geometry or frame.variable
-                or geometry.c.chunk_nbytes != geometry.c.size * geometry.c.itemsize):
-            return
-        at = frame.chunks_stop - frame.offset
-        room = frame.frame_len - frame.trailer_len - at
-        if room > MOST_INDEX:
-            return
-        self.index_bytes = frame.source.read(frame.offset + at, room)
-        self.index, self.index_len = <const uint8_t *> PyBytes_AS_STRING(self.index_bytes), room
-        self.frame, self.geometry, self.dtype = frame, geometry, dtype
-        self.header, self.header_len = frame.header, frame.header_len
-        self.row = geometry.c.chunk_nbytes
-        self.fits = True
-
-    cdef bint match(self, const uint8_t *record, int64_t size, const uint8_t *p, int64_t room, int64_t *chunk,
-                    int64_t *chunk_size) noexcept nogil:
-        """Whether a member is like it, from its local header on; where its chunk is behind that."""
-        cdef int64_t length = u16(record + 28), start
-        cdef uint64_t cbytes
-        cdef const uint8_t *h = self.header
-        if room < LOCAL_LENGTH or u32(p) != 0x04034B50 or u16(p + 26) != length or length > room - LOCAL_LENGTH:
-            return False
-        if memcmp(p + LOCAL_LENGTH, record + CENTRAL_LENGTH, <size_t> length):
-            return False
-        start = LOCAL_LENGTH + length + u16(p + 28)
-        if start > room or size > room - start or size < self.header_len + CHUNK_HEADER + self.index_len:
-            return False
-        p += start
-        if be64(p + FRAME_LEN) != <uint64_t> size:
-            return False
-        cbytes = be64(p + CBYTES)
-        if cbytes < CHUNK_HEADER or cbytes > <uint64_t> (size - self.header_len - self.index_len):
-            return False
-        if memcmp(p, h, FRAME_LEN) or memcmp(p + FRAME_LEN + 8, h + FRAME_LEN + 8, CBYTES - FRAME_LEN - 8):
-            return False
-        if memcmp(p + CBYTES + 8, h + CBYTES + 8, <size_t> (self.header_len - CBYTES - 8)):
-            return False
-        # One chunk, right behind the header.
-        if memcmp(p + self.header_len + cbytes, self.index, <size_t> self.index_len):
-            return False
-        chunk[0] = start + self.header_len
-        chunk_size[0] = <int64_t> cbytes
-        return True
-
-    cdef bint decode(self, Worker *worker, const uint8_t *p, int64_t size, uint8_t *to) noexcept nogil:
-        """Decode the chunk of such a leaf; False for one that has to be looked at in the general way."""
-        cdef Chunk chunk
-        if inspect(p, size, &chunk):
-            return False
-        if chunk.nbytes != self.row or chunk.variable or chunk.needs_geometry or chunk.kind < KIND_RAW:
-            return False
-        chunk.loaded = chunk.cbytes
-        if chunk.kind == KIND_RAW:
-            memcpy(to, p + CHUNK_HEADER, <size_t> self.row)
-            return True
-        return decode_whole(worker, &chunk, to) == CHUNK_OK
-
-
-cdef class LeafReader:
-    """Reads one leaf after the other, without opening those that are like the one that was opened last.
-
-    Parameters
-    ----------
-    table : KeyTable
-        The keys of an archive that is mapped.
-    hidden : str, optional
-        The last segment of keys that count as not there.
-    """
-
-    cdef KeyTable table
-    cdef Archive archive
-    cdef Pattern pattern
-    cdef bytes tail
-
-    def __cinit__(self, KeyTable table not None, str hidden=None):
-        self.table, self.archive = table, table.archive
-        self.tail = b"" if hidden is None else b"/" + hidden.encode()
-
-    def learn(self, Frame frame not None, Geometry geometry not None, cnp.dtype dtype not None):
-        """Take a leaf that was opened as the one that others are compared with."""
-        cdef Pattern pattern = Pattern(frame, geometry, dtype)
-        if pattern.fits and (<object> dtype).names is None:
-            self.pattern = pattern
-
-    def read(self, key):
-        """The items of a leaf as a new array; None for one that has to be opened."""
-        cdef Pattern pattern = self.pattern
-        cdef Py_ssize_t length, tail = PyBytes_GET_SIZE(self.tail), d
-        cdef const uint8_t *text
-        cdef const uint8_t *local
-        cdef int64_t place, chunk, size
-        cdef Member member
-        cdef Worker *worker
-        cdef cnp.npy_intp dims[MAX_DIM]
-        cdef cnp.ndarray out
-        cdef bint done
-        if pattern is None or type(key) is not str or not is_ascii(<PyObject *> key):
-            return None
-        text, length = ascii_data(<PyObject *> key), ascii_length(<PyObject *> key)
-        if length < 2 or text[0] != 0x2F or (tail and length >= tail and memcmp(
-                text + length - tail, PyBytes_AS_STRING(self.tail), <size_t> tail) == 0):
-            return None
-        place = self.table.lookup(text + 1, length - 1)
-        if place < 0 or self.table.own != NULL or not self.archive.peek(place, &member):
-            return None
-        if member.problem != MEMBER_FINE or member.header > self.archive.directory_offset - LOCAL_LENGTH:
-            return None
-        local = self.archive.source.base + member.header
-        if not pattern.match(member.record, member.size, local, self.archive.directory_offset - member.header, &chunk,
-                             &size):
-            return None
-        for d in range(pattern.geometry.c.ndim):
-            dims[d] = pattern.geometry.c.shape[d]
-        Py_INCREF(pattern.dtype)    # the next call steals one reference
-        out = PyArray_Empty(pattern.geometry.c.ndim, dims, pattern.dtype, 0)
-        worker = borrow(pattern.frame.blocksize)
-        try:
-            if pattern.row <= QUICK:
-                done = pattern.decode(worker, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
-            else:
-                with nogil:
-                    leave_turn()
-                    done = pattern.decode(worker, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
-                    take_turn()
-        finally:
-            give_back(worker)
-        return out if done else None
 
 
 cdef class LeafBatch:
@@ -464,15 +288,16 @@ cdef class LeafBatch:
 
     cdef void take_names(self, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
         """Where the bytes of keys are; strings are looked at without the GIL, which their list keeps alive."""
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i, length
+        cdef const uint8_t *text
         for i in range(first, stop):
             prefetch(<const uint8_t *> list_item(<PyObject *> self.keys, i), 128)
         for i in range(first, stop):
-            if is_ascii(list_item(<PyObject *> self.keys, i)):
-                self.name(i, ascii_data(list_item(<PyObject *> self.keys, i)),
-                          ascii_length(list_item(<PyObject *> self.keys, i)))
-            else:
+            text = ascii_text(list_item(<PyObject *> self.keys, i), &length)
+            if text == NULL:
                 self.states[i] = OTHER
+            else:
+                self.name(i, text, length)
 
     cdef inline void name(self, Py_ssize_t i, const uint8_t *text, Py_ssize_t length) noexcept nogil:
         """Take note of a key; it is another case where it cannot be that of a leaf."""

@@ -6,6 +6,7 @@ Everything here costs what it gives: a group inside of another one is skipped by
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
@@ -17,6 +18,9 @@ from blosc2.exceptions import FormatError
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
+cdef extern from "ascii_text.h":
+    const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
+
 cdef enum:
     # Groups that a listed key may lie in: without a limit, one long name could stand for a gigabyte of group keys.
     MAX_GROUPS = 256
@@ -24,12 +28,6 @@ cdef enum:
 
 class Damaged(Exception):  # noqa: N818 - never seen outside
     """Something of a catalog is wrong: the listing goes on without."""
-
-
-cdef struct Range:
-    # Positions in the tables of published and of added keys.
-    int64_t i, stop
-    int64_t j, more
 
 
 cdef class KeyListing:
@@ -44,9 +42,6 @@ cdef class KeyListing:
     removed : KeyTable, optional
         Published keys that are no more.
     """
-
-    cdef KeyTable base, added, removed
-    cdef bint _plain
 
     def __init__(self, KeyTable base not None, KeyTable added=None, KeyTable removed=None):
         self.base = base
@@ -100,10 +95,12 @@ cdef class KeyListing:
         cdef int64_t place
         if type(key) is not str:
             return -1
-        try:
-            text = PyUnicode_AsUTF8AndSize(key, &length)
-        except UnicodeEncodeError:
-            return False
+        text = <const char *> ascii_text(<PyObject *> key, &length)
+        if text == NULL:
+            try:
+                text = PyUnicode_AsUTF8AndSize(key, &length)
+            except UnicodeEncodeError:
+                return False
         if length < 2 or text[0] != b"/" or text[length - 1] == b"/":
             return -1
         place = self.base.lookup(<const uint8_t *> text + 1, length - 1)
@@ -427,43 +424,6 @@ cdef class KeyListing:
 def _ends(KeyListing listing, str group):
     cdef Range r = listing._range(prefix_of(group or "/"))
     return r.i, r.stop, r.j, r.more
-
-
-cdef class KeyLookup:
-    """What a mapping is that can say at once whether a key is there, while it has a listing.
-
-    A class that is made from it has a method `_contains` for all other cases.
-    """
-
-    cdef KeyListing _listed
-    cdef str _unseen
-
-    @property
-    def _looks_up(self):
-        """Whether a listing is asked."""
-        return self._listed is not None
-
-    def _look_up_in(self, KeyListing listing not None, str hidden):
-        """Ask a listing from now on; leaves whose last segment is `hidden` are not shown, and groups are."""
-        self._unseen = hidden
-        self._listed = listing
-
-    def _forget_listing(self):
-        """Ask no listing any more."""
-        self._listed = None
-
-    def _contains(self, key):
-        """What says it where no listing does; classes have their own."""
-        raise NotImplementedError(key)
-
-    def __contains__(self, key):
-        cdef int shown
-        cdef KeyListing listed = self._listed
-        if listed is not None:
-            shown = listed.shows(key, self._unseen)
-            if shown >= 0:
-                return shown != 0
-        return bool(self._contains(key))
 
 
 cdef class KeyCursor:

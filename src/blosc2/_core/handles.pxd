@@ -1,0 +1,2 @@
+cdef object alive(object reference)
+cpdef object hold(dict held, str key, object leaf)

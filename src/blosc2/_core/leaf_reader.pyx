@@ -1,0 +1,136 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+"""Leaves of an archive one after the other, as objects or as their items, with as little between as possible."""
+
+cimport numpy as cnp
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memcmp
+
+from blosc2._core.archive cimport LOCAL_LENGTH, MEMBER_FINE, Archive, Member
+from blosc2._core.codec cimport Worker, borrow, give_back
+from blosc2._core.crew cimport leave_turn, take_turn
+from blosc2._core.frame cimport Frame, frame_of_member
+from blosc2._core.geometry cimport MAX_DIM, Geometry, geometry_of
+from blosc2._core.keytable cimport KeyTable
+from blosc2._core.leaf_pattern cimport Pattern
+
+cnp.import_array()
+
+cdef extern from "ascii_text.h":
+    const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
+
+cdef extern from *:
+    """
+    /* What `kind.__new__(kind)` gives. */
+    static inline PyObject *made(PyTypeObject *kind, PyObject *arguments) {
+        return kind->tp_new(kind, arguments, NULL);
+    }
+    """
+    object made(type kind, tuple arguments)
+
+cdef extern from "numpy/arrayobject.h":
+    object PyArray_Empty(int nd, cnp.npy_intp *dims, cnp.dtype dtype, int fortran)
+
+cdef enum:
+    # Items that are decoded sooner than others would be let run meanwhile, in bytes.
+    QUICK = 4096
+
+cdef tuple _nothing = ()
+
+
+cdef class LeafReader:
+    """Reads leaves of an archive that nobody changes here.
+
+    Parameters
+    ----------
+    table : KeyTable
+        The keys of the archive.
+    hidden : str, optional
+        The last segment of keys that count as not there.
+    arrays, carriers : type
+        Classes of an array and of what it holds its frame by, which is made of a frame and `how`, with the key as the
+        fourth of these; its `array` gets geometry, dtype and frame.
+    dtype_of : callable
+        Gives the dtype that a text stands for; `ValueError` for what it refuses.
+    how : tuple
+        Other arguments of a carrier.
+    """
+
+    def __cinit__(self, KeyTable table not None, str hidden, type arrays not None, type carriers not None, dtype_of,
+                  tuple how not None):
+        self.table, self.archive = table, table.archive
+        self.tail = b"" if hidden is None else b"/" + hidden.encode()
+        self.arrays, self.carriers, self.dtype_of = arrays, carriers, dtype_of
+        self.mode, self.path, self.mmap_mode, self.deserialize = how
+
+    def learn(self, Frame frame not None, Geometry geometry not None, cnp.dtype dtype not None):
+        """Take a leaf that was opened as the one that others are compared with when they are read."""
+        cdef Pattern pattern = Pattern(frame, geometry, dtype)
+        if pattern.fits and (<object> dtype).names is None:
+            self.pattern = pattern
+
+    cdef int64_t find(self, str key) noexcept:
+        """The place of a key; negative where it is not there, or where others have to look."""
+        cdef Py_ssize_t length, tail = PyBytes_GET_SIZE(self.tail)
+        cdef const uint8_t *text = ascii_text(<PyObject *> key, &length)
+        if text == NULL or length < 2 or text[0] != 0x2F or (tail and length >= tail and memcmp(
+                text + length - tail, PyBytes_AS_STRING(self.tail), <size_t> tail) == 0):
+            return -1
+        return -1 if self.table.own != NULL else self.table.lookup(text + 1, length - 1)
+
+    cdef object open(self, str key):
+        """The leaf of a key: an object if it is an array like most, else its frame; None for `find` < 0."""
+        cdef int64_t place = self.find(key)
+        cdef Frame frame
+        if place < 0:
+            return None
+        frame = frame_of_member(self.archive, place, key)
+        if not frame.holds_only_array() or frame.wants_geometry():
+            return frame
+        array = geometry_of(frame, self.dtype_of)
+        carrier = self.carriers(frame, self.mode, self.path, self.mmap_mode, key, self.deserialize)
+        carrier.array = array
+        leaf = made(self.arrays, _nothing)
+        leaf._carrier = carrier
+        return leaf
+
+    def read(self, key):
+        """The items of a leaf as a new array; None for one that has to be opened."""
+        cdef Pattern pattern = self.pattern
+        cdef const uint8_t *local
+        cdef int64_t place, chunk, size
+        cdef Member member
+        cdef Worker *worker
+        cdef cnp.npy_intp dims[MAX_DIM]
+        cdef cnp.ndarray out
+        cdef bint done
+        cdef int d
+        if pattern is None or self.archive.source.base == NULL or type(key) is not str:
+            return None
+        place = self.find(key)
+        if place < 0 or not self.archive.peek(place, &member):
+            return None
+        if member.problem != MEMBER_FINE or member.header > self.archive.directory_offset - LOCAL_LENGTH:
+            return None
+        local = self.archive.source.base + member.header
+        if not pattern.match(member.record, member.size, local, self.archive.directory_offset - member.header, &chunk,
+                             &size):
+            return None
+        for d in range(pattern.geometry.c.ndim):
+            dims[d] = pattern.geometry.c.shape[d]
+        Py_INCREF(pattern.dtype)    # the next call steals one reference
+        out = PyArray_Empty(pattern.geometry.c.ndim, dims, pattern.dtype, 0)
+        worker = borrow(pattern.frame.blocksize)
+        try:
+            if pattern.row <= QUICK:
+                done = pattern.decode(worker, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
+            else:
+                with nogil:
+                    leave_turn()
+                    done = pattern.decode(worker, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
+                    take_turn()
+        finally:
+            give_back(worker)
+        return out if done else None

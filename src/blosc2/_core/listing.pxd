@@ -1,0 +1,26 @@
+from libc.stdint cimport int64_t, uint8_t
+
+from blosc2._core.keytable cimport KeyTable, Text
+
+
+cdef struct Range:
+    # Positions in the tables of published and of added keys.
+    int64_t i, stop
+    int64_t j, more
+
+
+cdef class KeyListing:
+    """The keys of a store; see listing.pyx."""
+
+    cdef KeyTable base, added, removed
+    cdef bint _plain
+
+    cdef int shows(self, key, str hidden) except -2
+    cdef int _prepare(self) except -1
+    cdef int _without_catalog(self) except -1
+    cdef Range _range(self, bytes prefix)
+    cdef int64_t _live(self, bytes prefix, const Range *r)
+    cdef int _next(self, Range *r, Text *key) except -1
+    cdef int _skip(self, Range *r, const uint8_t *prefix, Py_ssize_t length) except -1
+    cdef tuple _children(self, str path, const Range *range, bint ranges)
+    cdef int _groups_below(self, str path, int64_t start, int64_t stop, int level, int depth, list result) except -1
