@@ -18,7 +18,7 @@ from blosc2._core.codec cimport Worker, borrow, give_back, reserve_stored
 from blosc2._core.crew cimport Hand, Job, atomic_state, dismiss, finish, hire, leave_turn, start, take_turn
 from blosc2._core.frame cimport Frame
 from blosc2._core.geometry cimport Geometry
-from blosc2._core.keytable cimport DAMAGED, KeyTable
+from blosc2._core.keytable cimport DAMAGED, NO_KEY, KeyTable
 from blosc2._core.leaf_pattern cimport Pattern
 from blosc2._core.little_endian cimport u16, u64
 
@@ -46,8 +46,11 @@ cdef extern from "ascii_text.h" nogil:
 
 cdef enum:
     MOST_HANDS = 64
-    # Leaves that a thread takes at a time; the memory of all of them is asked for before the first is looked at.
+    # Leaves whose memory is asked for before the first of them is looked at.
     TOGETHER = 16
+    # Leaves that a thread takes at a time: what it writes of them shares few cache lines with what others write.
+    DRAWN = 8 * TOGETHER
+    CACHE_LINE = 64
     # Bytes of a leaf that are asked for ahead.
     AHEAD = 512
     # Larger members are not read whole by one positional read.
@@ -62,10 +65,15 @@ cdef enum State:
     OTHER = 3
 
 cdef enum Stage:
-    NAMING
     FINDING
     COMPARING
     DECODING
+
+
+cdef struct Share:
+    # What a thread has taken of its share, on a cache line of its own.
+    atomic_state taken
+    uint8_t behind[CACHE_LINE]
 
 
 cdef class LeafBatch:
@@ -76,7 +84,7 @@ cdef class LeafBatch:
     table : KeyTable
         The keys of an archive.
     keys : list
-        What is no string with "/" in front counts as not there.
+        What is no string with "/" in front counts as not there. Nobody may change the list as long as the batch is used.
     threads : int
         How many may work at it.
     hidden : str, optional
@@ -104,7 +112,9 @@ cdef class LeafBatch:
     cdef Py_ssize_t tail_length
     cdef bytes tail_bytes
     cdef Stage stage
-    cdef atomic_state next
+    cdef Share *shares
+    cdef Py_ssize_t share       # leaves of each
+    cdef int parts
     cdef uint8_t *out
     cdef int64_t stride
     cdef Pattern pattern
@@ -117,39 +127,38 @@ cdef class LeafBatch:
         if hidden is not None:
             suffix = b"/" + hidden.encode()
             end, tail = PyBytes_AS_STRING(suffix), len(suffix)
-        # A list of its own, which nobody changes while threads look at it.
-        self.table, self.archive, self.keys, self.threads = table, table.archive, list(keys), threads
-        keys = self.keys
+        self.table, self.archive, self.keys, self.threads = table, table.archive, keys, threads
         self.count = len(keys)
         self.missing = -1
-        self.names = <const uint8_t **> PyMem_Malloc(max(1, self.count) * sizeof(uint8_t *))
+        self.names = <const uint8_t **> PyMem_Calloc(max(1, self.count), sizeof(uint8_t *))
         self.lengths = <Py_ssize_t *> PyMem_Malloc(max(1, self.count) * sizeof(Py_ssize_t))
         self.places = <int64_t *> PyMem_Malloc(max(1, self.count) * sizeof(int64_t))
         self.headers = <int64_t *> PyMem_Malloc(max(1, self.count) * sizeof(int64_t))
         self.sizes = <int64_t *> PyMem_Malloc(max(1, self.count) * sizeof(int64_t))
         self.states = <uint8_t *> PyMem_Calloc(max(1, self.count), 1)
+        self.parts = <int> max(1, min(threads, MOST_HANDS + 1, self.count // DRAWN))
+        self.shares = <Share *> PyMem_Calloc(self.parts, sizeof(Share))
         if (self.names == NULL or self.lengths == NULL or self.places == NULL or self.headers == NULL
-                or self.sizes == NULL or self.states == NULL):
+                or self.sizes == NULL or self.states == NULL or self.shares == NULL):
             raise MemoryError
+        self.share = (self.count // self.parts // DRAWN + 1) * DRAWN
         self.tail, self.tail_length, self.tail_bytes = end, tail, suffix
-        self._run(NAMING)
+        self._run(FINDING)
         # Strings beyond ASCII have to be brought to UTF-8, which takes the interpreter.
         for i in range(self.count):
-            if self.states[i] != OTHER:
+            if self.names[i] != NULL:
                 continue
-            if type(keys[i]) is not str:
+            if type(keys[i]) is str:
+                try:
+                    text = PyUnicode_AsUTF8AndSize(keys[i], &length)
+                except UnicodeEncodeError:
+                    pass
+                else:
+                    self.name(i, <const uint8_t *> text, length)
+            if self.names[i] == NULL:
                 self.missing = i
                 return
-            try:
-                text = PyUnicode_AsUTF8AndSize(keys[i], &length)
-            except UnicodeEncodeError:
-                self.missing = i
-                return
-            self.name(i, <const uint8_t *> text, length)
-            if self.states[i] == OTHER:
-                self.missing = i
-                return
-        self._run(FINDING)
+            self.find(i, i + 1)
         for i in range(self.count):
             if self.places[i] == DAMAGED:
                 # Once more, without the catalog.
@@ -168,6 +177,7 @@ cdef class LeafBatch:
         PyMem_Free(self.headers)
         PyMem_Free(self.sizes)
         PyMem_Free(self.states)
+        PyMem_Free(self.shares)
 
     def __len__(self):
         return self.count
@@ -223,13 +233,14 @@ cdef class LeafBatch:
     cdef int _run(self, Stage stage) except -1:
         cdef Hand *hands[MOST_HANDS]
         cdef Hand *hand
-        cdef int others = 0, i, wanted = <int> min(self.threads - 1, MOST_HANDS, self.count // (2 * TOGETHER))
+        cdef int others = 0, i
         cdef int32_t blocksize = 0 if self.pattern is None else self.pattern.frame.blocksize
         cdef Worker *worker = borrow(blocksize)
         self.stage = stage
-        state_set(&self.next, 0)
+        for i in range(self.parts):
+            state_set(&self.shares[i].taken, 0)
         try:
-            while others < wanted:
+            while others < self.parts - 1:
                 hand = hire()
                 if hand == NULL:
                     break
@@ -238,53 +249,64 @@ cdef class LeafBatch:
                 others += 1
                 hand.job = <Job> _work
                 hand.operation = <void *> self
-                hand.tool = NULL
+                hand.tool = <void *> <size_t> others
                 hand.worker = borrow(blocksize)
             with nogil:
                 leave_turn()
                 start(hands, others)
-                self.work(worker)
+                self.work(worker, 0)
                 for i in range(others):
                     finish(hands[i])
                 take_turn()
         finally:
-            for i in range(others):
+            # The last one first: the next stage then finds them in the same order.
+            for i in range(others - 1, -1, -1):
                 if hands[i].worker != NULL:
                     give_back(hands[i].worker)
                 dismiss(hands[i])
             give_back(worker)
         return 0
 
-    cdef void work(self, Worker *worker) noexcept nogil:
-        """Take leaves until none is left."""
-        cdef Py_ssize_t first, stop, i
-        cdef long drawn
-        while True:
-            drawn = state_get(&self.next)
-            first = <Py_ssize_t> drawn * TOGETHER
-            if first >= self.count:
-                break
-            if not state_change(&self.next, drawn, drawn + 1):
-                continue
-            stop = min(first + TOGETHER, self.count)
-            if self.stage == NAMING:
-                self.take_names(first, stop)
-            elif self.stage == FINDING:
-                self.find(first, stop)
-            elif self.stage == COMPARING:
-                for i in range(first, stop):
-                    prefetch(self.archive.source.base + self.headers[i], AHEAD)
-                for i in range(first, stop):
+    cdef void work(self, Worker *worker, int own) noexcept nogil:
+        """Take leaves until none is left: those of a share first, which the thread has in its cache from stage to stage."""
+        cdef Py_ssize_t first, stop, end
+        cdef long taken
+        cdef int i, part
+        for i in range(self.parts):
+            part = (own + i) % self.parts
+            end = min((part + 1) * self.share, self.count)
+            while True:
+                taken = state_get(&self.shares[part].taken)
+                first = part * self.share + <Py_ssize_t> taken * DRAWN
+                if first >= end:
+                    break
+                if not state_change(&self.shares[part].taken, taken, taken + 1):
+                    continue
+                stop = min(first + DRAWN, end)
+                while first < stop:
+                    self.work_on(worker, first, min(first + TOGETHER, stop))
+                    first += TOGETHER
+
+    cdef void work_on(self, Worker *worker, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
+        """The stage for some leaves."""
+        cdef Py_ssize_t i
+        if self.stage == FINDING:
+            self.take_names(first, stop)
+            self.find(first, stop)
+        elif self.stage == COMPARING:
+            for i in range(first, stop):
+                prefetch(self.archive.source.base + self.headers[i], AHEAD)
+            for i in range(first, stop):
+                if self.states[i] == FOUND:
+                    self.match(i, self.archive.source.base + self.headers[i],
+                               self.archive.directory_offset - self.headers[i])
+        else:
+            for i in range(first, stop):
+                if self.archive.source.base == NULL:
                     if self.states[i] == FOUND:
-                        self.match(i, self.archive.source.base + self.headers[i],
-                                   self.archive.directory_offset - self.headers[i])
-            else:
-                for i in range(first, stop):
-                    if self.archive.source.base == NULL:
-                        if self.states[i] == FOUND:
-                            self.read(worker, i)
-                    elif self.states[i] == ALIKE:
-                        self.decode_one(worker, i, self.archive.source.base + self.headers[i])
+                        self.read(worker, i)
+                elif self.states[i] == ALIKE:
+                    self.decode_one(worker, i, self.archive.source.base + self.headers[i])
 
     cdef void take_names(self, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
         """Where the bytes of keys are; strings are looked at without the GIL, which their list keeps alive."""
@@ -294,20 +316,16 @@ cdef class LeafBatch:
             prefetch(<const uint8_t *> list_item(<PyObject *> self.keys, i), 128)
         for i in range(first, stop):
             text = ascii_text(list_item(<PyObject *> self.keys, i), &length)
-            if text == NULL:
-                self.states[i] = OTHER
-            else:
+            if text != NULL:
                 self.name(i, text, length)
 
     cdef inline void name(self, Py_ssize_t i, const uint8_t *text, Py_ssize_t length) noexcept nogil:
-        """Take note of a key; it is another case where it cannot be that of a leaf."""
+        """Take note of a key, unless it cannot be that of a leaf."""
         cdef Py_ssize_t tail = self.tail_length
-        self.states[i] = OTHER
         if length < 2 or text[0] != 0x2F or (
                 tail and length >= tail and memcmp(text + length - tail, self.tail, <size_t> tail) == 0):
             return
         self.names[i], self.lengths[i] = text + 1, length - 1
-        self.states[i] = FOUND
 
     cdef void find(self, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
         """Places of keys, and what the directory says of their members."""
@@ -316,6 +334,9 @@ cdef class LeafBatch:
         cdef Member member
         cdef Py_ssize_t i
         for i in range(first, stop):
+            if self.names[i] == NULL:
+                slots[i - first] = 0
+                continue
             slots[i - first] = SLOT_LENGTH * slot_home(
                 key_hash(self.table.seed0, self.table.seed1, self.names[i], self.lengths[i]), self.table.homes)
             prefetch(self.table.slots + slots[i - first], 1)
@@ -325,6 +346,9 @@ cdef class LeafBatch:
                 if 0 <= place < self.archive.directory_size:
                     prefetch(self.archive._directory + place, 65)
         for i in range(first, stop):
+            if self.names[i] == NULL:
+                self.places[i] = NO_KEY
+                continue
             place = self.table.lookup(self.names[i], self.lengths[i])
             if place >= 0 and self.table.own != NULL:
                 place = <int64_t> u64(self.table.own + place + 4)
@@ -371,4 +395,4 @@ cdef class LeafBatch:
 
 
 cdef void _work(LeafBatch batch, Worker *worker, void *tool) noexcept nogil:
-    batch.work(worker)
+    batch.work(worker, <int> <size_t> tool)
