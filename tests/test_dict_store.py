@@ -18,6 +18,8 @@ from fixture_kit import manifest
 from store_kit import VALUES, FileStoreContract, tree_state
 
 import blosc2
+from blosc2 import zip_backend
+from blosc2._core.archive import Archive
 from blosc2.embedded_changes import values_after
 from blosc2.exceptions import FormatError
 
@@ -868,3 +870,21 @@ def test_an_embedded_value_has_its_new_key_before_a_file_takes_the_old_one(
     assert seen == [([1, 2], [1, 2])]
     with blosc2.DictStore(path, mode="r") as reader:
         assert values_of(reader) == {"/b": list(range(100)), "/k": [1, 2]}
+
+
+def test_a_directory_of_many_members_is_gone_through_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above 65,534 members the end record does not state their number; that is no sign of an unfinished append."""
+    path = tmp_path / "many.b2z"
+    with blosc2.DictStore(str(path), mode="w") as store:
+        store.write_many((f"/{n}", np.zeros(1, "i1")) for n in range(65535))
+    opened = []
+
+    class Counted(Archive):
+        def __init__(self, *_: Any) -> None:
+            opened.append(self)
+
+    monkeypatch.setattr(zip_backend, "Archive", Counted)
+    with blosc2.DictStore(str(path), mode="r", mmap_mode="r") as reader:
+        assert len(reader) == 65535
+        assert reader["/65534"][:] == [0]
+    assert len(opened) == 1

@@ -466,3 +466,15 @@ def test_names_in_cp437() -> None:
 def test_groups_come_in_the_order_of_their_names() -> None:
     listing = KeyListing(KeyTable.of_keys(["/a/x", "/a./x", "/a-/x", "/a.", "/a"]))
     assert listing.children("/") == (["a", "a-", "a."], ["a", "a."])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_descriptions_of_tables_are_counted(kind: str, tmp_path: Path) -> None:
+    """Whether there are any is known without going through all keys."""
+    for count in range(3):
+        names = ["/a", "/my_meta", "/_meta/x", "/m/_metal", *[("/_meta", "/t/u/_meta")[n] for n in range(count)]]
+        table = table_of([name for name in names if name != "/_meta/x" or count == 0], kind, str(tmp_path))
+        assert table.tables == (-1 if kind == "memory" else count)
+        assert KeyListing(table).named("_meta") == ["/_meta", "/t/u/_meta"][:count]
+        added = KeyTable.of_keys(["/new/_meta"])
+        assert KeyListing(table, added).named("_meta") == sorted(["/new/_meta", *["/_meta", "/t/u/_meta"][:count]])

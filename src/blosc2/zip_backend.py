@@ -67,9 +67,9 @@ def _ends_whole(source: Source) -> bool:
     last = source.read(source.size - length, length)
     for end in _ENDS:
         if last[-end:].startswith(b"PK\5\6") and end <= length:
-            size, offset = struct.unpack_from("<II", last, length - end + 12)
-            # Of a large archive they are in another record, right before.
-            return offset + size == source.size - end or 0xFFFFFFFF in (offset, size)
+            count, size, offset = struct.unpack_from("<HII", last, length - end + 10)
+            # Of a large archive, or of one with many members, they are in another record, right before.
+            return offset + size == source.size - end or count == 0xFFFF or 0xFFFFFFFF in (offset, size)
     return False
 
 

@@ -30,6 +30,12 @@ from blosc2._core.source cimport Source
 
 from blosc2.exceptions import FormatError
 
+cdef extern from "key_match.h" nogil:
+    bint plain_key(const uint8_t *p, size_t length)
+
+cdef extern from "large_pages.h" nogil:
+    void use_large_pages(void *start, size_t length)
+
 cdef enum:
     END_LENGTH = 22
     LOCATOR_LENGTH = 20
@@ -103,6 +109,9 @@ cdef bint safe_name(const uint8_t *name, int length, bint *ascii) noexcept nogil
     cdef const uint8_t *at = name
     cdef uint64_t word, seen = 0
     cdef int64_t size
+    if plain_key(name, <size_t> length):
+        ascii[0] = True
+        return True
     if length == 0 or memchr(name, 0, length) != NULL:
         return False
     while stop - at >= 8:
@@ -379,6 +388,7 @@ cdef class Archive:
         cdef int64_t *places = <int64_t *> PyMem_Malloc(max(1, count) * sizeof(int64_t))
         if places == NULL:
             raise MemoryError
+        use_large_pages(places, <size_t> count * sizeof(int64_t))
         with nogil:
             for number in range(count):
                 if left < CENTRAL_LENGTH or not is_signature(p, 1, 2):

@@ -69,4 +69,5 @@ cdef class Catalog:
 
 
 cdef Catalog find_catalog(Source source, int64_t offset, int64_t size, int64_t members)
+cdef bint describes_table(const uint8_t *key, Py_ssize_t length) noexcept nogil
 cdef Py_ssize_t stem_length(const uint8_t *name, Py_ssize_t length) noexcept nogil

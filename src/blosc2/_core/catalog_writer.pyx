@@ -18,8 +18,8 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 
 from blosc2._core.archive cimport CENTRAL_LENGTH, Archive, ArchiveWriter, Gathered, Member, record_length
 from blosc2._core.catalog cimport (
-    FOOTER_LENGTH, LEAF_LENGTH, PAGE, SAMPLE, SLOT_LENGTH, TALLY_LENGTH, Catalog, Leaf, key_hash, slot_home, slot_tag,
-    stem_length)
+    FOOTER_LENGTH, LEAF_LENGTH, PAGE, SAMPLE, SLOT_LENGTH, TALLY_LENGTH, Catalog, Leaf, describes_table, key_hash,
+    slot_home, slot_tag, stem_length)
 from blosc2._core.checksum cimport checksum
 from blosc2._core.descriptions cimport LEAF_ATTRIBUTES, LEAF_UNKNOWN, Description, unpack_description
 from blosc2._core.frame cimport Frame
@@ -44,7 +44,6 @@ cdef enum:
 
 cdef int64_t SLOTS_BUDGET = 64 << 20
 cdef bytes ATTRIBUTES = b"__vlmeta__"
-cdef bytes TABLE = b"_meta"
 
 
 def set_slots_budget(int64_t nbytes):
@@ -406,7 +405,7 @@ cdef class CatalogBuilder:
             if not hidden:
                 put32(shown.more(4), <uint32_t> leaf.length)
                 shown.used += 4
-            self.tables += leaf.length - name == 5 and memcmp(leaf.key + name, PyBytes_AS_STRING(TABLE), 5) == 0
+            self.tables += describes_table(leaf.key, leaf.length)
             remember(before, leaf.key, leaf.length)
             if slots != NULL:
                 self._put_slot(slots, 0, self.slot_count, others + self.records_size, leaf.key, leaf.length)

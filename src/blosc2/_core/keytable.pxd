@@ -18,6 +18,7 @@ cdef class KeyTable:
     """Keys of a store with a hash and, once asked for, in order; see keytable.pyx."""
 
     cdef readonly Py_ssize_t count
+    cdef readonly int64_t tables
     cdef readonly list strangers
     cdef readonly list clashes
     cdef readonly dict shadowed

@@ -21,7 +21,7 @@ from libc.string cimport memcmp, memcpy
 
 from blosc2._core.archive cimport CENTRAL_LENGTH, Archive, Member, record_length, safe_name
 from blosc2._core.catalog cimport (
-    PAGE, PLACE_BITS, SLOT_LENGTH, Catalog, Leaf, key_hash, slot_home, slot_place, slot_tag, stem_length)
+    PAGE, PLACE_BITS, SLOT_LENGTH, Catalog, Leaf, describes_table, key_hash, slot_home, slot_place, slot_tag, stem_length)
 from blosc2._core.little_endian cimport put32, put64, u16, u32, u64
 
 from blosc2.exceptions import FormatError
@@ -30,6 +30,9 @@ cdef extern from "key_match.h" nogil:
     bint plain_key(const uint8_t *p, size_t length)
     bint same_bytes(const uint8_t *a, const uint8_t *b, size_t length)
     int first_match(const uint8_t *slots, uint64_t tag, int place_bits)
+
+cdef extern from "large_pages.h" nogil:
+    void use_large_pages(void *start, size_t length)
 
 cdef extern from "prefetch.h" nogil:
     void prefetch(const uint8_t *start, int64_t length)
@@ -114,6 +117,8 @@ cdef class KeyTable:
         Keys that members of different suffixes stand for.
     shadowed : dict of str to list of int
         Places of members whose key another member stands for.
+    tables : int
+        Keys whose last segment is that of a description of a table, or more; -1 where they were not counted.
     archive : Archive or None
         Whose members the keys stand for.
     """
@@ -123,6 +128,7 @@ cdef class KeyTable:
         self.clashes = []
         self.shadowed = {}
         self.seed0, self.seed1 = _seed0, _seed1
+        self.tables = -1
 
     def __dealloc__(self):
         PyMem_Free(self.own)
@@ -159,7 +165,7 @@ cdef class KeyTable:
                 self.slots = <uint8_t *> catalog.base + catalog.slots_at
                 self.homes, self.slot_count = catalog.homes, catalog.slot_count
                 self.seed0, self.seed1 = catalog.seed0, catalog.seed1
-                self.count = catalog.count
+                self.count, self.tables = catalog.count, catalog.tables
                 return self
         self._fill()
         return self
@@ -241,6 +247,7 @@ cdef class KeyTable:
         self.slots = self.own_slots = <uint8_t *> PyMem_Calloc(<size_t> self.slot_count, SLOT_LENGTH)
         if self.slots == NULL:
             raise MemoryError
+        use_large_pages(self.slots, <size_t> self.slot_count * SLOT_LENGTH)
         return 0
 
     cdef int64_t _slot_of(self, const uint8_t *key, Py_ssize_t length, uint64_t hashed) noexcept nogil:
@@ -304,11 +311,13 @@ cdef class KeyTable:
         self._reserve(archive.count)
         if archive._decoded:
             return self._fill_decoded()
+        self.tables = 0
         number, count = 0, archive.count
         # Of a directory that is in order already, nothing has to be sorted.
         self.came = <int64_t *> PyMem_Malloc(max(1, count) * sizeof(int64_t))
         if self.came == NULL:
             raise MemoryError
+        use_large_pages(self.came, <size_t> count * sizeof(int64_t))
         while number < count:
             with nogil:
                 odd, taken = False, 0
@@ -325,6 +334,7 @@ cdef class KeyTable:
                     if odd:
                         break
                     names[taken], stems[taken], places[taken] = name, stem, place
+                    self.tables += describes_table(name, stem)
                     hashes[taken] = key_hash(self.seed0, self.seed1, name, stem)
                     prefetch(self.slots + SLOT_LENGTH * slot_home(hashes[taken], self.homes), 1)
                     taken += 1
@@ -388,6 +398,7 @@ cdef class KeyTable:
             if not _begins_like_frame(self.archive, &member):
                 return 0
             self.strangers.append(text_of(member.name, stem))
+        self.tables += describes_table(member.name, stem)
         slot = self._insert(member.name, stem, place, key_hash(self.seed0, self.seed1, member.name, stem))
         if slot == -2:
             raise MemoryError("no slot is left for a key")

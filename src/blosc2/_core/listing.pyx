@@ -375,11 +375,15 @@ cdef class KeyListing:
         """The keys whose last segment is a name."""
         cdef bytes wanted = name.encode()
         cdef Py_ssize_t length = PyBytes_GET_SIZE(wanted), start
-        cdef Range r = self._range(b"")
+        cdef Range r
         cdef Text key
         cdef int which
         cdef list result = []
-        if self.base.catalog is not None and self.base.catalog.tables == 0 and name == "_meta":
+        cdef bint none = self.base.tables == 0 and name == "_meta"
+        if none and self._plain:
+            return result
+        r = self._range(b"")
+        if none:
             r.i = r.stop
         while True:
             try:
