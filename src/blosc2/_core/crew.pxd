@@ -1,4 +1,5 @@
 from cpython.pythread cimport PyThread_type_lock
+from libc.stdint cimport int32_t, int64_t
 
 from blosc2._core.codec cimport Worker
 
@@ -27,9 +28,18 @@ cdef struct Hand:
     cpu_mask allowed            # where it may run from then on
 
 
-cdef Hand *hire() noexcept
-cdef void dismiss(Hand *hand) noexcept
-cdef void start(Hand **hands, int count) noexcept nogil
-cdef void finish(Hand *hand) noexcept nogil
+cdef enum:
+    MOST_HANDS = 64
+
+
+cdef struct Crew:
+    Worker *worker              # of the thread that calls
+    Hand *hands[MOST_HANDS]     # of the others, which have their own
+    int count
+
+
+cdef int gather(Crew *crew, int64_t wanted, void *operation, Job job, int32_t blocksize) except -1
+cdef void do_together(Crew *crew, void *operation, Job job, void *tool) noexcept nogil
+cdef void disband(Crew *crew) noexcept
 cdef void leave_turn() noexcept nogil
 cdef void take_turn() noexcept nogil

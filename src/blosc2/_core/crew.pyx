@@ -3,7 +3,7 @@
 
 Waking one takes some 20 us, a third of what a Python thread takes, which has to be given the GIL as well. They start
 when they are first needed, no more of them than the process has other cores, and sleep in between. Whoever has work
-hires hands, starts them, does its own share, and finishes them. One that has not begun by then is not waited for.
+gathers a crew, works together with it, and disbands it. A thread that has not begun by the end is not waited for.
 
 Readers that come from Python take turns at the GIL here: see gil_turn.h.
 """
@@ -14,6 +14,8 @@ from cpython.pythread cimport (
     NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock, PyThread_release_lock,
     PyThread_start_new_thread)
 from libc.stdlib cimport calloc, free
+
+from blosc2._core.codec cimport borrow, give_back
 
 cdef extern from "atomics.h" nogil:
     long state_get(atomic_state *state)
@@ -116,6 +118,49 @@ cdef void dismiss(Hand *hand) noexcept:
     global _idle
     hand.next = _idle
     _idle = hand
+
+
+cdef int gather(Crew *crew, int64_t wanted, void *operation, Job job, int32_t blocksize) except -1:
+    """Get workers, for the caller and up to `wanted` other threads, as far as there are any; holds the GIL.
+
+    `disband` has to follow, also when this raises. Until the work begins, each thread may be given another `tool`.
+    """
+    cdef Hand *hand
+    crew.count = 0
+    crew.worker = NULL
+    crew.worker = borrow(blocksize)
+    while crew.count < min(wanted, MOST_HANDS):
+        hand = hire()
+        if hand == NULL:
+            break
+        hand.job, hand.operation, hand.worker, hand.tool = job, operation, NULL, NULL
+        crew.hands[crew.count] = hand
+        crew.count += 1
+        hand.worker = borrow(blocksize)
+    return 0
+
+
+cdef void do_together(Crew *crew, void *operation, Job job, void *tool) noexcept nogil:
+    """Do a job in all threads of a crew and in this one, which has just left the GIL."""
+    cdef int i
+    leave_turn()
+    start(crew.hands, crew.count)
+    job(operation, crew.worker, tool)
+    for i in range(crew.count):
+        finish(crew.hands[i])
+    take_turn()
+
+
+cdef void disband(Crew *crew) noexcept:
+    """Give back all that was gathered; holds the GIL."""
+    cdef int i
+    # The last one first: the next crew then has its threads in the same order, with what is in their caches.
+    for i in range(crew.count - 1, -1, -1):
+        if crew.hands[i].worker != NULL:
+            give_back(crew.hands[i].worker)
+        dismiss(crew.hands[i])
+    if crew.worker != NULL:
+        give_back(crew.worker)
 
 
 cdef void start(Hand **hands, int count) noexcept nogil:

@@ -13,17 +13,14 @@ cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from blosc2._core.codec cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk, Encoder, Worker, borrow, give_back
-from blosc2._core.crew cimport Hand, Job, dismiss, finish, hire, leave_turn, start, take_turn
+from blosc2._core.codec cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk, Encoder, Worker
+from blosc2._core.crew cimport Crew, Job, disband, do_together, gather
 from blosc2._core.geometry cimport MAX_DIM, Grid
 
 cnp.import_array()
 
 cdef extern from "atomics.h" nogil:
     int64_t counter_next(int64_t *counter)
-
-cdef enum:
-    MOST_HANDS = 64
 
 
 cdef void copy_items(uint8_t *to, const int64_t *to_strides, const uint8_t *source, const int64_t *source_strides,
@@ -283,44 +280,24 @@ cdef class Operation:
 
     def run(self, int threads=1):
         """Work until nothing is left, in up to as many threads; releases the GIL."""
-        cdef Hand *hands[MOST_HANDS]
-        cdef Hand *hand
-        cdef int others = 0, i
-        cdef int64_t wanted
-        cdef int32_t blocksize = <int32_t> self.geometry.c.block_nbytes
+        cdef Crew crew
+        cdef int i
+        cdef int64_t wanted = 0
         cdef Encoder own = self.encoder()
         cdef list encoders = []
-        cdef Worker *worker = borrow(blocksize)
+        if threads > 1:
+            self.share(threads)
+            wanted = min(threads - 1, self.stop_task - self.next_task - 1)
         try:
-            if threads > 1:
-                self.share(threads)
-                wanted = min(threads - 1, MOST_HANDS, self.stop_task - self.next_task - 1)
-                while others < wanted:
-                    hands[others] = hire()
-                    if hands[others] == NULL:
-                        break
-                    hands[others].worker = NULL
-                    others += 1
-                    hand = hands[others - 1]
-                    encoder = self.encoder()
-                    encoders.append(encoder)
-                    hand.job = <Job> _work
-                    hand.operation = <void *> self
-                    hand.tool = <void *> encoder
-                    hand.worker = borrow(blocksize)
+            gather(&crew, wanted, <void *> self, <Job> _work, <int32_t> self.geometry.c.block_nbytes)
+            for i in range(crew.count):
+                encoder = self.encoder()
+                encoders.append(encoder)
+                crew.hands[i].tool = <void *> encoder
             with nogil:
-                leave_turn()
-                start(hands, others)
-                self.work(worker, own)
-                for i in range(others):
-                    finish(hands[i])
-                take_turn()
+                do_together(&crew, <void *> self, <Job> _work, <void *> own)
         finally:
-            for i in range(others):
-                if hands[i].worker != NULL:
-                    give_back(hands[i].worker)
-                dismiss(hands[i])
-            give_back(worker)
+            disband(&crew)
 
     cdef bint place(self, int64_t task, int64_t *nchunk, Box *box) noexcept nogil:
         """The chunk of a task and the part of the selection in it; False when steps pass over it."""

@@ -14,8 +14,8 @@ from libc.string cimport memcmp
 
 from blosc2._core.archive cimport LOCAL_LENGTH, MEMBER_FINE, Archive, Member
 from blosc2._core.catalog cimport SLOT_LENGTH, key_hash, slot_home, slot_place
-from blosc2._core.codec cimport Worker, borrow, give_back, reserve_stored
-from blosc2._core.crew cimport Hand, Job, atomic_state, dismiss, finish, hire, leave_turn, start, take_turn
+from blosc2._core.codec cimport Worker, reserve_stored
+from blosc2._core.crew cimport MOST_HANDS, Crew, Job, atomic_state, disband, do_together, gather
 from blosc2._core.frame cimport Frame
 from blosc2._core.geometry cimport Geometry
 from blosc2._core.keytable cimport DAMAGED, NO_KEY, KeyTable
@@ -45,7 +45,6 @@ cdef extern from "ascii_text.h" nogil:
     const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
 
 cdef enum:
-    MOST_HANDS = 64
     # Leaves whose memory is asked for before the first of them is looked at.
     TOGETHER = 16
     # Leaves that a thread takes at a time: what it writes of them shares few cache lines with what others write.
@@ -231,40 +230,20 @@ cdef class LeafBatch:
         self._run(DECODING)
 
     cdef int _run(self, Stage stage) except -1:
-        cdef Hand *hands[MOST_HANDS]
-        cdef Hand *hand
-        cdef int others = 0, i
-        cdef int32_t blocksize = 0 if self.pattern is None else self.pattern.frame.blocksize
-        cdef Worker *worker = borrow(blocksize)
+        cdef Crew crew
+        cdef int i
         self.stage = stage
         for i in range(self.parts):
             state_set(&self.shares[i].taken, 0)
         try:
-            while others < self.parts - 1:
-                hand = hire()
-                if hand == NULL:
-                    break
-                hands[others] = hand
-                hand.worker = NULL
-                others += 1
-                hand.job = <Job> _work
-                hand.operation = <void *> self
-                hand.tool = <void *> <size_t> others
-                hand.worker = borrow(blocksize)
+            gather(&crew, self.parts - 1, <void *> self, <Job> _work,
+                   0 if self.pattern is None else self.pattern.frame.blocksize)
+            for i in range(crew.count):
+                crew.hands[i].tool = <void *> <size_t> (i + 1)
             with nogil:
-                leave_turn()
-                start(hands, others)
-                self.work(worker, 0)
-                for i in range(others):
-                    finish(hands[i])
-                take_turn()
+                do_together(&crew, <void *> self, <Job> _work, NULL)
         finally:
-            # The last one first: the next stage then finds them in the same order.
-            for i in range(others - 1, -1, -1):
-                if hands[i].worker != NULL:
-                    give_back(hands[i].worker)
-                dismiss(hands[i])
-            give_back(worker)
+            disband(&crew)
         return 0
 
     cdef void work(self, Worker *worker, int own) noexcept nogil:
