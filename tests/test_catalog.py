@@ -22,7 +22,8 @@ import pytest
 
 import blosc2
 from blosc2 import zip_backend
-from blosc2._core.archive import Archive, ArchiveWriter
+from blosc2._core.archive import Archive
+from blosc2._core.archive_writer import ArchiveWriter
 from blosc2._core.catalog import Catalog
 from blosc2._core.catalog_writer import catalog_in_memory, set_slots_budget, write_cataloged
 from blosc2._core.checksum import crc32c

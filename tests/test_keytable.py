@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from blosc2._core.archive import Archive, ArchiveWriter
+from blosc2._core.archive import Archive
+from blosc2._core.archive_writer import ArchiveWriter
 from blosc2._core.catalog_writer import write_cataloged
 from blosc2._core.keytable import KeyTable
 from blosc2._core.listing import KeyCursor, KeyListing

@@ -15,7 +15,8 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 
-from blosc2._core.archive import Archive, ArchiveWriter
+from blosc2._core.archive import Archive
+from blosc2._core.archive_writer import ArchiveWriter
 from blosc2._core.catalog import NAME as CATALOG
 from blosc2._core.catalog import Catalog
 from blosc2._core.catalog_writer import catalog_in_memory, write_cataloged

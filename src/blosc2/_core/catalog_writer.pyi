@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any, Self
 
-from blosc2._core.archive import ArchiveWriter
+from blosc2._core.archive_writer import ArchiveWriter
 from blosc2._core.catalog import NAME as NAME
 from blosc2._core.catalog import Catalog
 from blosc2._core.keytable import KeyTable

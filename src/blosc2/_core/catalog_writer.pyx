@@ -16,7 +16,8 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memmove, memset
 
-from blosc2._core.archive cimport CENTRAL_LENGTH, Archive, ArchiveWriter, Gathered, Member, record_length
+from blosc2._core.archive cimport CENTRAL_LENGTH, Archive, Member, record_length
+from blosc2._core.archive_writer cimport ArchiveWriter, Gathered
 from blosc2._core.catalog cimport (
     FOOTER_LENGTH, LEAF_LENGTH, PAGE, SAMPLE, SLOT_LENGTH, TALLY_LENGTH, Catalog, Leaf, describes_table, key_hash,
     slot_home, slot_tag, stem_length)

@@ -19,7 +19,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport qsort
 from libc.string cimport memcmp, memcpy
 
-from blosc2._core.archive cimport CENTRAL_LENGTH, Archive, Member, record_length, safe_name
+from blosc2._core.archive cimport CENTRAL_LENGTH, FLAG_UTF8, Archive, Member, record_length, safe_name
 from blosc2._core.catalog cimport (
     PAGE, PLACE_BITS, SLOT_LENGTH, Catalog, Leaf, describes_table, key_hash, slot_home, slot_place, slot_tag, stem_length)
 from blosc2._core.little_endian cimport put32, put64, u16, u32, u64
@@ -42,7 +42,6 @@ cdef extern from "Python.h":
 
 cdef enum:
     OWN_HEADER = 12         # of a key in the table's own memory: its length, and what it stands for
-    FLAG_UTF8 = 0x800
     # Slots that are looked at in one step.
     TRIED = 4
     # Members that are taken into the table at a time.
