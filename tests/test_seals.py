@@ -94,7 +94,7 @@ def test_a_tail_that_was_cut_off_is_not_in_the_sum(tmp_path: Path) -> None:
 @pytest.mark.parametrize("nth", range(1, 4))
 def test_frames_that_outlive_a_failed_commit(nth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They lie behind the published archive, and the next commit goes on behind them."""
-    monkeypatch.setattr(stores, "_MEMORY_LIMIT", 1000)
+    monkeypatch.setattr(stores, "MEMORY_LIMIT", 1000)
     path = tmp_path / "x.b2z"
     with blosc2.DictStore(path, "w") as store:
         store["/a"] = np.arange(10)

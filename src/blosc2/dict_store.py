@@ -4,50 +4,35 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
-from itertools import chain
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
-
-import numpy as np
+from typing import Any, ClassVar
 
 from blosc2._core.descriptions import describe
-from blosc2._core.folded_keys import KeySet, same_folded
 from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
-from blosc2._core.leaf_batch import LeafBatch
-from blosc2._core.listing import KeyCursor, KeyListing
-from blosc2.advice import LASTING, check_advice, lasting
-from blosc2.bulk import Filed, frames
-from blosc2.compaction import Progress
+from blosc2._core.listing import KeyListing
+from blosc2.advice import check_advice, lasting
+from blosc2.backed_store import BackedStore
 from blosc2.deserialization import deserialize_mode
 from blosc2.directory_backend import DirectoryBackend
 from blosc2.dtypes import parse_dtype
 from blosc2.embed_store import EmbedStore
-from blosc2.embedded import REGISTRY, Embedded, read_embedded
-from blosc2.embedded_changes import EmbeddedChanges
-from blosc2.embedded_frame import stored_value
+from blosc2.embedded import Embedded, read_embedded
 from blosc2.info import InfoReporter
-from blosc2.leaf import leaf_reader, window_of_bytes
-from blosc2.leaf_batches import read_leaf
+from blosc2.leaf import window_of_bytes
 from blosc2.leaf_info import LeafInfo, codec_name, leaf_info
 from blosc2.modes import local_path
-from blosc2.new_keys import NewKeys
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
-from blosc2.store import _MEMORY_LIMIT, PROGRESS_EACH, Store
-from blosc2.store_keys import absolute, canonical_key, suffixed_folders
-from blosc2.store_layout import LEAF_SUFFIXES, RESERVED, Moved, Window, missing, suffix_of, taken
+from blosc2.store_keys import absolute, canonical_key
+from blosc2.store_layout import Window, missing, suffix_of, taken
 from blosc2.store_lock import WriterLock
 from blosc2.store_modes import check_mmap_mode, check_mode, refuse_locking
 from blosc2.store_stats import Counter, GroupStats, parts_of, readable
-from blosc2.zip_backend import CATALOG_LEAST, ZipBackend
-
-# Keys that are made at a time when many are gone through.
-_BATCH: Final = 1024
+from blosc2.zip_backend import ZipBackend
 
 
-class DictStore(Store):
+class DictStore(BackedStore):
     """A mapping of keys to arrays: a `.b2d` directory with a file a leaf, or a `.b2z` file that holds them all.
 
     Parameters
@@ -129,8 +114,6 @@ class DictStore(Store):
     """
 
     _metalayer: ClassVar[str] = "b2dict"
-    # Whether a key is a leaf or a group, never both.
-    _has_groups: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -176,17 +159,7 @@ class DictStore(Store):
         self._backend = _backend_of(path, mmap_mode) if _opened is None else _opened[0]
         self._backend.lock = self._writer_lock
         self._backend.advice = lasting(advise)
-        self._embedded: Embedded | None = None if _opened is None else _opened[1]
-        self._external: dict[str, bool] = {}
-        self._new_registry: dict[str, Any] | None = None
-        self._published_cache: KeyListing | None = None
-        self._listing_cache: KeyListing | None = None
-        self._replaces = False
-        # The keys without regard to case; made when the first key is added.
-        # With them, the groups that are named like the file of a leaf.
-        self._folded: tuple[KeySet, set[str]] | None = None
-        # Whether some of these may be gone.
-        self._folded_more = False
+        self._embedded = None if _opened is None else _opened[1]
         if _opened is not None:
             self._start()
             if advise is not None:
@@ -219,17 +192,6 @@ class DictStore(Store):
         self._backend.check_replaceable()
         self._unwritten = self._replaces = True
 
-    def _load(self) -> None:
-        """Read what is published."""
-        self._embedded = read_embedded(self._backend.embed_window)
-        self._start()
-
-    def _start(self) -> None:
-        """Begin to show what is published."""
-        self._forget_keys()
-        self._replaces = False
-        self._advise_again()
-
     @staticmethod
     def open_tagged(path: str, mode: str, mmap_mode: str | None, deserialize: str, **how: Any) -> DictStore:
         """Open the store at a path with the class that its tag names, reading it once.
@@ -253,7 +215,7 @@ class DictStore(Store):
             if lock is not None:
                 lock.release()
             raise
-        kind = _KINDS.get(str(embedded.kind), DictStore)
+        kind = KINDS.get(str(embedded.kind), DictStore)
         how |= {"mode": mode, "mmap_mode": mmap_mode, "deserialize": deserialize}
         opened: dict[str, Any] = {"_opened": (backend, embedded), "_lock": lock}
         store = kind(path, **how) if mode in "wx" else kind(path, **opened, **how)
@@ -266,441 +228,6 @@ class DictStore(Store):
     def is_table(self) -> bool:
         """Whether the whole store is one object of another package."""
         return False
-
-    # ------------------------------------------------------------------ what a store provides
-    def _published(self, key: str) -> Window | None:
-        if self._replaces:
-            return None
-        window = self._backend.locate(key)
-        return self._embedded_window(key) if window is None else window
-
-    def _embedded_window(self, key: str) -> Window | None:
-        embedded = self._embedded
-        if embedded is not None:
-            return embedded.locate(key)
-        self._check_open()
-        return None
-
-    def _leaf(self, key: str) -> Any | None:
-        if self._mode != "r":
-            return super()._leaf(key)
-        frame = self._backend.open_frame(key)
-        if frame is None:
-            window = self._embedded_window(key)
-            if window is None:
-                return None
-            frame = Frame.open(*window, key)
-        if self._reader is None and not self._verify and self._shows_at_once():
-            table = self._backend.archive_table()
-            if table is not None:
-                # Others will be opened without this method.
-                self._read_by(leaf_reader(table, self._hidden_name, self._path, self._mmap_mode, self._deserialize))
-        return self._leaf_of(key, frame)
-
-    def read(self, key: str) -> np.ndarray[Any, Any]:
-        """All items of an array in one step; see `EmbedStore.read`."""
-        reader = self._reader
-        if reader is not None:
-            found = reader.read(key)
-            if found is not None:
-                return found
-        items, (geometry, dtype, frame) = read_leaf(self, key)
-        if reader is not None:
-            reader.learn(frame, geometry, dtype)
-        return items
-
-    def _batch(self, names: list[str], threads: int) -> LeafBatch | None:
-        if self._mode != "r" or self._verify:
-            return None
-        table = self._backend.archive_table()
-        if table is None:
-            return None
-        batch = LeafBatch(table, names, threads, self._hidden_name)
-        # One that is not there may be embedded; or the error is for others to raise.
-        return None if batch.missing >= 0 else batch
-
-    def _verify_leaf(self, key: str, frame: Frame) -> None:
-        super()._verify_leaf(key, frame)
-        self._backend.verify(key)
-
-    def _contains(self, key: object) -> bool:
-        if self._mode == "r" and self._shows_at_once() and not self._looks_up:
-            # From now on without this method.
-            self._look_up_in(self._published_listing())
-            return key in self
-        return super()._contains(key)
-
-    def _shows_at_once(self) -> bool:
-        """Whether the keys that are shown are those of a listing, which does not change."""
-        return self._backend.lists_cheaply and self._embedded is not None
-
-    def _has(self, key: str) -> bool:
-        if self._changes:
-            window = self._changes.get(key, ...)
-            if window is not ...:
-                return window is not None
-        return self._is_published(key)
-
-    def _stored_place(self, key: str) -> Window | None:
-        place = None if key in self._changes or self._replaces else self._backend.place(key)
-        return super()._stored_place(key) if place is None else place
-
-    def _keys_below(self, group: str) -> list[str]:
-        below: list[str] = self._listing().below(group or "/")
-        return [group, *below] if group and self._has(group) else below
-
-    def _advise_all(self, advice: str) -> None:
-        super()._advise_all(advice)
-        if advice in LASTING:
-            self._backend.advice = advice
-        if isinstance(self._backend, DirectoryBackend):
-            if advice not in LASTING:
-                self._advise_leaves(advice, self._keys_below(""))
-                return
-            for leaf in self._held_leaves(list(self._held)):
-                leaf.advise(advice)
-
-    @property
-    def _file(self) -> str:
-        return self._backend.root
-
-    def _is_published(self, key: str) -> bool:
-        embedded = self._embedded
-        return embedded is not None and (key in self._backend or key in embedded.entries)
-
-    def _published_keys(self) -> list[str]:
-        keys: list[str] = self._published_listing().below()
-        return keys
-
-    def _keys(self) -> list[str]:
-        self._check_open()
-        keys: list[str] = self._listing().below()
-        return keys
-
-    def _key_batches(self) -> Iterator[list[str]]:
-        yield from self._batches_of_leaves()
-
-    def __len__(self) -> int:
-        self._check_open()
-        return len(self._listing())
-
-    def _listing(self) -> KeyListing:
-        """The keys of all leaves, in order, unpublished changes included."""
-        published = self._published_listing()
-        if not self._changes:
-            return published
-        if self._listing_cache is None:
-            # Those that the embedded values add to the files are few; they are put together anew.
-            table, find = published.table, published.table.find
-            added = {} if self._embedded is None else dict.fromkeys(self._embedded.entries)
-            removed = []
-            for key, window in self._changes.items():
-                if window is not None:
-                    added[key] = None
-                else:
-                    added.pop(key, None)
-                    if find(key) >= 0:
-                        removed.append(key)
-            more = KeyTable.of_keys([key for key in added if find(key) < 0])
-            self._listing_cache = KeyListing(table, more, KeyTable.of_keys(removed))
-        return self._listing_cache
-
-    def _published_listing(self) -> KeyListing:
-        """The keys of all published leaves."""
-        if self._published_cache is None:
-            if self._embedded is None:
-                return KeyListing(KeyTable.of_keys(()))
-            files = self._backend.table()
-            entries = self._embedded.entries
-            embedded = [key for key in entries if files.find(key) < 0] if entries else []
-            self._published_cache = KeyListing(files, KeyTable.of_keys(embedded) if embedded else None)
-        return self._published_cache
-
-    def _put(self, key: str, window: Window, value: Any = None) -> None:
-        if key.startswith("/" + RESERVED):
-            raise ValueError(f"Key {key!r}: what begins with {RESERVED!r} is reserved for the store itself")
-        if not self._has(key):
-            self._check_name(key)
-            self._listing_cache = None
-        self._external[key] = self._goes_to_file(value, window)
-        super()._put(key, window, value)
-
-    def _check_name(self, key: str) -> None:
-        """Refuse a new key whose file could not be beside those that are there."""
-        if self._folded is None:
-            self._folded = KeySet(), set()
-            self._folded_more = False
-            for batch in self._batches_of_leaves():
-                for other in batch:
-                    self._note_name(other)
-        folded, suffixed = self._folded
-        self._check_folders(key, suffixed)
-        if folded.add_folded(key):
-            for batch in self._batches_of_leaves():
-                for other in same_folded(batch, key):
-                    if other != key:
-                        raise self._differs_in_case(key, other)
-            if self._streaming:  # one that came before it, of which nothing is kept but this
-                raise self._differs_in_case(key, "another new key")
-        suffixed.update(suffixed_folders(key))
-
-    def _note_name(self, key: str) -> None:
-        if self._folded is not None:
-            folded, suffixed = self._folded
-            folded.add_folded(key)
-            if ".b2" in key:
-                suffixed.update(suffixed_folders(key))
-
-    def _differs_in_case(self, key: str, other: str) -> ValueError:
-        other = repr(other) if other.startswith("/") else other
-        return ValueError(f"Key {key!r} differs from {other} in case only, which not every file system allows")
-
-    def _batches_of_leaves(self) -> Iterator[list[str]]:
-        """The keys of all leaves, some at a time."""
-        cursor = KeyCursor(self._listing())
-        while batch := cursor.take(_BATCH):
-            yield batch
-
-    def _check_folders(self, key: str, suffixed: set[str]) -> None:
-        """Refuse a new key if a file would have the name of a folder: "/x" and "/x.b2nd/y"."""
-        clashes = [folder for folder in suffixed_folders(key) if self._has(os.path.splitext(folder)[0])]
-        for suffix in LEAF_SUFFIXES if suffixed else ():
-            if key + suffix in suffixed:
-                clashes += [key + suffix] if self._listing().count(key + suffix) else []
-        if clashes:
-            raise self._folder_clash(key, clashes[0])
-
-    def _folder_clash(self, key: str, folder: str) -> ValueError:
-        return ValueError(f"Key {key!r}: the group {folder!r} would have the name of the file of a leaf")
-
-    def _streams(self) -> bool:
-        """Whether many leaves can be written as they come."""
-        return isinstance(self._backend, ZipBackend) and self._threshold == 0 and self._backend.streams()
-
-    def _update(self, items: Iterator[tuple[str, Any]]) -> None:
-        if self._mode != "r" and self._streams():
-            # One by one: of the values, nobody says that they stay what they are.
-            for _, (key, value) in zip(range(CATALOG_LEAST - 1), items):
-                self[key] = value
-            for item in items:
-                self.write_many(chain((item,), items))
-            return
-        super()._update(items)
-
-    def _write_many(self, items: Iterator[tuple[str, Any]], progress: Callable[[int, int], Any]) -> int:
-        backend = self._backend
-        if not isinstance(backend, ZipBackend) or not self._streams():
-            return super()._write_many(items, progress)
-        if self._folded_more:  # a key that was deleted is not another new one
-            self._folded = None
-        admit = NewKeys(self)
-        pairs = ((admit(key), value) for key, value in items)
-        self._streaming = True
-        try:
-            with closing(frames(pairs, self._path, self._encoding())) as source:
-                # As frames: of the values, nobody says that they stay what they are.
-                first: list[tuple[str, int, Filed]] = []
-                held = 0
-                while len(first) < CATALOG_LEAST and held <= _MEMORY_LIMIT:
-                    found = next(source, None)
-                    if found is None:
-                        # A few are like any other change.
-                        self._streaming = False
-                        return self._write_few(first, progress)
-                    first.append(found)
-                    frame = found[2][2]
-                    held += len(frame) if isinstance(frame, bytes) else frame[2]
-                return self._write_stream(backend, admit, chain(_drained(first), source), progress)
-        except BaseException:
-            # Names were noted that do not come.
-            self._look_again_at_keys()
-            raise
-        finally:
-            self._streaming = False
-
-    def _write_few(self, leaves: list[tuple[str, int, Filed]], progress: Callable[[int, int], Any]) -> int:
-        """Publish frames in a transaction."""
-        with self.transaction():
-            for key, _, (_, _, frame) in leaves:
-                self._put(key, window_of_bytes(frame) if isinstance(frame, bytes) else frame)
-            progress(len(leaves), sum(nbytes for _, nbytes, _ in leaves))
-        return len(leaves)
-
-    def _write_stream(
-        self,
-        backend: ZipBackend,
-        admit: NewKeys,
-        leaves: Iterable[tuple[str, int, Filed]],
-        progress: Callable[[int, int], Any],
-    ) -> int:
-        """Write frames as they come, and publish them."""
-        embedded = self._embedded
-        count = total = 0
-        try:
-            backend.begin_stream(fresh=embedded is None)
-            for key, nbytes, filed in leaves:
-                backend.stream(key, *filed)
-                count += 1
-                total += nbytes
-                if count % PROGRESS_EACH == 0:
-                    progress(count, total)
-            progress(count, total)
-            shadowed = {key: None for key in self._embedded_keys() if key in admit}
-            frame = None
-            if embedded is None or shadowed or self._new_registry is not None:
-                frame = self._after(shadowed)
-            backend.end_stream(frame, fresh=embedded is None)
-        except BaseException:
-            backend.discard()
-            raise
-        self._unwritten = False
-        self._new_registry = None
-        self._revision += 1
-        # The new keys are in none of these.
-        self._folded = None
-        for key in {*self._held, *self._carriers, *self._edited}:
-            if admit.may_have(key):
-                self._forget_leaf(key)
-        self._load()
-        return count
-
-    def _is_empty(self) -> bool:
-        """Whether there are no leaves, hidden ones and parts of other objects included."""
-        return len(self._listing()) == 0
-
-    def _embedded_keys(self) -> list[str]:
-        return [] if self._embedded is None else list(self._embedded.entries)
-
-    def _goes_to_file(self, value: Any, window: Window) -> bool:
-        if isinstance(window, Moved):
-            return window.origin in self._backend  # the tier that it was in
-        if self._threshold is None:
-            return getattr(value, "urlpath", None) is not None
-        if self._threshold == 0:
-            return True
-        return int(Frame.open(*window).nbytes) >= self._threshold
-
-    def _remove(self, key: str) -> None:
-        super()._remove(key)
-        self._folded_more = True
-        self._external.pop(key, None)
-        self._listing_cache = None
-
-    def _stage(self, changes: dict[str, Window]) -> dict[str, Window]:
-        external = {key: window for key, window in changes.items() if self._external.get(key, True)}
-        return {**changes, **self._backend.stage(external)}
-
-    def _moved(self, key: str) -> Window:
-        return self._backend.moved(key) if key in self._backend else super()._moved(key)
-
-    def _opened(self, moved: Moved) -> Window:
-        return self._backend.opened(moved)
-
-    def _publish(self, changes: dict[str, Window | None], *, durable: bool = True) -> None:
-        embedded = self._embedded
-        entries: dict[str, dict[str, Any]] = {} if embedded is None else embedded.entries
-        files: dict[str, Window | None] = {}
-        values: dict[str, Window | None] = {}
-        for key, window in changes.items():
-            to_file = self._external.get(key)
-            if to_file is None:
-                # A leaf that was edited stays where it is.
-                to_file = key not in entries or (embedded is not None and key in self._backend)
-            if key in entries or not to_file:
-                values[key] = None if to_file else window
-            if to_file or (embedded is not None and key in self._backend):
-                files[key] = window if to_file else None
-        try:
-            self._keep_moved(files, values, durable)
-            frame = None
-            if embedded is None or values or self._new_registry is not None:
-                frame = self._after(values)
-            self._backend.publish(files, frame, fresh=embedded is None, durable=durable)
-        except BaseException:
-            # Of a directory some files may be in place.
-            self._look_again_at_keys()
-            raise
-        self._external = {}
-        self._new_registry = None
-        self._load()
-
-    def _keep_moved(self, files: dict[str, Window | None], values: dict[str, Window | None], durable: bool) -> None:
-        """In a directory, give embedded values their new keys first where files are to come under the old ones.
-
-        These win as soon as they are there, and the value would be under no key until the embedded ones are published.
-        """
-        moved: dict[str, Window | None] = {
-            key: window
-            for key, window in values.items()
-            if isinstance(window, Moved) and files.get(window.origin) is not None
-        }
-        if moved and isinstance(self._backend, DirectoryBackend):
-            self._backend.publish_embedded(self._after(moved), durable=durable)
-            self._embedded = Embedded(self._backend.embed_window())
-
-    def _after(self, changes: Mapping[str, Window | None]) -> EmbeddedChanges:
-        """What becomes of the embedded values."""
-        old = self._embedded
-        kind = self._metalayer
-        if old is not None:
-            # Stores of old releases bear the mark of an EmbedStore, which misleads other readers.
-            kind = kind if old.kind in (None, "b2embed") else old.kind
-        registry = self._new_registry
-        metadata = None if registry is None else {REGISTRY: stored_value(registry)}
-        return EmbeddedChanges(kind, old, changes, metadata=metadata)
-
-    def _drop_unpublished(self) -> None:
-        self._backend.discard()
-        self._folded = None
-        self._external = {}
-        self._new_registry = None
-        self._listing_cache = None
-
-    def _state(self) -> tuple[Any, ...]:
-        return super()._state(), dict(self._external), self._new_registry
-
-    def _bring_back(self, state: tuple[Any, ...]) -> None:
-        before, self._external, self._new_registry = state
-        super()._bring_back(before)
-        self._backend.forget_appended()
-        self._look_again_at_keys()
-
-    def _look_again_at_keys(self) -> None:
-        """Forget what is known of the keys that are there, published or not."""
-        window = self._backend.look_again()
-        if window is not None and self._embedded is not None:
-            self._embedded = Embedded(window)
-        self._forget_keys()
-        self._folded = None
-
-    def _forget_keys(self) -> None:
-        """Forget what was made of the keys of the version that was shown."""
-        self._published_cache = self._listing_cache = None
-        self._forget_listing()
-
-    def _reload(self) -> bool:
-        if not self._backend.reload():
-            return False
-        self._load()
-        return True
-
-    def _compact(self, progress: Progress | None) -> None:
-        self._backend.compact(progress)
-        self._load()
-
-    def _size(self) -> int:
-        return self._backend.size()
-
-    def _abandon(self) -> None:
-        self._backend.abandon()
-
-    def _release(self) -> None:
-        self._backend.close()
-        self._embedded = None
-        self._forget_keys()
-
-    def _encoding(self) -> dict[str, Any]:
-        return {} if self._cparams is None else {"cparams": self._cparams}
 
     # ------------------------------------------------------------------ copies
     def to_b2z(self, overwrite: bool | str | os.PathLike[Any] = False, filename: Any = None) -> str:
@@ -1033,12 +560,5 @@ def _backend_of(path: str, mmap_mode: str | None) -> DirectoryBackend | ZipBacke
     return DirectoryBackend(path.rstrip("/") or path, mmap_mode)
 
 
-def _drained(leaves: list[tuple[str, int, Filed]]) -> Iterator[tuple[str, int, Filed]]:
-    """Give what a list holds, without holding it any longer."""
-    leaves.reverse()
-    while leaves:
-        yield leaves.pop()
-
-
-# What the metalayer of the embed frame says that a store is; `tree_store` adds its own.
-_KINDS: dict[str, type[DictStore]] = {DictStore._metalayer: DictStore}
+#: What the metalayer of the embed frame says that a store is; `tree_store` adds its own.
+KINDS: dict[str, type[DictStore]] = {DictStore._metalayer: DictStore}

@@ -9,7 +9,7 @@ from blosc2.store_keys import new_key, suffixed_folders
 from blosc2.store_layout import EMBED, LEAF_SUFFIXES
 
 if TYPE_CHECKING:
-    from blosc2.dict_store import DictStore
+    from blosc2.backed_store import BackedStore
 
 
 # Keys that are noted; nothing is known of further ones.
@@ -21,11 +21,11 @@ class NewKeys:
 
     Parameters
     ----------
-    store : DictStore
+    store : BackedStore
         The store that they are for, without unpublished changes.
     """
 
-    def __init__(self, store: DictStore) -> None:
+    def __init__(self, store: BackedStore) -> None:
         self._store = store
         self._grouped = store._has_groups
         # In an empty store nothing can be in the way but what came before.

@@ -24,8 +24,8 @@ from blosc2.transaction import Transaction
 
 #: Leaves after which progress is told again.
 PROGRESS_EACH: Final = 1024
-# Unpublished frames are held in memory up to this; a store that can then puts them into files.
-_MEMORY_LIMIT: Final = 64 << 20
+#: Unpublished frames are held in memory up to this; a store that can then puts them into files.
+MEMORY_LIMIT: Final = 64 << 20
 
 
 class Store(ReadableStore):
@@ -105,7 +105,7 @@ class Store(ReadableStore):
         if isinstance(window, Moved):
             return
         self._in_memory += window[2]
-        if self._in_memory > _MEMORY_LIMIT:
+        if self._in_memory > MEMORY_LIMIT:
             self._changes.update(self._stage({k: w for k, w in self._changes.items() if w and _is_in_memory(w)}))
             self._in_memory = 0
 

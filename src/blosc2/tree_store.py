@@ -12,9 +12,10 @@ import numpy as np
 from blosc2._core.leaf_batch import LeafBatch
 from blosc2._core.listing import KeyCursor
 from blosc2.advice import LASTING
+from blosc2.backed_store import KEYS_AT_ONCE
 from blosc2.bulk import Items, pairs
 from blosc2.compaction import Compaction, Progress
-from blosc2.dict_store import _BATCH, _KINDS, DictStore
+from blosc2.dict_store import KINDS, DictStore
 from blosc2.drawing import Drawing, drawn
 from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedKindError
 from blosc2.foreign_object import ForeignObject
@@ -298,7 +299,7 @@ class TreeStore(DictStore):
             return
         objects = set(self._objects()) if self._has_objects() else ()
         cursor = KeyCursor(self._listing(), path or "/", ATTRIBUTES, True)
-        while batch := cursor.take(_BATCH):
+        while batch := cursor.take(KEYS_AT_ONCE):
             yield [key for key in batch if not _is_below(key, objects)] if objects else batch
 
     def get_children(self, path: str) -> list[str]:
@@ -771,4 +772,4 @@ def _group_path(path: str) -> str:
     return canonical_key(path)
 
 
-_KINDS[TreeStore._metalayer] = TreeStore
+KINDS[TreeStore._metalayer] = TreeStore
