@@ -171,6 +171,18 @@ def open_and_find(job: dict[str, Any]) -> Answer:
 def contains(job: dict[str, Any]) -> Answer:
     """`key in store`, one after the other."""
     store = _reading(job)
+    answer = _contains(store, job)
+    _close(store)
+    return answer
+
+
+def dict_contains(job: dict[str, Any]) -> Answer:
+    """The same of a `dict` with as many keys."""
+    key_of = FAMILIES[job["family"]]
+    return _contains({key_of(number): number for number in range(job["leaves"])}, job)
+
+
+def _contains(store: Any, job: dict[str, Any]) -> Answer:
     keys = _sample(job)
     if job.get("miss"):
         keys = [key + "x" for key in keys]
@@ -181,7 +193,6 @@ def contains(job: dict[str, Any]) -> Answer:
         for _ in range(rounds):
             found = [key in store for key in keys]
         spent = _clock() - start
-    _close(store)
     return {"ns": spent / rounds / len(keys), "sum": sum(found)}
 
 
@@ -393,9 +404,9 @@ def lmdb_read(job: dict[str, Any]) -> Answer:
 JOBS |= {
     job.__name__: job
     for job in (
-        build, make_children, without_catalog, open_and_find, contains, read_each, get_each, read_many, children,
-        commit_one, stats, commit_and_stats, texts_write, texts_keys, booklet_write, booklet_read, booklet_contains,
-        booklet_keys, lmdb_build, lmdb_read,
+        build, make_children, without_catalog, open_and_find, contains, dict_contains, read_each, get_each, read_many,
+        children, commit_one, stats, commit_and_stats, texts_write, texts_keys, booklet_write, booklet_read,
+        booklet_contains, booklet_keys, lmdb_build, lmdb_read,
     )
 }  # fmt: skip
 

@@ -168,7 +168,9 @@ def leaf_rows(bench: Bench) -> None:
 
     looking = {"job": "contains", **what, "sample": SAMPLE}
     for words, miss in (("hit", False), ("miss", True)):
-        bench.measure(f"key in store, {words}", {**looking, "miss": miss}, at_most=200)
+        # What of it is the machine's memory shows a dict, which waits for it as well.
+        known = ("dict", {"job": "dict_contains", **about, "sample": SAMPLE, "miss": miss})
+        bench.measure(f"key in store, {words}", {**looking, "miss": miss}, known, at_most=200)
         bench.measure(
             f"key in store, {words}, all {count:,} keys", {**looking, "miss": miss, "sample": count}, repeat=3
         )

@@ -43,6 +43,7 @@ cdef class KeyTable:
 
     cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil
     cdef int64_t lookup_group(self, const uint8_t *key, Py_ssize_t length) noexcept nogil
+    cdef int64_t lookup_either(self, const uint8_t *path, Py_ssize_t length) noexcept nogil
     cdef bint key_at(self, int64_t place, Text *text) noexcept nogil
     cdef bint has_name(self, int64_t place, const uint8_t *key, Py_ssize_t length) noexcept nogil
     cdef bint key(self, int64_t position, Text *text) noexcept nogil

@@ -42,6 +42,9 @@ cdef extern from "Python.h":
 
 cdef enum:
     OWN_HEADER = 12         # of a key in the table's own memory: its length, and what it stands for
+    # What a path may stand for.
+    LEAF = 1
+    GROUP = 2
     # Slots that are looked at in one step.
     TRIED = 4
     # Members that are taken into the table at a time.
@@ -477,11 +480,15 @@ cdef class KeyTable:
 
     cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
         """The place of a key, `NO_KEY`, or `DAMAGED`."""
-        return probe(self, key, length, False)
+        return probe(self, key, length, LEAF)
 
     cdef int64_t lookup_group(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
         """The place of the first key below a group, by the hash of a catalog; `NO_KEY`, or `DAMAGED`."""
-        return probe(self, key, length, True)
+        return probe(self, key, length, GROUP)
+
+    cdef int64_t lookup_either(self, const uint8_t *path, Py_ssize_t length) noexcept nogil:
+        """The place of a key, or of the first one below a group of this path, by the hash of a catalog."""
+        return probe(self, path, length, LEAF | GROUP)
 
     def __len__(self):
         return self.count
@@ -736,7 +743,7 @@ cdef class KeyTable:
         return f"<KeyTable: {self.count} keys>"
 
 
-cdef inline int64_t probe(KeyTable self, const uint8_t *path, Py_ssize_t length, bint group) noexcept nogil:
+cdef inline int64_t probe(KeyTable self, const uint8_t *path, Py_ssize_t length, int kinds) noexcept nogil:
     """Go through the slots of a path from its home on, to that of the key, or of the group, that it is."""
     cdef uint64_t hashed = key_hash(self.seed0, self.seed1, path, length)
     cdef int64_t slot = slot_home(hashed, self.homes), place, at
@@ -761,12 +768,13 @@ cdef inline int64_t probe(KeyTable self, const uint8_t *path, Py_ssize_t length,
             return NO_KEY
         if slot_tag(found) == tag:
             place = slot_place(found)
-            if not group and self.has_name(place, path, length):
+            if kinds & LEAF and self.has_name(place, path, length):
                 return place
             if not self.key_at(place, &key):
                 return DAMAGED
             # The slot of a group leads to the first key below it.
-            if (key.length > length and key.bytes[length] == 0x2F if group else key.length == length) and memcmp(
+            if ((kinds & LEAF and key.length == length)
+                    or (kinds & GROUP and key.length > length and key.bytes[length] == 0x2F)) and memcmp(
                     key.bytes, path, length) == 0:
                 return place
         slot += 1

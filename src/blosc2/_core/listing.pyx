@@ -103,6 +103,11 @@ cdef class KeyListing:
                 return False
         if length < 2 or text[0] != b"/" or text[length - 1] == b"/":
             return -1
+        if self._plain and hidden is not None and self.base.catalog is not None and text[length - 1] != b"_":
+            # Groups lie in the same hash.
+            place = self.base.lookup_either(<const uint8_t *> text + 1, length - 1)
+            if place != DAMAGED:
+                return place >= 0
         place = self.base.lookup(<const uint8_t *> text + 1, length - 1)
         if place == NO_KEY and self._plain:
             if hidden is None:
