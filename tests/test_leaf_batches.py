@@ -517,3 +517,25 @@ def test_read_of_a_damaged_leaf_that_is_like_the_one_before(tmp_path: Path) -> N
             else:
                 # Bytes behind the chunk are not looked at, nor is what no decoder can notice.
                 assert opened is None or found.tobytes() == opened.tobytes()
+
+
+@pytest.mark.parametrize("row", [16, 3000, 100_000])
+@pytest.mark.parametrize("source", ["r", None])
+def test_batches_of_every_size(tmp_path: Path, row: int, source: str | None) -> None:
+    """However the leaves are shared out, each is read, once, and its items are in its row."""
+    count = 700 if row == 16 else 140
+    path = tmp_path / "store.b2z"
+    values = [np.full(row, number, "i2") for number in range(count)]
+    with blosc2.DictStore(str(path), mode="w") as store:
+        store.write_many((f"/é{n}" if n % 50 == 7 else f"/leaf{n}", value) for n, value in enumerate(values))
+    store = blosc2.open(str(path), mmap_mode=source)
+    old = blosc2.set_nthreads(1)
+    for threads in (1, 2, 3, 8, 70):
+        blosc2.set_nthreads(threads)
+        for size in (1, 2, 3, 5, 31, 32, 33, 127, 128, 129, 255, 256, 257, 640):
+            numbers = (np.arange(size) * 37 + threads) % count
+            keys = [f"/é{n}" if n % 50 == 7 else f"/leaf{n}" for n in numbers]
+            found = store.read_many(keys)
+            assert (found == numbers[:, None]).all()
+            assert found.shape == (size, row)
+    blosc2.set_nthreads(old)

@@ -47,8 +47,11 @@ cdef extern from "ascii_text.h" nogil:
 cdef enum:
     # Leaves whose memory is asked for before the first of them is looked at.
     TOGETHER = 16
-    # Leaves that a thread takes at a time: what it writes of them shares few cache lines with what others write.
+    # Small leaves that a thread takes at a time: what it writes of them shares few cache lines with what others write.
     DRAWN = 8 * TOGETHER
+    # Leaves, or else bytes of items, that are worth another thread.
+    WORTH_LEAVES = 2 * TOGETHER
+    WORTH_BYTES = 1 << 16
     CACHE_LINE = 64
     # Bytes of a leaf that are asked for ahead.
     AHEAD = 512
@@ -113,6 +116,7 @@ cdef class LeafBatch:
     cdef Stage stage
     cdef Share *shares
     cdef Py_ssize_t share       # leaves of each
+    cdef Py_ssize_t drawn       # leaves that are taken at a time
     cdef int parts
     cdef uint8_t *out
     cdef int64_t stride
@@ -126,7 +130,7 @@ cdef class LeafBatch:
         if hidden is not None:
             suffix = b"/" + hidden.encode()
             end, tail = PyBytes_AS_STRING(suffix), len(suffix)
-        self.table, self.archive, self.keys, self.threads = table, table.archive, keys, threads
+        self.table, self.archive, self.keys = table, table.archive, keys
         self.count = len(keys)
         self.missing = -1
         self.names = <const uint8_t **> PyMem_Calloc(max(1, self.count), sizeof(uint8_t *))
@@ -135,12 +139,11 @@ cdef class LeafBatch:
         self.headers = <int64_t *> PyMem_Malloc(max(1, self.count) * sizeof(int64_t))
         self.sizes = <int64_t *> PyMem_Malloc(max(1, self.count) * sizeof(int64_t))
         self.states = <uint8_t *> PyMem_Calloc(max(1, self.count), 1)
-        self.parts = <int> max(1, min(threads, MOST_HANDS + 1, self.count // DRAWN))
-        self.shares = <Share *> PyMem_Calloc(self.parts, sizeof(Share))
+        self.threads = max(1, min(threads, MOST_HANDS + 1))
+        self.shares = <Share *> PyMem_Calloc(self.threads, sizeof(Share))
         if (self.names == NULL or self.lengths == NULL or self.places == NULL or self.headers == NULL
                 or self.sizes == NULL or self.states == NULL or self.shares == NULL):
             raise MemoryError
-        self.share = (self.count // self.parts // DRAWN + 1) * DRAWN
         self.tail, self.tail_length, self.tail_bytes = end, tail, suffix
         self._run(FINDING)
         # Strings beyond ASCII have to be brought to UTF-8, which takes the interpreter.
@@ -233,6 +236,7 @@ cdef class LeafBatch:
         cdef Crew crew
         cdef int i
         self.stage = stage
+        self._divide()
         for i in range(self.parts):
             state_set(&self.shares[i].taken, 0)
         try:
@@ -246,6 +250,20 @@ cdef class LeafBatch:
             disband(&crew)
         return 0
 
+    cdef void _divide(self) noexcept:
+        """Give each thread a share of the leaves, if there is enough to do for more than one."""
+        cdef int64_t worth = 1 + self.count // WORTH_LEAVES, each = WORTH_BYTES
+        self.drawn = DRAWN
+        if self.stage == DECODING:
+            each = max(1, each // self.pattern.row)
+            self.drawn = min(self.drawn, each)
+            worth = max(worth, self.count // each)
+        self.parts = <int> max(1, min(self.threads, worth))
+        # In a small batch others shall not wait for one that has taken the most of it.
+        self.drawn = max(1, min(self.drawn, self.count // (4 * self.parts)))
+        self.share = (self.count + self.parts - 1) // self.parts
+        self.share = (self.share + self.drawn - 1) // self.drawn * self.drawn
+
     cdef void work(self, Worker *worker, int own) noexcept nogil:
         """Take leaves until none is left: those of a share first, which the thread has in its cache from stage to stage."""
         cdef Py_ssize_t first, stop, end
@@ -256,12 +274,12 @@ cdef class LeafBatch:
             end = min((part + 1) * self.share, self.count)
             while True:
                 taken = state_get(&self.shares[part].taken)
-                first = part * self.share + <Py_ssize_t> taken * DRAWN
+                first = part * self.share + <Py_ssize_t> taken * self.drawn
                 if first >= end:
                     break
                 if not state_change(&self.shares[part].taken, taken, taken + 1):
                     continue
-                stop = min(first + DRAWN, end)
+                stop = min(first + self.drawn, end)
                 while first < stop:
                     self.work_on(worker, first, min(first + TOGETHER, stop))
                     first += TOGETHER
