@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blosc2._core.frame import Frame
-from blosc2._core.geometry import parse_geometry
 from blosc2._core.leaf_batch import LeafBatch
 from blosc2.carrier import array_of
-from blosc2.dtypes import parse_dtype
 from blosc2.executor import PARALLEL_WORK
 from blosc2.ndarray import NDArray
 from blosc2.reading import Version, check_out, read_whole
@@ -96,12 +94,7 @@ def _read_batch(names: list[str], batch: LeafBatch, out: Items | None) -> Items 
 def _version(batch: LeafBatch, names: list[str], position: int) -> Version | None:
     """Geometry, dtype and frame of a leaf; None where it is no plain array."""
     frame = Frame.of_member(batch.archive, batch.place(position), names[position])
-    if not frame.only_array:
-        return None
-    if frame.needs_geometry:
-        return array_of(frame)
-    geometry, dtype = parse_geometry(frame, parse_dtype)
-    return geometry, dtype, frame
+    return array_of(frame) if frame.only_array else None
 
 
 def _is_like(one: Version, other: Version) -> bool:
