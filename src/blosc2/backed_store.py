@@ -483,7 +483,7 @@ class BackedStore(Store):
     def _forget_keys(self) -> None:
         """Forget what was made of the keys of the version that was shown."""
         self._published_cache = self._listing_cache = None
-        self._forget_listing()
+        self._forget_answers()
 
     def _reload(self) -> bool:
         if not self._backend.reload():

@@ -67,7 +67,6 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         # What keeps other writers out; None in mode "r" and in memory.
         self._writer_lock: WriterLock | None = None
         self._lock = threading.RLock()
-        self._sweep_at: int = _SWEEP
         self._forget_leaves()
 
     # ------------------------------------------------------------------ what a kind of store provides
@@ -144,19 +143,19 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
     def _hold(self, key: str, leaf: Any) -> Any:
         """Remember a leaf for as long as somebody holds it; returns the one that another thread has opened before."""
         leaf = hold(self._held, key, leaf)
-        self._sweep()
+        if len(self._held) > self._sweep_at:
+            self._sweep()
         return leaf
 
     def _sweep(self) -> None:
-        """Forget references to leaves that are gone, when there are many.
+        """Forget references to leaves that are gone.
 
         References do not remove themselves, which would cost each leaf more than a sweep now and then. There are never
         more dead ones than leaves that were held at the last sweep, or 1024.
         """
         held = self._held
-        if len(held) > self._sweep_at:
-            sweep(held)
-            self._sweep_at = max(_SWEEP, 2 * len(held))
+        sweep(held)
+        self._sweep_at = max(_SWEEP, 2 * len(held))
 
     def _window(self, key: str) -> Window | None:
         """Where the current frame of a key lies, published or not."""

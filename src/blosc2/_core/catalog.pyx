@@ -40,10 +40,13 @@ cdef Py_ssize_t stem_length(const uint8_t *name, Py_ssize_t length) noexcept nog
     return length
 
 
+cdef extern from "key_match.h" nogil:
+    bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
+
+
 cdef bint describes_table(const uint8_t *key, Py_ssize_t length) noexcept nogil:
     """Whether the last segment of a key is that of a description of a table."""
-    return length >= 5 and key[length - 1] == 0x61 and memcmp(key + length - 5, <const char *> b"_meta", 5) == 0 and (
-        length == 5 or key[length - 6] == 0x2F)
+    return last_segment_is(key, <size_t> length, b"_meta", 5)
 
 
 cdef Catalog find_catalog(Source source, int64_t offset, int64_t size, int64_t members):

@@ -38,6 +38,11 @@ cdef struct Crew:
     int count
 
 
+cdef inline bint is_quick(int64_t stored, int64_t items) noexcept nogil:
+    """Whether so many stored bytes are decoded, into so many, sooner than others would be let run meanwhile."""
+    return stored <= 4096 and items <= 16384
+
+
 cdef int gather(Crew *crew, int64_t wanted, void *operation, Job job, int32_t blocksize) except -1
 cdef void do_together(Crew *crew, void *operation, Job job, void *tool) noexcept nogil
 cdef void disband(Crew *crew) noexcept

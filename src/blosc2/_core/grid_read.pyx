@@ -11,6 +11,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from blosc2._core.codec cimport (
     BAD_LENGTH, BAD_SPECIAL, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
     Chunk, Encoder, Worker, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch)
+from blosc2._core.crew cimport is_quick
 from blosc2._core.frame cimport Frame
 from blosc2._core.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.grid cimport Box, Operation, clip, copy_items
@@ -32,8 +33,6 @@ cdef extern from "numpy/arrayobject.h":
 cdef enum:
     # Pieces for each thread: they do not all take the same time.
     PIECES = 4
-    # Bytes of frames that are decoded sooner than others would be let run meanwhile; of their items, four times as many.
-    QUICK = 4096
 
 
 cdef class Read(Operation):
@@ -337,7 +336,7 @@ cpdef object read_all(Frame frame, Geometry geometry, cnp.dtype dtype):
         self.count[d] = geometry.c.shape[d]
         self.chunk_count[d] = geometry.c.grid[d]
     self.take(out)
-    if frame.frame_len <= QUICK and frame.nbytes <= 4 * QUICK and frame.source.base != NULL:
+    if is_quick(frame.frame_len, frame.nbytes) and frame.source.base != NULL:
         # Opening the frame touched the same page; to let others run would take longer than decoding.
         worker = borrow(frame.blocksize)
         self.work(worker, None)

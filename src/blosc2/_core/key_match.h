@@ -50,6 +50,12 @@ static inline int same_bytes(const uint8_t *a, const uint8_t *b, size_t length) 
     return (differ | (b2_word(a + length - 8) ^ b2_word(b + length - 8))) == 0;
 }
 
+/* Whether the last segment of a key, which has no "/" in front, is a name. */
+static inline int last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length) {
+    return length >= name_length && memcmp(key + length - name_length, name, name_length) == 0
+           && (length == name_length || key[length - name_length - 1] == '/');
+}
+
 /* Of 4 slots, the first that is free or has a tag, which its upper bits are; 4 where none is. */
 static inline int first_match(const uint8_t *slots, uint64_t tag, int place_bits) {
     unsigned found = 16;

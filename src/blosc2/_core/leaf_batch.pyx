@@ -10,7 +10,6 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.object cimport PyObject
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memcmp
 
 from blosc2._core.archive cimport LOCAL_LENGTH, MEMBER_FINE, Archive, Member
 from blosc2._core.catalog cimport SLOT_LENGTH, key_hash, slot_home, slot_place
@@ -40,6 +39,9 @@ cdef extern from *:
     static inline PyObject *list_item(PyObject *list, Py_ssize_t i) { return PyList_GET_ITEM(list, i); }
     """
     PyObject *list_item(PyObject *list, Py_ssize_t i) nogil
+
+cdef extern from "key_match.h" nogil:
+    bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
 
 cdef extern from "ascii_text.h" nogil:
     const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
@@ -110,7 +112,7 @@ cdef class LeafBatch:
     cdef int64_t *headers       # where local headers are; then, of a mapped file, where chunks are
     cdef int64_t *sizes         # of members; then of chunks
     cdef uint8_t *states
-    cdef const char *tail       # of keys that count as not there
+    cdef const char *tail       # the last segment of keys that count as not there, or NULL
     cdef Py_ssize_t tail_length
     cdef bytes tail_bytes
     cdef Stage stage
@@ -128,7 +130,7 @@ cdef class LeafBatch:
         cdef const char *end = NULL
         cdef bytes suffix = None
         if hidden is not None:
-            suffix = b"/" + hidden.encode()
+            suffix = hidden.encode()
             end, tail = PyBytes_AS_STRING(suffix), len(suffix)
         self.table, self.archive, self.keys = table, table.archive, keys
         self.count = len(keys)
@@ -318,9 +320,8 @@ cdef class LeafBatch:
 
     cdef inline void name(self, Py_ssize_t i, const uint8_t *text, Py_ssize_t length) noexcept nogil:
         """Take note of a key, unless it cannot be that of a leaf."""
-        cdef Py_ssize_t tail = self.tail_length
-        if length < 2 or text[0] != 0x2F or (
-                tail and length >= tail and memcmp(text + length - tail, self.tail, <size_t> tail) == 0):
+        if length < 2 or text[0] != 0x2F or (self.tail != NULL and last_segment_is(
+                text + 1, length - 1, self.tail, self.tail_length)):
             return
         self.names[i], self.lengths[i] = text + 1, length - 1
 

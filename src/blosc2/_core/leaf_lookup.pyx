@@ -7,31 +7,21 @@ from cpython.object cimport PyObject
 from blosc2._core.frame cimport Frame
 from blosc2._core.handles cimport alive, hold
 from blosc2._core.leaf_reader cimport LeafReader
-from blosc2._core.listing cimport KeyListing
-
-cdef enum:
-    # References to leaves that may be dead, before they are looked through.
-    MANY = 1024
-
-
-cdef inline bint is_named(str key, str name):
-    """Whether the last segment of a key is a name."""
-    if name is None or len(key) <= len(name) or key[len(key) - 1] != name[len(name) - 1]:
-        return False
-    return key.endswith("/" + name)
+from blosc2._core.listing cimport KeyListing, is_named
 
 
 cdef class LeafLookup:
     """A mapping that asks its class only when what it was given here does not know.
 
     A class that is made from it has a method `_contains` for whether a key is there, `_open` for the leaf of a key,
-    `_leaf_of` for the leaf that a frame is, which it remembers, and `_sweep`, called now and then with many leaves.
+    `_leaf_of` for the leaf that a frame is, which it remembers, and `_sweep`, called when more than `_sweep_at` leaves are remembered.
     """
 
     cdef KeyListing _listed
     cdef str _unseen
     cdef dict _alive
     cdef LeafReader _leaves
+    cdef public Py_ssize_t _sweep_at    # references to leaves, dead or alive, above which they are looked through
 
     @property
     def _looks_up(self):
@@ -59,7 +49,7 @@ cdef class LeafLookup:
         """Open leaves by a reader from now on."""
         self._leaves = reader
 
-    def _forget_listing(self):
+    def _forget_answers(self):
         """Ask no listing and no reader any more."""
         self._listed = None
         self._leaves = None
@@ -100,6 +90,6 @@ cdef class LeafLookup:
         if type(leaf) is Frame:
             return self._leaf_of(key, leaf)
         leaf = hold(held, key, leaf)
-        if PyDict_Size(held) > MANY:
+        if PyDict_Size(held) > self._sweep_at:
             self._sweep()
         return leaf

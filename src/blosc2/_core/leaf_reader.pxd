@@ -11,7 +11,7 @@ cdef class LeafReader:
     cdef KeyTable table
     cdef Archive archive
     cdef Pattern pattern
-    cdef bytes tail
+    cdef bytes hidden
     cdef type arrays, carriers
     cdef object dtype_of, mode, path, mmap_mode, deserialize
 

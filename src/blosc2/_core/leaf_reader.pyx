@@ -6,17 +6,19 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memcmp
 
 from blosc2._core.archive cimport LOCAL_LENGTH, MEMBER_FINE, Archive, Member
 from blosc2._core.codec cimport Worker, borrow, give_back
-from blosc2._core.crew cimport leave_turn, take_turn
+from blosc2._core.crew cimport is_quick, leave_turn, take_turn
 from blosc2._core.frame cimport Frame, frame_of_member
 from blosc2._core.geometry cimport MAX_DIM, Geometry, geometry_of
 from blosc2._core.keytable cimport KeyTable
 from blosc2._core.leaf_pattern cimport Pattern
 
 cnp.import_array()
+
+cdef extern from "key_match.h" nogil:
+    bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
 
 cdef extern from "ascii_text.h":
     const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
@@ -32,10 +34,6 @@ cdef extern from *:
 
 cdef extern from "numpy/arrayobject.h":
     object PyArray_Empty(int nd, cnp.npy_intp *dims, cnp.dtype dtype, int fortran)
-
-cdef enum:
-    # Items that are decoded sooner than others would be let run meanwhile, in bytes.
-    QUICK = 4096
 
 cdef tuple _nothing = ()
 
@@ -61,22 +59,25 @@ cdef class LeafReader:
     def __cinit__(self, KeyTable table not None, str hidden, type arrays not None, type carriers not None, dtype_of,
                   tuple how not None):
         self.table, self.archive = table, table.archive
-        self.tail = b"" if hidden is None else b"/" + hidden.encode()
+        self.hidden = None if hidden is None else hidden.encode()
         self.arrays, self.carriers, self.dtype_of = arrays, carriers, dtype_of
         self.mode, self.path, self.mmap_mode, self.deserialize = how
 
     def learn(self, Frame frame not None, Geometry geometry not None, cnp.dtype dtype not None):
-        """Take a leaf that was opened as the one that others are compared with when they are read."""
-        cdef Pattern pattern = Pattern(frame, geometry, dtype)
+        """Take a leaf that was opened as the one that others are compared with when they are read; of mapped archives."""
+        cdef Pattern pattern
+        if self.archive.source.base == NULL:
+            return
+        pattern = Pattern(frame, geometry, dtype)
         if pattern.fits and (<object> dtype).names is None:
             self.pattern = pattern
 
     cdef int64_t find(self, str key) noexcept:
         """The place of a key; negative where it is not there, or where others have to look."""
-        cdef Py_ssize_t length, tail = PyBytes_GET_SIZE(self.tail)
+        cdef Py_ssize_t length
         cdef const uint8_t *text = ascii_text(<PyObject *> key, &length)
-        if text == NULL or length < 2 or text[0] != 0x2F or (tail and length >= tail and memcmp(
-                text + length - tail, PyBytes_AS_STRING(self.tail), <size_t> tail) == 0):
+        if text == NULL or length < 2 or text[0] != 0x2F or (self.hidden is not None and last_segment_is(
+                text + 1, length - 1, PyBytes_AS_STRING(self.hidden), PyBytes_GET_SIZE(self.hidden))):
             return -1
         return -1 if self.table.own != NULL else self.table.lookup(text + 1, length - 1)
 
@@ -107,7 +108,7 @@ cdef class LeafReader:
         cdef cnp.ndarray out
         cdef bint done
         cdef int d
-        if pattern is None or self.archive.source.base == NULL or type(key) is not str:
+        if pattern is None or type(key) is not str:
             return None
         place = self.find(key)
         if place < 0 or not self.archive.peek(place, &member):
@@ -124,7 +125,7 @@ cdef class LeafReader:
         out = PyArray_Empty(pattern.geometry.c.ndim, dims, pattern.dtype, 0)
         worker = borrow(pattern.frame.blocksize)
         try:
-            if pattern.row <= QUICK:
+            if is_quick(size, pattern.row):
                 done = pattern.decode(worker, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
             else:
                 with nogil:

@@ -9,6 +9,13 @@ cdef struct Range:
     int64_t j, more
 
 
+cdef inline bint is_named(str key, str name):
+    """Whether the last segment of a key is a name, if there is one."""
+    if name is None or len(key) <= len(name) or key[len(key) - 1] != name[len(name) - 1]:
+        return False
+    return key.endswith("/" + name)
+
+
 cdef class KeyListing:
     """The keys of a store; see listing.pyx."""
 

@@ -18,6 +18,9 @@ from blosc2.exceptions import FormatError
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
+cdef extern from "key_match.h" nogil:
+    bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
+
 cdef extern from "ascii_text.h":
     const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
 
@@ -103,7 +106,7 @@ cdef class KeyListing:
                 return False
         if length < 2 or text[0] != b"/" or text[length - 1] == b"/":
             return -1
-        if self._plain and hidden is not None and self.base.catalog is not None and text[length - 1] != b"_":
+        if self._plain and hidden is not None and self.base.catalog is not None and not is_named(key, hidden):
             # Groups lie in the same hash.
             place = self.base.lookup_either(<const uint8_t *> text + 1, length - 1)
             if place != DAMAGED:
@@ -120,7 +123,7 @@ cdef class KeyListing:
             self._without_catalog()
             return self.shows(key, hidden)
         if (place >= 0 and self._plain) or key in self:
-            return hidden is None or not (text[length - 1] == b"_" and key.endswith("/" + hidden))
+            return not is_named(key, hidden)
         return hidden is not None and self.count(key) > 0
 
     cdef int _prepare(self) except -1:
@@ -379,7 +382,6 @@ cdef class KeyListing:
     def named(self, str name not None):
         """The keys whose last segment is a name."""
         cdef bytes wanted = name.encode()
-        cdef Py_ssize_t length = PyBytes_GET_SIZE(wanted), start
         cdef Range r
         cdef Text key
         cdef int which
@@ -402,10 +404,7 @@ cdef class KeyListing:
                 r.j += 1
             else:
                 r.i += 1
-            start = key.length - length
-            if start < 0 or (start > 0 and key.bytes[start - 1] != 0x2F):
-                continue
-            if memcmp(key.bytes + start, PyBytes_AS_STRING(wanted), length) == 0:
+            if last_segment_is(key.bytes, key.length, PyBytes_AS_STRING(wanted), PyBytes_GET_SIZE(wanted)):
                 result.append(text_of(key.bytes, key.length))
 
     def tree_count(self, str path not None, str hidden not None):
