@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fixture_kit.siphash import siphash13
+from fuzz.repair import repair_catalogs
 
 import blosc2
 from blosc2 import zip_backend
@@ -235,38 +237,6 @@ def test_the_layout(full: Path) -> None:
     assert footer["groups"] == entries[-1][3] == len(groups - set(keys))
     hidden = [key for key in keys if key.rpartition("/")[2] == "__vlmeta__"]
     assert footer["hidden"] == entries[-1][4] == len(hidden)
-
-
-def siphash13(k0: int, k1: int, data: bytes) -> int:
-    """SipHash with 1 round a word and 3 at the end, from its definition."""
-    mask = (1 << 64) - 1
-    v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
-
-    def rotate(x: int, bits: int) -> int:
-        return (x << bits | x >> (64 - bits)) & mask
-
-    def one_round() -> None:
-        v[0] = (v[0] + v[1]) & mask
-        v[1] = rotate(v[1], 13) ^ v[0]
-        v[0] = rotate(v[0], 32)
-        v[2] = (v[2] + v[3]) & mask
-        v[3] = rotate(v[3], 16) ^ v[2]
-        v[0] = (v[0] + v[3]) & mask
-        v[3] = rotate(v[3], 21) ^ v[0]
-        v[2] = (v[2] + v[1]) & mask
-        v[1] = rotate(v[1], 17) ^ v[2]
-        v[2] = rotate(v[2], 32)
-
-    padded = data + bytes(-(len(data) + 1) % 8) + bytes([len(data) & 0xFF])
-    for at in range(0, len(padded), 8):
-        word = int.from_bytes(padded[at : at + 8], "little")
-        v[3] ^= word
-        one_round()
-        v[0] ^= word
-    v[2] ^= 0xFF
-    for _ in range(3):
-        one_round()
-    return v[0] ^ v[1] ^ v[2] ^ v[3]
 
 
 # ---------------------------------------------------------------------- the bytes
@@ -564,6 +534,20 @@ def test_slots_that_are_full(forgery: Forgery) -> None:
     for word in (b"\xff" * 8, bytes(7) + b"\1", b"\1" + bytes(7), b"\1" + bytes(6) + b"\1"):
         forgery.expect_no_harm(lie(forgery, {fields["slots"]: word * fields["slot_count"]}))
     forgery.expect_no_harm(lie(forgery, {fields["slots"]: bytes(8 * fields["slot_count"])}))
+
+
+def test_statistics_of_leaves_that_are_listed_and_not_found(tmp_path: Path, source: str | None) -> None:
+    """Kinds that there are not have each leaf looked up, and no slot leads to any."""
+    forgery = Forgery(tmp_path / "s.b2z", source)
+    fields, count = forgery.fields, forgery.fields["leaves"]
+    kinds = {40 * n + 32: b"\xff" * 4 for n in range(count)}
+    lying = lie(forgery, {**kinds, fields["slots"]: bytes(8 * fields["slot_count"])})
+    write_at(forgery.descriptor, lying, forgery.start)
+    forgery.close()
+    with blosc2.DictStore(str(forgery.path), mode="r", mmap_mode=source) as store:
+        assert list(store) == [f"/{key}".replace("//", "/") for key in forgery.keys]
+        assert not any(key in store for key in store)
+        assert [(row.leaves, row.nbytes) for row in store.stats(by="kind")] == [(count, 0)]
 
 
 def test_leaves_in_another_order(forgery: Forgery) -> None:
@@ -1238,3 +1222,21 @@ def test_copies_have_their_own(full: Path, tmp_path: Path) -> None:
     shutil.copy(full, tmp_path / "copy.b2z")
     assert answers(tmp_path / "copy.b2z") == answers(full)
     assert catalog_of(tmp_path / "copy.b2z") is not None
+
+
+def test_a_dtype_that_is_none_is_asked_of_the_leaf(tmp_path: Path, source: str | None) -> None:
+    """The catalog lies, with right checksums: it was a plain ValueError."""
+    path = tmp_path / "forged.b2z"
+    make(path, {f"/a{n}": np.arange(n + 1, dtype="i8") for n in range(5)})
+    data = bytearray(path.read_bytes())
+    footer = data.rfind(b"b2catlog")
+    start = footer + 256 - int.from_bytes(data[footer + 40 : footer + 48], "little")
+    at = data.index(b"<i8", start)
+    data[at : at + 3] = b"<x8"
+    repair_catalogs(data)
+    path.write_bytes(data)
+    with blosc2.open(path, mmap_mode=source) as store:
+        assert store.describe("/a3")[:3] == ("array", (4,), np.dtype("i8"))
+        assert "int64" in str(store.tree())
+        assert [row.leaves for row in store.stats(by="dtype")] == [5]
+    assert not blosc2.check(path).ok

@@ -8,11 +8,13 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from blosc2._core.archive import Archive
+from blosc2._core.folded_keys import folded
 from blosc2._core.source import Source
+from blosc2.archive_tail import lost_end
 from blosc2.check_catalog import CATALOG, check_catalog
 from blosc2.check_embedded import check_embedded
 from blosc2.check_frames import check_window, open_regular
-from blosc2.check_seal import END, LENGTH, Seal, check_seal, end_position
+from blosc2.check_seal import Seal, check_seal, end_position
 from blosc2.findings import FAULTS, Findings
 from blosc2.store_layout import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, RESERVED
 
@@ -112,21 +114,16 @@ def _check_tail(source: Source, archive: Archive, sealed: Seal, found: Findings)
     rest = source.size - archive.end
     if not rest:
         return
-    if any(rest >= length and _is_end(source, source.size - length) for length in (END, LENGTH)):
-        found.add("the directory of the newest version is damaged, and an older version shows",
-                  offset=archive.end)  # fmt: skip
+    place = lost_end(source, archive)
+    if place is not None:
+        found.add("the newest version is damaged, in its directory or in the end record here; before it there is an "
+                  "older one that is whole", offset=place)  # fmt: skip
     elif sealed is not Seal.BROKEN:
         found.note(
             f"{rest} bytes behind the end of the archive belong to no version; they are what an append left that was "
             "not finished, and the next change removes them",
             offset=archive.end,
         )
-
-
-def _is_end(source: Source, place: int) -> bool:
-    """Whether there is an end record that could be right."""
-    end = source.read(place, END)
-    return end[:4] == b"PK\5\6" and sum(struct.unpack_from("<12xII", end)) == place
 
 
 def _check_records(source: Source, archive: Archive, found: Findings) -> None:
@@ -270,9 +267,11 @@ def note_clashes(keys: list[str], embedded: set[str], found: Findings) -> None:
             found.note(f"{count} leaves have the key {key!r}; of the suffixes {suffixes} the first counts", key=key)
         if key in embedded:
             found.note(f"an embedded value has the key {key!r} too; it does not show", key=key)
-    folded: dict[str, str] = {}
+    names: dict[str, str] = {}
     for key in sorted({*keys, *embedded}):
-        other = folded.setdefault(key.casefold(), key)
+        other = names.setdefault(folded(key), key)
         if other != key:
-            found.note(f"the keys {other!r} and {key!r} differ by case only: not every file system has room for both",
-                       key=key)  # fmt: skip
+            found.note(
+                f"the keys {other!r} and {key!r} differ in case or accents only: some file systems take one of them",
+                key=key,
+            )

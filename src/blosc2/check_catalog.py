@@ -140,9 +140,9 @@ class _Check:
         kinds = catalog.kinds()
         tallies = [[0, 0, 0] for _ in kinds]
         nbytes = cbytes = groups = hidden = vague = tables = 0
-        before: list[str] = []
-        # Leaves whose keys the one before begins with, the longest last.
-        leaves: list[str] = []
+        before = ""
+        # Lengths of the keys of leaves that the one before begins with, the longest last.
+        leaves: list[int] = []
         for rank in range(catalog.count + 1):
             at = rank * _LEAF.size
             if rank % _TOGETHER == 0:
@@ -169,18 +169,21 @@ class _Check:
                 tallies[kind][tally] += more
             vague += not about
             # Groups that appear here, but for those that are named like a leaf.
-            segments = key[1:].split("/")
-            common = 0
-            while common < len(before) - 1 and common < len(segments) - 1 and before[common] == segments[common]:
-                common += 1
-            while leaves and not key.startswith(leaves[-1]):
+            pairs = enumerate(zip(before, key, strict=False))
+            common = next((i for i, (a, b) in pairs if a != b), min(len(before), len(key)))
+            while leaves and leaves[-1] > common:
                 leaves.pop()
-            groups += sum("/" + "/".join(segments[:i]) not in leaves for i in range(common + 1, len(segments)))
-            if segments[-1] != ATTRIBUTES:
-                leaves.append(key)
-            hidden += segments[-1] == ATTRIBUTES
-            tables += segments[-1] == _TABLE
-            before = segments
+            named = set(leaves)
+            slash = key.find("/", max(common, 1))
+            while slash > 0:
+                groups += slash not in named
+                slash = key.find("/", slash + 1)
+            name = key[key.rfind("/") + 1 :]
+            if name != ATTRIBUTES:
+                leaves.append(len(key))
+            hidden += name == ATTRIBUTES
+            tables += name == _TABLE
+            before = key
         if (catalog.groups, catalog.hidden, catalog.vague, catalog.tables) != (groups, hidden, vague, tables):
             _wrong(self.found, "the catalog's counts of groups and leaves are not those of the directory",
                    start + catalog.size - _FOOTER.size + 56)  # fmt: skip

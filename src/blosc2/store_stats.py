@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from blosc2._core.catalog import Catalog
 from blosc2._core.listing import KeyListing
 from blosc2.dtypes import format_dtype
-from blosc2.exceptions import FormatError
+from blosc2.exceptions import FormatError, StoreKeyError
 from blosc2.leaf_info import LeafInfo, codec_name, kind_name
 
 #: What rows can be told apart by, besides the group.
@@ -77,14 +77,26 @@ class Counter:
         self._hidden = hidden
         self._rows: dict[str, tuple[int, dict[_Part, _Sums]]] = {}
 
-    def add_catalog(self, catalog: Catalog, listing: KeyListing, group: str, depth: int) -> None:
-        """Count all leaves of a catalog below a group."""
+    def add_catalog(self, catalog: Catalog, listing: KeyListing, group: str, depth: int) -> bool:
+        """Count all leaves of a catalog below a group; False where it is wrong, and nothing was counted."""
+        groups = listing.groups_below(group, depth)
+        # A listing that found something wrong goes by the directory, which may have other leaves.
+        if len(listing.table) != catalog.count:
+            return False
+        try:
+            self._add_groups(catalog, groups)
+        except FormatError:
+            self._rows.clear()
+            return False
+        return True
+
+    def _add_groups(self, catalog: Catalog, groups: list[tuple[str, int, int, int]]) -> None:
         kinds = [
             (kind_name(what), dtype or None, codec_name(codec)) if what else (UNKNOWN.kind, None, UNKNOWN.codec)
             for what, codec, dtype in catalog.kinds()
         ]
         attributes = kind_name(6)
-        for path, level, start, stop in listing.groups_below(group, depth):
+        for path, level, start, stop in groups:
             row = self._row(path, level)
             if not any(self._parts):
                 hidden, nbytes, cbytes = catalog.sums(start, stop)
@@ -139,9 +151,12 @@ class Counter:
 
 
 def readable(keys: Iterable[str], describe: Callable[[str], LeafInfo]) -> Iterator[tuple[str, LeafInfo]]:
-    """What leaves are; one that cannot be read counts without bytes."""
+    """What leaves are; one that cannot be read counts without bytes.
+
+    So does one that is listed and not found: a catalog may lie about both, and others delete files of a directory.
+    """
     for key in keys:
         try:
             yield key, describe(key)
-        except (FormatError, NotImplementedError):
+        except (FormatError, NotImplementedError, StoreKeyError):
             yield key, UNKNOWN

@@ -10,34 +10,30 @@ before its last 8 digits is, dead ones included. An append goes on from it, so o
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
 
-from blosc2._core.catalog cimport find_catalog
+from blosc2._core.catalog cimport Catalog, find_catalog
+from blosc2._core.central_record cimport (
+    CENTRAL_LENGTH, FLAG_UTF8, MEMBER_COMPRESSED, MEMBER_ENCRYPTED, MEMBER_FOLDER, MEMBER_OTHER_DISK, MEMBER_OUTSIDE,
+    MEMBER_SIZES_DIFFER, MEMBER_ZIP64_SHORT, Member, Record, flags_of, is_utf8, open_named, open_record, read_member,
+    read_once)
 from blosc2._core.checksum cimport checksum
 from blosc2._core.little_endian cimport u16, u32, u64
 from blosc2._core.source cimport Source
 
 from blosc2.exceptions import FormatError
 
-cdef extern from "key_match.h" nogil:
-    bint plain_key(const uint8_t *p, size_t length)
-
 cdef extern from "large_pages.h" nogil:
     void use_large_pages(void *start, size_t length)
 
 cdef enum:
     ALIGNMENT_ROOM = 128
-    # Flags: 0x1 encrypted, 0x40 strongly, 0x2000 with a masked directory.
-    FLAGS_ENCRYPTED = 0x2041
     # How far the end record of an archive with the longest comment lies from the end of the file.
     USUAL_TAIL = 65557
     SCAN_STEP = 1 << 20
     # The word that a seal begins with.
     SEAL_WORD = 7
-
-# A 32-bit field whose value is in the zip64 extra field.
-cdef uint64_t FULL = 0xFFFFFFFFULL
 
 cdef dict _PROBLEMS = {
     MEMBER_COMPRESSED: "the member is compressed; members are read in place, so they must be stored",
@@ -79,120 +75,6 @@ cdef int64_t last_end(const uint8_t *start, int64_t length) noexcept nogil:
     return -1
 
 
-cdef bint safe_name(const uint8_t *name, int length, bint *ascii) noexcept nogil:
-    """Whether a member name stays below its root: no NUL, no empty, "." or ".." segment, not absolute."""
-    cdef const uint8_t *start = name
-    cdef const uint8_t *stop = name + length
-    cdef const uint8_t *end
-    cdef const uint8_t *at = name
-    cdef uint64_t word, seen = 0
-    cdef int64_t size
-    if plain_key(name, <size_t> length):
-        ascii[0] = True
-        return True
-    if length == 0 or memchr(name, 0, length) != NULL:
-        return False
-    while stop - at >= 8:
-        memcpy(&word, at, 8)
-        seen |= word
-        at += 8
-    while at < stop:
-        seen |= at[0]
-        at += 1
-    ascii[0] = seen & <uint64_t> 0x8080808080808080 == 0
-    while start < stop:     # a folder's name ends with its separator
-        end = <const uint8_t *> memchr(start, 0x2F, stop - start)
-        if end == NULL:
-            end = stop
-        size = end - start
-        if size == 0 or (start[0] == 0x2E and (size == 1 or (size == 2 and start[1] == 0x2E))):
-            return False
-        start = end + 1
-    return True
-
-
-cdef int64_t record_length(const uint8_t *record) noexcept nogil:
-    return CENTRAL_LENGTH + u16(record + 28) + u16(record + 30) + u16(record + 32)
-
-
-cdef bint is_utf8(const uint8_t *p, Py_ssize_t length) noexcept nogil:
-    """Whether bytes are UTF-8: no overlong form, no surrogate, nothing behind U+10FFFF."""
-    cdef const uint8_t *stop = p + length
-    cdef int more, i
-    while p < stop:
-        if p[0] < 0x80:
-            p += 1
-            continue
-        more = 1 if 0xC2 <= p[0] <= 0xDF else 2 if p[0] >> 4 == 0xE else 3 if 0xF0 <= p[0] <= 0xF4 else 0
-        if more == 0 or stop - p <= more:
-            return False
-        if (p[0] == 0xE0 and p[1] < 0xA0) or (p[0] == 0xED and p[1] > 0x9F) or (p[0] == 0xF0 and p[1] < 0x90) or (
-                p[0] == 0xF4 and p[1] > 0x8F):
-            return False
-        for i in range(1, more + 1):
-            if p[i] >> 6 != 2:
-                return False
-        p += more + 1
-    return True
-
-
-cdef bint take(Member *member, const uint8_t *record, int64_t room, int64_t directory_offset, bint *ascii) noexcept nogil:
-    """Fill in one member from its central record of `room` bytes; False when its name is not safe."""
-    cdef int64_t name_length = u16(record + 28), extra_length = u16(record + 30)
-    cdef const uint8_t *extra
-    cdef const uint8_t *stop
-    cdef const uint8_t *value = NULL
-    cdef const uint8_t *value_stop = NULL
-    cdef uint16_t flags = u16(record + 8)
-    cdef uint64_t size = u32(record + 24), csize = u32(record + 20), header = u32(record + 42)
-    cdef uint64_t *fields[3]
-    cdef int i
-    fields[0], fields[1], fields[2] = &size, &csize, &header
-    if CENTRAL_LENGTH + name_length + extra_length > room:  # a mapped file may change under us
-        return False
-    member.record = record
-    member.name = record + CENTRAL_LENGTH
-    member.name_length = <uint16_t> name_length
-    member.problem = MEMBER_FINE
-    member.crc = u32(record + 16)
-    if not safe_name(member.name, <int> name_length, ascii):
-        return False
-    if size == FULL or csize == FULL or header == FULL:
-        extra = record + CENTRAL_LENGTH + name_length
-        stop = extra + extra_length
-        while stop - extra >= 4:
-            if u16(extra + 2) > stop - extra - 4:
-                break
-            if u16(extra) == 1:
-                value = extra + 4
-                value_stop = value + u16(extra + 2)
-                break
-            extra += 4 + u16(extra + 2)
-        # The values come in this order, and only those whose 32-bit field is full.
-        for i in range(3):
-            if fields[i][0] == FULL:
-                if value_stop - value < 8:
-                    member.problem = MEMBER_ZIP64_SHORT
-                    return True
-                fields[i][0] = u64(value)
-                value += 8
-    member.size = <int64_t> size
-    member.header = <int64_t> header
-    if member.name[member.name_length - 1] == 0x2F:
-        member.problem = MEMBER_FOLDER
-    elif u16(record + 10) != 0:
-        member.problem = MEMBER_COMPRESSED
-    elif flags & FLAGS_ENCRYPTED:
-        member.problem = MEMBER_ENCRYPTED
-    elif size != csize:
-        member.problem = MEMBER_SIZES_DIFFER
-    elif u16(record + 34) != 0:
-        member.problem = MEMBER_OTHER_DISK
-    elif header > <uint64_t> directory_offset or size > <uint64_t> directory_offset - header:
-        member.problem = MEMBER_OUTSIDE
-    return True
-
-
 cdef class Archive:
     """The members of a ZIP archive, as its last valid directory lists them.
 
@@ -222,12 +104,12 @@ cdef class Archive:
         self.source = source
         self._places = NULL
         self._directory = NULL
-        self._decoded = {}
         self._trusting = trusting
         self._find_end()
 
     def __dealloc__(self):
         PyMem_Free(self._places)
+        PyMem_Free(self._decoded)
 
     def __len__(self):
         return self.count
@@ -274,7 +156,8 @@ cdef class Archive:
             else:
                 step = USUAL_TAIL
         raise FormatError(
-            "no valid end of a ZIP archive: the file is empty, cut short, damaged or of another kind",
+            "no valid end of a ZIP archive: the file is empty, cut short, damaged or of another kind; blosc2.check "
+            "tells more, and blosc2.salvage takes out what is whole",
             path=source.path, offset=source.size,
         )
 
@@ -351,8 +234,8 @@ cdef class Archive:
     cdef int _parse(self, int64_t count) except -1:
         """Go through the directory; 0 when its records do not fill it exactly."""
         self.load_directory()
-        cdef const uint8_t *p = self._directory
-        cdef int64_t left = self.directory_size, length, number, unsafe = -1
+        cdef const uint8_t *directory = self._directory
+        cdef int64_t at = 0, number, unsafe = -1
         cdef bint ascii = True, plain = True
         cdef Member member
         cdef int64_t *places = <int64_t *> PyMem_Malloc(max(1, count) * sizeof(int64_t))
@@ -361,35 +244,27 @@ cdef class Archive:
         use_large_pages(places, <size_t> count * sizeof(int64_t))
         with nogil:
             for number in range(count):
-                if left < CENTRAL_LENGTH or not is_signature(p, 1, 2):
-                    left = -1
-                    break
-                length = CENTRAL_LENGTH + u16(p + 28) + u16(p + 30) + u16(p + 32)
-                if length > left:
-                    left = -1
+                if not open_record(directory, self.directory_size, at, &member.record):
+                    at = -1
                     break
                 # Not before all of it has proved to be a directory is a name in it anything to complain of.
-                if not take(&member, p, length, self.directory_offset, &ascii) and unsafe < 0:
+                if not read_member(&member, self.directory_offset, &ascii) and unsafe < 0:
                     unsafe = number
-                plain = plain and (ascii or u16(p + 8) & FLAG_UTF8 != 0 and is_utf8(member.name, member.name_length))
-                places[number] = p - self._directory
-                p += length
-                left -= length
-        if left:
+                plain = plain and (ascii or member.flags & FLAG_UTF8 != 0 and is_utf8(member.name, member.name_length))
+                places[number] = at
+                at += member.record.length
+        if at != self.directory_size:
             PyMem_Free(places)
             return 0
         self.count = count
         try:
             if unsafe >= 0:
-                take(&member, self._directory + places[unsafe], self.directory_size - places[unsafe],
-                     self.directory_offset, &ascii)
+                if not open_record(directory, self.directory_size, places[unsafe], &member.record):
+                    raise self._changed()
+                read_member(&member, self.directory_offset, &ascii)
                 self._refuse_name(&member)
             if not plain:
-                for number in range(count):
-                    take(&member, self._directory + places[number], self.directory_size - places[number],
-                         self.directory_offset, &ascii)
-                    if not ascii:
-                        self._decode(&member, places[number])
+                self._decode(places, count)
         except BaseException:
             PyMem_Free(places)
             raise
@@ -403,13 +278,47 @@ cdef class Archive:
         raise FormatError(
             f"the member name {bytes(member.name[:member.name_length])!r} is absolute, or has an empty, '.' or '..' "
             "segment or a NUL; nothing of this archive is used",
-            path=self.source.path, offset=self.directory_offset + (member.record - self._directory),
+            path=self.source.path, offset=self.directory_offset + (member.record.start - self._directory),
         )
 
-    cdef int _decode(self, Member *member, int64_t place) except -1:
-        """Check a name beyond ASCII, and bring one in cp437 to UTF-8."""
-        cdef bytes name = PyBytes_FromStringAndSize(<const char *> member.name, member.name_length)
-        if u16(member.record + 8) & FLAG_UTF8:
+    cdef _changed(self):
+        """The error for a directory that another process changes, as it may a mapped one."""
+        return FormatError("the directory changed while it was read", path=self.source.path, offset=self.directory_offset)
+
+    cdef int _decode(self, const int64_t *places, Py_ssize_t count) except -1:
+        """Check the names beyond ASCII, and bring those in cp437 to UTF-8, in memory of our own."""
+        cdef Record record
+        cdef DecodedName *decoded
+        cdef Py_ssize_t number, found
+        cdef bytes name
+        texts = []
+        for number in range(count):
+            if not open_record(self._directory, self.directory_size, places[number], &record):
+                raise self._changed()
+            name = self._decoded_name(&record, places[number])
+            if name is not None:
+                texts.append((places[number], name))
+        found = len(texts)
+        decoded = <DecodedName *> PyMem_Malloc(max(1, found) * sizeof(DecodedName))
+        if decoded == NULL:
+            raise MemoryError
+        for number in range(found):
+            place, name = texts[number]
+            decoded[number].place = place
+            decoded[number].text = <const uint8_t *> PyBytes_AS_STRING(name)
+            decoded[number].length = <uint16_t> PyBytes_GET_SIZE(name)
+        if self._decoded == NULL:
+            self._decoded, self._decoded_texts, self._decoded_count = decoded, texts, found
+        else:           # another thread was faster
+            PyMem_Free(decoded)
+        return 0
+
+    cdef bytes _decoded_name(self, const Record *record, int64_t place):
+        """The name of a record in UTF-8 where it is in cp437, None where it is in UTF-8 itself."""
+        cdef bytes name = PyBytes_FromStringAndSize(<const char *> record.name, record.name_length)
+        if name.isascii():
+            return None
+        if flags_of(record) & FLAG_UTF8:
             try:
                 name.decode("utf-8")
             except UnicodeDecodeError:
@@ -417,33 +326,46 @@ cdef class Archive:
                     f"the member name {name!r} is flagged as UTF-8 and is not", path=self.source.path,
                     offset=self.directory_offset + place,
                 ) from None
-            return 0
+            return None
         name = name.decode("cp437").encode("utf-8")
         if len(name) > 0xFFFF:
             raise FormatError(f"the member name {name[:40]!r}... is too long", path=self.source.path)
-        self._decoded[place] = name
-        return 0
+        return name
+
+    cdef const DecodedName *decoded(self, int64_t place) noexcept nogil:
+        """The name of a record that is not UTF-8 in the file; NULL for others."""
+        cdef Py_ssize_t low = 0, high = self._decoded_count, middle
+        while low < high:
+            middle = (low + high) // 2
+            if self._decoded[middle].place < place:
+                low = middle + 1
+            else:
+                high = middle
+        if low < self._decoded_count and self._decoded[low].place == place:
+            return &self._decoded[low]
+        return NULL
 
     cdef bint peek(self, int64_t place, Member *member) noexcept nogil:
-        """The member whose record is at a place, with its name as it is stored; False when there is no record."""
+        """The member whose record is at a place; False when there is no record."""
+        cdef const DecodedName *decoded
         cdef bint ascii
-        if place < 0 or place > self.directory_size - CENTRAL_LENGTH or not is_signature(self._directory + place, 1, 2):
+        if not open_named(self._directory, self.directory_size, place, &member.record):
             return False
-        return take(member, self._directory + place, self.directory_size - place, self.directory_offset, &ascii) and (
-            ascii or u16(member.record + 8) & FLAG_UTF8)
+        if not read_member(member, self.directory_offset, &ascii):
+            return False
+        if self._decoded_count:
+            decoded = self.decoded(place)
+            if decoded != NULL:
+                member.name, member.name_length = decoded.text, decoded.length
+                return True
+        return ascii or member.flags & FLAG_UTF8 != 0
 
     cdef int member_at(self, int64_t place, Member *member) except -1:
         """The member whose record is at a place."""
-        cdef bytes name
         self.load_directory()
-        if not self.peek(place, member) and place not in self._decoded:
+        if not self.peek(place, member):
             raise FormatError("there is no record of a member here", path=self.source.path,
                               offset=self.directory_offset + place)
-        if self._decoded:
-            name = self._decoded.get(place)
-            if name is not None:
-                member.name = <const uint8_t *> PyBytes_AS_STRING(name)
-                member.name_length = <uint16_t> PyBytes_GET_SIZE(name)
         return 0
 
     cpdef int64_t place_of(self, Py_ssize_t number) except -1:
@@ -470,16 +392,18 @@ cdef class Archive:
         """
         cdef Source source = self.source
         cdef int64_t data, length, wanted
+        cdef uint32_t lengths
         cdef const uint8_t *header
         cdef bytes copy
         cdef bint named
         have[0] = 0
         if member.problem:
-            raise self._error(member, _PROBLEMS[member.problem], member.record - self._directory + self.directory_offset)
+            raise self._error(member, _PROBLEMS[member.problem],
+                              member.record.start - self._directory + self.directory_offset)
         if member.header > self.directory_offset - LOCAL_LENGTH:
             raise self._error(member, "the local header reaches into the directory", member.header)
         # Header and name in one read, unless the name is a long one.
-        length = u16(member.record + 28)
+        length = member.record.name_length
         if source.base != NULL:
             header = source.base + member.header
             wanted = LOCAL_LENGTH
@@ -491,15 +415,16 @@ cdef class Archive:
             header = ahead
         if not is_signature(header, 3, 4):
             raise self._error(member, "there is no local header where the directory says", member.header)
-        named = u16(header + 26) == length and length <= self.directory_offset - member.header - LOCAL_LENGTH
+        lengths = <uint32_t> (read_once(header + 22) >> 32)
+        named = <int64_t> (lengths & 0xFFFF) == length and length <= self.directory_offset - member.header - LOCAL_LENGTH
         if named and (source.base != NULL or LOCAL_LENGTH + length <= wanted):
-            named = memcmp(header + LOCAL_LENGTH, member.record + CENTRAL_LENGTH, length) == 0
+            named = memcmp(header + LOCAL_LENGTH, member.record.name, length) == 0
         elif named:
             copy = source.read(member.header + LOCAL_LENGTH, length)
-            named = memcmp(PyBytes_AS_STRING(copy), member.record + CENTRAL_LENGTH, length) == 0
+            named = memcmp(PyBytes_AS_STRING(copy), member.record.name, length) == 0
         if not named:
             raise self._error(member, "the local header bears another name", member.header)
-        data = member.header + LOCAL_LENGTH + length + u16(header + 28)
+        data = member.header + LOCAL_LENGTH + length + (lengths >> 16)
         if data > self.directory_offset or member.size > self.directory_offset - data:
             raise self._error(member, "the member's data reaches into the directory", data)
         return data
@@ -584,13 +509,13 @@ cdef class Archive:
         cdef Py_ssize_t number, length = PyBytes_GET_SIZE(name)
         cdef const char *wanted = PyBytes_AS_STRING(name)
         cdef Member member
-        cdef const uint8_t *record
+        cdef Record record
         self._need_places()
-        if not self._decoded:
+        if not self._decoded_count:
             with nogil:
                 for number in range(self.count - 1, -1, -1):
-                    record = self._directory + self._places[number]
-                    if u16(record + 28) == length and memcmp(record + CENTRAL_LENGTH, wanted, <size_t> length) == 0:
+                    if open_record(self._directory, self.directory_size, self._places[number], &record) and (
+                            record.name_length == length and memcmp(record.name, wanted, <size_t> length) == 0):
                         break
                 else:
                     number = -1
@@ -604,9 +529,10 @@ cdef class Archive:
     def place(self, bytes name not None):
         """Where the record of the last member of a name is, or -1; at once for that of embedded values, if cataloged."""
         cdef Member member
+        cdef Catalog catalog = self.catalog     # another thread may do without it meanwhile
         cdef int64_t at
-        if self.catalog is not None and self.catalog.embed >= 0:
-            at = self.catalog.embed     # another thread may do without the catalog meanwhile
+        if catalog is not None and catalog.embed >= 0:
+            at = catalog.embed
             self.load_directory()
             if self.peek(at, &member) and member.name[:member.name_length] == name:
                 return at
@@ -616,16 +542,17 @@ cdef class Archive:
     def embedded(self, bytes name not None):
         """Offset and length of the data of the last member of a name, or None; at once where a catalog knows it."""
         cdef Member member
+        cdef Catalog catalog = self.catalog
         cdef bint ascii
         cdef bytes record
         cdef int64_t place, size
-        if self.catalog is not None and self.catalog.embed >= 0 and self._directory == NULL:
+        if catalog is not None and catalog.embed >= 0 and self._directory == NULL:
             # Without the rest of the directory.
-            place = self.catalog.embed
+            place = catalog.embed
             size = min(self.directory_size - place, CENTRAL_LENGTH + PyBytes_GET_SIZE(name) + 40)
             record = self.source.read(self.directory_offset + place, size)
-            if size > CENTRAL_LENGTH and record[:4] == b"PK\1\2" and take(
-                    &member, <const uint8_t *> PyBytes_AS_STRING(record), size, self.directory_offset, &ascii
+            if open_record(<const uint8_t *> PyBytes_AS_STRING(record), size, 0, &member.record) and read_member(
+                    &member, self.directory_offset, &ascii
             ) and member.name[:member.name_length] == name and not member.problem:
                 return self.locate(&member), member.size
         place = self.place(name)
@@ -657,7 +584,7 @@ cdef class Archive:
             self.member_at(place, &member)
             if place > start:
                 pieces.append(self._piece(start, place))
-            start = place + record_length(member.record)
+            start = place + member.record.length
         if start < self.directory_size:
             pieces.append(self._piece(start, self.directory_size))
         return b"".join(pieces), self.count - len(dropped)

@@ -16,9 +16,9 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
 from blosc2._core.archive cimport (
-    CENTRAL_LENGTH, END64_LENGTH, END_LENGTH, FLAG_UTF8, LOCAL_LENGTH, LOCATOR_LENGTH, SEAL_COVERED, SEAL_LENGTH,
-    record_length, write_seal)
+    END64_LENGTH, END_LENGTH, LOCAL_LENGTH, LOCATOR_LENGTH, SEAL_COVERED, SEAL_LENGTH, write_seal)
 from blosc2._core.catalog cimport stem_length
+from blosc2._core.central_record cimport CENTRAL_LENGTH, FLAG_UTF8
 from blosc2._core.checksum cimport checksum, joined
 from blosc2._core.little_endian cimport put, put16, put32, put64, u16
 from blosc2._core.sorted_runs cimport SortedRuns
@@ -270,7 +270,7 @@ cdef class ArchiveWriter:
             about = self.abouts.get(name)
             if about is None:
                 others.append(PyBytes_FromStringAndSize(
-                    <const char *> self.records.data + at, record_length(self.records.data + at)))
+                    <const char *> self.records.data + at, written_length(self.records.data + at)))
             else:
                 self._hand_over(runs, name, self.records.data + at, about)
         self.runs = runs
@@ -281,7 +281,7 @@ cdef class ArchiveWriter:
 
     cdef int _hand_over(self, SortedRuns runs, bytes name, const uint8_t *record, bytes about) except -1:
         """Give the record of a leaf to those that are sorted."""
-        cdef int64_t length = record_length(record)
+        cdef int64_t length = written_length(record)
         cdef const uint8_t *key = <const uint8_t *> PyBytes_AS_STRING(name)
         cdef uint8_t *p
         self._handed.used = 0
@@ -402,7 +402,7 @@ cdef class ArchiveWriter:
         cdef uint8_t *start = self.records.data
         cdef int64_t at = 0, kept = 0, length
         while at < self.records.used:
-            length = CENTRAL_LENGTH + u16(start + at + 28) + u16(start + at + 30)
+            length = written_length(start + at)
             if start[at]:
                 memmove(start + kept, start + at, <size_t> length)
                 kept += length
@@ -502,6 +502,11 @@ cdef class ArchiveWriter:
             data += done
             size -= done
         return 0
+
+
+cdef inline int64_t written_length(const uint8_t *record) noexcept nogil:
+    """Bytes of a record that was written here, without a comment."""
+    return CENTRAL_LENGTH + u16(record + 28) + u16(record + 30)
 
 
 cdef uint8_t *put_fields(uint8_t *p, bytes name, int64_t header, int64_t size, uint32_t stamp, uint32_t crc):

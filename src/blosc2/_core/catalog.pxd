@@ -13,6 +13,8 @@ cdef enum:
     SLOT_LENGTH = 8
     NOT_DESCRIBED = 0       # the kind of a leaf that nothing but the key is known of
     TALLY_LENGTH = 24
+    MOST_KINDS = 4098       # the unknown one and attributes included: more would make each sum by kind slow
+    MAX_DIM = 16
 
 # A slot is 0, or a tag of the hash in the upper bits and the place of a record, plus one, in the lower ones.
 cdef enum:
@@ -66,6 +68,9 @@ cdef class Catalog:
     cdef int load(self) except -1
     cdef const uint8_t *bytes_at(self, int64_t at, int64_t length) noexcept nogil
     cdef bint leaf(self, int64_t rank, Leaf *leaf) noexcept nogil
+    cdef int shape_at(self, uint32_t at, uint64_t *lengths) noexcept nogil
+    cdef int _add_row(self, int64_t row, int sign, uint64_t *total) except -1
+    cdef int _add_leaves(self, int64_t start, int64_t stop, int sign, uint64_t *total) except -1
 
 
 cdef Catalog find_catalog(Source source, int64_t offset, int64_t size, int64_t members)

@@ -12,9 +12,10 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
+from blosc2._core.central_record cimport read_once
 from blosc2._core.checksum cimport checksum
 from blosc2._core.descriptions cimport NO_SHAPE
-from blosc2._core.little_endian cimport u16, u32, u64
+from blosc2._core.little_endian cimport u32, u64
 from blosc2._core.source cimport Source
 
 from blosc2.exceptions import FormatError
@@ -57,11 +58,7 @@ cdef Catalog find_catalog(Source source, int64_t offset, int64_t size, int64_t m
     cdef const uint8_t *head
     cdef const uint8_t *tail
     cdef int64_t at = offset - FOOTER_LENGTH, own, leaves
-    if at < 0:
-        return None
-    if source.base != NULL:
-        p = source.base + at
-    elif source.read_into(at, FOOTER_LENGTH, footer):
+    if at < 0 or source.read_into(at, FOOTER_LENGTH, footer):
         return None
     if memcmp(p, <const char *> b"b2catlog", 8) or u32(p + 8) != 1:
         return None
@@ -120,7 +117,8 @@ cdef class Catalog:
         # Each section begins where the one before ends, rounded up to 64 bytes.
         if not 0 < self.count < <int64_t> 1 << 31 or self.count >= members or self.count > self.size // LEAF_LENGTH:
             return False
-        if not (0 <= self.groups < <int64_t> 1 << 32 and 0 <= self.hidden <= self.count
+        # The path of each group is a part of a name in the directory.
+        if not (0 <= self.groups <= min(size, <int64_t> 0xFFFFFFFF) and 0 <= self.hidden <= self.count
                 and 0 <= self.vague <= self.count and 0 <= self.tables <= self.count
                 and -1 <= self.embed <= size):
             return False
@@ -128,7 +126,7 @@ cdef class Catalog:
             return False
         if self.kinds_at != rounded(self.shapes_at + self.shapes_size) or not 0 <= self.kinds_size <= self.size:
             return False
-        if not 1 <= self.kind_count <= 1 << 16 or not 1 <= self.tally_step < <int64_t> 1 << 40:
+        if not 1 <= self.kind_count <= MOST_KINDS or not 1 <= self.tally_step < <int64_t> 1 << 40:
             return False
         self.tally_rows = self.count // self.tally_step + 1
         if self.tallies_at != rounded(self.kinds_at + self.kinds_size):
@@ -186,18 +184,40 @@ cdef class Catalog:
     cdef bint leaf(self, int64_t rank, Leaf *leaf) noexcept nogil:
         """A leaf by its number in the order of keys, or what comes behind the last; False where that is damaged."""
         cdef const uint8_t *p = self.bytes_at(rank * LEAF_LENGTH, LEAF_LENGTH)
+        cdef uint64_t counts, what
         if p == NULL:
             return False
-        leaf.place = <int64_t> u64(p)
-        leaf.nbytes, leaf.cbytes = u64(p + 8), u64(p + 16)
-        leaf.groups, leaf.hidden = u32(p + 24), u32(p + 28)
-        leaf.kind, leaf.shape = u32(p + 32), u32(p + 36)
+        counts, what = read_once(p + 24), read_once(p + 32)
+        leaf.place = <int64_t> read_once(p)
+        leaf.nbytes, leaf.cbytes = read_once(p + 8), read_once(p + 16)
+        leaf.groups, leaf.hidden = <uint32_t> counts, <uint32_t> (counts >> 32)
+        leaf.kind, leaf.shape = <uint32_t> what, <uint32_t> (what >> 32)
         return True
+
+    cdef int shape_at(self, uint32_t at, uint64_t *lengths) noexcept nogil:
+        """The number of axes of a shape, and up to `MAX_DIM` lengths; negative where it is damaged."""
+        cdef const uint8_t *p
+        cdef uint64_t ndim
+        cdef int i
+        cdef int64_t place = 8 * <int64_t> at
+        p = self.bytes_at(self.shapes_at + place, 8) if place + 8 <= self.shapes_size else NULL
+        if p == NULL:
+            return -1
+        ndim = read_once(p)
+        if ndim > MAX_DIM or place + 8 * (1 + <int64_t> ndim) > self.shapes_size:
+            return -1
+        p = self.bytes_at(self.shapes_at + place + 8, 8 * <int64_t> ndim)
+        if p == NULL:
+            return -1
+        for i in range(<int> ndim):
+            lengths[i] = read_once(p + 8 * i)
+        return <int> ndim
 
     def kinds(self):
         """What kinds of leaves there are: each what it is, its codec and its dtype as stored; the first is unknown."""
         cdef const uint8_t *p
         cdef int64_t i, left, length
+        cdef uint32_t head
         cdef list names = []
         if self.kind_names is not None:
             return self.kind_names
@@ -205,10 +225,14 @@ cdef class Catalog:
         p = self.bytes_at(self.kinds_at, self.kinds_size)
         left = self.kinds_size
         for i in range(self.kind_count):
-            if p == NULL or left < 4 or left - 4 < u16(p + 2):
+            if p == NULL or left < 4:
                 raise self.damaged(self.kinds_at)
-            length = u16(p + 2)
-            names.append((p[0], p[1], p[4:4 + length].decode("utf-8", "replace")))
+            # What, codec and a length, once; further sections and the footer are behind them.
+            head = <uint32_t> read_once(p)
+            length = head >> 16
+            if length > left - 4:
+                raise self.damaged(self.kinds_at)
+            names.append((head & 0xFF, head >> 8 & 0xFF, p[4:4 + length].decode("utf-8", "replace")))
             p += 4 + length
             left -= 4 + length
         self.kind_names = names
@@ -216,19 +240,15 @@ cdef class Catalog:
 
     def shape(self, uint32_t at):
         """The shape that begins at a place of the shapes; None for a leaf without one."""
-        cdef const uint8_t *p
-        cdef int64_t ndim
+        cdef uint64_t lengths[MAX_DIM]
+        cdef int ndim, i
         if at == 0:
             return None
         self.load()
-        p = self.bytes_at(self.shapes_at + 8 * <int64_t> at, 8) if 8 * <int64_t> at + 8 <= self.shapes_size else NULL
-        ndim = -1 if p == NULL else <int64_t> u64(p)
-        if not 0 <= ndim <= 16 or 8 * (<int64_t> at + 1 + ndim) > self.shapes_size:
+        ndim = self.shape_at(at, lengths)
+        if ndim < 0:
             raise self.damaged(self.shapes_at)
-        p = self.bytes_at(self.shapes_at + 8 * (<int64_t> at + 1), 8 * ndim)
-        if p == NULL:
-            raise self.damaged(self.shapes_at)
-        return tuple([u64(p + 8 * i) for i in range(ndim)])
+        return tuple([lengths[i] for i in range(ndim)])
 
     def description(self, int64_t rank):
         """What is known of a leaf, by its number in the order of keys, as `descriptions.describe` gives it; or nothing."""
@@ -264,42 +284,53 @@ cdef class Catalog:
 
         It takes as long for many leaves as for few: sums up to every so many leaves are in the catalog.
         """
-        cdef list total
-        cdef int64_t k, row, i
-        cdef const uint8_t *p
-        cdef int64_t size = TALLY_LENGTH * self.kind_count
+        cdef int64_t k, row
+        cdef uint64_t *total
         self.load()
         if not 0 <= start <= stop <= self.count:
             raise IndexError(f"leaves {start}..{stop} are outside the {self.count} of the catalog")
-        total = [[0, 0, 0] for k in range(self.kind_count)]
-        if start // self.tally_step < stop // self.tally_step:
-            for at, sign in ((start, -1), (stop, 1)):
-                row = at // self.tally_step
-                p = self.bytes_at(self.tallies_at + row * size, size)
-                if p == NULL:
-                    raise self.damaged(self.tallies_at + row * size)
-                for k in range(self.kind_count):
-                    for i in range(3):
-                        total[k][i] += sign * <object> u64(p + TALLY_LENGTH * k + 8 * i)
-                # And what lies between that and where it should be.
-                self._add_leaves(row * self.tally_step, at, sign, total)
-        else:
-            self._add_leaves(start, stop, 1, total)
-        return {number: tuple(found) for number, found in enumerate(total) if found[0]}
+        total = <uint64_t *> PyMem_Calloc(<size_t> (3 * self.kind_count), 8)
+        if total == NULL:
+            raise MemoryError
+        try:
+            if start // self.tally_step < stop // self.tally_step:
+                for at, sign in ((start, -1), (stop, 1)):
+                    row = at // self.tally_step
+                    self._add_row(row, sign, total)
+                    # And what lies between that and where it should be.
+                    self._add_leaves(row * self.tally_step, at, sign, total)
+            else:
+                self._add_leaves(start, stop, 1, total)
+            return {k: (total[3 * k], total[3 * k + 1], total[3 * k + 2])
+                    for k in range(self.kind_count) if total[3 * k]}
+        finally:
+            PyMem_Free(total)
 
-    def _add_leaves(self, int64_t start, int64_t stop, int sign, list total):
+    cdef int _add_row(self, int64_t row, int sign, uint64_t *total) except -1:
+        """Add, or take away, what all leaves before some have in common; modulo 2**64, as a catalog may lie."""
+        cdef int64_t size = TALLY_LENGTH * self.kind_count, i
+        cdef const uint8_t *p = self.bytes_at(self.tallies_at + row * size, size)
+        if p == NULL:
+            raise self.damaged(self.tallies_at + row * size)
+        for i in range(3 * self.kind_count):
+            total[i] += <uint64_t> sign * u64(p + 8 * i)
+        return 0
+
+    cdef int _add_leaves(self, int64_t start, int64_t stop, int sign, uint64_t *total) except -1:
         cdef Leaf leaf, after
         cdef int64_t i
+        cdef uint64_t *found
         if start < stop and not self.leaf(start, &after):
             raise self.damaged(start * LEAF_LENGTH)
         for i in range(start, stop):
             leaf = after
             if not self.leaf(i + 1, &after) or leaf.kind >= self.kind_count:
                 raise self.damaged(i * LEAF_LENGTH)
-            found = total[leaf.kind]
-            found[0] += sign
-            found[1] += sign * <object> (after.nbytes - leaf.nbytes)
-            found[2] += sign * <object> (after.cbytes - leaf.cbytes)
+            found = total + 3 * <int64_t> leaf.kind
+            found[0] += <uint64_t> sign
+            found[1] += <uint64_t> sign * (after.nbytes - leaf.nbytes)
+            found[2] += <uint64_t> sign * (after.cbytes - leaf.cbytes)
+        return 0
 
     def damaged(self, int64_t at):
         """The error for something that is wrong with it."""

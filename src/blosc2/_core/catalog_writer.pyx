@@ -16,24 +16,29 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memmove, memset
 
-from blosc2._core.archive cimport CENTRAL_LENGTH, Archive, Member, record_length
 from blosc2._core.archive_writer cimport ArchiveWriter, Gathered
 from blosc2._core.catalog cimport (
-    FOOTER_LENGTH, LEAF_LENGTH, PAGE, SAMPLE, SLOT_LENGTH, TALLY_LENGTH, Catalog, Leaf, describes_table, key_hash,
-    slot_home, slot_tag, stem_length)
+    FOOTER_LENGTH, LEAF_LENGTH, MOST_KINDS, PAGE, SAMPLE, SLOT_LENGTH, TALLY_LENGTH, Catalog, Leaf, describes_table,
+    slot_home, slot_tag)
+from blosc2._core.central_record cimport CENTRAL_LENGTH, Record, open_record
 from blosc2._core.checksum cimport checksum
 from blosc2._core.descriptions cimport LEAF_ATTRIBUTES, LEAF_UNKNOWN, Description, unpack_description
 from blosc2._core.frame cimport Frame
 from blosc2._core.keytable cimport KeyTable, Text
-from blosc2._core.little_endian cimport put, put32, put64, u16, u32, u64
+from blosc2._core.little_endian cimport put, put32, put64, u32, u64
 from blosc2._core.sorted_runs cimport SortedItem, SortedRuns
 
 from blosc2._core.catalog import NAME
 from blosc2._core.descriptions import describe
 from blosc2.exceptions import FormatError
 
+cdef extern from "key_hash.h" nogil:
+    ctypedef struct prefix_hashes:
+        pass
+    void start_prefixes(prefix_hashes *state, uint64_t seed0, uint64_t seed1)
+    uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_t length)
+
 cdef enum:
-    MOST_KINDS = 4096
     SHAPE_CACHE = 4096
     # Bytes of shapes; leaves behind have a kind and sizes, but no shape.
     SHAPES_BUDGET = 64 << 20
@@ -83,7 +88,7 @@ cdef class LeafMerge:
     cdef bint next(self, Merged *leaf) except -1:
         """The next leaf, False at the end."""
         cdef Text key
-        cdef int64_t place
+        cdef Record record
         cdef int order
         cdef bint has_old
         while True:
@@ -92,10 +97,9 @@ cdef class LeafMerge:
                 return False
             order = 1
             if has_old:
-                place = self.old.place(self.position)
-                if not self.old.key_at(place, &key):
+                if not self.old.leaf_at(self.position, &record, &key):
                     raise FormatError("there is no record of a leaf here", path=self.old.archive.source.path,
-                                      offset=self.old.archive.directory_offset + max(place, 0))
+                                      offset=self.old.archive.directory_offset + max(self.old.place(self.position), 0))
                 order = -1
                 if self.has_item:
                     order = memcmp(key.bytes, self.item.key, min(key.length, <Py_ssize_t> self.item.key_length))
@@ -104,8 +108,7 @@ cdef class LeafMerge:
                             key.length < <Py_ssize_t> self.item.key_length)
                 if order < 0:
                     leaf.key, leaf.length = key.bytes, key.length
-                    leaf.record = self.old.archive._directory + place
-                    leaf.record_length = record_length(leaf.record)
+                    leaf.record, leaf.record_length = record.start, record.length
                     leaf.position = self.position
                     self.position += 1
                     return True
@@ -118,6 +121,8 @@ cdef class LeafMerge:
                 leaf.record = self.item.payload + 4
                 leaf.about = leaf.record + leaf.record_length
                 leaf.about_length = <int64_t> self.item.payload_length - 4 - leaf.record_length
+                if leaf.about_length < 0:
+                    raise FormatError("a temporary file has not kept its bytes")
                 leaf.position = -1
                 # It stays where it is until the next one is asked for.
                 self.has_item = -1
@@ -215,6 +220,7 @@ cdef class CatalogBuilder:
     cdef int64_t most, most_groups      # leaves and groups there can be
     cdef int64_t embed                  # place of the record of embedded values
     cdef object last_packed             # keeps a description alive that is looked at
+    cdef bint hashes                    # whether keys are to be found in it
     cdef int64_t homes, slot_count
     cdef uint64_t seed0, seed1
     cdef Description last       # the description before
@@ -223,7 +229,10 @@ cdef class CatalogBuilder:
     cdef bytes last_dtype
 
     def __cinit__(self, KeyTable old=None, SortedRuns runs=None, dtype_of=None):
+        if old is not None and old._instead is not None:
+            old = old._instead      # something was wrong with its catalog
         self.old = None if old is None or old.count == 0 else old
+        self.hashes = True
         if self.old is not None:
             self.old.sort()
             self.before = self.old.catalog
@@ -303,8 +312,6 @@ cdef class CatalogBuilder:
     cdef int _describe_old(self, int64_t position, Description *about) except -1:
         """What an old leaf is, as the old catalog says, or as itself says."""
         cdef Leaf leaf, after
-        cdef const uint8_t *p
-        cdef int64_t i
         about.what, about.ndim, about.nbytes, about.cbytes, about.dtype_length = LEAF_UNKNOWN, -1, 0, 0, 0
         if self.before is not None:
             if not self.before.leaf(position, &leaf) or not self.before.leaf(position + 1, &after):
@@ -323,15 +330,9 @@ cdef class CatalogBuilder:
                 about.dtype, about.dtype_length = <const uint8_t *> PyBytes_AS_STRING(kept[2]), len(kept[2])
                 about.nbytes, about.cbytes = after.nbytes - leaf.nbytes, after.cbytes - leaf.cbytes
                 if leaf.shape:
-                    p = self.before.bytes_at(self.before.shapes_at + 8 * <int64_t> leaf.shape, 8)
-                    about.ndim = -1 if p == NULL or u64(p) > 16 else <int> u64(p)
-                    p = self.before.bytes_at(
-                        self.before.shapes_at + 8 * (<int64_t> leaf.shape + 1), 8 * max(about.ndim, 0))
-                    if p == NULL or about.ndim < 0:
-                        about.what, about.ndim = LEAF_UNKNOWN, -1
-                        return 0
-                    for i in range(about.ndim):
-                        about.shape[i] = u64(p + 8 * i)
+                    about.ndim = self.before.shape_at(leaf.shape, about.shape)
+                    if about.ndim < 0:
+                        about.what = LEAF_UNKNOWN
                 return 0
         if self.dtype_of is not None:
             try:
@@ -400,16 +401,14 @@ cdef class CatalogBuilder:
             for at in range(common, leaf.length):
                 if leaf.key[at] == 0x2F:
                     self.groups += at > common or not named
-                    if slots != NULL:
-                        self._put_slot(slots, 0, self.slot_count, others + self.records_size, leaf.key, at)
             self.hidden += hidden
             if not hidden:
                 put32(shown.more(4), <uint32_t> leaf.length)
                 shown.used += 4
             self.tables += describes_table(leaf.key, leaf.length)
             remember(before, leaf.key, leaf.length)
-            if slots != NULL:
-                self._put_slot(slots, 0, self.slot_count, others + self.records_size, leaf.key, leaf.length)
+            if slots != NULL and self.hashes:
+                self._put_paths(slots, 0, self.slot_count, self.slot_count, others + self.records_size, &leaf, common)
             self._take_sample(leaf.record, leaf.record_length)
             self.records_size += leaf.record_length
             self.leaves += 1
@@ -444,10 +443,22 @@ cdef class CatalogBuilder:
         self.sample_tail.used += length
         return 0
 
-    cdef int _put_slot(self, uint8_t *slots, int64_t first, int64_t stop, int64_t place, const uint8_t *key,
-                       Py_ssize_t length) except -1:
+    cdef int _put_paths(self, uint8_t *slots, int64_t first, int64_t last, int64_t stop, int64_t place, const Merged *leaf,
+                        Py_ssize_t common) except -1:
+        """Put a leaf, and the groups that appear with it, into the slots ``first .. stop``, if their home is before `last`."""
+        cdef prefix_hashes state
+        cdef uint64_t hashed
+        cdef Py_ssize_t at
+        start_prefixes(&state, self.seed0, self.seed1)
+        for at in range(common, leaf.length + 1):
+            if at == leaf.length or leaf.key[at] == 0x2F:
+                hashed = next_prefix(&state, leaf.key, <size_t> at)
+                if first <= slot_home(hashed, self.homes) < last:
+                    self._put_slot(slots, first, stop, place, hashed)
+        return 0
+
+    cdef int _put_slot(self, uint8_t *slots, int64_t first, int64_t stop, int64_t place, uint64_t hashed) except -1:
         """Put a place into the first free slot from its home on, of the slots ``first .. stop``."""
-        cdef uint64_t hashed = key_hash(self.seed0, self.seed1, key, length)
         cdef int64_t slot = slot_home(hashed, self.homes)
         while slot < stop - 1:
             if u64(slots + SLOT_LENGTH * (slot - first)) == 0:
@@ -461,8 +472,7 @@ cdef class CatalogBuilder:
         cdef LeafMerge merge = self.merge
         cdef Merged leaf
         cdef Gathered before = Gathered.__new__(Gathered)
-        cdef Py_ssize_t common, at
-        cdef int64_t part = max(SLOTS_BUDGET // SLOT_LENGTH, 2 * SLACK), first = 0, stop, home, place
+        cdef int64_t part = max(SLOTS_BUDGET // SLOT_LENGTH, 2 * SLACK), first = 0, stop, place
         cdef uint8_t *slots = <uint8_t *> PyMem_Calloc(<size_t> (part + SLACK + 1), SLOT_LENGTH)
         if slots == NULL:
             raise MemoryError
@@ -473,13 +483,8 @@ cdef class CatalogBuilder:
                 before.used = 0
                 place = others
                 while merge.next(&leaf):
-                    common = shared(before, leaf.key, leaf.length)
-                    for at in range(common, leaf.length + 1):
-                        if at < leaf.length and leaf.key[at] != 0x2F:
-                            continue
-                        home = slot_home(key_hash(self.seed0, self.seed1, leaf.key, at), self.homes)
-                        if first <= home < stop:
-                            self._put_slot(slots, first, min(stop + SLACK, self.slot_count), place, leaf.key, at)
+                    self._put_paths(slots, first, stop, min(stop + SLACK, self.slot_count), place, &leaf,
+                                    shared(before, leaf.key, leaf.length))
                     remember(before, leaf.key, leaf.length)
                     place += leaf.record_length
                     merge.go_on()
@@ -513,6 +518,8 @@ cdef class CatalogBuilder:
         hashed = self.most + self.most_groups
         self.homes = hashed + hashed // 2 + hashed // 4
         self.slot_count = self.homes + min(hashed, SLACK) + 1
+        if not self.hashes:
+            self.homes, self.slot_count = self.most, self.most + 1
         if self.slot_count * SLOT_LENGTH <= SLOTS_BUDGET:
             slots = <uint8_t *> PyMem_Calloc(<size_t> self.slot_count, SLOT_LENGTH)
             if slots == NULL:
@@ -583,18 +590,9 @@ cdef class CatalogBuilder:
         cdef int what = -1, codec = -1
         cdef Gathered last = Gathered.__new__(Gathered)
         cdef Py_ssize_t common, at
-        cdef Text key
-        cdef int64_t position
-        if self.before is not None:
-            self.most_groups = self.before.groups
-        elif self.old is not None:
-            for position in range(self.old.count):
-                if self.old.key(position, &key):
-                    common = shared(last, key.bytes, key.length)
-                    for at in range(common, key.length):
-                        self.most_groups += key.bytes[at] == 0x2F
-                    remember(last, key.bytes, key.length)
-            last.used = 0
+        if self.old is not None and self.hashes:
+            # Counted in the directory, as its catalog may state any number.
+            self.most_groups = self.old.count_paths() - self.old.count
         if self.before is not None:
             seen.update((w, c, d.encode()) for w, c, d in self.before.kinds()[1:])
         self.merge.runs.rewind()
@@ -605,7 +603,7 @@ cdef class CatalogBuilder:
             for at in range(common, merge.item.key_length):
                 self.most_groups += merge.item.key[at] == 0x2F
             remember(last, merge.item.key, merge.item.key_length)
-            if len(seen) >= MOST_KINDS:
+            if len(seen) >= MOST_KINDS - 2:
                 continue
             leaf.record_length = u32(merge.item.payload)
             leaf.about = merge.item.payload + 4 + leaf.record_length
@@ -620,7 +618,7 @@ cdef class CatalogBuilder:
         if self.dtype_of is not None and self.old is not None and (self.before is None or self.before.vague):
             self.tally_kinds = 256      # they are only known when the leaves have been opened
         else:
-            self.tally_kinds = min(len(seen), MOST_KINDS) + 2       # and attributes
+            self.tally_kinds = min(len(seen), MOST_KINDS - 2) + 2       # and attributes
         return 0
 
 
@@ -649,6 +647,16 @@ def catalog_in_memory(KeyTable table not None, dtype_of):
     dtype_of : callable
         As for `describe`.
     """
+    try:
+        return _in_memory(table, dtype_of)
+    except FormatError:
+        if table.catalog is None:
+            raise
+    # A catalog that is wrong keeps nobody from what the directory says.
+    return _in_memory(table.instead(), dtype_of)
+
+
+cdef Catalog _in_memory(KeyTable table, dtype_of):
     cdef CatalogBuilder self = CatalogBuilder(table, None, dtype_of)
     cdef Catalog result
     cdef bytes footer, whole
@@ -656,6 +664,7 @@ def catalog_in_memory(KeyTable table not None, dtype_of):
     if self.old is None:
         return None
     self.pages = Pages.__new__(Pages, None)
+    self.hashes = False     # keys are found in the table
     self.embed = -1
     self._count()
     footer = self._build(0, 0, 0)
@@ -702,11 +711,14 @@ def write_cataloged(ArchiveWriter writer not None, KeyTable old, SortedRuns runs
     cdef int64_t at = 0, count = 0, most, header
     cdef bytes footer, own
     cdef Merged leaf
+    cdef Record record
     self.embed = -1
     while at < PyBytes_GET_SIZE(others):
-        if p[at + CENTRAL_LENGTH:at + CENTRAL_LENGTH + u16(p + at + 28)] == embed:
+        if not open_record(p, PyBytes_GET_SIZE(others), at, &record):
+            raise FormatError("the records of members that are no leaves changed while they were read")
+        if record.name[:record.name_length] == embed:
             self.embed = at
-        at += record_length(p + at)
+        at += record.length
         count += 1
     self._count()
     # More than it can have, with shapes, kinds and tallies: with it is decided whether its sizes take 64 bits.

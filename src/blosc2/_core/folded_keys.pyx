@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
-"""Which keys differ in case only, and which are the same: by 64 bits of a hash each, for millions of them."""
+"""Which keys differ in what some file systems overlook, as case, and which are the same: by 64 bits of a hash each, for millions of them."""
 
 import os
+from unicodedata import normalize
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
@@ -9,13 +10,19 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
 cdef extern from "key_hash.h" nogil:
+    ctypedef struct prefix_hashes:
+        pass
     uint64_t key_hash(uint64_t seed0, uint64_t seed1, const uint8_t *p, size_t length)
+    void start_prefixes(prefix_hashes *state, uint64_t seed0, uint64_t seed1)
+    uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_t length)
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 cdef enum:
     SHORT = 512
+    # Groups of a key that are hashed one by one.
+    FEW = 16
 
 cdef uint64_t _seed0, _seed1
 _seed0, _seed1 = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
@@ -94,12 +101,25 @@ cdef class KeySet:
 
     def add_groups(self, str key not None):
         """Take note of the groups that a key lies in."""
-        cdef Py_ssize_t length, at
+        cdef Py_ssize_t length, at, last = 0
         cdef const char *text = PyUnicode_AsUTF8AndSize(key, &length)
+        cdef const uint8_t *path = <const uint8_t *> text
+        cdef prefix_hashes state
+        cdef int tries = 0
         # From the innermost one, up to the first that is known: those around it are then known too.
         for at in range(length - 1, 0, -1):
-            if text[at] == b"/" and self._add(key_hash(_seed0, _seed1, <const uint8_t *> text, at) | 1):
-                break
+            if text[at] == b"/":
+                tries += 1
+                if tries > FEW:
+                    last = at
+                    break
+                if self._add(key_hash(_seed0, _seed1, path, at) | 1):
+                    break
+        # Of many from the outermost one on, as the hash of each goes on from the one before.
+        start_prefixes(&state, _seed0, _seed1)
+        for at in range(1, last + 1 if last else 0):
+            if text[at] == b"/":
+                self._add(next_prefix(&state, path, <size_t> at) | 1)
 
 
 #: What a new key is: fine; one that came before; one to be looked at; like another but for case; a group.
@@ -138,7 +158,7 @@ cdef class KeyAdmission:
         for i in range(1, length):
             c = <uint8_t> text[i]
             if c == 0x2F:
-                if begins:
+                if begins or ends_badly(<const uint8_t *> text, slash + 1, i):
                     return 2
                 begins, slash = True, i
             elif 0x61 <= c <= 0x7A or 0x41 <= c <= 0x5A or 0x30 <= c <= 0x39:
@@ -150,7 +170,7 @@ cdef class KeyAdmission:
                     return 2
             else:
                 return 2
-        if begins or (length > PyBytes_GET_SIZE(self.reserved) and memcmp(
+        if begins or ends_badly(<const uint8_t *> text, slash + 1, length) or (length > PyBytes_GET_SIZE(self.reserved) and memcmp(
                 text + 1, PyBytes_AS_STRING(self.reserved), PyBytes_GET_SIZE(self.reserved)) == 0):
             return 2
         if not self.parents._has(key_hash(_seed0, _seed1, <const uint8_t *> text, slash) | 1):
@@ -163,14 +183,36 @@ cdef class KeyAdmission:
             key_hash(_seed0, _seed1, <const uint8_t *> text, length) | 1) else 0
 
 
+cdef bint ends_badly(const uint8_t *text, int64_t start, int64_t end) noexcept nogil:
+    """Whether a segment ends in a dot, or may be a device on Windows; the rule itself is in `store_keys`."""
+    cdef int64_t stem = start
+    cdef uint8_t first
+    if text[end - 1] == 0x2E:
+        return True
+    while stem < end and text[stem] != 0x2E:
+        stem += 1
+    if stem - start != 3 and stem - start != 4:
+        return False
+    first = text[start] | 32
+    if stem - start == 4:  # com1, lpt9
+        return 0x30 <= text[stem - 1] <= 0x39 and (first == 0x63 or first == 0x6C)
+    return first == 0x63 or first == 0x70 or first == 0x61 or first == 0x6E  # con, prn, aux, nul
+
+
 cdef uint64_t hash_of(str key) except 0:
     cdef Py_ssize_t length
-    cdef const char *text = PyUnicode_AsUTF8AndSize(key, &length)
+    cdef const char *text
+    cdef bytes encoded
+    try:
+        text = PyUnicode_AsUTF8AndSize(key, &length)
+    except UnicodeEncodeError:  # of a name in a mapped file that was changed
+        encoded = key.encode("utf-8", "surrogatepass")
+        text, length = PyBytes_AS_STRING(encoded), PyBytes_GET_SIZE(encoded)
     return key_hash(_seed0, _seed1, <const uint8_t *> text, length) | 1     # 0 is an empty slot
 
 
 cdef uint64_t folded_hash(str key) except 0:
-    """Hash of a key without regard to case."""
+    """Hash of a key without regard to case, nor to how its letters are put together from accents."""
     cdef Py_ssize_t length, i
     cdef const char *text
     cdef uint8_t lower[SHORT]
@@ -182,7 +224,12 @@ cdef uint64_t folded_hash(str key) except 0:
                 c = <uint8_t> text[i]
                 lower[i] = c + 32 if 65 <= c <= 90 else c
             return key_hash(_seed0, _seed1, lower, length) | 1
-    return hash_of(key.casefold())
+    return hash_of(folded(key))
+
+
+def folded(str key not None):
+    """A key in the form that it shares with those which some file system takes for the same."""
+    return key.lower() if key.isascii() else normalize("NFC", normalize("NFD", key).casefold())
 
 
 def same_folded(keys, str key not None):

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
-"""Weak references to objects by key, changed in steps that no other thread comes between.
+"""Weak references to objects by key, changed in steps that no other thread comes between; and blocks that end.
 
 Threads that open the same leaf at the same time get the same object: without a lock, which a forked child could inherit
 locked. What makes a step one is that the GIL is kept, as no Python code runs in it.
@@ -54,3 +54,19 @@ def sweep(dict held not None):
         # Another thread may have opened it again.
         if found != NULL and alive(<object> found) is None:
             del held[key]
+
+
+cdef class Block:
+    """A context manager that ends whatever comes between.
+
+    What `_leave` of a subclass has begun when an interrupt (Ctrl-C) stops it is done again: it is told then that the
+    block failed, and does nothing when all is done. It must not be a method of Python that is called by the ``with``
+    statement itself, as an interrupt may come before its first line.
+    """
+
+    def __exit__(self, kind, error, traceback):
+        try:
+            self._leave(kind is not None)
+        except BaseException:
+            self._leave(True)
+            raise

@@ -1,10 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
 """The keys of a store as one table of bytes: look up by hash, and find positions in their order.
 
-A key is known by its place: where the record of its member begins in the directory of the archive, which has its name.
+A key stands for its place: where the record of its member begins in the directory of the archive, which has its name.
 No Python object is made for a key until it is listed. The hash and the order come from the archive's catalog, where
 there is one, and cost nothing to open; otherwise they are made, the hash in one pass over the directory and the order
-when first needed. Keys that are in no archive are copied into the table.
+when first needed. Keys that are in no archive are copied into
+the table, and stand for numbers.
 
 Order is that of the UTF-8 bytes, which is that of Python's strings. A group is the range of keys that begin with its
 path and "/".
@@ -16,13 +17,13 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport qsort
 from libc.string cimport memcmp, memcpy
 
-from blosc2._core.archive cimport CENTRAL_LENGTH, FLAG_UTF8, Archive, Member, record_length, safe_name
+from blosc2._core.archive cimport Archive, DecodedName
 from blosc2._core.catalog cimport (
     PAGE, PLACE_BITS, SLOT_LENGTH, Catalog, Leaf, describes_table, key_hash, slot_home, slot_place, slot_tag, stem_length)
-from blosc2._core.little_endian cimport put32, put64, u16, u32, u64
+from blosc2._core.central_record cimport FLAG_UTF8, Member, Record, flags_of, is_utf8, open_named, read_once, safe_name
+from blosc2._core.little_endian cimport put32, put64, u32, u64
 
 from blosc2.exceptions import FormatError
 
@@ -30,6 +31,20 @@ cdef extern from "key_match.h" nogil:
     bint plain_key(const uint8_t *p, size_t length)
     bint same_bytes(const uint8_t *a, const uint8_t *b, size_t length)
     int first_match(const uint8_t *slots, uint64_t tag, int place_bits)
+
+cdef extern from "key_hash.h" nogil:
+    ctypedef struct prefix_hashes:
+        pass
+    void start_prefixes(prefix_hashes *state, uint64_t seed0, uint64_t seed1)
+    uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_t length)
+
+cdef extern from "key_order.h" nogil:
+    ctypedef struct SortItem "b2_sort_item":
+        uint64_t first
+        const uint8_t *bytes
+        int64_t at
+        uint32_t length
+    void sort_items(SortItem *items, size_t count, SortItem *scratch, uint32_t skip)
 
 cdef extern from "large_pages.h" nogil:
     void use_large_pages(void *start, size_t length)
@@ -39,6 +54,8 @@ cdef extern from "prefetch.h" nogil:
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    str PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
+    void *PyUnicode_DATA(object text)
 
 cdef enum:
     OWN_HEADER = 12         # of a key in the table's own memory: its length, and what it stands for
@@ -53,30 +70,15 @@ cdef enum:
     MOST_SLACK = 4096
     # A member with another suffix than a leaf's.
     STRANGER = 1 << 20
+    # Of a catalog's hash, how far behind its home a path may be, and how many slots on the way may have its 24 bits and be of
+    # another: with 1.75 homes for each path, a run of 200 taken slots does not come about, nor do three such slots.
+    MOST_STEPS = 1024
+    MOST_OTHERS = 8
 
 cdef bytes FRAME_MAGIC = b"\x9e\xa8b2frame\x00"
 
 cdef uint64_t _seed0, _seed1
 _seed0, _seed1 = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
-
-
-cdef struct SortItem:
-    uint64_t first          # the bytes behind what all keys have in common
-    const uint8_t *bytes
-    uint32_t length
-    uint32_t skip
-
-
-cdef int compare_items(const void *a, const void *b) noexcept nogil:
-    cdef const SortItem *x = <const SortItem *> a
-    cdef const SortItem *y = <const SortItem *> b
-    cdef int result
-    if x.first != y.first:
-        return -1 if x.first < y.first else 1
-    result = memcmp(x.bytes + x.skip, y.bytes + y.skip, min(x.length, y.length) - x.skip)
-    if result:
-        return result
-    return (x.length > y.length) - (x.length < y.length)
 
 
 cdef inline uint64_t first_bytes(const uint8_t *p, Py_ssize_t length) noexcept nogil:
@@ -88,9 +90,30 @@ cdef inline uint64_t first_bytes(const uint8_t *p, Py_ssize_t length) noexcept n
     return result
 
 
+cdef inline bint is_ascii(const uint8_t *p, Py_ssize_t length) noexcept nogil:
+    cdef uint64_t word, seen = 0
+    cdef Py_ssize_t i = 0
+    while i + 8 <= length:
+        memcpy(&word, p + i, 8)
+        seen |= word
+        i += 8
+    while i < length:
+        seen |= p[i]
+        i += 1
+    return seen & <uint64_t> 0x8080808080808080 == 0
+
+
 cdef str text_of(const uint8_t *key, Py_ssize_t length):
     """A key with its "/" in front."""
-    return "/" + PyUnicode_DecodeUTF8(<const char *> key, length, "surrogateescape")
+    cdef str text = PyUnicode_New(length + 1, 127)
+    cdef uint8_t *to = <uint8_t *> PyUnicode_DATA(text)
+    # The bytes may change at any time: they are copied, and the copy is looked at.
+    to[0] = c"/"
+    if length:
+        memcpy(to + 1, key, <size_t> length)
+    if is_ascii(to, length + 1):
+        return text
+    return PyUnicode_DecodeUTF8(<const char *> to, length + 1, "surrogateescape")
 
 
 cdef str name_of(const uint8_t *name, Py_ssize_t length):
@@ -130,7 +153,7 @@ cdef class KeyTable:
         self.clashes = []
         self.shadowed = {}
         self.seed0, self.seed1 = _seed0, _seed1
-        self.tables = -1
+        self.tables = self._paths = -1
 
     def __dealloc__(self):
         PyMem_Free(self.own)
@@ -167,7 +190,7 @@ cdef class KeyTable:
                 self.slots = <uint8_t *> catalog.base + catalog.slots_at
                 self.homes, self.slot_count = catalog.homes, catalog.slot_count
                 self.seed0, self.seed1 = catalog.seed0, catalog.seed1
-                self.count, self.tables = catalog.count, catalog.tables
+                self.count, self.tables, self._plain_names = catalog.count, catalog.tables, True
                 return self
         self._fill()
         return self
@@ -191,8 +214,7 @@ cdef class KeyTable:
         """The same keys without the catalog, in which something was wrong."""
         cdef KeyTable other
         if self.catalog is None:
-            raise FormatError("the directory changed while it was read", path=self.archive.source.path,
-                              offset=self.archive.directory_offset)
+            raise self._changed()
         if self._instead is None:
             self.archive.distrust()
             other = KeyTable.__new__(KeyTable)
@@ -202,10 +224,17 @@ cdef class KeyTable:
             self._instead = other
         return self._instead
 
+    def _changed(self):
+        """The error for keys that are not what they were; those in memory of the table's own always are."""
+        if self.archive is None:
+            return AssertionError("keys in memory have changed")
+        return self.archive._changed()
+
     # ------------------------------------------------------------------ making
     cdef int _set_names(self, tuple suffixes, tuple skipped) except -1:
         """Take over which suffixes leaves have, and which members are none."""
         cdef bytes name
+        cdef uint8_t first
         if len(suffixes) > 8 or len(skipped) > 8:
             raise ValueError("at most 8 suffixes and 8 skipped names")
         self.suffixes, self.skipped = suffixes, skipped
@@ -218,6 +247,8 @@ cdef class KeyTable:
         for name in skipped:
             self.skipped_texts[self.skipped_count] = PyBytes_AS_STRING(name)
             self.skipped_lengths[self.skipped_count] = PyBytes_GET_SIZE(name)
+            first = <uint8_t> self.skipped_texts[self.skipped_count][0]
+            self.skipped_starts[first >> 6] |= <uint64_t> 1 << (first & 63)
             self.skipped_count += 1
         return 0
 
@@ -261,19 +292,19 @@ cdef class KeyTable:
             found = u64(self.slots + SLOT_LENGTH * slot)
             if found == 0:
                 return slot
-            if slot_tag(found) == tag and self.key_at(slot_place(found), &text) and text.length == length and memcmp(
+            if slot_tag(found) == tag and self._text(Entry(slot_place(found)), &text) and text.length == length and memcmp(
                     text.bytes, key, length) == 0:
                 return slot
             slot += 1
 
-    cdef int64_t _insert(self, const uint8_t *key, Py_ssize_t length, int64_t place, uint64_t hashed) noexcept nogil:
-        """Add a key at a place; the slot of an equal one if there is one, else -1, and -2 where no slot is left."""
+    cdef int64_t _insert(self, const uint8_t *key, Py_ssize_t length, Entry entry, uint64_t hashed) noexcept nogil:
+        """Add a key; the slot of an equal one if there is one, else -1, and -2 where no slot is left."""
         cdef int64_t slot = self._slot_of(key, length, hashed)
         if u64(self.slots + SLOT_LENGTH * slot):
             return slot
         if slot >= self.slot_count - 1:
             return -2
-        put64(self.slots + SLOT_LENGTH * slot, slot_tag(hashed) | <uint64_t> (place + 1))
+        put64(self.slots + SLOT_LENGTH * slot, slot_tag(hashed) | <uint64_t> (entry.at + 1))
         self.count += 1
         return -1
 
@@ -289,7 +320,7 @@ cdef class KeyTable:
             self.own, self.own_room = p, room
         p = put64(put32(self.own + self.own_used, <uint32_t> length), <uint64_t> value)
         memcpy(p, key, length)
-        slot = self._insert(p, length, self.own_used, key_hash(self.seed0, self.seed1, p, length))
+        slot = self._insert(p, length, Entry(self.own_used), key_hash(self.seed0, self.seed1, p, length))
         if slot == -2:
             raise MemoryError("no slot is left for a key")
         if slot >= 0:
@@ -301,25 +332,24 @@ cdef class KeyTable:
     cdef int _fill(self) except -1:
         """Add the keys of the archive's members."""
         cdef Archive archive = self.archive
-        cdef int64_t number, place = 0, stem, slot, count, length
-        cdef const uint8_t *name
+        cdef int64_t number, place = 0, stem, slot, count
+        cdef Py_ssize_t decoded = 0
+        cdef Record record
         cdef const uint8_t *names[TOGETHER]
         cdef int64_t stems[TOGETHER]
-        cdef int64_t places[TOGETHER]
+        cdef Entry entries[TOGETHER]
         cdef uint64_t hashes[TOGETHER]
         cdef int i, taken
         cdef bint odd = False
         archive._need_places()
         self._reserve(archive.count)
-        if archive._decoded:
-            return self._fill_decoded()
-        self.tables = 0
+        self.tables, self._plain_names = 0, archive._decoded_count == 0
         number, count = 0, archive.count
         # Of a directory that is in order already, nothing has to be sorted.
-        self.came = <int64_t *> PyMem_Malloc(max(1, count) * sizeof(int64_t))
+        self.came = <Entry *> PyMem_Malloc(max(1, count) * sizeof(Entry))
         if self.came == NULL:
             raise MemoryError
-        use_large_pages(self.came, <size_t> count * sizeof(int64_t))
+        use_large_pages(self.came, <size_t> count * sizeof(Entry))
         while number < count:
             with nogil:
                 odd, taken = False, 0
@@ -327,64 +357,39 @@ cdef class KeyTable:
                 while number < count and taken < TOGETHER:
                     place = archive._places[number]
                     number += 1
-                    name = archive._directory + place + CENTRAL_LENGTH
-                    length = u16(archive._directory + place + 28)
-                    if name[length - 1] == 0x2F or self._skips(name, length):
-                        continue
-                    stem = stem_length(name, length)
-                    odd = self._suffix(name + stem, length - stem) == STRANGER
+                    # A record that is there no more has no name that anybody could look at here.
+                    odd = not open_named(archive._directory, archive.directory_size, place, &record)
+                    if decoded < archive._decoded_count and archive._decoded[decoded].place == place:
+                        decoded += 1
+                        odd = True
                     if odd:
                         break
-                    names[taken], stems[taken], places[taken] = name, stem, place
-                    self.tables += describes_table(name, stem)
-                    hashes[taken] = key_hash(self.seed0, self.seed1, name, stem)
+                    if record.name_length == 0 or record.name[record.name_length - 1] == 0x2F or self._skips(
+                            record.name, record.name_length):
+                        continue
+                    stem = stem_length(record.name, record.name_length)
+                    odd = self._suffix(record.name + stem, record.name_length - stem) == STRANGER
+                    if odd:
+                        break
+                    names[taken], stems[taken], entries[taken] = record.name, stem, Entry(place)
+                    self.tables += describes_table(record.name, stem)
+                    hashes[taken] = key_hash(self.seed0, self.seed1, record.name, stem)
                     prefetch(self.slots + SLOT_LENGTH * slot_home(hashes[taken], self.homes), 1)
                     taken += 1
                 for i in range(taken):
-                    slot = self._insert(names[i], stems[i], places[i], hashes[i])
+                    slot = self._insert(names[i], stems[i], entries[i], hashes[i])
                     if slot == -1:
-                        self.came[self.count - 1] = places[i]
+                        self.came[self.count - 1] = entries[i]
                         continue
                     with gil:
                         if slot == -2:
                             raise MemoryError("no slot is left for a key")
-                        self._settle(places[i], slot)
+                        self._settle(entries[i].at, slot)
             if odd:
                 self._add_odd(place)
         if not self.regular:
             PyMem_Free(self.came)
             self.came = NULL
-        return 0
-
-    def _fill_decoded(self):
-        """The same for an archive some of whose names are not UTF-8: the table keeps them itself."""
-        cdef Archive archive = self.archive
-        cdef Member member
-        cdef int64_t place
-        cdef Py_ssize_t stem
-        best = {}
-        for number in range(archive.count):
-            place = archive._places[number]
-            archive.member_at(place, &member)
-            if member.name[member.name_length - 1] == 0x2F or self._skips(member.name, member.name_length):
-                continue
-            stem = stem_length(member.name, member.name_length)
-            rank = self._suffix(member.name + stem, member.name_length - stem)
-            if rank == STRANGER:
-                if not _begins_like_frame(archive, &member):
-                    continue
-                self.strangers.append(text_of(member.name, stem))
-            key = (<const char *> member.name)[:stem]
-            if key in best:
-                if rank != best[key][0]:
-                    self.clashes.append(text_of(member.name, stem))
-                worse = place if rank > best[key][0] else best[key][1]
-                self.shadowed.setdefault(text_of(member.name, stem), []).append(worse)
-                if rank > best[key][0]:
-                    continue
-            best[key] = rank, place
-        for key, (rank, place) in best.items():
-            self._add_text(<const uint8_t *> PyBytes_AS_STRING(key), len(key), place)
         return 0
 
     cdef int _add_odd(self, int64_t place) except -1:
@@ -393,7 +398,7 @@ cdef class KeyTable:
         cdef Py_ssize_t stem
         cdef int64_t slot
         self.archive.member_at(place, &member)
-        if self._skips(member.name, member.name_length):
+        if member.name[member.name_length - 1] == 0x2F or self._skips(member.name, member.name_length):
             return 0
         stem = stem_length(member.name, member.name_length)
         if self._suffix(member.name + stem, member.name_length - stem) == STRANGER:
@@ -401,7 +406,7 @@ cdef class KeyTable:
                 return 0
             self.strangers.append(text_of(member.name, stem))
         self.tables += describes_table(member.name, stem)
-        slot = self._insert(member.name, stem, place, key_hash(self.seed0, self.seed1, member.name, stem))
+        slot = self._insert(member.name, stem, Entry(place), key_hash(self.seed0, self.seed1, member.name, stem))
         if slot == -2:
             raise MemoryError("no slot is left for a key")
         return self._settle(place, slot) if slot >= 0 else 0
@@ -427,59 +432,88 @@ cdef class KeyTable:
         return 0
 
     # ------------------------------------------------------------------ looking up
+    cdef bint _text(self, Entry entry, Text *text) noexcept nogil:
+        """The key that the table has somewhere; False where there is none, or none that a store may have."""
+        if self.archive is None:
+            text.length = u32(self.own + entry.at)
+            text.bytes = self.own + entry.at + OWN_HEADER
+            return True
+        return self.key_at(entry.at, text)
+
+    cdef int64_t _meaning(self, Entry entry) noexcept nogil:
+        """What a key stands for: the place of a record, or a number."""
+        return entry.at if self.archive is not None else <int64_t> u64(self.own + entry.at + 4)
+
     cdef bint key_at(self, int64_t place, Text *text) noexcept nogil:
-        """The key at a place; False where there is none, or none that a store may have."""
-        cdef const uint8_t *record
-        cdef int64_t size
+        """The key of the record at a place; False where there is none, or none that a store may have."""
+        cdef Record record
+        return open_named(self.archive._directory, self.archive.directory_size, place, &record) and self._key_of(
+            &record, place, text)
+
+    cdef bint leaf_at(self, int64_t position, Record *record, Text *text) noexcept nogil:
+        """The record and the key at a position of the order, of a table of an archive; False where `key` is."""
+        cdef int64_t place = self.place(position)
+        return self.archive is not None and open_named(
+            self.archive._directory, self.archive.directory_size, place, record) and self._key_of(record, place, text)
+
+    cdef bint _key_of(self, const Record *record, int64_t place, Text *text) noexcept nogil:
+        """The key of a record."""
+        cdef const DecodedName *decoded
         cdef Py_ssize_t stem
         cdef bint ascii = True
-        if self.own != NULL:
-            text.length = u32(self.own + place)
-            text.bytes = self.own + place + OWN_HEADER
-            return True
-        size = self.archive.directory_size
-        if place < 0 or place > size - CENTRAL_LENGTH:
-            return False
-        record = self.archive._directory + place
-        text.bytes = record + CENTRAL_LENGTH
-        text.length = u16(record + 28)
-        if u32(record) != 0x02014B50 or text.length > size - place - CENTRAL_LENGTH:
-            return False
+        text.bytes, text.length = record.name, record.name_length
+        if self.archive._decoded_count:
+            decoded = self.archive.decoded(place)
+            if decoded != NULL:
+                text.bytes, text.length = decoded.text, decoded.length
         stem = stem_length(text.bytes, text.length)
         if self.catalog is not None:
             # Nobody has looked at the name yet.
-            if not safe_name(text.bytes, <int> text.length, &ascii) or not (ascii or u16(record + 8) & FLAG_UTF8):
+            if not safe_name(text.bytes, <int> text.length, &ascii):
+                return False
+            if not ascii and not (flags_of(record) & FLAG_UTF8 and is_utf8(text.bytes, text.length)):
                 return False
             if self._suffix(text.bytes + stem, text.length - stem) == STRANGER or self._skips(text.bytes, text.length):
                 return False
         text.length = stem
         return True
 
-    cdef bint has_name(self, int64_t place, const uint8_t *key, Py_ssize_t length) noexcept nogil:
-        """Whether the record at a place has the name of a leaf of this key; False also where `key_at` has to tell."""
-        cdef const uint8_t *record
+    cdef bint _has_name(self, Entry entry, const uint8_t *key, Py_ssize_t length) noexcept nogil:
+        """Whether a record has the name of a leaf of this key; False also where `_text` has to tell."""
+        cdef Record record
         cdef const uint8_t *suffix
         cdef int64_t rest
         cdef int i
-        if self.own != NULL or place < 0 or place > self.archive.directory_size - CENTRAL_LENGTH:
+        if not self._plain_names:
             return False
-        record = self.archive._directory + place
-        suffix = record + CENTRAL_LENGTH + length
-        rest = <int64_t> u16(record + 28) - length
-        if u32(record) != 0x02014B50 or rest < 1 or place + CENTRAL_LENGTH + length + rest > self.archive.directory_size:
+        if not open_named(self.archive._directory, self.archive.directory_size, entry.at, &record):
             return False
-        if not same_bytes(record + CENTRAL_LENGTH, key, length):
+        suffix = record.name + length
+        rest = <int64_t> record.name_length - length
+        if rest < 1 or not same_bytes(record.name, key, length):
             return False
         for i in range(self.suffix_count):
             if self.suffix_lengths[i] == rest and memcmp(self.suffix_texts[i], suffix, rest) == 0:
                 # Of a catalog's records nobody has looked at the names yet. Suffixes are short: a name that is skipped
                 # is one from its first bytes on.
-                return self.catalog is None or (plain_key(key, length) and not self._skips(
-                    record + CENTRAL_LENGTH, length + rest))
+                return self.catalog is None or (plain_key(key, length) and not (
+                    self.skipped_starts[key[0] >> 6] >> (key[0] & 63) & 1 and self._skips(record.name, length + rest)))
         return False
 
+    cdef int _kind_of(self, Entry entry, const uint8_t *path, Py_ssize_t length) noexcept nogil:
+        """What the key that the table has somewhere makes of a path: a key, or a group; 0 neither, -1 if there is no key.
+
+        The slot of a group leads to the first key below it.
+        """
+        cdef Text key
+        cdef int kind
+        if not self._text(entry, &key):
+            return -1
+        kind = LEAF if key.length == length else GROUP if key.length > length and key.bytes[length] == 0x2F else 0
+        return kind if kind and memcmp(key.bytes, path, length) == 0 else 0
+
     cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
-        """The place of a key, `NO_KEY`, or `DAMAGED`."""
+        """What a key stands for, `NO_KEY`, or `DAMAGED`."""
         return probe(self, key, length, LEAF)
 
     cdef int64_t lookup_group(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
@@ -510,22 +544,18 @@ cdef class KeyTable:
         place = self.lookup(<const uint8_t *> text + 1, length - 1)
         if place == DAMAGED:
             return self.instead().find(key)
-        if self.own != NULL and place >= 0:
-            return <int64_t> u64(self.own + place + 4)
         return place
 
     # ------------------------------------------------------------------ order
     cdef int sort(self) except -1:
         """Have the keys in order."""
-        cdef int64_t *order
+        cdef Entry *order
         cdef SortItem *items
-        cdef int64_t i = 0, slot, place
+        cdef SortItem *scratch
+        cdef int64_t i = 0, slot
         cdef uint64_t found
         cdef Py_ssize_t common = 0
         cdef Text text, one
-        cdef const uint8_t *base = self.own if self.own != NULL else (
-            self.archive._directory if self.archive is not None else NULL)
-        cdef int64_t header = OWN_HEADER if self.own != NULL else CENTRAL_LENGTH
         cdef bint sorted
         if self.catalog is not None or self.order != NULL:
             return 0
@@ -533,7 +563,7 @@ cdef class KeyTable:
         if sorted:
             with nogil:
                 for i in range(self.count):
-                    sorted = self.key_at(self.came[i], &text) and (i == 0 or before_in_order(&one, &text))
+                    sorted = self._text(self.came[i], &text) and (i == 0 or before_in_order(&one, &text))
                     if not sorted:
                         break
                     one = text
@@ -541,48 +571,64 @@ cdef class KeyTable:
                 self.order = self.came
                 return 0
             i = 0
-        order = <int64_t *> PyMem_Malloc(max(1, self.count) * sizeof(int64_t))
+        order = <Entry *> PyMem_Malloc(max(1, self.count) * sizeof(Entry))
         items = <SortItem *> PyMem_Malloc(max(1, self.count) * sizeof(SortItem))
-        if order == NULL or items == NULL:
+        scratch = <SortItem *> PyMem_Malloc(max(1, self.count // 2) * sizeof(SortItem))
+        if order == NULL or items == NULL or scratch == NULL:
             PyMem_Free(order)
             PyMem_Free(items)
+            PyMem_Free(scratch)
             raise MemoryError
         with nogil:
             for slot in range(self.slot_count):
                 found = u64(self.slots + SLOT_LENGTH * slot)
-                if found and self.key_at(slot_place(found), &text):
-                    items[i].bytes, items[i].length = text.bytes, <uint32_t> text.length
-                    if i == 0:
-                        one, common = text, text.length
-                    else:
-                        common = shared(one.bytes, text.bytes, min(common, text.length))
-                    i += 1
-            self.count = i
-            for i in range(self.count):
-                items[i].skip = <uint32_t> common
-                items[i].first = first_bytes(items[i].bytes + common, items[i].length - common)
-            qsort(items, self.count, sizeof(SortItem), compare_items)
-            for i in range(self.count):
-                order[i] = items[i].bytes - base - header
+                if found == 0:
+                    continue
+                if i == self.count or not self._text(Entry(slot_place(found)), &text):
+                    i = -1
+                    break
+                items[i].bytes, items[i].length, items[i].at = text.bytes, <uint32_t> text.length, slot_place(found)
+                if i == 0:
+                    one, common = text, text.length
+                else:
+                    common = shared(one.bytes, text.bytes, min(common, text.length))
+                i += 1
+            if i == self.count:
+                for i in range(self.count):
+                    items[i].first = first_bytes(items[i].bytes + common, items[i].length - common)
+                sort_items(items, <size_t> self.count, scratch, <uint32_t> common)
+                for i in range(self.count):
+                    order[i] = Entry(items[i].at)
+                i = self.count
         PyMem_Free(items)
+        PyMem_Free(scratch)
+        if i != self.count:
+            PyMem_Free(order)
+            raise self._changed()
         if self.order == NULL:
             self.order = order
         else:           # another thread was faster
             PyMem_Free(order)
         return 0
 
-    cdef int64_t place(self, int64_t position) noexcept nogil:
-        """The place of the key at a position of the order; negative where the catalog is damaged."""
+    cdef Entry _entry(self, int64_t position) noexcept nogil:
+        """Where the table has the key at a position of the order; negative where the catalog is damaged."""
         cdef Leaf leaf
         if position < 0 or position >= self.count:
-            return -1
+            return Entry(-1)
         if self.catalog is None:
-            return -1 if self.order == NULL else self.order[position]
-        return leaf.place if self.catalog.leaf(position, &leaf) else -1
+            return Entry(-1) if self.order == NULL else self.order[position]
+        return Entry(leaf.place) if self.catalog.leaf(position, &leaf) else Entry(-1)
+
+    cdef int64_t place(self, int64_t position) noexcept nogil:
+        """What the key at a position of the order stands for; negative where there is none, or the catalog is damaged."""
+        cdef Entry entry = self._entry(position)
+        return -1 if entry.at < 0 else self._meaning(entry)
 
     cdef bint key(self, int64_t position, Text *text) noexcept nogil:
         """The key at a position of the order; False where the catalog is damaged."""
-        return self.key_at(self.place(position), text)
+        cdef Entry entry = self._entry(position)
+        return entry.at >= 0 and self._text(entry, text)
 
     cdef int64_t bound(self, const uint8_t *prefix, Py_ssize_t length, bint after) noexcept nogil:
         """Position of the first key not below a prefix, or of the first one behind all that begin with it."""
@@ -631,48 +677,123 @@ cdef class KeyTable:
         and end where that of the catalog begins, the last one; each key is found, and each group; and the records before
         them are not those of leaves. Then all of the directory's leaves are there, and nothing else.
         """
-        cdef int64_t position, place, expected = -1, size, count = 0
-        cdef Text key, before
-        cdef bint fine = True
-        cdef Py_ssize_t common, at
-        cdef Member member
+        cdef Walk walk
+        cdef bint fine
+        cdef Record own
         if self.catalog is None:
             return self
-        size = self.archive.directory_size
         with nogil:
-            fine = self.catalog.bytes_at(0, self.catalog.sums_at) != NULL
-            for position in range(self.count if fine else 0):
-                place = self.place(position)
-                fine = (expected == -1 or place == expected) and self.key_at(place, &key)
-                if fine and position:
-                    fine = before_in_order(&before, &key)
-                if not fine or self.lookup(key.bytes, key.length) != place:
-                    fine = False
+            # The catalog's own record is behind those of leaves, and nothing is behind that.
+            fine = self._leaves_fit(&walk) and open_named(
+                self.archive._directory, self.archive.directory_size, walk.end, &own) and (
+                walk.end + own.length == self.archive.directory_size)
+        if not fine or not self._others_fit():
+            return self.instead()
+        self._paths = walk.paths
+        return self
+
+    cdef bint _leaves_fit(self, Walk *walk) noexcept nogil:
+        """Whether what a catalog says of leaves is what the directory says."""
+        cdef int64_t position, place
+        cdef Record record
+        cdef Text key, before
+        walk.paths = walk.end = 0
+        # A path whose slot comes behind one with the same 24 bits is rare: more than this is made so.
+        walk.others = MOST_OTHERS + self.count // 1024
+        if self.catalog.bytes_at(0, self.catalog.sums_at) == NULL:
+            return False
+        for position in range(self.count):
+            place = self.place(position)
+            if (position and place != walk.end) or not self.leaf_at(position, &record, &key):
+                return False
+            if position and not before_in_order(&before, &key):
+                return False
+            if not self._leads_to(key_hash(self.seed0, self.seed1, key.bytes, key.length), &key, LEAF, place, walk):
+                return False
+            if position == 0:
+                before = Text(key.bytes, 0)
+            if not self._groups_fit(&before, &key, place, walk):
+                return False
+            walk.paths += 1
+            before = key
+            walk.end = place + record.length
+        return True
+
+    cdef int64_t count_paths(self) except -1:
+        """How many keys there are, and groups that have keys below them, of a table that is in order."""
+        cdef int64_t position, paths = 0
+        cdef Py_ssize_t at
+        cdef Text key, before
+        if self._paths >= 0:
+            return self._paths
+        with nogil:
+            for position in range(self.count):
+                if not self.key(position, &key):
+                    paths = -1
                     break
-                # Groups that appear with it.
-                common = 0
-                while position and common < key.length and common < before.length and (
-                        before.bytes[common] == key.bytes[common]):
-                    common += 1
-                for at in range(common, key.length):
-                    if key.bytes[at] == 0x2F and self.lookup_group(key.bytes, at) != place:
-                        fine = False
-                if not fine:
-                    break
+                if position == 0:
+                    before = Text(key.bytes, 0)
+                paths += 1
+                for at in range(shared(before.bytes, key.bytes, min(before.length, key.length)), key.length):
+                    paths += key.bytes[at] == 0x2F
                 before = key
-                expected = place + record_length(self.archive._directory + place)
-            if fine:
-                # The catalog's own record is behind them, and nothing is behind that.
-                fine = expected <= size - CENTRAL_LENGTH and (
-                    expected + record_length(self.archive._directory + expected) == size)
-        place = 0
-        while fine and place < self.place(0):
-            fine = self.archive.peek(place, &member) and not self._is_leaf(&member)
-            if fine:
-                place += record_length(member.record)
-                count += 1
-        fine = fine and place == self.place(0) and count + self.count + 1 == self.archive.count
-        return self if fine else self.instead()
+        if paths < 0:
+            raise self._changed()
+        return paths
+
+    cdef bint _groups_fit(self, const Text *before, const Text *key, int64_t place, Walk *walk) noexcept nogil:
+        """Whether the groups that appear with a key, behind the one before, are found by the hash."""
+        cdef Py_ssize_t at = shared(before.bytes, key.bytes, min(before.length, key.length))
+        cdef prefix_hashes state
+        cdef Text group
+        start_prefixes(&state, self.seed0, self.seed1)
+        for at in range(at, key.length):
+            if key.bytes[at] == 0x2F:
+                group = Text(key.bytes, at)
+                if not self._leads_to(next_prefix(&state, key.bytes, <size_t> at), &group, GROUP, place, walk):
+                    return False
+                walk.paths += 1
+        return True
+
+    cdef bint _leads_to(self, uint64_t hashed, const Text *path, int kind, int64_t place, Walk *walk) noexcept nogil:
+        """Whether the hash of a catalog, whose pages hold, leads from a path to a place, whose record has it."""
+        cdef int64_t slot = slot_home(hashed, self.homes)
+        cdef int64_t stop = min(self.slot_count, slot + MOST_STEPS)
+        cdef uint64_t found, tag = slot_tag(hashed)
+        cdef Entry entry
+        cdef int other, twins = 0
+        for slot in range(slot, stop):
+            found = read_once(self.slots + SLOT_LENGTH * slot)
+            if found == 0:
+                return False
+            if slot_tag(found) != tag:
+                continue
+            entry = Entry(slot_place(found))
+            if kind == LEAF or entry.at != place:
+                # Of a path that is a leaf and a group, the slot of the one may come before that of the other.
+                other = self._kind_of(entry, path.bytes, path.length)
+                if other < 0 or (other & kind and entry.at != place):
+                    return False
+                if not other & kind:
+                    twins += 1
+                    if other == 0 or twins > 1:
+                        walk.others -= 1
+                    if walk.others < 0:
+                        return False
+                    continue
+            return True
+        return False
+
+    cdef bint _others_fit(self) except -1:
+        """Whether none of the members before the leaves is one, and no member is left out."""
+        cdef int64_t place = 0, first = self.place(0), count = 0
+        cdef Member member
+        while place < first:
+            if not self.archive.peek(place, &member) or self._is_leaf(&member):
+                return False
+            place += member.record.length
+            count += 1
+        return place == first and count + self.count + 1 == self.archive.count
 
     cdef bint _is_leaf(self, Member *member) except -1:
         """Whether a member stands for a key."""
@@ -689,7 +810,7 @@ cdef class KeyTable:
         cdef list found = []
         for place in self.other_places(without):
             self.archive.member_at(place, &member)
-            found.append(self.archive._piece(place, place + record_length(member.record)))
+            found.append(self.archive._piece(place, place + member.record.length))
         return b"".join(found)
 
     def other_places(self, tuple without=()):
@@ -712,7 +833,7 @@ cdef class KeyTable:
                     or self.lookup(key.bytes, key.length) != place) and (
                     member.name[:member.name_length] not in without):
                 found.append(place)
-            place += record_length(member.record)
+            place += member.record.length
         return found
 
     def places(self, int64_t start=0, int64_t stop=-1):
@@ -737,7 +858,8 @@ cdef class KeyTable:
     @property
     def regular(self):
         """Whether each key has one member, under a suffix of leaves and with a name in UTF-8."""
-        return not (self.strangers or self.clashes or self.shadowed or self.own != NULL)
+        return not (self.strangers or self.clashes or self.shadowed or self.own != NULL
+                    or (self.archive is not None and self.archive._decoded_count))
 
     def __repr__(self):
         return f"<KeyTable: {self.count} keys>"
@@ -746,11 +868,13 @@ cdef class KeyTable:
 cdef inline int64_t probe(KeyTable self, const uint8_t *path, Py_ssize_t length, int kinds) noexcept nogil:
     """Go through the slots of a path from its home on, to that of the key, or of the group, that it is."""
     cdef uint64_t hashed = key_hash(self.seed0, self.seed1, path, length)
-    cdef int64_t slot = slot_home(hashed, self.homes), place, at
+    cdef int64_t slot = slot_home(hashed, self.homes), at, stop = self.slot_count
     cdef uint64_t found, tag = slot_tag(hashed)
-    cdef Text key
-    cdef int count
-    while slot < self.slot_count:
+    cdef Entry entry
+    cdef int count, others = 0
+    if self.catalog is not None and stop - slot > MOST_STEPS:
+        stop = slot + MOST_STEPS
+    while slot < stop:
         count = TRIED if slot + TRIED <= self.slot_count else 1
         if self.catalog is not None:
             at = self.catalog.slots_at + SLOT_LENGTH * slot
@@ -763,20 +887,21 @@ cdef inline int64_t probe(KeyTable self, const uint8_t *path, Py_ssize_t length,
                 slot += TRIED
                 continue
             slot += count
-        found = u64(self.slots + SLOT_LENGTH * slot)
+        found = read_once(self.slots + SLOT_LENGTH * slot)
         if found == 0:
             return NO_KEY
         if slot_tag(found) == tag:
-            place = slot_place(found)
-            if kinds & LEAF and self.has_name(place, path, length):
-                return place
-            if not self.key_at(place, &key):
+            entry = Entry(slot_place(found))
+            if kinds & LEAF and self._has_name(entry, path, length):
+                return entry.at
+            count = self._kind_of(entry, path, length)
+            if count < 0:
                 return DAMAGED
-            # The slot of a group leads to the first key below it.
-            if ((kinds & LEAF and key.length == length)
-                    or (kinds & GROUP and key.length > length and key.bytes[length] == 0x2F)) and memcmp(
-                    key.bytes, path, length) == 0:
-                return place
+            if count & kinds:
+                return self._meaning(entry)
+            others += 1
+            if others > MOST_OTHERS and self.catalog is not None:
+                return DAMAGED
         slot += 1
     return DAMAGED
 

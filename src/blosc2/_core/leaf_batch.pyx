@@ -9,17 +9,18 @@ cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.object cimport PyObject
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 
-from blosc2._core.archive cimport LOCAL_LENGTH, MEMBER_FINE, Archive, Member
+from blosc2._core.archive cimport LOCAL_LENGTH, Archive
 from blosc2._core.catalog cimport SLOT_LENGTH, key_hash, slot_home, slot_place
+from blosc2._core.central_record cimport CENTRAL_LENGTH, MEMBER_FINE, Member
 from blosc2._core.codec cimport Worker, reserve_stored
 from blosc2._core.crew cimport MOST_HANDS, Crew, Job, atomic_state, disband, do_together, gather
 from blosc2._core.frame cimport Frame
 from blosc2._core.geometry cimport Geometry
 from blosc2._core.keytable cimport DAMAGED, NO_KEY, KeyTable
 from blosc2._core.leaf_pattern cimport Pattern
-from blosc2._core.little_endian cimport u16, u64
+from blosc2._core.little_endian cimport u64
 
 cnp.import_array()
 
@@ -66,7 +67,8 @@ cdef enum State:
     FOUND = 0
     ALIKE = 1
     DONE = 2
-    OTHER = 3
+    OTHER = 3       # than this pattern
+    ALONE = 4       # like no pattern: to be opened in the general way, which says what is wrong with it
 
 cdef enum Stage:
     FINDING
@@ -111,6 +113,7 @@ cdef class LeafBatch:
     cdef int64_t *places
     cdef int64_t *headers       # where local headers are; then, of a mapped file, where chunks are
     cdef int64_t *sizes         # of members; then of chunks
+    cdef uint16_t *name_lengths     # in their records
     cdef uint8_t *states
     cdef const char *tail       # the last segment of keys that count as not there, or NULL
     cdef Py_ssize_t tail_length
@@ -138,13 +141,14 @@ cdef class LeafBatch:
         self.names = <const uint8_t **> PyMem_Calloc(max(1, self.count), sizeof(uint8_t *))
         self.lengths = <Py_ssize_t *> PyMem_Malloc(max(1, self.count) * sizeof(Py_ssize_t))
         self.places = <int64_t *> PyMem_Malloc(max(1, self.count) * sizeof(int64_t))
-        self.headers = <int64_t *> PyMem_Malloc(max(1, self.count) * sizeof(int64_t))
-        self.sizes = <int64_t *> PyMem_Malloc(max(1, self.count) * sizeof(int64_t))
+        self.headers = <int64_t *> PyMem_Calloc(max(1, self.count), sizeof(int64_t))
+        self.sizes = <int64_t *> PyMem_Calloc(max(1, self.count), sizeof(int64_t))
+        self.name_lengths = <uint16_t *> PyMem_Calloc(max(1, self.count), sizeof(uint16_t))
         self.states = <uint8_t *> PyMem_Calloc(max(1, self.count), 1)
         self.threads = max(1, min(threads, MOST_HANDS + 1))
         self.shares = <Share *> PyMem_Calloc(self.threads, sizeof(Share))
         if (self.names == NULL or self.lengths == NULL or self.places == NULL or self.headers == NULL
-                or self.sizes == NULL or self.states == NULL or self.shares == NULL):
+                or self.sizes == NULL or self.name_lengths == NULL or self.states == NULL or self.shares == NULL):
             raise MemoryError
         self.tail, self.tail_length, self.tail_bytes = end, tail, suffix
         self._run(FINDING)
@@ -180,6 +184,7 @@ cdef class LeafBatch:
         PyMem_Free(self.places)
         PyMem_Free(self.headers)
         PyMem_Free(self.sizes)
+        PyMem_Free(self.name_lengths)
         PyMem_Free(self.states)
         PyMem_Free(self.shares)
 
@@ -338,58 +343,53 @@ cdef class LeafBatch:
             slots[i - first] = SLOT_LENGTH * slot_home(
                 key_hash(self.table.seed0, self.table.seed1, self.names[i], self.lengths[i]), self.table.homes)
             prefetch(self.table.slots + slots[i - first], 1)
-        if self.table.own == NULL:
-            for i in range(first, stop):
-                place = slot_place(u64(self.table.slots + slots[i - first]))
-                if 0 <= place < self.archive.directory_size:
-                    prefetch(self.archive._directory + place, 65)
+        for i in range(first, stop):
+            place = slot_place(u64(self.table.slots + slots[i - first]))
+            if 0 <= place < self.archive.directory_size:
+                prefetch(self.archive._directory + place, 65)
         for i in range(first, stop):
             if self.names[i] == NULL:
                 self.places[i] = NO_KEY
                 continue
             place = self.table.lookup(self.names[i], self.lengths[i])
-            if place >= 0 and self.table.own != NULL:
-                place = <int64_t> u64(self.table.own + place + 4)
             self.places[i] = place
-            self.states[i] = FOUND
             if place < 0 or not self.archive.peek(place, &member) or member.problem != MEMBER_FINE or (
                     member.header > self.archive.directory_offset - LOCAL_LENGTH):
-                self.states[i] = OTHER
-                self.headers[i] = 0
+                self.states[i] = ALONE
             else:
+                self.states[i] = FOUND
                 self.headers[i], self.sizes[i] = member.header, member.size
+                self.name_lengths[i] = member.record.name_length
 
     cdef void read(self, Worker *worker, Py_ssize_t i) noexcept nogil:
         """Read a leaf by its position, compare and decode it."""
-        cdef int64_t room = self.archive.directory_offset - self.headers[i], wanted, at = self.headers[i]
+        cdef int64_t at = self.headers[i], size = self.sizes[i], wanted
         cdef uint8_t *p
-        wanted = LOCAL_LENGTH + u16(self.archive._directory + self.places[i] + 28) + ALIGNMENT_ROOM + self.sizes[i]
-        wanted = min(wanted, room)
-        self.states[i] = OTHER
-        if self.sizes[i] > LARGE:
+        self.states[i] = ALONE
+        if size > LARGE:
             return
+        wanted = min(LOCAL_LENGTH + self.name_lengths[i] + ALIGNMENT_ROOM + size, self.archive.directory_offset - at)
         p = reserve_stored(worker, wanted)
         if p == NULL or self.archive.source.read_into(at, wanted, p):
             return
-        self.states[i] = FOUND
         self.match(i, p, wanted)
         if self.states[i] == ALIKE:
             self.decode_one(worker, i, p + (self.headers[i] - at))
-        if self.states[i] != DONE:      # to be looked at again
-            self.headers[i], self.sizes[i] = at, wanted
 
     cdef void match(self, Py_ssize_t i, const uint8_t *p, int64_t room) noexcept nogil:
         """Whether a leaf is like the pattern, from its local header on; where its chunk is."""
         cdef int64_t chunk, size
+        # Where the name lay when its record was checked.
+        cdef const uint8_t *name = self.archive._directory + self.places[i] + CENTRAL_LENGTH
         self.states[i] = OTHER
-        if self.pattern.match(self.archive._directory + self.places[i], self.sizes[i], p, room, &chunk, &size):
+        if self.pattern.match(name, self.name_lengths[i], self.sizes[i], p, room, &chunk, &size):
             self.headers[i] += chunk
             self.sizes[i] = size
             self.states[i] = ALIKE
 
     cdef void decode_one(self, Worker *worker, Py_ssize_t i, const uint8_t *p) noexcept nogil:
         """Decode the chunk of a leaf into its row."""
-        self.states[i] = DONE if self.pattern.decode(worker, p, self.sizes[i], self.out + i * self.stride) else OTHER
+        self.states[i] = DONE if self.pattern.decode(worker, p, self.sizes[i], self.out + i * self.stride) else ALONE
 
 
 cdef void _work(LeafBatch batch, Worker *worker, void *tool) noexcept nogil:

@@ -19,6 +19,6 @@ cdef class Pattern:
     cdef const uint8_t *index
     cdef bytes index_bytes
 
-    cdef bint match(self, const uint8_t *record, int64_t size, const uint8_t *p, int64_t room, int64_t *chunk,
+    cdef bint match(self, const uint8_t *name, int64_t length, int64_t size, const uint8_t *p, int64_t room, int64_t *chunk,
                     int64_t *chunk_size) noexcept nogil
     cdef bint decode(self, Worker *worker, const uint8_t *p, int64_t size, uint8_t *to) noexcept nogil

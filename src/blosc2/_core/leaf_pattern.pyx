@@ -8,14 +8,16 @@ another one as the pattern or opens them one by one. So nothing is decided here 
 
 cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from blosc2._core.archive cimport CENTRAL_LENGTH, LOCAL_LENGTH
+from blosc2._core.archive cimport LOCAL_LENGTH
+from blosc2._core.central_record cimport read_once, read_once_big
 from blosc2._core.codec cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk, Worker, decode_whole, inspect
 from blosc2._core.frame cimport Frame
 from blosc2._core.geometry cimport Geometry
-from blosc2._core.little_endian cimport u16, u32
+from blosc2._core.header cimport MIN_TRAILER, TRAILER_TAIL
+from blosc2._core.little_endian cimport u32
 
 cdef enum:
     # Bytes of a table of offsets that is compared.
@@ -23,14 +25,8 @@ cdef enum:
     # Fields of a header: length of the frame, and of its chunks.
     FRAME_LEN = 16
     CBYTES = 39
-
-
-cdef inline uint64_t be64(const uint8_t *p) noexcept nogil:
-    cdef uint64_t result = 0
-    cdef int i
-    for i in range(8):
-        result = result << 8 | p[i]
-    return result
+    # What the length of a trailer follows.
+    TRAILER_MARK = 0xCE
 
 
 cdef class Pattern:
@@ -59,24 +55,31 @@ cdef class Pattern:
         self.row = geometry.c.chunk_nbytes
         self.fits = True
 
-    cdef bint match(self, const uint8_t *record, int64_t size, const uint8_t *p, int64_t room, int64_t *chunk,
+    cdef bint match(self, const uint8_t *name, int64_t length, int64_t size, const uint8_t *p, int64_t room, int64_t *chunk,
                     int64_t *chunk_size) noexcept nogil:
         """Whether a member is like it, from its local header on; where its chunk is behind that."""
-        cdef int64_t length = u16(record + 28), start
-        cdef uint64_t cbytes
+        cdef int64_t start
+        cdef uint32_t lengths
+        cdef int64_t trailer_len
+        cdef uint64_t cbytes, tail
+        cdef const uint8_t *trailer
         cdef const uint8_t *h = self.header
-        if room < LOCAL_LENGTH or u32(p) != 0x04034B50 or u16(p + 26) != length or length > room - LOCAL_LENGTH:
+        if room < LOCAL_LENGTH or u32(p) != 0x04034B50:
             return False
-        if memcmp(p + LOCAL_LENGTH, record + CENTRAL_LENGTH, <size_t> length):
+        lengths = <uint32_t> (read_once(p + 22) >> 32)
+        if <int64_t> (lengths & 0xFFFF) != length or length > room - LOCAL_LENGTH:
             return False
-        start = LOCAL_LENGTH + length + u16(p + 28)
-        if start > room or size > room - start or size < self.header_len + CHUNK_HEADER + self.index_len:
+        if memcmp(p + LOCAL_LENGTH, name, <size_t> length):
+            return False
+        start = LOCAL_LENGTH + length + (lengths >> 16)
+        if start > room or size > room - start or size < (
+                self.header_len + CHUNK_HEADER + self.index_len + MIN_TRAILER):
             return False
         p += start
-        if be64(p + FRAME_LEN) != <uint64_t> size:
+        if read_once_big(p + FRAME_LEN) != <uint64_t> size:
             return False
-        cbytes = be64(p + CBYTES)
-        if cbytes < CHUNK_HEADER or cbytes > <uint64_t> (size - self.header_len - self.index_len):
+        cbytes = read_once_big(p + CBYTES)
+        if cbytes < CHUNK_HEADER or cbytes > <uint64_t> (size - self.header_len - self.index_len - MIN_TRAILER):
             return False
         if memcmp(p, h, FRAME_LEN) or memcmp(p + FRAME_LEN + 8, h + FRAME_LEN + 8, CBYTES - FRAME_LEN - 8):
             return False
@@ -84,6 +87,15 @@ cdef class Pattern:
             return False
         # One chunk, right behind the header.
         if memcmp(p + self.header_len + cbytes, self.index, <size_t> self.index_len):
+            return False
+        # What the general way looks at of a trailer: its length, at the end, and that it begins there.
+        tail = read_once_big(p + size - TRAILER_TAIL) >> 24
+        trailer_len = <uint32_t> tail
+        if tail >> 32 != TRAILER_MARK or trailer_len < MIN_TRAILER or (
+                trailer_len > size - self.header_len - <int64_t> cbytes - self.index_len):
+            return False
+        trailer = p + size - trailer_len
+        if trailer[0] != 0x94 or trailer[1] != 1:
             return False
         chunk[0] = start + self.header_len
         chunk_size[0] = <int64_t> cbytes

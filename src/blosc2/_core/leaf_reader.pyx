@@ -7,7 +7,8 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t, uint8_t
 
-from blosc2._core.archive cimport LOCAL_LENGTH, MEMBER_FINE, Archive, Member
+from blosc2._core.archive cimport LOCAL_LENGTH, Archive
+from blosc2._core.central_record cimport MEMBER_FINE, Member
 from blosc2._core.codec cimport Worker, borrow, give_back
 from blosc2._core.crew cimport is_quick, leave_turn, take_turn
 from blosc2._core.frame cimport Frame, frame_of_member
@@ -79,7 +80,7 @@ cdef class LeafReader:
         if text == NULL or length < 2 or text[0] != 0x2F or (self.hidden is not None and last_segment_is(
                 text + 1, length - 1, PyBytes_AS_STRING(self.hidden), PyBytes_GET_SIZE(self.hidden))):
             return -1
-        return -1 if self.table.own != NULL else self.table.lookup(text + 1, length - 1)
+        return self.table.lookup(text + 1, length - 1)
 
     cdef object open(self, str key):
         """The leaf of a key: an object if it is an array like most, else its frame; None for `find` < 0."""
@@ -116,8 +117,8 @@ cdef class LeafReader:
         if member.problem != MEMBER_FINE or member.header > self.archive.directory_offset - LOCAL_LENGTH:
             return None
         local = self.archive.source.base + member.header
-        if not pattern.match(member.record, member.size, local, self.archive.directory_offset - member.header, &chunk,
-                             &size):
+        if not pattern.match(member.record.name, member.record.name_length, member.size, local,
+                             self.archive.directory_offset - member.header, &chunk, &size):
             return None
         for d in range(pattern.geometry.c.ndim):
             dims[d] = pattern.geometry.c.shape[d]

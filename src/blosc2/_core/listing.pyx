@@ -27,6 +27,8 @@ cdef extern from "ascii_text.h":
 cdef enum:
     # Groups that a listed key may lie in: without a limit, one long name could stand for a gigabyte of group keys.
     MAX_GROUPS = 256
+    # Of the keys that are given at a time: no more of them, however few they are.
+    BATCH_BYTES = 1 << 22
 
 
 class Damaged(Exception):  # noqa: N818 - never seen outside
@@ -196,7 +198,7 @@ cdef class KeyListing:
         return 1
 
     cdef int _skip(self, Range *r, const uint8_t *prefix, Py_ssize_t length) except -1:
-        """Go on behind all keys that begin with a prefix, as the first one does."""
+        """Go on behind all keys that begin with a prefix, as the first one does, if it still does."""
         r.i = self.base.run_end(r.i, r.stop, prefix, length)
         if self.added is not None:
             r.j = self.added.run_end(r.j, r.more, prefix, length)
@@ -224,12 +226,16 @@ cdef class KeyListing:
     def children(self, str path not None):
         """Names of the groups and of the leaves right below a group, each in order."""
         cdef Range r = self._range(prefix_of(path))
-        try:
-            groups, leaves, _ = self._children(path, &r, False)
-        except Damaged:
-            self._without_catalog()
-            return self.children(path)
-        return groups, leaves
+        return self._sound_children(path, &r, False)[:2]
+
+    cdef tuple _sound_children(self, str path, Range *range, bint ranges):
+        """The same for a range, with the ranges of the groups; without the catalog where that is damaged."""
+        while True:
+            try:
+                return self._children(path, range, ranges)
+            except Damaged:
+                self._without_catalog()     # an error where there is no catalog
+                range[0] = self._range(prefix_of(path))
 
     cdef tuple _children(self, str path, const Range *range, bint ranges):
         cdef Py_ssize_t skip = PyBytes_GET_SIZE(prefix_of(path)), length
@@ -262,6 +268,8 @@ cdef class KeyListing:
                 groups.append(name)
                 before = r
                 self._skip(&r, key.bytes, skip + length + 1)
+                if r.i == before.i and r.j == before.j:
+                    raise Damaged   # the file changed
                 if ranges:
                     places[name] = before.i, r.i, before.j, r.j
         # Groups came in the order of their keys, which go on with "/": "a.b" before "a".
@@ -285,12 +293,7 @@ cdef class KeyListing:
             if done is not None:
                 yield done
                 continue
-            try:
-                groups, leaves, places = self._children(group or "/", &r, True)
-            except Damaged:
-                self._without_catalog()
-                r = self._range(prefix_of(group or "/"))
-                groups, leaves, places = self._children(group or "/", &r, True)
+            groups, leaves, places = self._sound_children(group or "/", &r, True)
             if hidden is not None and hidden in leaves:
                 leaves.remove(hidden)
             here = group, groups, leaves
@@ -418,9 +421,11 @@ cdef class KeyListing:
         if self._plain and self.base.catalog is not None:
             if r.i >= r.stop:
                 return 0
+            # The path of each group is a part of a name in the directory: no catalog makes a list reserve more than that.
             if self.base.catalog.leaf(r.i, &first) and self.base.catalog.leaf(r.i + 1, &second) and (
                     self.base.catalog.leaf(r.stop, &stop)) and self.base.key(r.i, &key) and key.length >= base and (
-                    first.hidden <= stop.hidden <= first.hidden + (r.stop - r.i) and second.groups <= stop.groups):
+                    first.hidden <= stop.hidden <= first.hidden + (r.stop - r.i) and second.groups <= stop.groups
+                    and stop.groups - second.groups <= self.base.archive.directory_size):
                 count = r.stop - r.i - (<int64_t> stop.hidden - first.hidden) + (<int64_t> stop.groups - second.groups)
                 for at in range(base, key.length):
                     count += key.bytes[at] == 0x2F
@@ -432,6 +437,18 @@ cdef class KeyListing:
 def _ends(KeyListing listing, str group):
     cdef Range r = listing._range(prefix_of(group or "/"))
     return r.i, r.stop, r.j, r.more
+
+
+cdef Py_ssize_t shared_with(KeyTable table, int64_t position, const Text *key) noexcept nogil:
+    """How many bytes a key has in common with that at a position of a table."""
+    cdef Text other
+    cdef Py_ssize_t i = 0, most
+    if not table.key(position, &other):
+        return 0
+    most = min(key.length, other.length)
+    while i < most and key.bytes[i] == other.bytes[i]:
+        i += 1
+    return i
 
 
 cdef class KeyCursor:
@@ -467,7 +484,7 @@ cdef class KeyCursor:
         self.before = None
 
     def take(self, Py_ssize_t most):
-        """Up to so many keys, or some more, or all that are left; none at the end."""
+        """Up to so many keys, fewer where they are long, or some more, or all that are left; none at the end."""
         cdef list result = []
         self._go(result, most)
         return result
@@ -482,14 +499,15 @@ cdef class KeyCursor:
         cdef const uint8_t *last = NULL
         cdef Py_ssize_t length = 0, common, at, base = PyBytes_GET_SIZE(self.prefix), start
         cdef int which, groups
-        cdef int64_t count = 0
+        cdef int64_t count = 0, room = BATCH_BYTES
+        cdef list later
         if self.before is not None:
             last, length = <const uint8_t *> PyBytes_AS_STRING(self.before), PyBytes_GET_SIZE(self.before)
-        while most < 0 or count < most:
-            if listing.base is not self.table:
-                # Somebody met something that is wrong with the catalog.
-                self._begin_again(None if last == NULL else (<const char *> last)[:length])
+        while most < 0 or (count < most and room > 0):
             try:
+                if listing.base is not self.table:
+                    # Somebody met something that is wrong with the catalog.
+                    self._begin_again(None if last == NULL else (<const char *> last)[:length])
                 which = listing._next(&self.range, &key)
             except Damaged:
                 listing._without_catalog()
@@ -497,12 +515,13 @@ cdef class KeyCursor:
             if which == 2:
                 break
             if key.length < base:
-                raise FormatError("the keys of the store are not in order")
+                listing._without_catalog()      # keys that are not in order; an error where there is no catalog
+                continue
             if self.groups:
                 common = base
                 while common < length and common < key.length and key.bytes[common] == last[common]:
                     common += 1
-                groups = 0
+                groups, later = 0, None
                 for at in range(base, key.length):
                     if key.bytes[at] > 0x2F:
                         continue
@@ -510,10 +529,18 @@ cdef class KeyCursor:
                         groups += 1
                         if groups > MAX_GROUPS:
                             raise FormatError(f"a key lies in more than {MAX_GROUPS} groups", key=text_of(key.bytes, at))
-                    if at > common and (key.bytes[at] == 0x2F or self._comes(&key, at)):
-                        count += 1
-                        if result is not None:
-                            result.append(text_of(key.bytes, at))
+                    if at <= common:
+                        continue
+                    if key.bytes[at] < 0x2F:
+                        if later is None:
+                            later = self._later_groups(&key, which, common)
+                        if not later or later[len(later) - 1] != at:
+                            continue
+                        later.pop()
+                    count += 1
+                    if result is not None:
+                        result.append(text_of(key.bytes, at))
+                        room -= at
             start = 0
             if self.hidden is not None:
                 start = key.length - PyBytes_GET_SIZE(self.hidden)
@@ -523,6 +550,7 @@ cdef class KeyCursor:
                 count += 1
                 if result is not None:
                     result.append(text_of(key.bytes, key.length))
+                    room -= key.length
             # A group named like a hidden leaf is still to be given.
             last, length = key.bytes, key.length - (1 if start else 0)
             if which:
@@ -533,17 +561,40 @@ cdef class KeyCursor:
             self.before = (<const char *> last)[:length]
         return count
 
-    cdef bint _comes(self, const Text *key, Py_ssize_t at) except -1:
-        """Whether a group comes later whose path a key begins with, up to a character that sorts before "/"."""
-        cdef Range r = self.range, end
+    cdef list _later_groups(self, const Text *key, int which, Py_ssize_t least):
+        """Lengths, above some, of the paths that a key begins with, up to a character that sorts before "/", and of which a
+        group comes later; the longest first.
+
+        Such a path is one that later keys share, and at whose end one of them goes on with another character: there are not
+        more of these than keys, whatever the length of keys is.
+        """
+        cdef KeyListing listing = self.listing
+        cdef Range r = self.range, below
+        cdef Py_ssize_t common
+        cdef int64_t i, j
         cdef bytes prefix
-        end = r
-        self.listing._skip(&end, key.bytes, at)
-        if end.i - r.i + end.j - r.j < 2 and self.listing.removed is None:
-            return False    # the key itself
-        prefix = (<const char *> key.bytes)[:at] + b"/"
-        r = self.listing._range(prefix)
-        return self.listing._live(prefix, &r) > 0
+        cdef list found = []
+        # Behind the key itself.
+        if which:
+            r.j += 1
+        else:
+            r.i += 1
+        while True:
+            common = shared_with(listing.base, r.i, key) if r.i < r.stop else 0
+            if r.j < r.more:
+                common = max(common, shared_with(listing.added, r.j, key))
+            if common <= least:
+                break
+            if common < key.length and key.bytes[common] < 0x2F:
+                prefix = (<const char *> key.bytes)[:common] + b"/"
+                below = listing._range(prefix)
+                if listing._live(prefix, &below) > 0:
+                    found.append(common)
+            i, j = r.i, r.j
+            listing._skip(&r, key.bytes, common)
+            if r.i == i and r.j == j:
+                break       # the file changed
+        return found
 
     cdef int _begin_again(self, bytes behind) except -1:
         """Go on behind a key in the table that the listing has now: from the start, what was given out is skipped."""

@@ -46,6 +46,7 @@ cdef class SortedRuns:
     cdef object _directory
     cdef size_t _budget, _block_size, _footprint, _allocated
     cdef int _state, _fd
+    cdef object _file           # has the same descriptor
     cdef bint _busy
     cdef int64_t _pass, _replaced_before
     # items in memory

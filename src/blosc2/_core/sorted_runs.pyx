@@ -10,7 +10,10 @@ them shares, as numbers that lie next to each other; the keys themselves are onl
 """
 
 import errno
+import io
 import os
+
+from blosc2._core.forking import keep_from_child
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -282,6 +285,7 @@ cdef class SortedRuns:
         self._runs = NULL
         self._free(self._out, OUT_SIZE)
         self._out = NULL
+        self._file = None
         if self._fd >= 0:
             close_descriptor(self._fd)
             self._fd = -1
@@ -443,6 +447,7 @@ cdef class SortedRuns:
         try:
             with tempfile.TemporaryFile(dir=self._directory, buffering=0) as file:
                 self._fd = os.dup(file.fileno())
+            self._file = keep_from_child(io.FileIO(self._fd, "r+b", closefd=False))
         except OSError as error:
             # The error names a file in the directory that nobody has heard of.
             raise OSError(error.errno, error.strerror, self._directory) from None
