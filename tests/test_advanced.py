@@ -372,3 +372,22 @@ def test_fields_into_an_array_that_is_there() -> None:
     assert array["a"].read(slice(1, None)).tolist() == [3, 5]
     with pytest.raises(ValueError, match="dtype"):
         array.read("a", out)
+
+
+def test_bytes_between_fields_are_those_of_the_file():
+    """Not those that lay in the memory of the result."""
+    dtype = np.dtype([("a", "i1"), ("b", "<f8"), ("c", "<i2")], align=True)
+    raw = np.full(400 * dtype.itemsize, 0x5A, "u1")
+    items = raw.view(dtype).reshape(20, 20)
+    array = blosc2.asarray(items, chunks=(7, 8), blocks=(3, 4))
+    gaps = sorted(set(range(dtype.itemsize)) - {0, *range(8, 18)})
+
+    def between(found):
+        return set(np.unique(np.ascontiguousarray(found).view("u1").reshape(-1, dtype.itemsize)[:, gaps]))
+
+    stored = between(array[...])
+    for key in ([3, 9], ([1, 2, 19], [5, 6, 7]), ([19, 2], slice(None, None, -3)), items["a"] == 0x5A):
+        out = np.full(array[key].size * dtype.itemsize, 0x77, "u1").view(dtype).reshape(array[key].shape)
+        assert between(array.read(key, out=out)) == stored
+        np.testing.assert_array_equal(out, items[key])
+    np.testing.assert_array_equal(array[["a", "c"]], items[["a", "c"]])

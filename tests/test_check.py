@@ -411,7 +411,13 @@ def test_the_files_of_a_directory(tmp_path: Path) -> None:
     assert report.ok, report
     assert not report.unverified
     text = "\n".join(one.problem for one in report.notes)
-    for what in ("case only", "2 leaves have the key '/a'", "unusual suffix", "temporary file", "left by a writer"):
+    for what in (
+        "differ in case",
+        "2 leaves have the key '/a'",
+        "unusual suffix",
+        "temporary file",
+        "left by a writer",
+    ):
         assert what in text
     assert len(report.notes) == 5
     (path / "embed.b2e").unlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import importlib
 import os
 import re
@@ -53,6 +54,29 @@ def test_names() -> None:
     assert blosc2.open.__module__ == "blosc2.opening"
     assert importlib.import_module("blosc2.ndarray").NDArray is blosc2.NDArray
     assert importlib.import_module("blosc2.schunk").SChunk is blosc2.SChunk
+
+
+def test_what_cannot_be_removed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with blosc2.TreeStore(str(tmp_path / "t.b2d"), mode="w") as store:
+        store["/g/a"] = np.zeros(3)
+
+    def fail(path: str, **_: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", fail)
+        with pytest.raises(PermissionError):
+            remove_urlpath(tmp_path / "t.b2d")
+    real = os.close
+
+    def close(descriptor: int) -> None:
+        real(descriptor)
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:  # nothing is closed a second time
+        patched.setattr(os, "close", close)
+        remove_urlpath(tmp_path / "t.b2d")
+    assert os.listdir(tmp_path) == []
 
 
 def test_remove_urlpath(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import time
 from typing import Any
 
 import hypothesis.extra.numpy as hnp
@@ -253,6 +254,24 @@ def test_any_text_gives_a_dtype_or_a_reason(text):
             continue
         assert dtype.itemsize
         assert not dtype.hasobject
+
+
+@pytest.mark.parametrize("text", ["['" + "\\'" * 30_000, '["' + '\\"' * 30_000, "['" + "\\'" * 10_000 + "\\"])
+def test_a_string_that_does_not_end_is_refused_at_once(text):
+    """It was looked for from each of its quotes anew: half a minute for 60 thousand bytes."""
+    start = time.process_time()
+    with pytest.raises(ValueError, match="does not end"):
+        parse_dtype(text)
+    assert time.process_time() - start < 1
+
+
+@pytest.mark.parametrize("text", ["[" + "2147483647, " * 40 + "x]", "[" + "2" * 400 + "x]"])
+def test_numbers_before_something_that_is_refused(text):
+    """Each digit doubled the time."""
+    start = time.process_time()
+    with pytest.raises(ValueError, match="something other than"):
+        parse_dtype(text)
+    assert time.process_time() - start < 1
 
 
 def test_brackets_in_names_do_not_count_as_nesting():

@@ -16,6 +16,7 @@ from blosc2.exceptions import (
     ChunkIndexError,
     ChunkSizeError,
     ClosedStoreError,
+    CompressionError,
     ExistingFileError,
     FormatError,
     MissingFileError,
@@ -43,6 +44,7 @@ EXAMPLES = [
     (ClosedStoreError("closed store", path="p"), (ValueError,)),
     (StoreKeyError("Key '/q' not found", path="p"), (KeyError,)),
     (StoreLockedError("open for writing", path="p"), (OSError,)),
+    (CompressionError("a filter failed", path="p", key="/k"), (ValueError,)),
     (UnsupportedKindError("a lazy expression", path="p"), (NotImplementedError,)),
     (UnsafeDeserializationError("reference", location="variable metadata 'k'"), (ValueError,)),
 ]

@@ -11,14 +11,16 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
-from fixture_kit import manifest
+from fixture_kit import claims, manifest
 
 import blosc2
 from blosc2._core.codec import Encoding
 from blosc2._core.frame import Frame, special_chunk
 from blosc2._core.frame_writer import header_length, pack_header, pack_index, pack_trailer
 from blosc2._core.source import Source
+from blosc2.carrier import vlmeta_chunk
 from blosc2.exceptions import FormatError
+from blosc2.serialization import pack
 
 ZERO, NAN, UNINIT = (n << 56 for n in (0x81, 0x82, 0x84))
 
@@ -579,8 +581,7 @@ def test_metadata_entries_that_share_their_content_are_refused(tmp_path: Path) -
 
 def test_a_small_metadata_entry_cannot_claim_much(tmp_path: Path) -> None:
     path = tmp_path / "bomb.b2frame"
-    schunk = blosc2.SChunk(data=b"abcd", urlpath=str(path))
-    schunk.vlmeta["k"] = b"\0" * (64 << 20)
+    claims.write_frame(path, vlmeta={"k": vlmeta_chunk(pack(b"\0" * (64 << 20)))})
     assert path.stat().st_size < 4096
     with pytest.raises(FormatError, match="bomb"):
         blosc2.open(str(path)).vlmeta["k"]

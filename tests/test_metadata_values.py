@@ -176,3 +176,11 @@ def test_values_that_are_replaced_are_given_back(rng: np.random.Generator) -> No
         schunk.vlmeta["v"] = megabyte + bytes([n])
     assert resident() - before < 20 << 20
     assert schunk.vlmeta["v"][-1] == 199
+
+
+def test_names_with_zero_bytes_are_whole():
+    frame = blosc2.asarray(np.arange(3), meta={"aXb": 1, "a": 2}).to_cframe()
+    schunk = blosc2.ndarray_from_cframe(frame.replace(b"\xa3aXb", b"\xa3a\0b")).schunk
+    assert dict(schunk.meta) == {**dict(schunk.meta), "a\0b": 1, "a": 2}
+    assert "a\0" not in schunk.meta
+    assert "a\ud800b" not in schunk.meta

@@ -892,3 +892,16 @@ def test_one_view_of_the_metadata() -> None:
     del array, found
     assert gone() is None
     assert metadata["a"] == 1
+
+
+@pytest.mark.parametrize(("width", "value"), [(1, 0x0505), (2, 5), (4, None), (3, None)])
+def test_a_repeated_value_need_not_be_one_item(width, value):
+    """Chunks may repeat values of any size; what is told of them is an item, where all items are the same."""
+    stored = bytearray(blosc2.full((12,), 5, "i2", chunks=(12,), blocks=(12,)).schunk.get_chunk(0))
+    stored[32:] = (5).to_bytes(width, "little")
+    stored[12:16] = len(stored).to_bytes(4, "little")
+    array = blosc2.zeros((12,), "i2", chunks=(12,), blocks=(12,))
+    array.schunk.update_chunk(0, bytes(stored))
+    found = next(array.iterchunks_info())
+    assert found.special == blosc2.SpecialValue.VALUE
+    assert (None if found.repeated_value is None else int(found.repeated_value)) == value

@@ -13,6 +13,7 @@ from fixture_kit import manifest
 
 import blosc2
 from blosc2 import BatchArray, ObjectArray
+from blosc2.exceptions import FormatError
 from blosc2.objects import OPAQUE_KINDS, OpaqueArray, OpaqueObject, OpaqueSChunk
 
 OPAQUE = sorted((manifest.ROOT / "hostile").glob("kind_*"))
@@ -225,3 +226,25 @@ def test_an_opaque_array_opened_for_writing_is_not_changed(tmp_path: Path) -> No
                 with pytest.raises(NotImplementedError):
                     change(1)
         assert copy.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("stored", [b"abcd" * 10, bytes(200)])
+def test_a_batch_that_is_a_chunk_of_equal_blocks(stored: bytes, tmp_path: Path, source: str | None) -> None:
+    """Numbers of its header are no numbers of blocks."""
+    path = tmp_path / "batches.b2b"
+    path.write_bytes((manifest.ROOT / "objects" / "batch_empty.b2b").read_bytes())
+    blosc2.open(str(path), mode="a").schunk.append_data(stored)
+    batches = blosc2.open(str(path), mmap_mode=source)
+    with pytest.raises(FormatError, match=r"batches\.b2b.*chunk 0 (does not consist|is one value)"):
+        batches[0]
+    assert not blosc2.check(str(path)).ok
+
+
+def test_a_description_that_cannot_be_read_names_the_file(source: str | None, tmp_path: Path) -> None:
+    entry = next(e for e in manifest.files("batcharray") if "varied" in e["path"])
+    path = tmp_path / "batches.b2b"
+    path.write_bytes(manifest.path_of(entry).read_bytes().replace(b"items_per_block", b"items_per_bl\xff\xffk"))
+    batches = blosc2.open(path, mmap_mode=source)
+    for read in (lambda: batches[0], lambda: batches.items_per_block, lambda: batches.serializer):
+        with pytest.raises(blosc2.FormatError, match=r"batches\.b2b: the metalayer batcharray"):
+            read()

@@ -176,3 +176,27 @@ def test_memory_of_an_open_leaf_is_small(stores: dict[str, str]) -> None:
     assert (limits.status("VmRSS") - before_rss) / LEAVES < 16384
     del warm, leaves
     store.close()
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_what_large_blocks_need_goes_with_the_read() -> None:
+    """Four blocks, for the C library to decode into; what waits for the next call is small."""
+    block = 16 << 20
+    array = blosc2.asarray(np.arange(block, dtype="u1"), chunks=(block,), blocks=(block,))
+    blosc2.free_resources()
+    before = limits.status("VmSize")
+    assert array[7] == 7
+    assert array[5:9].tolist() == [5, 6, 7, 8]
+    assert limits.status("VmSize") - before < 2 * block
+
+
+@pytest.mark.parametrize(
+    "more", [{"blocksize": 40 << 20}, {"blocksize": 1 << 16, "filters": [4, 1, 2], "filters_meta": [10, 0, 0]}]
+)
+def test_what_large_buffers_need_goes_with_their_compression(more: dict[str, Any]) -> None:
+    """The same for blocks to compress, and for a copy that filters write into."""
+    data = np.arange(10 << 20, dtype="f4")
+    blosc2.free_resources()
+    before = limits.status("VmSize")
+    assert len(blosc2.compress2(data, typesize=4, clevel=1, **more)) < data.nbytes
+    assert limits.status("VmSize") - before < data.nbytes // 2

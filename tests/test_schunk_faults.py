@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2 import SChunk, SpecialValue, carrier, directory_frame, new_file
+from blosc2 import SChunk, SpecialValue, carrier, directory_frame, new_file, owner
 
 ITEMS = np.arange(1000, dtype="<i4") // 7
 
@@ -65,7 +65,7 @@ class Faults:
                 return raw
             return io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
 
-        for module in (carrier, directory_frame, new_file):
+        for module in (carrier, directory_frame, new_file, owner):
             monkeypatch.setattr(module, "open", opened, raising=False)
         for name in ("fsync", "replace", "rename", "link", "mkdir"):
             monkeypatch.setattr(os, name, self.wrapped(getattr(os, name)))
@@ -129,7 +129,9 @@ def test_an_error_at_any_step_of_an_edit_leaves_the_old_version(
         assert everything(path) == (after if late else content), fail_at
         assert os.listdir(tmp_path) == [path.name]
         if not late:
-            assert files(path) == before
+            # What was visible until its header or the sync after that failed stays behind the old version.
+            seen = contiguous and edit != "meta" and fail_at >= counted.calls - 1
+            assert files(path) == before or (seen and path.read_bytes().startswith(before[path.name]))
             assert [schunk.decompress_chunk(n) for n in range(schunk.nchunks)] == content[0]
             EDITS[edit](schunk)  # the handle works on
             assert everything(path) == after

@@ -20,6 +20,7 @@ from blosc2.vlmeta import MAX_ENTRIES, Meta, VLMeta, check_name, pack_metalayers
 
 class FakeFrame:
     key = "/k"
+    file_size = 0
 
     def __init__(self, metalayers: dict[str, bytes], entries: dict[str, bytes]) -> None:
         self._metalayers, self._entries = metalayers, entries

@@ -74,8 +74,8 @@ def merged(offsets: Integers, lengths: Integers, gap: int) -> tuple[Integers, In
     return begins[firsts], ends[lasts]
 
 
-def advise_frame(advice: str, frame: Frame, numbers: Integers | None = None) -> None:
-    """Give advice about a frame, or about some of its chunks.
+def advise_frame(advice: str, frame: Frame, numbers: Iterable[Integers] | None = None) -> None:
+    """Give advice about a frame, or about some of its chunks, whose numbers come in pieces.
 
     How a file is read is said of all of it, also where the frame is one of many.
     """
@@ -93,14 +93,17 @@ def advise_frame(advice: str, frame: Frame, numbers: Integers | None = None) -> 
             source.advise(advice, begin, end - begin)
 
 
-def _stored_places(frame: Frame, numbers: Integers) -> tuple[Integers, Integers]:
-    """Where chunks lie, by the table alone: each ends where the next one begins, or before."""
+def _stored_places(frame: Frame, numbers: Iterable[Integers]) -> tuple[Integers, Integers]:
+    """Where chunks lie, by the table alone: each ends where the next one begins, or before.
+
+    Those of one value, for which nothing is stored, can be any number more than the file has bytes for.
+    """
     if frame.repeated_offset is not None:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     start, stop = frame.chunks_window
     table = np.frombuffer(frame.offsets_bytes(), np.int64)
-    wanted = table[numbers]
-    wanted = wanted[wanted >= 0]  # the others are chunks of one value, for which nothing is stored
+    places = [table[piece] for piece in (piece[table[piece] >= 0] for piece in numbers) if len(piece)]
+    wanted = np.concatenate([np.zeros(0, np.int64), *places])
     begins = np.unique(table[table >= 0])
     ends = np.append(begins[1:], stop - start)
     lengths = ends[np.searchsorted(begins, wanted)] - wanted

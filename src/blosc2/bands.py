@@ -163,7 +163,7 @@ def plan_like(array: Any, shape: Shape, dtype: np.dtype[Any], keywords: Mapping[
     """
     keywords = dict(keywords)
     if keywords.get("cparams") is None:
-        keywords["cparams"] = _parameters_like(array.cparams, array.dtype, dtype)
+        keywords["cparams"] = _parameters_like(array._carrier.usable_cparams, array.dtype, dtype)
     if keywords.get("chunks") is None and keywords.get("blocks") is None:
         keywords.update(chunks=chunks, blocks=blocks)
     return ArrayPlan(shape, dtype, keywords)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from io import FileIO
@@ -18,16 +17,21 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from blosc2._core.codec import Encoding, Plugin
+from blosc2._core.forking import Lock
 from blosc2._core.frame import Frame
 from blosc2._core.geometry import Geometry, parse_geometry
 from blosc2._core.source import Source
 from blosc2.compaction import Compaction
-from blosc2.draft import Draft, Fields, appended, frame_bytes, write_frame
+from blosc2.draft import Draft, Fields, frame_bytes, write_frame
 from blosc2.dtypes import parse_dtype
 from blosc2.encoders import encode
-from blosc2.exceptions import FormatError, MissingFileError, ReadOnlyError
+from blosc2.exceptions import FormatError, MissingFileError, ReadOnlyError, explain
 from blosc2.file_lock import locked
+from blosc2.frame_append import append_version, closed_quietly
+from blosc2.frame_parameters import check_declared
 from blosc2.new_file import NewFile
+from blosc2.owner import Owner, refusal
+from blosc2.serialization import check_stored_readable
 from blosc2.storage import CParams, DParams, cparams_of
 from blosc2.sums import check_chunks, check_reads
 from blosc2.threads import get_nthreads
@@ -61,12 +65,12 @@ class Carrier:
         Whether each chunk is checked before it is decoded, where the frame carries checksums.
     """
 
-    __slots__ = ("__weakref__", "_cparams", "array", "deserialize", "dparams", "frame", "key", "mmap_mode", "mode",
-                 "urlpath", "verify", "version")  # fmt: skip
+    __slots__ = ("__weakref__", "_cparams", "_declared", "array", "deserialize", "dparams", "frame", "key", "mmap_mode",
+                 "mode", "urlpath", "verify", "version")  # fmt: skip
 
     writable = False
     locking = False
-    _lock: AbstractContextManager[Any]  # of the kinds that can be changed
+    _lock: Lock  # of the kinds that can be changed
     #: Turns an embedded frame of the metadata into an object; set by the layer that knows all kinds.
     open_cframe: ClassVar[Callable[[bytes], Any] | None] = None
 
@@ -96,6 +100,8 @@ class Carrier:
         self.dparams = dparams
         self.version = 0
         self._cparams = cparams
+        # Whether these are what the frame says.
+        self._declared = cparams is None
 
     @property
     def contiguous(self) -> bool:
@@ -116,6 +122,14 @@ class Carrier:
     @cparams.setter
     def cparams(self, value: CParams) -> None:
         self._cparams = value
+        self._declared = False
+
+    @property
+    def usable_cparams(self) -> CParams:
+        """The same for who makes chunks with them: `FormatError` where the frame says what nobody could do."""
+        if self._declared:
+            check_declared(self.frame)
+        return self.cparams
 
     def read_as_array(self) -> None:
         """Check and remember the array metadata of the current frame."""
@@ -123,11 +137,11 @@ class Carrier:
 
     def encoding(self, *, blocksize: int | None = None) -> Encoding:
         """Parameters of new chunks as the codec takes them."""
-        frame = self.frame
+        frame, cparams = self.frame, self.usable_cparams
         # Filters of a super-chunk may work on numbers of another width than that of its items.
         plain = self.array is None and frame.metalayer("b2nd") is None
-        typesize = self.cparams.typesize if plain else frame.typesize
-        encoding = encoding_of(self.cparams, typesize, frame.blocksize if blocksize is None else blocksize)
+        typesize = cparams.typesize if plain else frame.typesize
+        encoding = encoding_of(cparams, typesize, frame.blocksize if blocksize is None else blocksize)
         if encoding.needs_geometry and not frame.needs_geometry:
             raise ValueError(
                 "this codec or filter works on array blocks, and only in arrays made with it: "
@@ -176,6 +190,11 @@ class Carrier:
     def unlock(self) -> None:
         """Leave what `lock` entered."""
 
+    def _check_own(self) -> None:
+        """Refuse to publish a change that was begun before this process was forked."""
+        if self._lock.inherited:
+            raise refusal(self.urlpath, os.getppid())
+
     def set_vlmeta(self, changes: dict[str, bytes | None]) -> None:
         """Publish packed values of metadata entries, all at once; None removes one."""
         with self.editing():
@@ -185,6 +204,7 @@ class Carrier:
                     draft.vlmeta.pop(name, None)
                 else:
                     draft.vlmeta[name] = vlmeta_chunk(packed)
+            check_stored_readable(draft.vlmeta, changes)
             self.publish(draft)
 
     def set_metalayer(self, name: str, packed: bytes) -> None:
@@ -241,7 +261,7 @@ class MemoryCarrier(Carrier):
     full it is copied to a larger one.
     """
 
-    __slots__ = ("_arena", "_contiguous", "_lock", "_used")
+    __slots__ = ("_arena", "_arena_of", "_contiguous", "_lock", "_used")
 
     writable = True
 
@@ -251,7 +271,9 @@ class MemoryCarrier(Carrier):
         self._contiguous = bool(frame.serialised) if contiguous is None else contiguous
         self._arena: bytearray | None = None
         self._used = 0
-        self._lock = threading.RLock()
+        # The frame whose chunks the buffer holds; None while it is changed, and after a change that did not end.
+        self._arena_of: Frame | None = None
+        self._lock = Lock()
 
     @property
     def contiguous(self) -> bool:
@@ -268,6 +290,9 @@ class MemoryCarrier(Carrier):
             variable = draft.settle()
             frame = self.frame
             check_chunks(frame)  # what is copied to memory has no checksums there
+            if self._arena_of is not frame:
+                self._arena = None
+            self._arena_of = None
             fields = Fields(frame, draft.chunksize, variable=variable, vlblocks=bool(frame.vlblocks))
             if not draft.edits_chunks and frame.repeated_offset is not None:
                 offsets: Any = int(frame.repeated_offset)
@@ -285,6 +310,7 @@ class MemoryCarrier(Carrier):
                 vlblocks=bool(frame.vlblocks), variable=variable,
             )  # fmt: skip
             self._adopt(assembled)
+            self._arena_of = assembled
 
     def _append(self, draft: Draft) -> None:
         """Put new chunks behind the ones that are there."""
@@ -329,17 +355,22 @@ class MemoryCarrier(Carrier):
 class FileCarrier(Carrier):
     """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1)."""
 
-    __slots__ = ("_lock", "_path")
+    # Whether a change did not come to its end, so that the file may show something else.
+    __slots__ = ("_behind", "_exclusive", "_lock", "_path")
 
     writable = True
 
-    def __init__(self, frame: Frame, **how: Any) -> None:
+    def __init__(self, frame: Frame, *, exclusive: bool = True, **how: Any) -> None:
         super().__init__(frame, **how)
-        self._lock = threading.RLock()
+        self._behind = False
+        # Whether a change waits for the lock of the file; without, nobody else may change it.
+        self._exclusive = exclusive
+        self._lock = Lock()
         self._path = os.path.abspath(str(self.urlpath))  # stays right when the process goes to another folder
 
     def publish(self, draft: Draft, *, fresh: bool = False) -> None:
         with self._lock:
+            self._check_own()
             if draft.frame is not self.frame:
                 raise RuntimeError("the array was changed by another thread at the same time; try again")
             variable = draft.settle()
@@ -347,13 +378,39 @@ class FileCarrier(Carrier):
             # nor can the last chunk go.
             fresh = fresh or draft.nbytes == 0 or len(self.frame.header_bytes()) > _SECTOR
             # The lock is taken anew for each change: it keeps other handles of the file out too, in any process.
-            with open(self._path, "r+b", buffering=0) as file, locked(file):
+            owner = Owner()
+            raw = owner.open_raw(self._path, "r+b")
+            with closed_quietly(raw) as file, locked(file, self._path, exclusive=self._exclusive):
                 self._check_unchanged(file)
-                if fresh:
-                    self._rewrite(draft)
-                else:
-                    self._append(file, draft, variable)
-                self._adopt(open_frame(self._path, self.mmap_mode, old=self.frame.source))
+                self._behind = True
+                try:
+                    if fresh:
+                        self._rewrite(draft, owner)
+                    else:
+                        append_version(file, self._path, draft, variable=variable)
+                    self._adopt(open_frame(self._path, self.mmap_mode, old=self.frame.source))
+                except BaseException as error:
+                    self._look_again(error)
+                    raise
+                self._behind = False
+
+    def _look_again(self, error: BaseException) -> None:
+        """A change did not come to its end: show what the file holds, and say so."""
+        before = self.frame.header_bytes()
+        try:
+            self.refresh()
+        except (OSError, FormatError, MemoryError):
+            what = "the change may be in the file: refresh() tells"
+        else:
+            shows = self.frame.header_bytes() != before
+            what = "the change is in the file all the same, and shows" if shows else "the file is what it was"
+        explain(error, what)
+
+    def editing(self) -> AbstractContextManager[Any]:
+        """See `Carrier.editing`. What the last change came to is looked at first, where it did not come to its end."""
+        if self._behind:
+            self.refresh()
+        return super().editing()
 
     def compact(self) -> Compaction:
         with self.editing():
@@ -361,33 +418,9 @@ class FileCarrier(Carrier):
             self.publish(Draft(self.frame), fresh=True)
             return Compaction(before, self.frame.source.size)
 
-    def _rewrite(self, draft: Draft) -> None:
-        # A link to the file stays one.
-        with NewFile(os.path.realpath(self._path), replace=True) as file:
+    def _rewrite(self, draft: Draft, owner: Owner) -> None:
+        with NewFile(self._path, replace=True, owner=owner) as file:
             write_frame(file, draft)
-
-    def _append(self, file: FileIO, draft: Draft, variable: bool) -> None:
-        frame = self.frame
-        end = frame.frame_len
-        added, header = appended(draft, variable=variable)
-        try:
-            _write_at(file, end, added)
-            # What an unfinished append may have left behind the new end is no part of any version.
-            file.truncate(end + len(added))
-            os.fsync(file.fileno())
-        except OSError:
-            # The old version is untouched; only what was added to it goes.
-            file.truncate(end)
-            raise
-        try:
-            _write_at(file, 16, header[16:])
-            os.fsync(file.fileno())
-        except OSError:
-            # What was not made durable is no success: the old version is shown again.
-            _write_at(file, 16, frame.header_bytes()[16:])
-            os.fsync(file.fileno())
-            file.truncate(end)
-            raise
 
     def _check_unchanged(self, file: FileIO) -> None:
         """Refuse to write into a file that is no longer the one that was read."""
@@ -411,15 +444,9 @@ class FileCarrier(Carrier):
     def refresh(self) -> bool:
         """Take up the version that is on disk now; True when it is another one."""
         with self._lock:
-            return super().refresh()
-
-
-def _write_at(file: FileIO, offset: int, data: bytes) -> None:
-    """Write at a place of an unbuffered file, all of it."""
-    file.seek(offset)
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) :]
+            changed = super().refresh()
+            self._behind = False
+            return changed
 
 
 def vlmeta_chunk(packed: bytes) -> bytes:
@@ -442,7 +469,7 @@ def _number(value: Any) -> int:
 def array_of(frame: Frame) -> tuple[Geometry, np.dtype[Any], Frame]:
     """Geometry and dtype of a frame, checked against it, and the frame, ready to be read as an array."""
     geometry, dtype = parse_geometry(frame, parse_dtype)
-    if frame.needs_geometry:
+    if frame.needs_geometry and frame.plugin is None:
         frame.set_plugin(make_plugin(frame))
     return geometry, dtype, frame
 
@@ -497,8 +524,9 @@ def open_frame(
 
 
 def open_carrier(
-    path: str, mode: str, mmap_mode: str | None, offset: int = 0, *, advice: str | None = None, **how: Any
-) -> Carrier:
+    path: str, mode: str, mmap_mode: str | None, offset: int = 0, *, advice: str | None = None, exclusive: bool = True,
+    **how: Any,
+) -> Carrier:  # fmt: skip
     """The carrier of a frame in a file, for reading or, where the file is nothing but the frame, for changes."""
     # By its full path, which stays right when the process goes to another folder.
     frame = open_frame(os.path.abspath(path), mmap_mode, offset, advice=advice)
@@ -507,4 +535,5 @@ def open_carrier(
         kind = MemoryCarrier
     elif mode != "r" and offset == 0:
         kind = FileCarrier
+        how["exclusive"] = exclusive
     return kind(frame, mode=mode, urlpath=path, mmap_mode=mmap_mode, **how)

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Callable
-from typing import Final
 
 import numpy as np
 
-from blosc2._core.codec import decode_bytes
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
 from blosc2.carrier import Carrier, make_plugin
-from blosc2.check_frames import check_frame, check_frame_file, check_metadata, open_regular
-from blosc2.directory_frame import HEADER_FILE, chunk_file, is_directory_frame
+from blosc2.check_frames import check_chunk, check_frame, check_frame_file, check_metadata, check_window, open_regular
+from blosc2.directory_frame import (
+    HEADER_FILE,
+    Integers,
+    chunk_file,
+    chunk_number,
+    frame_of_head,
+    is_directory_frame,
+)
 from blosc2.draft import Fields
 from blosc2.exceptions import FormatError
 from blosc2.findings import FAULTS, MOST, CheckReport, Findings
-
-_FRAME_TYPE: Final = 26
-_CBYTES: Final = 39
-# An offsets table may hold this many times its stored bytes.
-_EXPANSION: Final = 4096
 
 
 def check_path(path: str, found: Findings) -> None:
@@ -45,7 +44,12 @@ def check_opened(carrier: Carrier, progress: Callable[[int, int], object] | None
         return found.report()
     found = Findings(path or "in memory", progress)
     found.total = frame.frame_len or frame.cbytes
-    check_frame(frame, found, carrier.key)
+    if frame.needs_geometry and frame.plugin is None:
+        # What checking needs goes to a frame of its own: others may be reading this one.
+        source, at = (frame.source, frame.offset) if frame.serialised else (Source.of_buffer(carrier.to_cframe()), 0)
+        check_window(source, at, -1, found, carrier.key)
+    else:
+        check_frame(frame, found, carrier.key)
     return found.report()
 
 
@@ -61,55 +65,30 @@ def check_directory_frame(path: str, found: Findings) -> None:
     """Check a frame whose chunks are files, one after the other."""
     name = os.path.join(path, HEADER_FILE)
     try:
-        frame, numbers = _read_head(name)
+        source = open_regular(name)
+        frame, numbers = frame_of_head(name, source.read(0, source.size))
     except FAULTS as error:
         found.caught(error, path=name)
         return
     sound = check_metadata(frame, found, None)
-    files = {os.path.basename(chunk_file(path, number)) for number in numbers if number >= 0}
     with os.scandir(path) as entries:
         there = {
             entry.name: entry.stat(follow_symlinks=False).st_size for entry in entries if entry.name != HEADER_FILE
         }
     found.total = sum(there.values())
-    for extra in sorted(there.keys() - files):
-        if extra.endswith((".chunk", ".tmp")):
+    extras = sorted(name for name in there if name.endswith((".chunk", ".tmp")))
+    theirs = [-1 if number is None else number for number in map(chunk_number, extras)]
+    for extra, known in zip(extras, np.isin(theirs, numbers[numbers >= 0]).tolist(), strict=True):
+        if not known:
             found.note("no version refers to this file; it may be deleted", path=os.path.join(path, extra))
     _check_files(path, frame, numbers, found, sound)
 
 
-def _read_head(name: str) -> tuple[Frame, list[int]]:
-    """The header file as a frame without chunks, and the number of the file of each chunk, or its special offset."""
-    source = open_regular(name)
-    data = bytearray(source.read(0, source.size))
-    if len(data) < 87 or data[_FRAME_TYPE] & 15 != 1:
-        raise FormatError("this is not the header of a directory frame", path=name, offset=_FRAME_TYPE)
-    data[_FRAME_TYPE] &= 0xF0
-    struct.pack_into(">q", data, _CBYTES, 0)
-    frame = Frame.open(Source.of_buffer(bytes(data), name))
-    if not frame.nbytes:
-        return frame, []
-    start, stop = frame.header_len, frame.frame_len - frame.trailer_len
-    table = decode_bytes(bytes(data[start:stop]), _EXPANSION * (stop - start), name, None, start)
-    count = -(-frame.nbytes // frame.chunksize) if not frame.variable else len(table) // 8
-    if len(table) != 8 * count:
-        raise FormatError(f"the offsets table has {len(table)} bytes, for {count} chunks", path=name, offset=start)
-    numbers = np.frombuffer(table, "<i8")
-    used = numbers[numbers >= 0]
-    if len(np.unique(used)) != len(used) or (len(used) and int(used.max()) > 0xFFFFFFFF):
-        raise FormatError(
-            "the offsets table names one chunk file twice, or one that cannot be", path=name, offset=start
-        )
-    return frame, numbers.tolist()
-
-
-def _check_files(path: str, frame: Frame, numbers: list[int], found: Findings, sound: bool) -> None:
+def _check_files(path: str, frame: Frame, numbers: Integers, found: Findings, sound: bool) -> None:
     total = faults = 0
-    for index, number in enumerate(numbers):
+    for index in map(int, np.flatnonzero(numbers >= 0)):
         rest = frame.nbytes - index * frame.chunksize
-        if number < 0:
-            continue
-        name = chunk_file(path, number)
+        name = chunk_file(path, int(numbers[index]))
         try:
             total += _check_chunk_file(name, frame, None if frame.variable else min(frame.chunksize, rest))
         except FAULTS as error:
@@ -146,5 +125,5 @@ def _check_chunk_file(name: str, like: Frame, nbytes: int | None) -> int:
     )  # fmt: skip
     if like.needs_geometry:
         one.set_plugin(like.plugin or make_plugin(like))
-    one.decode_chunk(0)
+    check_chunk(one, 0)
     return size

@@ -1,33 +1,34 @@
 """Checking frames: header, metadata and tables, and that every chunk decodes to its size.
 
 Nothing is written and no byte is believed: what is wrong becomes a finding, and the check goes on with what is left.
-Memory stays within a few pieces of `_PIECE` bytes, and one chunk where that can only be decoded whole.
+Memory stays within a few pieces of 8 MiB, or one block that is larger; or one chunk, where that can only be decoded
+whole.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Container, Iterator
 from typing import Any, Final
 
 import numpy as np
 
+from blosc2._core.block_check import check_chunk as check_stored_chunk
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
+from blosc2.allocation import allowed, too_much
 from blosc2.carrier import Carrier, array_of, make_plugin
 from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError
 from blosc2.findings import FAULTS, MOST, Findings
+from blosc2.frame_tail import trailers
 from blosc2.objects import OPAQUE_KINDS
 from blosc2.recognise import wrap
 from blosc2.serialization import unpack
 from blosc2.sums import is_verifiable, verify_frame
 
-# Chunks up to this size are decoded at once; of larger ones, as much at a time.
-_PIECE: Final = 8 << 20
-_CHUNK_HEADER: Final = 32
-# Filters and codecs whose blocks do not stand alone (FORMATS 2.3 and 2.4).
-_DELTA: Final = 3
-_FIRST_PLUGIN: Final = 32
+# How many times what the rule of allocation gives is unpacked of values, one after the other.
+_WORK: Final = 16
 
 
 def open_regular(path: str) -> Source:
@@ -63,15 +64,7 @@ def check_whole_file(frame: Frame, found: Findings, key: str | None = None) -> N
             key=key,
             path=frame.source.path,
         )
-    rest = frame.source.size - frame.offset - frame.frame_len
-    if rest:
-        found.note(
-            f"{rest} bytes behind the end of the frame belong to no version; they are what an append left that was not "
-            "finished, and the next change overwrites them",
-            key=key,
-            offset=frame.offset + frame.frame_len,
-            path=frame.source.path,
-        )
+    _check_tail(frame, found, key)
 
 
 def check_window(source: Source, offset: int, length: int, found: Findings, key: str | None = None) -> Frame | None:
@@ -106,6 +99,32 @@ def _check_sums(frame: Frame, found: Findings, key: str | None) -> set[int]:
     return known
 
 
+def _check_tail(frame: Frame, found: Findings, key: str | None) -> None:
+    """Tell of what lies behind a frame in its file."""
+    end = stop = frame.offset + frame.frame_len
+    size = frame.source.size
+    if size == end:
+        return
+    for _, last in trailers(frame.source, end, size):
+        stop = last
+    if stop > end:
+        found.note(
+            f"{stop - end} bytes behind the end of the frame end in a whole trailer: they may have been a version that "
+            "was taken back, or are one whose header is damaged; they stay until the frame is written anew",
+            key=key,
+            offset=end,
+            path=frame.source.path,
+        )
+    if size > stop:
+        found.note(
+            f"{size - stop} bytes behind the end of the frame belong to no version; they are what an append left that "
+            "was not finished, and the next change overwrites them",
+            key=key,
+            offset=stop,
+            path=frame.source.path,
+        )
+
+
 def check_metadata(frame: Frame, found: Findings, key: str | None) -> bool:
     """Check all but the chunks: metalayers, geometry, variable-length metadata. Whether chunks can be made sense of."""
     sound = _check_metalayers(frame, found, key)
@@ -132,22 +151,23 @@ def _check_metalayers(frame: Frame, found: Findings, key: str | None) -> bool:
             sound = False
             continue
         at = frame.offset + frame.metalayer_place(name) if frame.serialised else None
-        sound &= _check_packed(content, f"the metalayer {name!r}", at, frame, found, key)
+        sound &= check_packed(content, f"the metalayer {name!r}", at, frame, found, key)
     return sound
 
 
-def _check_packed(content: bytes, what: str, at: int | None, frame: Frame, found: Findings, key: str | None) -> bool:
+def check_packed(content: bytes, what: str, at: int | None, frame: Frame, found: Findings, key: str | None) -> bool:
     """Whether bytes are one packed value."""
     path = frame.source.path
     try:
         try:
-            unpack(content, location=what)
+            unpack(content, location=what, file_size=frame.file_size)
         except UnsafeDeserializationError as error:
-            unpack(content, deserialize="full", location=what, frame_opener=_open_inner)
+            unpack(content, deserialize="full", location=what, frame_opener=_open_inner, file_size=frame.file_size)
             found.unverified(f"{what} holds an active value ({error.kind}), which is not followed", key=key, offset=at,
                              path=path)  # fmt: skip
     except FormatError as error:
-        found.add(error.reason, key=key, offset=at, path=path)
+        reason = error.reason if what in error.reason else f"{what}: {error.reason}"
+        found.add(reason, key=key, offset=at, path=path)
         return False
     return True
 
@@ -155,7 +175,11 @@ def _check_packed(content: bytes, what: str, at: int | None, frame: Frame, found
 def _open_inner(data: bytes) -> Frame:
     """A frame that is a value of metadata; not what it holds in turn, which could go on for ever."""
     frame = Frame.open(Source.of_buffer(data))
-    frame.check_all()
+    trouble = Findings("")
+    _check_chunks(frame, trouble, None, set())
+    frame.vlmeta_names()
+    for one in trouble.found:
+        raise FormatError(one.problem)
     return frame
 
 
@@ -167,13 +191,19 @@ def _check_vlmeta(frame: Frame, found: Findings, key: str | None) -> None:
         found.caught(error, key=key, path=path)
         return
     at = frame.offset + frame.frame_len - frame.trailer_len if frame.serialised else None
+    work = _WORK * allowed(frame.file_size)
     for name in names:
         try:
             content = frame.vlmeta(name)
+            work -= len(content or b"")
+            if work < 0:
+                found.unverified("its metadata is far larger than the file: entries that follow are not unpacked",
+                                 key=key, path=path)  # fmt: skip
+                return
         except FAULTS as error:
             found.caught(error, key=key, path=path)
             continue
-        _check_packed(content or b"", f"the metadata entry {name!r}", at, frame, found, key)
+        check_packed(content or b"", f"the metadata entry {name!r}", at, frame, found, key)
 
 
 def _check_chunks(frame: Frame, found: Findings, key: str | None, known: set[int]) -> bool:
@@ -188,21 +218,23 @@ def _check_chunks(frame: Frame, found: Findings, key: str | None, known: set[int
         return False
     offsets = np.frombuffer(table, np.int64) if table else np.array([repeated], np.int64)
     stored = np.flatnonzero(offsets >= 0)
-    sizes = np.zeros(len(stored), np.int64)
-    faults = 0
-    for place, index in enumerate(stored.tolist()):
+    # What lies upon something else is not decoded: any number of chunks can share the same bytes.
+    sizes, faults = _stored_sizes(frame, stored, found, key, known)
+    apart = _check_apart(frame, offsets[stored], sizes, found, key)
+    if faults == MOST:
+        return False
+    for index in stored[apart & (sizes > 0)].tolist():
         try:
-            sizes[place] = check_chunk(frame, index)
+            size = check_chunk(frame, index)
         except FAULTS as error:
+            size = 0
             if getattr(error, "offset", None) not in known:
                 found.caught(error, key=key, path=frame.source.path)
             faults += 1
-            if faults == MOST:
-                found.add("there are more chunks that are damaged; no more are looked at", key=key,
-                          path=frame.source.path)  # fmt: skip
+            if _are_too_many(faults, frame, found, key):
                 return False
-        found.advance(int(sizes[place]))
-    if faults:
+        found.advance(size)
+    if faults or not apart.all():
         return False
     try:
         if frame.variable:
@@ -210,51 +242,58 @@ def _check_chunks(frame: Frame, found: Findings, key: str | None, known: set[int
     except FAULTS as error:
         found.caught(error, key=key, path=frame.source.path)
         return False
-    return _check_apart(frame, offsets[stored], sizes, found, key)
+    return True
 
 
-def _check_apart(frame: Frame, starts: Any, sizes: Any, found: Findings, key: str | None) -> bool:
-    """Whether no two chunks share bytes."""
+def _stored_sizes(frame: Frame, stored: Any, found: Findings, key: str | None, known: set[int]) -> tuple[Any, int]:
+    """The stored size of each chunk, 0 where its header is damaged; and how many of these there are."""
+    sizes = np.zeros(len(stored), np.int64)
+    faults = 0
+    for place, index in enumerate(stored.tolist()):
+        try:
+            sizes[place] = frame.chunk_info(index)[2]
+        except FAULTS as error:
+            if getattr(error, "offset", None) not in known:
+                found.caught(error, key=key, path=frame.source.path)
+            faults += 1
+            if _are_too_many(faults, frame, found, key):
+                break
+    return sizes, faults
+
+
+def _are_too_many(faults: int, frame: Frame, found: Findings, key: str | None) -> bool:
+    """Whether so many chunks are damaged that no more are looked at."""
+    if faults == MOST:
+        found.add("there are more chunks that are damaged; no more are looked at", key=key, path=frame.source.path)
+    return faults == MOST
+
+
+def _check_apart(frame: Frame, starts: Any, sizes: Any, found: Findings, key: str | None) -> Any:
+    """Which chunks lie upon no other that begins before them."""
     order = np.argsort(starts, kind="stable")
-    starts, sizes = starts[order], sizes[order]
-    shared = np.flatnonzero(starts[1:] < (starts + sizes)[:-1])
-    if not len(shared):
-        return True
-    at = int(frame.chunks_window[0] + starts[1:][shared[0]])
-    found.add(
-        f"{len(shared)} chunks lie upon others, which no writer does: the offsets table is damaged",
-        key=key,
-        offset=at,
-        path=frame.source.path,
-    )
-    return False
+    starts, ends = starts[order], (starts + sizes)[order]
+    apart = np.ones(len(starts), bool)
+    apart[order[1:]] = starts[1:] >= np.maximum.accumulate(ends)[:-1]
+    shared = np.flatnonzero(~apart[order])
+    if len(shared):
+        found.add(
+            f"{len(shared)} chunks lie upon others, which no writer does: the offsets table is damaged",
+            key=key,
+            offset=int(frame.chunks_window[0] + starts[shared[0]]),
+            path=frame.source.path,
+        )
+    return apart
 
 
 def check_chunk(frame: Frame, index: int) -> int:
-    """Decode a stored chunk; its stored size."""
-    at, nbytes, cbytes, special, _, _ = frame.chunk_info(index)
-    if special or at is None:
-        return cbytes
-    if nbytes <= _PIECE or frame.variable or _is_one_piece(frame.source.read(at, _CHUNK_HEADER)):
-        frame.decode_chunk(index)
-        return cbytes
-    room = memoryview(bytearray(_PIECE))
-    start = index * frame.chunksize
-    for begin in range(start, start + nbytes, _PIECE):
-        stop = min(begin + _PIECE, start + nbytes)
-        frame.read_into(begin, stop, room[: stop - begin])
-    return cbytes
-
-
-def _is_one_piece(header: bytes) -> bool:
-    """Whether a part of the chunk could only be had by decoding all of it."""
-    filters = header[16:22]
-    return bool(
-        header[31] & 1
-        or header[30] & 1
-        or header[22] >= _FIRST_PLUGIN
-        or any(one == _DELTA or one >= _FIRST_PLUGIN for one in filters)
-    )
+    """Decode a stored chunk, as far as it takes to know that it is whole; its stored size."""
+    if frame.variable or frame.vlblocks:
+        # One value, or one batch of them, is decoded at once.
+        nbytes, most = frame.chunk_info(index)[1], allowed(frame.file_size)
+        if nbytes > most and any(name in frame.metalayers() for name in ("vlarray", "batcharray")):
+            reason = too_much(nbytes, f"chunk {index}", most)
+            raise FormatError(reason, path=frame.source.path, key=frame.key, offset=frame.chunk_info(index)[0])
+    return check_stored_chunk(frame, index)
 
 
 def _check_values(frame: Frame, found: Findings, key: str | None) -> None:
@@ -269,16 +308,39 @@ def _check_values(frame: Frame, found: Findings, key: str | None) -> None:
         return
     faults = 0
     try:
-        values = wrap(Carrier(frame, "r", path, None, key, "full"))
-        for index in range(len(values)):
-            try:
-                values._entry(index)
-            except UnsupportedKindError:
-                raise
-            except FAULTS as error:
-                found.caught(error, key=key, path=path)
-                faults += 1
-                if faults == MOST:
-                    break
+        for _, error in wrong_values(frame, key):
+            if error is None:
+                found.unverified("its values are far larger than the file: those that follow are not unpacked", key=key,
+                                 path=path)  # fmt: skip
+                break
+            found.caught(error, key=key, path=path)
+            faults += 1
+            if faults == MOST:
+                break
     except FAULTS as error:
         found.caught(error, key=key, path=path)
+
+
+def wrong_values(frame: Frame, key: str | None, known: Container[int] = ()) -> Iterator[tuple[int, Exception | None]]:
+    """The numbers of the chunks of a list whose values cannot be unpacked, and why; None where it would take too long.
+
+    Those whose numbers are `known` are not looked at.
+    """
+    work = _WORK * allowed(frame.file_size)
+    values = wrap(Carrier(frame, "r", frame.source.path, None, key, "full"))
+    count, repeated = len(values), frame.repeated_offset
+    # Of any number of chunks that are one and the same, the last may be shorter.
+    alike = repeated is not None and repeated < 0
+    for index in dict.fromkeys((0, count - 1)) if alike and count else range(count):
+        if index in known:
+            continue
+        try:
+            work -= frame.chunk_info(index)[1]
+            if work < 0:
+                yield index, None
+                return
+            values._entry(index)
+        except UnsupportedKindError:
+            raise
+        except FAULTS as error:
+            yield index, error

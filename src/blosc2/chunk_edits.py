@@ -16,6 +16,7 @@ from blosc2._core.codec import Encoding, decode_bytes
 from blosc2._core.frame import Frame, special_chunk
 from blosc2._core.geometry import Geometry
 from blosc2._core.grid_write import Write
+from blosc2.allocation import allowed, too_much
 from blosc2.carrier import Carrier
 from blosc2.draft import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Draft, Stored
 from blosc2.encoders import encode
@@ -28,6 +29,9 @@ DEFAULT_CHUNK: Final = 16 << 20
 _LARGEST_DEFAULT_CHUNK: Final = 256 << 20
 #: Chunks larger than this are compressed by one thread: each has a buffer of a chunk's size.
 _LARGEST_IN_THREADS: Final = 64 << 20
+# Where a header says how large chunks are, and what a chunk of a few bytes takes until it is written.
+_CHUNKSIZE_AT: Final = 58
+_HELD_FOR_A_CHUNK: Final = 256
 _SPECIAL_OFFSETS = {
     SpecialValue.ZERO: ZERO_OFFSET, SpecialValue.NAN: NAN_OFFSET, SpecialValue.UNINIT: UNINIT_OFFSET,
 }  # fmt: skip
@@ -220,6 +224,12 @@ def overwrite(carrier: Carrier, position: int, data: memoryview) -> None:
         at += size
     step = int(frame.chunksize) if frame.chunksize > 0 else DEFAULT_CHUNK
     rest = data[max(at - position, 0) :] if end > at else data[:0]
+    needed, most = _HELD_FOR_A_CHUNK * (len(rest) // step), allowed(frame.file_size, 2 * len(rest))
+    if needed > most:
+        raise FormatError(
+            too_much(needed, f"{len(rest)} bytes in chunks of {step}", most),
+            path=frame.source.path, key=frame.key, offset=frame.offset + _CHUNKSIZE_AT,
+        )  # fmt: skip
     pieces = [rest[i : i + step] for i in range(0, len(rest), step)]
     draft.splice(len(sizes), 0, [(encode(encoding, piece), len(piece)) for piece in pieces])
     carrier.publish(draft)

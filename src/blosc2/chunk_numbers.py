@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 import numpy as np
 
 from blosc2._core.geometry import Geometry
-from blosc2.draft import Draft
 from blosc2.indexing import Selection, basic_selection
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 from blosc2.stored import Stored
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+# Chunks that are looked at together.
+_PIECE: Final = 1 << 16
 
 
 def get_slice_nchunks(schunk: Any, key: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -45,7 +51,8 @@ def get_slice_nchunks(schunk: Any, key: Any) -> np.ndarray[Any, np.dtype[np.int6
     if isinstance(schunk, NDArray):
         return _chunks_of_array(schunk, key)
     if isinstance(schunk, SChunk):
-        return _chunks_of_schunk(schunk, key)
+        chunks = _chunks_of_schunk(schunk, key)
+        return np.arange(chunks.start, chunks.stop)
     raise TypeError(f"chunks are those of an NDArray or SChunk, not of a {type(schunk).__name__}")
 
 
@@ -57,35 +64,60 @@ def _chunks_of_array(array: NDArray, key: Any) -> np.ndarray[Any, np.dtype[np.in
     selection = basic_selection(key, geometry.shape)
     if selection is None:
         raise IndexError("only integers and slices are supported here, no arrays or names")
-    return _chunks_of_selection(geometry, selection)
-
-
-def _chunks_of_selection(geometry: Geometry, selection: Selection) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The chunks from the first item of a selection to the last one, on each axis."""
-    numbers = np.zeros(1, np.int64)
-    if 0 in selection.counts:
-        return numbers[:0]
-    for start, count, step, chunk, grid in zip(
-        selection.starts, selection.counts, selection.steps, geometry.chunks, geometry.grid, strict=True
-    ):
-        rows = np.arange(start // chunk, (start + (count - 1) * step) // chunk + 1)
-        numbers = (numbers[:, None] * grid + rows).ravel()
+    rows = _rows_of(geometry, selection)
+    numbers = np.empty(math.prod(map(len, rows)), np.int64)
+    done = 0
+    for piece in _pieces(rows, geometry.grid):
+        numbers[done : done + len(piece)] = piece
+        done += len(piece)
     return numbers
 
 
-def _touched(stored: Any, key: Any) -> np.ndarray[Any, np.dtype[np.int64]] | None:
-    """The chunks that advice about a key is about; None for all."""
+def _rows_of(geometry: Geometry, selection: Selection) -> list[range]:
+    """On each axis the chunks from the first item of a selection to the last one."""
+    if 0 in selection.counts:
+        return [range(0)] * max(geometry.ndim, 1)
+    return [
+        range(start // chunk, (start + (count - 1) * step) // chunk + 1)
+        for start, count, step, chunk in zip(
+            selection.starts, selection.counts, selection.steps, geometry.chunks, strict=True
+        )
+    ]
+
+
+def _pieces(rows: list[range], grid: tuple[int, ...]) -> Iterator[Integers]:
+    """The numbers of the chunks that these make up, in ascending order, a bounded number of them at a time.
+
+    A file may claim any number of chunks that take no room in it.
+    """
+    total = math.prod(map(len, rows))
+    for first in range(0, total, _PIECE):
+        rest = np.arange(first, min(first + _PIECE, total))
+        numbers = np.zeros(len(rest), np.int64)
+        stride = 1
+        for axis in range(len(grid) - 1, -1, -1):
+            numbers += (rest % len(rows[axis]) + rows[axis].start) * stride
+            rest //= len(rows[axis])
+            stride *= grid[axis]
+        yield numbers
+
+
+def _touched(stored: Any, key: Any) -> Iterator[Integers] | None:
+    """The chunks that advice about a key is about, in pieces; None for all."""
     if isinstance(stored, NDArray):
         geometry = stored._geometry
         selection = basic_selection(key, geometry.shape)
-        return None if selection is None else _chunks_of_selection(geometry, selection)
-    return _chunks_of_schunk(stored, key) if isinstance(stored, SChunk) else None
+        return None if selection is None else _pieces(_rows_of(geometry, selection), geometry.grid)
+    if isinstance(stored, SChunk):
+        numbers = _chunks_of_schunk(stored, key)
+        return _pieces([numbers], (int(stored.nchunks),))
+    return None
 
 
 Stored.touched = staticmethod(_touched)
 
 
-def _chunks_of_schunk(schunk: SChunk, key: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _chunks_of_schunk(schunk: SChunk, key: Any) -> range:
     length = len(schunk)
     if isinstance(key, tuple) and len(key) == 2:
         key = slice(*key)
@@ -102,7 +134,11 @@ def _chunks_of_schunk(schunk: SChunk, key: Any) -> np.ndarray[Any, np.dtype[np.i
     else:
         raise IndexError(f"a super-chunk takes a slice, an integer or a tuple of start and stop, not {key!r}")
     if start >= stop:
-        return np.zeros(0, np.int64)
-    ends = np.cumsum(Draft(schunk._carrier.frame).sizes)
-    first, last = np.searchsorted(ends, [start * schunk.typesize, stop * schunk.typesize - 1], side="right")
-    return np.arange(first, last + 1)
+        return range(0)
+    frame = schunk._carrier.frame
+    begin, end = start * schunk.typesize, stop * schunk.typesize - 1
+    if not frame.variable:
+        return range(begin // frame.chunksize, end // frame.chunksize + 1)
+    ends = np.cumsum(np.frombuffer(frame.chunk_sizes(), np.int64))
+    first, last = np.searchsorted(ends, [begin, end], side="right")
+    return range(int(first), int(last) + 1)

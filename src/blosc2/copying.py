@@ -11,6 +11,7 @@ from blosc2.array_plan import ArrayPlan
 from blosc2.bands import converted
 from blosc2.carrier import Carrier
 from blosc2.draft import Draft
+from blosc2.frame_parameters import check_declared
 from blosc2.new_frame import copy_frame
 from blosc2.view_carrier import ViewCarrier
 
@@ -24,8 +25,10 @@ def copied(array: Any, dtype: Any, kwargs: dict[str, Any]) -> Carrier:
     dtype = array.dtype if dtype is None else np.dtype(dtype)
     if isinstance(carrier, ViewCarrier):
         return carrier.copied(dtype, kwargs)
-    plan = ArrayPlan(array.shape, dtype, kwargs, array)
     frame = carrier.frame
+    if kwargs.get("cparams") is None:
+        check_declared(frame)
+    plan = ArrayPlan(array.shape, dtype, kwargs, array)
     same = (
         dtype == array.dtype and plan.geometry.chunks == array.chunks and plan.geometry.blocks == array.blocks
         and kwargs.get("cparams") is None and "meta" not in kwargs

@@ -31,6 +31,7 @@ from blosc2.encoders import forget_encoders
 from blosc2.opening import from_cframe as from_cframe
 from blosc2.opening import ndarray_from_cframe as ndarray_from_cframe
 from blosc2.opening import schunk_from_cframe as schunk_from_cframe
+from blosc2.owner import Owner
 from blosc2.partitions import compute_chunks_blocks as compute_chunks_blocks
 from blosc2.pickled_buffers import pack as pack
 from blosc2.pickled_buffers import pack_array as pack_array
@@ -93,8 +94,6 @@ def remove_urlpath(path: str | bytes | os.PathLike[str] | None) -> None:
     if os.path.isfile(name + ".b2lock"):
         os.unlink(name + ".b2lock")  # which locking=True puts there
     if os.path.isdir(name) and not os.path.islink(name):
-        import shutil  # not needed by most programs, and slow to import
-
-        shutil.rmtree(name)
+        Owner().remove_tree(name, strict=True)
     elif os.path.lexists(name):
         os.unlink(name)

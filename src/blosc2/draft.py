@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from blosc2._core.frame import Frame, special_chunk
 from blosc2._core.frame_sums import range_sum, sealed
 from blosc2._core.frame_writer import header_length, pack_header, pack_index, pack_trailer
 from blosc2._core.grid_write import StoredChunk
+from blosc2._core.source import Source
 from blosc2.alignment import PADDING, hole_before
+from blosc2.allocation import FREE, table_limit, too_much
 from blosc2.exceptions import FormatError
 from blosc2.sums import MARK_AT, Running, Sums, as_table, carried, from_table
 
@@ -26,6 +28,9 @@ from blosc2.sums import MARK_AT, Running, Sums, as_table, carried, from_table
 ZERO_OFFSET = -0x7F00000000000000
 NAN_OFFSET = -0x7E00000000000000
 UNINIT_OFFSET = -0x7C00000000000000
+
+# Entries of a table that are plain integers at a time.
+_PIECE: Final = 1 << 16
 
 Stored = bytes | StoredChunk | int  # a chunk, or one of the offsets above
 
@@ -60,11 +65,21 @@ class Draft:
         self._sizes: np.ndarray[Any, np.dtype[np.int64]] | None = None
         self._appended = 0  # bytes of a last chunk that `_sizes` need not know, because it is None
 
+    def require_table(self, count: int) -> None:
+        """Refuse a table of so many chunks in place of one value for all: it would take more memory than may be."""
+        if 8 * count <= FREE // 2:
+            return
+        most = table_limit(self.frame.file_size)
+        if 8 * count > most:
+            raise FormatError(too_much(8 * count, f"a table of {count} chunks", most), path=self.frame.source.path,
+                              key=self.frame.key)  # fmt: skip
+
     @property
     def offsets(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         if self._offsets is None:
             repeated = self.frame.repeated_offset
             if repeated is not None:
+                self.require_table(self.frame.nchunks)
                 self._offsets = np.full(self.frame.nchunks, repeated, np.int64)
             else:
                 self._offsets = np.frombuffer(self.frame.offsets_bytes(), np.int64).copy()
@@ -79,9 +94,10 @@ class Draft:
         if self._sizes is None:
             frame = self.frame
             if frame.variable and frame.nbytes:
-                self._sizes = np.frombuffer(frame.chunk_sizes(), "<i8").astype(np.int64)
+                self._sizes = np.frombuffer(frame.chunk_sizes(), np.int64).copy()
             else:
                 nbytes = self.nbytes
+                self.require_table(frame.nchunks)
                 self._sizes = np.full(frame.nchunks + bool(self._appended), frame.chunksize, np.int64)
                 if nbytes and nbytes % frame.chunksize:
                     self._sizes[-1] = nbytes % frame.chunksize
@@ -141,6 +157,7 @@ class Draft:
             return False
         if not 0 < size <= chunksize or frame.nbytes % chunksize:
             return False
+        self.require_table(index + 1)
         offsets = np.empty(index + 1, np.int64)
         repeated = frame.repeated_offset
         offsets[:index] = np.frombuffer(frame.offsets_bytes(), np.int64) if repeated is None else repeated
@@ -172,7 +189,7 @@ class Draft:
             if int(index) not in self.new:
                 kind = int(self.offsets[index]) >> 56 & 7
                 nbytes = int(sizes[index])
-                self.new[int(index)] = special_chunk(kind, nbytes, frame.typesize, frame.blocksize or nbytes)
+                self.new[int(index)] = special_chunk(kind, nbytes, frame.typesize, frame.blocksize)
         return True
 
 
@@ -226,6 +243,8 @@ def lay_out(
     index = b""
     if nbytes:
         one = len(offsets) == 1 and offsets[0] < 0
+        if not one:
+            _check_table(count, start + position)
         index = pack_index(offsets[0] if one else np.array(offsets, np.int64), count)
     trailer = pack_trailer(vlmeta)
     before = start + position + len(index)
@@ -239,12 +258,12 @@ def lay_out(
 
 def write_chunks(
     write: Callable[[Any], Any], chunks: Iterable[Stored], start: int | None = None, sums: Running | None = None
-) -> tuple[list[int], int]:
+) -> tuple[array[int], int]:
     """Write chunks one after the other; their offsets from the first, and the bytes that they take.
 
     With the position where they start, each payload is aligned. With checksums, these go on over what is written.
     """
-    offsets: list[int] = []
+    offsets = array("q")
     position = 0
     for stored in chunks:
         if isinstance(stored, int):
@@ -284,7 +303,7 @@ def all_chunks(draft: Draft) -> Iterator[Stored]:
     """What is stored for each chunk; one that is not as its checksum says is never given out."""
     frame = draft.frame
     known = _sums_by_offset(frame)
-    for index, offset in enumerate(draft.offsets.tolist()):
+    for index, offset in numbered(draft.offsets):
         if index in draft.new:
             yield draft.new[index]
         elif offset < 0:
@@ -305,18 +324,40 @@ def _sums_by_offset(frame: Frame) -> dict[int, int]:
     sums = carried(frame)
     if sums is None:
         return {}
-    places = [offset for offset in frame.offsets_list() if offset >= 0]
-    return dict(zip(places, from_table(sums.chunks), strict=True))
+    places = np.frombuffer(frame.offsets_bytes(), np.int64)
+    return dict(zip(places[places >= 0].tolist(), from_table(sums.chunks), strict=True))
 
 
-def appended(draft: Draft, *, variable: bool) -> tuple[bytes, bytes]:
-    """The version that a draft is, behind the one that it is made of (FORMATS 8.1).
+def numbered(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[tuple[int, int]]:
+    """Number and offset of each chunk; as plain integers only a few at a time."""
+    for first in range(0, len(offsets), _PIECE):
+        yield from enumerate(offsets[first : first + _PIECE].tolist(), first)
+
+
+def _check_table(count: int, stored: int) -> None:
+    """Refuse to write a table of offsets that readers of a file of so many bytes would refuse."""
+    if 8 * count > table_limit(stored):
+        raise ValueError(
+            f"{count} chunks, most of which take no room, are too many for one frame: choose larger chunks"
+        )
+
+
+def appended(draft: Draft, start: int, *, variable: bool) -> tuple[bytes, bytes]:
+    """The version that a draft is, behind the one that it is made of (FORMATS 8.1), and what may follow that.
 
     It goes on with the checksums of a version that carries them, and has none behind one that is unverified.
 
+    Parameters
+    ----------
+    draft : Draft
+    start : int
+        Where in the file of the frame it is to begin.
+    variable : bool
+        Whether its chunks are of several sizes.
+
     Returns
     -------
-    what goes to the end of the frame, and the header that then makes it current.
+    what goes there, and the header that then makes it current.
 
     Raises
     ------
@@ -325,12 +366,13 @@ def appended(draft: Draft, *, variable: bool) -> tuple[bytes, bytes]:
     """
     frame = draft.frame
     sums = carried(frame)
-    header_len, end = frame.header_len, frame.frame_len
-    position = end
+    header_len = frame.header_len
+    position = start
     running = Running()
     if sums is not None:
-        start = header_len if frame.nbytes == 0 else end - frame.trailer_len
-        running.body = range_sum(frame.source, frame.offset + start, end - start, sums.body)
+        known = header_len if frame.nbytes == 0 else frame.frame_len - frame.trailer_len
+        source = frame.source if start <= frame.source.size else Source.open(str(frame.source.path))
+        running.body = range_sum(source, known, start - known, sums.body)
     parts: list[Any] = []
     added: dict[int, int] = {}
     if not draft.edits_chunks and frame.repeated_offset is not None:
@@ -338,6 +380,7 @@ def appended(draft: Draft, *, variable: bool) -> tuple[bytes, bytes]:
         count = int(frame.nchunks)
     else:
         offsets, count = draft.offsets, len(draft.offsets)
+        _check_table(count, start)
         for number, stored in sorted(draft.new.items()):
             hole = hole_before(position) if PADDING in draft.metalayers else b""
             parts += [hole, stored]

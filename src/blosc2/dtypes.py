@@ -19,14 +19,18 @@ import numpy as np
 # Far above any real dtype; what it bounds is the work that a hostile text can cause.
 MAX_DTYPE_TEXT = 65536
 _MAX_NESTING = 32
+# Each field takes NumPy some 200 bytes and 20 us, wherever it is.
+_MAX_FIELDS = 1 << 14
 
 # "a" is left out: an old alias of "S" that NumPy warns about.
 _SIMPLE = re.compile(r"[<>|=]?(?!a\d*\Z)[A-Za-z?][A-Za-z0-9_]*(?:\[[A-Za-z0-9]*\])?")
-_STRING_LITERAL = re.compile(
-    r"""'(?:[^'\\\n]|\\(?:[\\'"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}))*'"""
+# Text without quotes, or a whole string. Matched piece after piece, never searched for: that would try each quote anew.
+_PIECE = re.compile(
+    r"""[^'"]+|'(?:[^'\\\n]|\\(?:[\\'"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}))*'"""
     r'''|"(?:[^"\\\n]|\\(?:[\\'"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}))*"'''
 )
-_BETWEEN_LITERALS = re.compile(r"(?:[\[\]{}(),: ]|\d{1,10}|True|False|None)*")
+# What was matched is not tried in another way: digits could be parted in many, and each number would double the work.
+_BETWEEN_LITERALS = re.compile(r"(?:[\[\]{}(),: ]|\d{1,10}+(?!\d)|True|False|None)*+")
 
 
 def parse_dtype(text: str) -> np.dtype[Any]:
@@ -79,6 +83,7 @@ def dtype_from_description(description: str | list[Any]) -> np.dtype[Any]:
     """
     if isinstance(description, str):
         return _simple_dtype(description)
+    check_fields(description)
     _check_description(description, 0)
     return _build(np.lib.format.descr_to_dtype, description)
 
@@ -151,9 +156,23 @@ def _refuse_unusable(dtype: np.dtype[Any], text: str) -> None:
         raise ValueError(f"the dtype {text} is an array of items, not an item")
 
 
+def _without_strings(text: str) -> str:
+    """What lies between the strings of a text."""
+    pieces = []
+    at = 0
+    while at < len(text):
+        piece = _PIECE.match(text, at)
+        if piece is None:
+            raise ValueError(f"the dtype {_shorten(text)} holds a string that does not end, or is written oddly")
+        if text[at] not in "'\"":
+            pieces.append(piece[0])
+        at = piece.end()
+    return "".join(pieces)
+
+
 def _check_literal(text: str) -> None:
     """Let only brackets, strings, whole numbers and booleans through, nested to a bounded depth."""
-    rest = _STRING_LITERAL.sub("", text)
+    rest = _without_strings(text)
     if not _BETWEEN_LITERALS.fullmatch(rest):
         raise ValueError(f"the dtype {_shorten(text)} holds something other than names, formats and numbers")
     depth = 0
@@ -174,6 +193,25 @@ def _build(make: Callable[[Any], np.dtype[Any]], description: object) -> np.dtyp
         raise ValueError(f"not a valid dtype: {error}") from error
     _refuse_unusable(dtype, _shorten(description))
     return dtype
+
+
+def check_fields(description: object) -> None:
+    """Raise ValueError where a list of fields, as `numpy.dtype.descr` gives it, is longer than it may be."""
+    if _count_fields(description, 0) > _MAX_FIELDS:
+        raise ValueError(f"the dtype has more than {_MAX_FIELDS} fields")
+
+
+def _count_fields(description: object, depth: int) -> int:
+    """The fields of a description, as far as it is worth counting them; the same list may occur often in it."""
+    if not isinstance(description, list) or depth > _MAX_NESTING:
+        return 0
+    count = len(description)
+    for field in description:
+        if count > _MAX_FIELDS:
+            break
+        if isinstance(field, tuple) and len(field) > 1:
+            count += _count_fields(field[1], depth + 1)
+    return count
 
 
 def _check_description(description: object, depth: int) -> None:

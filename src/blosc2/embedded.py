@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
+from blosc2.allocation import allowed, too_much
 from blosc2.exceptions import FormatError, UnsupportedKindError
 from blosc2.file_identity import file_identity
 from blosc2.serialization import unpack
@@ -24,9 +25,6 @@ KINDS: Final = ("b2embed", "b2dict", "b2tree")
 MAP: Final = "estore_metadata"
 REGISTRY: Final = "_object_registry"
 
-# A compressed frame may claim values far larger than itself; beyond both limits this is no longer believed.
-_FREE_EXPANSION = 64 << 20
-_EXPANSION = 1024
 # How often a file is opened that seems to be damaged and is being changed.
 _TRIES: Final = 10
 
@@ -68,7 +66,7 @@ class Embedded:
         packed = self.frame.vlmeta(MAP)
         if packed is None:
             raise self._error(f"the metadata entry {MAP} is missing, so there is no map of values")
-        content = unpack(packed, location=f"{source.path}: {MAP}")
+        content = unpack(packed, location=f"{source.path}: {MAP}", file_size=source.size)
         entries = content.get("embed_map") if isinstance(content, dict) else None
         if not isinstance(entries, dict):
             raise self._error(f"the metadata entry {MAP} holds no map of values")
@@ -137,8 +135,8 @@ class Embedded:
     def _decoded(self, key: str, offset: int, length: int) -> Window:
         """A value of a compressed frame, in memory."""
         frame = self.frame
-        if length > _FREE_EXPANSION and length > _EXPANSION * frame.cbytes:
-            raise self._error(f"a value of {length} bytes in a frame of {frame.cbytes} is not believed", key)
+        if length > allowed(self._source.size):
+            raise self._error(too_much(length, "the value", allowed(self._source.size)), key)
         return Source.of_buffer(frame.read_bytes(offset, offset + length), self._source.path), 0, length
 
     def registry(self) -> dict[str, Any]:
@@ -146,7 +144,7 @@ class Embedded:
         packed = self.frame.vlmeta(REGISTRY)
         if packed is None:
             return {}
-        content = unpack(packed, location=f"{self._source.path}: {REGISTRY}")
+        content = unpack(packed, location=f"{self._source.path}: {REGISTRY}", file_size=self._source.size)
         if not isinstance(content, dict) or not all(is_safe(key) for key in content):
             raise self._error(f"the metadata entry {REGISTRY} is not a map of keys")
         return content

@@ -41,9 +41,10 @@ def encode(encoding: Encoding, data: Any) -> bytes:
     encoder = _idle.pop(kind, None) or Encoder(encoding)
     stored: bytes = encoder.encode_bytes(data)
     # Not given back when it raises: nobody knows what state it is in.
-    if len(_idle) >= _MOST:
-        _idle.clear()
-    _idle[kind] = encoder
+    if encoder.may_wait:
+        if len(_idle) >= _MOST:
+            _idle.clear()
+        _idle[kind] = encoder
     return stored
 
 

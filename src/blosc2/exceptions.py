@@ -20,6 +20,14 @@ def _place(path: object, key: str | None, offset: int | None) -> str:
     return ", ".join(parts)
 
 
+def explain(error: BaseException, what: str) -> None:
+    """Add to an error what it means for the changes that it befell."""
+    if isinstance(error, OSError) and error.strerror:
+        error.strerror = f"{error.strerror}; {what}"
+    else:
+        error.add_note(what)
+
+
 class FormatError(ValueError, RuntimeError):
     """Bytes that are not what the format asks for: damaged, cut short, or of another kind.
 
@@ -106,6 +114,10 @@ class MissingMetadataError(_PlacedError, KeyError, RuntimeError):
     """No metadata entry bears this name."""
 
 
+class CompressionError(_PlacedError, ValueError):
+    """A codec or a filter did not take the data: other compression parameters do, which ``copy(cparams=...)`` sets."""
+
+
 class UnsupportedValueError(_PlacedError, TypeError, AttributeError):
     """A value of a type that cannot be stored."""
 
@@ -115,7 +127,7 @@ class ClosedStoreError(_PlacedError, ValueError):
 
 
 class StoreLockedError(_PlacedError, OSError):
-    """Another handle has the store open for writing; the text says who."""
+    """Another handle has the store open for writing, or this process is a fork of one that has; the text says who."""
 
 
 class StoreKeyError(_PlacedError, KeyError):

@@ -48,6 +48,7 @@ class LiveCarrier(MemoryCarrier):
                 key=self.key,
             )
         store._check_own()
+        store._check_thread("change a leaf")
 
     def _adopt(self, frame: Frame) -> None:
         super()._adopt(frame)
@@ -58,6 +59,20 @@ class LiveCarrier(MemoryCarrier):
     def cut_off(self) -> None:
         """The key stands for something else now: this leaf can still be read."""
         self._store = None
+
+    def show_again(self, window: Window) -> bool:
+        """Show what lies there instead of what this was changed to; False where that is of another kind."""
+        frame = Frame.open(*window, self.key)
+        if frame.metalayers().keys() != self.frame.metalayers().keys():
+            return False
+        with self._lock:
+            self._arena, self._used, self._cparams = None, 0, None
+            super()._adopt(frame)
+        return True
+
+    def go_on(self, store: ReadableStore) -> None:
+        """The key stands for this leaf again."""
+        self._store = weakref.ref(store)
 
 
 def read_only(

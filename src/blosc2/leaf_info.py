@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from blosc2.dtypes import parse_dtype
+from blosc2.exceptions import FormatError
 from blosc2.storage import Codec
 
 #: What leaves are, by the numbers of descriptions; attributes are those of a group.
@@ -68,5 +69,10 @@ def leaf_info(description: bytes) -> LeafInfo:
         shape = struct.unpack_from(f"<{ndim}Q", description, at)
         at += 8 * ndim
     text = description[at : at + length].decode("utf-8", "replace")
-    dtype = parse_dtype(text) if text and what == 1 else None
+    dtype = None
+    if text and what == 1:
+        try:
+            dtype = parse_dtype(text)
+        except ValueError as error:
+            raise FormatError(f"the description of a leaf has a dtype that is none: {error}") from error
     return LeafInfo(kind_name(what), shape, dtype, codec_name(codec), nbytes, cbytes)

@@ -28,7 +28,7 @@ from blosc2.raw_views import view_items
 from blosc2.reading import Version, read, read_whole
 from blosc2.rearranged import matrix_axes, permuted, reshaped, selected, shape_for, taken
 from blosc2.resizing import mark_indexes_stale, resize_draft, resized_geometry
-from blosc2.schunk import SChunk, chunk_description
+from blosc2.schunk import SChunk, chunk_description, repeated_item
 from blosc2.stored import Stored
 from blosc2.view_carrier import ViewCarrier, squeezed_axes
 from blosc2.writing import Chunks, chunks_with
@@ -107,12 +107,12 @@ class NDArray(Stored):
     @property
     def ext_shape(self) -> tuple[int, ...]:
         """The shape, padded to whole chunks."""
-        return tuple(n and -(-n // c) * c for n, c in zip(self.shape, self.chunks, strict=True))
+        return tuple(c and -(-n // c) * c for n, c in zip(self.shape, self.chunks, strict=True))
 
     @property
     def ext_chunks(self) -> tuple[int, ...]:
         """The chunk shape, padded to whole blocks."""
-        return tuple(c and -(-c // b) * b for c, b in zip(self.chunks, self.blocks, strict=True))
+        return tuple(b and -(-c // b) * b for c, b in zip(self.chunks, self.blocks, strict=True))
 
     @property
     def nbytes(self) -> int:
@@ -420,7 +420,7 @@ class NDArray(Stored):
         for nchunk in range(self._geometry.nchunks):
             coords = tuple(int(i) for i in np.unravel_index(nchunk, grid))
             cratio, special, item, stored = chunk_description(self._carrier, nchunk)
-            value = None if item is None else np.frombuffer(item, self.dtype)[0]
+            value = None if item is None else repeated_item(item, self.dtype)
             yield ChunkInfo(nchunk, coords, cratio, special, value, stored)
 
     # ------------------------------------------------------------ writing

@@ -87,11 +87,19 @@ def points_first(picked: Picked, items: np.ndarray[Any, Any]) -> np.ndarray[Any,
     return view.transpose(np.argsort(picked.layout)) if picked.layout else view
 
 
+def as_bytes(items: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same memory for copies, with the bytes between fields.
+
+    NumPy leaves these out, and what lay in the memory of a fresh result would show there.
+    """
+    return items if items.dtype.names is None else items.view(np.dtype((np.void, items.dtype.itemsize)))
+
+
 def take(picked: Picked, hull: Hull, items: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> None:
     """Pick points out of the items of the box around them, into an array of the result's shape."""
     order = (*picked.axes, *picked.box_axes)
-    found = items.transpose(order)[hull.indices]
-    target = points_first(picked, out)
+    found = as_bytes(items).transpose(order)[hull.indices]
+    target = points_first(picked, as_bytes(out))
     target[...] = found.reshape(target.shape)
 
 

@@ -14,7 +14,7 @@ from blosc2.advanced import Picked, advanced_selection, with_rows
 from blosc2.assignment import plain_key
 from blosc2.executor import PARALLEL_WORK, run
 from blosc2.indexing import Selection, basic_selection
-from blosc2.picking import hull_of, is_dense, pieces, points_of, reads_whole, take
+from blosc2.picking import as_bytes, hull_of, is_dense, pieces, points_of, reads_whole, take
 
 #: What is read: geometry, dtype and frame of one version of an array.
 Version = tuple[Geometry, np.dtype[Any], Frame]
@@ -91,7 +91,9 @@ def _read_by_arrays(version: Version, key: Any, nthreads: int, out: Items | None
     geometry, dtype, _ = version
     if is_names(key):
         # NumPy's own view of some fields.
-        found = np.array(read_whole(version, nthreads)[key], order="C")
+        fields = read_whole(version, nthreads)[key]
+        found = np.zeros(fields.shape, fields.dtype)  # the bytes of other fields stay, and are not copied
+        found[...] = fields
         if out is None:
             return found
         check_out(out, found.shape, found.dtype)
@@ -116,9 +118,10 @@ def _read_rows(version: Version, mask: Items, first: int, nthreads: int, out: It
     if reads_whole(len(out), math.prod(out.shape[1:]) * dtype.itemsize, math.prod(shape) * dtype.itemsize):
         items = read(version, slice(first, first + len(mask)), nthreads)
         if out.flags.c_contiguous:
-            np.compress(mask.ravel(), items.reshape(mask.size, *out.shape[1:]), axis=0, out=out)
+            rows = as_bytes(items).reshape(mask.size, *out.shape[1:])
+            np.compress(mask.ravel(), rows, axis=0, out=as_bytes(out))
         else:
-            out[...] = items[mask]
+            as_bytes(out)[...] = as_bytes(items)[mask]
         return
     read_picked(version, with_rows(advanced_selection(mask, shape), first), nthreads, out)
 
@@ -159,4 +162,4 @@ def read_picked(version: Version, picked: Picked, nthreads: int, out: Items) -> 
     touched = picked.size * math.prod(geometry.blocks) * dtype.itemsize
     run(operation, work_of(min(touched, frame.nbytes), frame), nthreads)
     if found is not target:
-        target[...] = found
+        as_bytes(target)[...] = as_bytes(found)

@@ -52,6 +52,7 @@ def resize_draft(carrier: Carrier, draft: Draft, new: Geometry) -> bool:
     if isinstance(carrier, ViewCarrier):
         raise ValueError("cannot resize this array: it is a view; resize the array below it, or a copy")
     old, dtype, _ = carrier.array  # type: ignore[misc]
+    draft.require_table(max(old.nchunks, new.nchunks))
     if old.size and new.size:
         for nchunk in _chunks_with_padding_to_show(old, new):
             offset = int(draft.offsets[nchunk])

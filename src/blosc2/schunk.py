@@ -398,6 +398,13 @@ def chunk_description(carrier: Carrier, nchunk: int) -> tuple[float, SpecialValu
     return nbytes / cbytes, SpecialValue(special), frame.special_value(nchunk), frame.chunk(nchunk)
 
 
+def repeated_item(value: bytes, dtype: np.dtype[Any]) -> Any | None:
+    """The item that a chunk of one repeated value is full of; None where items differ, or end inside of the value."""
+    if dtype.itemsize % len(value):
+        return None
+    return np.frombuffer(value * (dtype.itemsize // len(value)), dtype)[0]
+
+
 def _byte_range(frame: Frame, items: slice) -> tuple[int, int]:
     """The uncompressed bytes of a slice of items."""
     typesize = int(frame.typesize)

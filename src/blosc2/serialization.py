@@ -15,8 +15,8 @@ The last two, and codes that are not known, are *active*: they stand for an obje
 Under ``deserialize="safe"`` they are refused.
 
 What is read may be hostile. `msgpack` checks lengths against the bytes that are there and bounds the nesting
-of lists and maps (to 1,024 levels); the two ways around that, extensions inside of extensions and arrays
-that claim more items than the bytes can hold, are closed here.
+of lists and maps (to 1,024 levels). What is left is closed here: extensions inside of extensions, arrays that claim
+more items than the bytes can hold, and values that take more memory than the rule of allocation gives them.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import msgpack
 import msgpack.exceptions
-import msgpack.fallback
 import numpy as np
 
-from blosc2.dtypes import dtype_from_description, refuse_unstorable
+from blosc2._core.codec import decode_bytes
+from blosc2._core.packed import MOST_PER_BYTE, unpacked_size
+from blosc2.allocation import FREE, Allowance
+from blosc2.dtypes import check_fields, dtype_from_description, refuse_unstorable
 from blosc2.exceptions import FormatError, UnsafeDeserializationError
 
 _FRAME = 42
@@ -44,6 +46,15 @@ _NDARRAY = 46
 _ACTIVE_KINDS = {_FRAME: "embedded frame", _REFERENCE: "reference"}
 
 _TUPLE = "__tuple__"
+
+# Lists up to this length take little memory, however many of them are open inside of each other.
+_LONG_LIST = 1024
+# Packed metadata up to this size takes little memory whatever it holds.
+_SMALL_CHANGE = 4096
+#: Packed bytes so few that nobody has to count what they take in memory.
+FEW_BYTES = FREE // 2 // MOST_PER_BYTE
+# Axes of an array: more than NumPy takes.
+_MAX_AXES = 64
 
 # Extensions inside of extensions. Each level takes some 50 KB of C stack, which a thread may have little of.
 _MAX_LEVELS = 6
@@ -102,6 +113,8 @@ def unpack(
     deserialize: str = "safe",
     location: str | None = None,
     frame_opener: FrameOpener | None = None,
+    file_size: int = 0,
+    together: Together | None = None,
 ) -> Any:
     """Unpack a value of metadata.
 
@@ -116,6 +129,10 @@ def unpack(
     frame_opener : callable, optional
         Under 'full', makes an object of the bytes of an embedded frame. Without it, these stay
         a `msgpack.ExtType`, as all other active values do; it packs back to the same bytes.
+    file_size : int, optional
+        Bytes of the file that it comes from; by default those of the packed value.
+    together : Together, optional
+        The values that will be held besides this one.
 
     Returns
     -------
@@ -124,11 +141,83 @@ def unpack(
     Raises
     ------
     FormatError
-        Anything that is not one valid value.
+        Anything that is not one valid value, or one that would take too much memory.
     UnsafeDeserializationError
         An active value under 'safe'.
     """
-    return _Reader(deserialize == "full", location, frame_opener).read(data, 0, False)
+    reader = _Reader(deserialize == "full", location, frame_opener)
+    if together is None and len(data) > FEW_BYTES:
+        together = Together(file_size or len(data))
+    if together is not None:
+        try:
+            together.add(data)
+        except FormatError as error:
+            raise reader.error(error.reason) from None
+    return reader.read(data, 0, False)
+
+
+class Together:
+    """Values that one operation unpacks and holds together.
+
+    Parameters
+    ----------
+    file_size : int
+        Bytes of the file that they come from.
+    """
+
+    __slots__ = ("_allowance", "_few", "_packed")
+
+    def __init__(self, file_size: int) -> None:
+        self._allowance = Allowance(file_size)
+        # Counting costs as much as unpacking: it is not done before all values together could be too large.
+        self._few: list[bytes | bytearray | memoryview] | None = []
+        self._packed = 0
+
+    def add(self, data: bytes | bytearray | memoryview) -> None:
+        """Unpack one more; `FormatError` where that is more than the rule of allocation allows."""
+        self._packed += len(data)
+        if self._few is not None:
+            self._few.append(data)
+            if self._packed <= FEW_BYTES:
+                return
+        for one in [data] if self._few is None else self._few:
+            self._allowance.take(unpacked_size(one), len(one))
+        self._few = None
+
+
+def check_readable(contents: Mapping[str, bytes], stored: int) -> None:
+    """Check that metadata entries can be read back, one by one and all at once, before they are written.
+
+    Parameters
+    ----------
+    contents : mapping
+        All entries, packed.
+    stored : int
+        The bytes that they have in the file.
+
+    Raises
+    ------
+    ValueError
+        Reading them would take more memory than the rule of allocation gives a file of so many bytes.
+    """
+    together = Together(stored)
+    for name, content in contents.items():
+        try:
+            together.add(content)
+        except FormatError as error:
+            raise ValueError(
+                f"the metadata entry {name!r} could not be read again, with the others: {error.reason}; store it as an "
+                "array or super-chunk of its own"
+            ) from None
+
+
+def check_stored_readable(chunks: Mapping[str, bytes], changes: Mapping[str, bytes | None]) -> None:
+    """Check the same of metadata entries as they are stored, of which some change."""
+    # What is small makes no difference to a file that holds too much already.
+    if sum(len(packed) for packed in changes.values() if packed) <= _SMALL_CHANGE:
+        return
+    contents = {name: decode_bytes(chunk) for name, chunk in chunks.items()}
+    check_readable(contents, sum(map(len, chunks.values())))
 
 
 # Packing
@@ -227,6 +316,7 @@ def _describe_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
     try:
         refuse_unstorable(dtype)
         text = {"str": dtype.str} if dtype.names is None else {"descr": dtype.descr}
+        check_fields(text.get("descr"))
     except (TypeError, ValueError) as error:
         raise TypeError(f"can not serialize an array: {error}") from error
     return {"dtype": text, "shape": shape, "data": array.tobytes()}
@@ -259,8 +349,9 @@ class _Reader:
             except ValueError as error:
                 if size <= _LONG_LIST or f"exceeds max_array_len({_LONG_LIST})" not in str(error):
                     raise
-            if _claims_too_much(data):
-                return _unpackb_growing(data, extension)
+            # Lists are made as long as they say, if there are as many bytes in all, and many may be open at once.
+            if level == 0 and size <= FEW_BYTES and unpacked_size(data) > MOST_PER_BYTE * size:
+                raise self.error("not a valid msgpack value: its lists are longer than its bytes allow")
             return _unpackb(data, extension, size)
         except (FormatError, UnsafeDeserializationError):
             raise
@@ -301,6 +392,8 @@ class _Reader:
         shape = parts.get("shape")
         if not isinstance(shape, (list, tuple)) or not all(type(size) is int and size >= 0 for size in shape):
             raise self.error("the shape of an array (extension 46) is not a list of sizes")
+        if len(shape) > _MAX_AXES:  # a product of very many sizes would take for ever
+            raise self.error(f"an array (extension 46) has {len(shape)} axes, and {_MAX_AXES} are possible")
         items = math.prod(shape)
         try:
             if "values" in parts:
@@ -354,34 +447,7 @@ def _restore_tuple(items: list[Any]) -> list[Any] | tuple[Any, ...]:
     return items
 
 
-# What follows keeps lists from claiming memory for items that are not there. The C implementation of msgpack
-# allocates a list for as many items as its header states, which it bounds by the bytes that there are; but
-# 1,024 such lists may be open inside of each other. Short ones cannot do harm; where there is a longer one, all
-# that could be a header is added up, and suspicious data goes to the Python implementation, whose lists grow.
-
-_LONG_LIST = 1024
-_FREE_CLAIM = 16 << 20
-_CLAIM_PER_BYTE = 64
-# The lookahead finds headers that begin inside of other matches too.
-_ARRAY_HEADER = re.compile(rb"(?=(?:\xdc(..)|\xdd(....)))", re.DOTALL)
-
-
-def _claims_too_much(data: bytes | bytearray | memoryview) -> bool:
-    """Whether lists in this data might claim memory out of proportion to it."""
-    size = len(data)
-    claimed = 0
-    for short, long in _ARRAY_HEADER.findall(data):
-        claim = int.from_bytes(short or long, "big")
-        if claim <= size:  # others are refused before anything is allocated
-            claimed += 8 * claim
-    return claimed > _FREE_CLAIM + _CLAIM_PER_BYTE * size
-
-
 def _unpackb(data: bytes | bytearray | memoryview, extension: Callable[[int, bytes], Any], longest: int) -> Any:
     return msgpack.unpackb(
         data, strict_map_key=False, list_hook=_restore_tuple, ext_hook=extension, max_array_len=longest
     )
-
-
-def _unpackb_growing(data: bytes | bytearray | memoryview, extension: Callable[[int, bytes], Any]) -> Any:
-    return msgpack.fallback.unpackb(data, strict_map_key=False, list_hook=_restore_tuple, ext_hook=extension)

@@ -138,8 +138,15 @@ def check_reads(frame: Frame) -> bool:
 def check_chunks(frame: Frame) -> None:
     """Check all chunks now, of a frame whose reads are checked, because they are to be copied as they are."""
     if frame.checks_chunks:
-        for number in range(frame.nchunks):
+        for number in stored_numbers(frame):
             frame.chunk_info(number)  # which reads all of the chunk for that
+
+
+def stored_numbers(frame: Frame) -> list[int]:
+    """Numbers of the chunks of which something is stored, and which are not just known to the table."""
+    if frame.repeated_offset is not None or not frame.nbytes:
+        return []
+    return [number for number, offset in enumerate(array("q", frame.offsets_bytes())) if offset >= 0]
 
 
 def is_verifiable(frame: Frame) -> bool:
@@ -280,12 +287,12 @@ def _wrong_parts(frame: Frame, sums: Sums) -> list[Finding]:
     again = Frame.open(frame.source, frame.offset, key=frame.key)
     try:
         again.check_chunks(sums.chunks)
-        count = again.nchunks
+        numbers = stored_numbers(again)
     except ValueError as error:  # the table of offsets is what is damaged
         if not found:
             found.append(Finding(frame.chunks_window[1], None, str(error)))
         return found
-    for number in range(count):
+    for number in numbers:
         try:
             again.chunk_info(number)
         except FormatError as error:

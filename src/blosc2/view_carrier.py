@@ -163,7 +163,7 @@ class ViewCarrier(Carrier):
         keywords = dict(keywords)
         as_stored = keywords.get("cparams") is None and not frame.needs_geometry
         if as_stored and _is_known(self.cparams):
-            keywords["cparams"] = self.cparams
+            keywords["cparams"] = self.usable_cparams
         fitting = {"chunks": geometry.chunks, "blocks": geometry.blocks} if dtype.itemsize == geometry.itemsize else {}
         plan = plan_like(self.base, geometry.shape, dtype, keywords, **fitting)
         kept = {name: packed for name, packed in frame.metalayers().items() if name not in ("b2nd", PADDING)}

@@ -6,12 +6,13 @@ after the array that they came from is gone, and see what has been published sin
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Protocol
 
 from blosc2.alignment import PADDING
 from blosc2.exceptions import FormatError, MissingMetadataError, UnsafeDeserializationError
-from blosc2.serialization import FrameOpener, pack, unpack
+from blosc2.serialization import FEW_BYTES, FrameOpener, Together, check_readable, pack, unpack
 from blosc2.storage import MAX_BUFFERSIZE, cparams_from
 
 # Limits of the C library: beyond them it crashes, or refuses every later write.
@@ -22,12 +23,18 @@ MAX_NAME_BYTES = 31
 _GEOMETRY = "b2nd"
 _RESERVED = (_GEOMETRY, PADDING)
 
+# Characters of a value that are shown; and packed bytes from which on no more of it is made into text.
+_SHOWN = 200
+_LONG_VALUE = 4096
+
 
 class FrameMetadata(Protocol):
     """What a frame offers here. Contents are packed values."""
 
     @property
     def key(self) -> str | None: ...
+    @property
+    def file_size(self) -> int: ...
     def metalayers(self) -> dict[str, bytes]: ...
     def metalayer(self, name: str, /) -> bytes | None: ...
     def vlmeta_names(self) -> list[str]: ...
@@ -105,6 +112,7 @@ def pack_metalayers(meta: Mapping[str, Any] | None, reserved: Iterable[str] = ()
             raise ValueError(f"the metalayer {name!r} is written by the library; choose another name")
         packed[name] = pack(value)
         check_content(name, packed[name])
+    check_readable(packed, sum(map(len, packed.values())))
     if len(packed) + len(taken) > MAX_ENTRIES:
         raise ValueError(
             f"there can be {MAX_ENTRIES} metalayers, {len(taken)} of them are taken: {len(packed)} are too many"
@@ -123,15 +131,21 @@ class _Metadata:
         self._carrier = carrier
         self._frame_opener = frame_opener
 
+    def _content(self, name: object) -> bytes:
+        raise NotImplementedError
+
     def _missing(self, name: object) -> MissingMetadataError:
         return MissingMetadataError(f"{name} not found in the {self._kind}", path=self._carrier.urlpath)
 
-    def _unpack(self, name: str, content: bytes) -> Any:
+    def _unpack(self, name: str, content: bytes, together: Together | None = None) -> Any:
         where = f"{self._kind} {name!r}"
+        # What is short takes little, whatever the file.
+        file_size = self._carrier.frame.file_size if len(content) > _LONG_VALUE else 0
         try:
             return unpack(
-                content, deserialize=self._carrier.deserialize, location=where, frame_opener=self._frame_opener
-            )
+                content, deserialize=self._carrier.deserialize, location=where, frame_opener=self._frame_opener,
+                file_size=file_size, together=together,
+            )  # fmt: skip
         except FormatError as error:
             raise FormatError(error.reason, path=self._carrier.urlpath, key=self._carrier.frame.key) from error
         except UnsafeDeserializationError as error:
@@ -146,13 +160,33 @@ class _Metadata:
         shown = []
         for name in names:
             try:
-                text = repr(get(name))
+                text = _text(get(name), len(self._content(name)))
             except UnsafeDeserializationError as error:
                 text = f"<{error.kind}>"
             except FormatError as error:
                 text = f"<unreadable: {error.reason}>"
-            shown.append(f"{name!r}: {text if len(text) <= 200 else f'{text[:200]}...'}")
+            shown.append(f"{name!r}: {text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...'}")
         return f"{{{', '.join(shown)}}}"
+
+
+def _text(value: Any, size: int) -> str:
+    """The text of a value; of one that is large when packed, a part of it, which takes no more memory than a part."""
+    return repr(value) if size <= _LONG_VALUE else _ShortText().repr(value)
+
+
+class _ShortText(reprlib.Repr):
+    """Texts of values of which no part is longer than what is shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = _SHOWN
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxfrozenset = _SHOWN
+
+    def repr_bytes(self, value: bytes, _: int) -> str:
+        return repr(value[:_SHOWN])
+
+    def repr_ndarray(self, value: Any, _: int) -> str:
+        return f"array(shape={value.shape}, dtype={value.dtype})"
 
 
 def _only_whole(key: slice) -> None:
@@ -321,7 +355,17 @@ class VLMeta(_Metadata, MutableMapping[str, Any]):
         {'a': {'b': [1, 2]}}
         """
         frame = self._carrier.frame
-        return {name: self._unpack(name, frame.vlmeta(name) or b"") for name in frame.vlmeta_names()}
+        values: dict[str, Any] = {}
+        packed = 0
+        for name in frame.vlmeta_names():
+            content = frame.vlmeta(name) or b""
+            packed += len(content)
+            if packed > FEW_BYTES:  # from the first one, counting what they take together
+                del content  # or it would be there twice
+                together = Together(frame.file_size)
+                return {name: self._unpack(name, frame.vlmeta(name) or b"", together) for name in frame.vlmeta_names()}
+            values[name] = self._unpack(name, content)
+        return values
 
     def to_dict(self) -> dict[bytes, Any]:
         """Read all values; the names are bytes.

@@ -12,7 +12,7 @@ cdef class ChunkTable(Header):
     cdef int64_t repeated
     cdef int64_t *offsets
     cdef int64_t *starts                # uncompressed starts of variable chunks, chunk_count + 1
-    cdef readonly Plugin plugin
+    cdef readonly Plugin plugin         # set once at most, before others know the frame
     cdef uint32_t *sums                 # one for each chunk, to be checked before it is decoded; NULL: not asked for
 
     cdef int count_chunks(self) except -1
@@ -28,5 +28,5 @@ cdef class ChunkTable(Header):
     cdef int load_block(self, int64_t index, Worker *worker, Chunk *chunk, int32_t block) noexcept nogil
     cdef int part_block(
         self, int64_t index, Worker *worker, Chunk *chunk, int32_t block, const uint8_t **decoded) noexcept nogil
-    cdef int decode_chunk_into(self, int64_t index, Worker *worker, uint8_t *destination) noexcept nogil
+    cdef int decode_chunk_into(self, int64_t index, Worker *worker, uint8_t *destination, int64_t size) noexcept nogil
     cdef int fail(self, int status, int64_t index) except -1

@@ -1,19 +1,22 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The chunks of a frame: where each lies, and bringing and decoding what a read needs of it (FORMATS 1.4, 2)."""
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
+from blosc2._core.block_cache cimport keep_block, kept_block, name_kept
+from blosc2._core.block_runs cimport LARGE_BLOCK, is_run, run_of
 from blosc2._core.checksum cimport checksum
 from blosc2._core.codec cimport (
     BAD_LENGTH, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, KIND_ZERO, NO_MEMORY, Chunk, ChunkKind,
-    KeptBlock, Plugin, Worker, block_span, borrow, decode_block, decode_whole, give_back, in_order, inspect, keep_block,
-    kept_block, name_kept, reserve_scratch, reserve_stored)
+    KeptBlock, Plugin, Worker, block_span, borrow, decode_block, decode_whole, give_back, in_order, inspect,
+    reserve_scratch, reserve_stored)
 from blosc2._core.header cimport Header
 
 from blosc2._core import codec
+from blosc2.allocation import table_limit, too_much
 from blosc2.exceptions import FormatError
 
 cdef extern from "prefetch.h" nogil:
@@ -24,6 +27,7 @@ cdef enum:
     MAX_CHUNKS = 268435455
     PREFETCHED = 1 << 20    # of a mapped chunk: as much as the caches near a core hold
     EXPANSION = 4096        # an offsets table may hold this many times its stored bytes
+    SURELY_ALLOWED = 32 << 20   # bytes of such a table that the rule of allocation gives any file
 
 cdef int64_t SPECIAL_ZERO = <int64_t> (<uint64_t> 0x81 << 56)
 cdef int64_t SPECIAL_NAN = <int64_t> (<uint64_t> 0x82 << 56)
@@ -133,6 +137,8 @@ cdef class ChunkTable(Header):
             return 0
         if 8 * count > EXPANSION * <int64_t> chunk.cbytes:
             self.bad(at, f"an offsets table of {chunk.cbytes} bytes claims {count} chunks")
+        if 8 * count > SURELY_ALLOWED and 8 * count > table_limit(self.source.size):
+            self.bad(at, too_much(8 * count, f"an offsets table of {count} chunks", table_limit(self.source.size)))
         worker = borrow(chunk.blocksize)
         raw = <uint8_t *> malloc(chunk.cbytes)
         table = <int64_t *> malloc(8 * count)
@@ -236,10 +242,15 @@ cdef class ChunkTable(Header):
     def chunk_sizes(self):
         """Uncompressed sizes of all chunks of a frame of variable chunks, as native int64 bytes."""
         cdef int64_t i
+        cdef int64_t *to
         self.load_starts()
         if self.starts == NULL:
             raise ValueError("the chunks of this frame are equal")
-        return b"".join([(self.starts[i + 1] - self.starts[i]).to_bytes(8, "little") for i in range(self.chunk_count)])
+        result = PyBytes_FromStringAndSize(NULL, 8 * self.chunk_count)
+        to = <int64_t *> PyBytes_AS_STRING(result)
+        for i in range(self.chunk_count):
+            to[i] = self.starts[i + 1] - self.starts[i]
+        return result
 
     def offsets_list(self):
         """The table of offsets as stored: counted from the header's end; negative ones are special."""
@@ -308,7 +319,7 @@ cdef class ChunkTable(Header):
                 chunk.data = stored
         if status:
             return status
-        if not self.variable and chunk.nbytes != self.chunk_nbytes(index):
+        if chunk.nbytes > self.nbytes if self.variable else chunk.nbytes != self.chunk_nbytes(index):
             return BAD_LENGTH
         if chunk.variable != self.vlblocks:
             return BAD_LENGTH
@@ -361,13 +372,17 @@ cdef class ChunkTable(Header):
         """The bytes of a block of which a part is wanted, and which may be wanted again soon."""
         cdef KeptBlock *kept
         cdef uint8_t *room
+        cdef uint8_t byte = 0
         cdef int status
-        decoded[0] = kept_block(worker, self.serial, index, block)
+        decoded[0] = kept_block(worker, self.serial, index, chunk, block)
         if decoded[0] != NULL:
             return CHUNK_OK
         status = self.load_block(index, worker, chunk, block)
         if status:
             return status
+        if chunk.blocksize > LARGE_BLOCK and is_run(chunk, block, &byte):
+            decoded[0] = run_of(worker, byte, chunk.blocksize)
+            return CHUNK_OK if decoded[0] != NULL else NO_MEMORY
         kept = keep_block(worker, chunk.blocksize)
         room = kept.data if kept != NULL else reserve_scratch(worker, chunk.blocksize)
         if room == NULL:
@@ -376,14 +391,16 @@ cdef class ChunkTable(Header):
         if status:
             return status
         if kept != NULL:
-            name_kept(worker, kept, self.serial, index, block)
+            name_kept(worker, kept, self.serial, index, chunk, block)
         decoded[0] = room
         return CHUNK_OK
 
-    cdef int decode_chunk_into(self, int64_t index, Worker *worker, uint8_t *destination) noexcept nogil:
-        """A whole chunk, through the super-chunk of the C library when its codec needs one."""
+    cdef int decode_chunk_into(self, int64_t index, Worker *worker, uint8_t *destination, int64_t size) noexcept nogil:
+        """A whole chunk into memory of its size, through the super-chunk of the C library when its codec needs one."""
         cdef Chunk chunk
         cdef int status = self.open_chunk(index, worker, &chunk)
+        if status == CHUNK_OK and chunk.nbytes != size:
+            status = BAD_LENGTH
         if status == CHUNK_OK:
             status = self.load_chunk(index, worker, &chunk)
         if status:
@@ -407,13 +424,15 @@ cdef class ChunkTable(Header):
 
         To be called before others know the frame.
         """
-        cdef int64_t i, n = 0, count = sums.shape[0] // 4
+        cdef int64_t i, n = 0, count = sums.shape[0] // 4, entries
         cdef uint32_t *table
         self.load_index()
-        table = <uint32_t *> calloc(max(self.chunk_count, 1), sizeof(uint32_t))
+        # Of chunks that are all special there is nothing to look up.
+        entries = 0 if self.offsets == NULL and self.repeated < 0 else self.chunk_count
+        table = <uint32_t *> calloc(max(entries, 1), sizeof(uint32_t))
         if table == NULL:
             raise MemoryError
-        for i in range(self.chunk_count):
+        for i in range(entries):
             if self.entry(i) >= 0:
                 if n < count:
                     table[i] = (sums[4 * n] | <uint32_t> sums[4 * n + 1] << 8 | <uint32_t> sums[4 * n + 2] << 16
@@ -431,6 +450,11 @@ cdef class ChunkTable(Header):
         """Whether each chunk is checked before it is decoded."""
         return self.sums != NULL
 
-    def set_plugin(self, plugin):
-        """Give the frame what codecs and filters need that work on array blocks."""
-        self.plugin = plugin
+    def set_plugin(self, Plugin plugin not None):
+        """Give the frame what codecs and filters need that work on array blocks, unless it has it.
+
+        To be called before others know the frame. Who decodes has no reference of its own to the plugin: it stays as long
+        as the frame does.
+        """
+        if self.plugin is None:
+            self.plugin = plugin

@@ -14,6 +14,7 @@ cdef enum:
     BAD_RAW = -108
     BAD_BLOCKSIZE = -109
     BAD_CODEC = -110
+    BAD_RATE = -121
     BAD_FILTER = -111
     BAD_STARTS = -112
     BAD_STREAM = -113
@@ -52,6 +53,7 @@ cdef struct Chunk:
     int32_t cbytes
     int32_t nblocks
     int32_t typesize        # as the chunk says; of an offset without a chunk, of the frame
+    bint split              # each full block is a stream for each byte of an item
     bint variable           # VL blocks
     bint whole              # blocks do not stand alone: delta, dictionary, VL blocks
     bint needs_geometry     # codec or filter that needs the C library's super-chunk
@@ -69,6 +71,8 @@ cdef struct KeptBlock:      # a decoded block of which a read took only a part
     uint64_t frame          # serial number of its frame; 0 for none
     int64_t chunk
     int32_t block
+    int32_t blocksize       # of the chunk as it was then
+    int32_t nbytes          # that were decoded into `data`
     uint64_t used           # when, by the worker's clock
 
 
@@ -84,12 +88,19 @@ cdef struct Worker:
     uint64_t clock
 
 
+cdef inline int32_t block_bytes(const Chunk *chunk, int32_t block) noexcept nogil:
+    cdef int64_t rest = chunk.nbytes - <int64_t> block * chunk.blocksize
+    return chunk.blocksize if rest > chunk.blocksize else <int32_t> rest
+
+
 cdef class Plugin:
     """The C library's super-chunk for codecs and filters that ask it for the array's geometry."""
 
     cdef void *schunk
     cdef PyThread_type_lock lock
+    cdef bint decoding      # whether a thread is inside its context
     cdef object __weakref__
+    cdef int start_anew(self) except -1
     cdef int decode(self, Chunk *chunk, uint8_t *destination) noexcept nogil
 
 
@@ -100,8 +111,10 @@ cdef class Encoder:
     cdef object encoding
     cdef Plugin plugin
     cdef int32_t nbytes     # of the chunks that the context was made for
+    cdef int32_t blocksize  # of the last chunk: the context has temporaries of that size
     cdef uint8_t *copy      # of their data, for filters that would write into it
     cdef uint8_t *undone    # room to decode what filters gave that cannot always be undone
+    cdef bint is_small(self) noexcept
     cdef int prepare(self, int32_t nbytes) except -1
     cdef int32_t encode(self, const uint8_t *source, uint8_t *destination, int32_t room) noexcept nogil
 
@@ -118,7 +131,3 @@ cdef int check_starts(const Chunk *chunk) noexcept nogil
 cdef int decode_whole(Worker *worker, Chunk *chunk, uint8_t *destination) noexcept nogil
 cdef int decode_block(Worker *worker, Chunk *chunk, int32_t block, uint8_t *destination) noexcept nogil
 cdef int fill(const Chunk *chunk, int64_t start, uint8_t *destination, int64_t nbytes) noexcept nogil
-cdef int32_t block_bytes(const Chunk *chunk, int32_t block) noexcept nogil
-cdef const uint8_t *kept_block(Worker *worker, uint64_t frame, int64_t chunk, int32_t block) noexcept nogil
-cdef KeptBlock *keep_block(Worker *worker, int64_t size) noexcept nogil
-cdef void name_kept(Worker *worker, KeptBlock *kept, uint64_t frame, int64_t chunk, int32_t block) noexcept nogil

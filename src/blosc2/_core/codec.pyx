@@ -17,7 +17,9 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from blosc2._core cimport cblosc2 as c
-from blosc2.exceptions import FormatError, codec_error_text
+
+from blosc2._core.forking import in_child
+from blosc2.exceptions import CompressionError, FormatError, codec_error_text
 
 MINIMUM_LIBRARY = (3, 3, 5)
 
@@ -45,6 +47,7 @@ _REASONS = {
     BAD_SPECIAL: "a special chunk of an unknown kind, or whose value does not fit its size",
     BAD_RAW: "a raw chunk whose stored size is not its size + 32",
     BAD_BLOCKSIZE: "the block size of a chunk is below 1 or above 536866816",
+    BAD_RATE: "a rate of the codec ZFP_RATE that is above 100 percent, for which the C library has too little room",
     BAD_CODEC: "a chunk compressed with a codec that this package does not have",
     BAD_FILTER: "a chunk with a filter that this package does not have",
     BAD_STARTS: "a block of a chunk starts outside it",
@@ -104,8 +107,13 @@ def library_info(str name):
 # ---------------------------------------------------------------- workers
 
 cdef enum:
+    ZFP_RATE = 35
+    MOST_RATE = 100
+
+cdef enum:
     POOL = 64
-    KEEP = 8 << 20  # scratch above this is not kept between calls
+    KEEP = 8 << 20  # scratch and temporaries above this are not kept between calls
+    TEMPORARIES = 4 # blocks that a context of the library keeps room for
 
 cdef Worker *_idle[POOL]
 cdef int _idle_count = 0
@@ -127,7 +135,6 @@ cdef Worker *borrow(int32_t blocksize) except NULL:
     """A worker for this thread until `give_back`; holds the GIL, which guards the pool."""
     global _idle_count
     cdef Worker *worker
-    cdef c.blosc2_dparams dparams
     cdef int i
     cdef int chosen = _idle_count - 1
     for i in range(_idle_count - 1, -1, -1):
@@ -142,13 +149,21 @@ cdef Worker *borrow(int32_t blocksize) except NULL:
     worker = <Worker *> calloc(1, sizeof(Worker))
     if worker == NULL:
         raise MemoryError
-    dparams = c.blosc2_get_blosc2_dparams_defaults()
-    dparams.nthreads = 1
-    worker.dctx = c.blosc2_create_dctx(dparams)
+    _new_context(worker)
     if worker.dctx == NULL:
         free(worker)
         raise MemoryError
     return worker
+
+
+cdef void _new_context(Worker *worker) noexcept:
+    """Give a worker a context that has seen nothing, in place of the one that it has."""
+    cdef c.blosc2_dparams dparams = c.blosc2_get_blosc2_dparams_defaults()
+    dparams.nthreads = 1
+    if worker.dctx != NULL:
+        c.blosc2_free_ctx(<c.blosc2_context *> worker.dctx)
+    worker.dctx = c.blosc2_create_dctx(dparams)
+    worker.blocksize = 0
 
 
 cdef void give_back(Worker *worker) noexcept:
@@ -161,6 +176,8 @@ cdef void give_back(Worker *worker) noexcept:
         free(worker.scratch)
         worker.scratch = NULL
         worker.scratch_size = 0
+    if TEMPORARIES * <int64_t> worker.blocksize > KEEP:
+        _new_context(worker)
     if _idle_count == POOL or worker.dctx == NULL:
         _free_worker(worker)
         return
@@ -197,70 +214,6 @@ cdef uint8_t *reserve_scratch(Worker *worker, int64_t size) noexcept nogil:
     return _reserve(&worker.scratch, &worker.scratch_size, size)
 
 
-# Reads that follow each other often take parts of the same blocks: rows of an array, patches that overlap. Each
-# worker keeps the last blocks of which it handed out a part. Frames never change, so nothing can become stale.
-
-cdef enum:
-    KEPT_BYTES = 2 << 20     # of one worker, in all
-
-
-cdef const uint8_t *kept_block(Worker *worker, uint64_t frame, int64_t chunk, int32_t block) noexcept nogil:
-    """The bytes of a block that this worker still has, or NULL."""
-    cdef KeptBlock *kept
-    cdef int i
-    for i in range(KEPT_BLOCKS):
-        kept = &worker.kept[i]
-        if kept.frame == frame and kept.chunk == chunk and kept.block == block:
-            worker.clock += 1
-            kept.used = worker.clock
-            return kept.data
-    return NULL
-
-
-cdef KeptBlock *keep_block(Worker *worker, int64_t size) noexcept nogil:
-    """Room for a block, in the place of the one that was not used for longest; NULL when it is too large."""
-    cdef KeptBlock *oldest = NULL
-    cdef KeptBlock *kept
-    cdef uint8_t *data
-    cdef int i
-    if size > KEPT_BYTES // 2:
-        return NULL
-    for i in range(KEPT_BLOCKS):
-        kept = &worker.kept[i]
-        if oldest == NULL or kept.used < oldest.used:
-            oldest = kept
-    oldest.frame = 0
-    if oldest.size < size:
-        worker.kept_bytes -= oldest.size
-        free(oldest.data)
-        oldest.data = NULL
-        oldest.size = 0
-        for i in range(KEPT_BLOCKS):  # others go until there is room for this one
-            kept = &worker.kept[i]
-            if worker.kept_bytes + size > KEPT_BYTES and kept.size:
-                worker.kept_bytes -= kept.size
-                free(kept.data)
-                kept.data = NULL
-                kept.size = 0
-                kept.frame = 0
-        data = <uint8_t *> malloc(<size_t> size)
-        if data == NULL:
-            return NULL
-        oldest.data = data
-        oldest.size = size
-        worker.kept_bytes += size
-    return oldest
-
-
-cdef void name_kept(Worker *worker, KeptBlock *kept, uint64_t frame, int64_t chunk, int32_t block) noexcept nogil:
-    """Say what was decoded into the room that `keep_block` gave."""
-    worker.clock += 1
-    kept.used = worker.clock
-    kept.frame = frame
-    kept.chunk = chunk
-    kept.block = block
-
-
 # ---------------------------------------------------------------- checks
 
 cdef inline int32_t _i32(const uint8_t *p) noexcept nogil:
@@ -270,23 +223,27 @@ cdef inline int32_t _i32(const uint8_t *p) noexcept nogil:
 cdef int inspect(const uint8_t *header, int64_t room, Chunk *chunk) noexcept nogil:
     """Check 32 bytes of a chunk header (FORMATS 1.6, points 13-15) and describe the chunk.
 
-    `room` is what the chunk may occupy; its size against the frame's is the caller's to check.
+    `room` is what the chunk may occupy; its size against the frame's is the caller's to check. The bytes may lie in a
+    file that others write to: they are read once, and what was checked is what `chunk` says.
     """
+    cdef uint8_t h[CHUNK_HEADER]
     cdef int flags, special, codec, i
     if room < CHUNK_HEADER:
         return BAD_ROOM
-    flags = header[2]
+    memcpy(h, header, CHUNK_HEADER)
+    flags = h[2]
     if flags & 5 != 5:
         return BAD_OLD_HEADER
-    if header[0] > 6 or header[0] < 5:
+    if h[0] > 6 or h[0] < 5:
         return BAD_VERSION
     chunk.data = header
-    chunk.nbytes = _i32(header + 4)
-    chunk.blocksize = _i32(header + 8)
-    chunk.cbytes = _i32(header + 12)
-    chunk.typesize = header[3]
-    chunk.variable = header[30] & 1
-    chunk.dictionary = header[31] & 1
+    chunk.nbytes = _i32(h + 4)
+    chunk.blocksize = _i32(h + 8)
+    chunk.cbytes = _i32(h + 12)
+    chunk.typesize = h[3]
+    chunk.split = not flags & 0x10
+    chunk.variable = h[30] & 1
+    chunk.dictionary = h[31] & 1
     chunk.whole = chunk.dictionary or chunk.variable
     chunk.needs_geometry = False
     chunk.loaded = CHUNK_HEADER
@@ -295,11 +252,11 @@ cdef int inspect(const uint8_t *header, int64_t room, Chunk *chunk) noexcept nog
         return BAD_CBYTES
     if chunk.nbytes < 0 or chunk.nbytes > MAX_BUFFER:
         return BAD_NBYTES
-    if header[30] & 0xFE or header[31] & 0x88 or header[31] & 0x06:
+    if h[30] & 0xFE or h[31] & 0x88 or h[31] & 0x06:
         return BAD_FLAGS
     if chunk.typesize == 0:
         return BAD_TYPESIZE
-    special = header[31] >> 4 & 7
+    special = h[31] >> 4 & 7
     if special:
         if special > 4 or chunk.variable:
             return BAD_SPECIAL
@@ -320,18 +277,21 @@ cdef int inspect(const uint8_t *header, int64_t room, Chunk *chunk) noexcept nog
         chunk.kind = KIND_RAW
         return CHUNK_OK
     chunk.kind = KIND_REGULAR
-    codec = header[22]
+    codec = h[22]
     if _codec_kind[codec] == 0 or not _agrees(flags >> 5, codec):
         return BAD_CODEC
+    # With a higher rate a block takes more bytes than its items: the codec reads and writes behind the end of its buffers.
+    if codec == ZFP_RATE and h[23] > MOST_RATE:
+        return BAD_RATE
     chunk.needs_geometry = _codec_kind[codec] == 3
     for i in range(6):
-        if _filter_kind[header[16 + i]] == 0:
+        if _filter_kind[h[16 + i]] == 0:
             return BAD_FILTER
-        if _filter_kind[header[16 + i]] == 2:
+        if _filter_kind[h[16 + i]] == 2:
             chunk.whole = True
-        elif _filter_kind[header[16 + i]] == 3:
+        elif _filter_kind[h[16 + i]] == 3:
             chunk.needs_geometry = True
-        elif header[16 + i] == 35 and header[24 + i] == 0:
+        elif h[16 + i] == 35 and h[24 + i] == 0:
             chunk.needs_geometry = True
     if chunk.variable:
         chunk.nblocks = chunk.blocksize
@@ -378,9 +338,10 @@ cdef int block_span(const Chunk *chunk, int32_t block, int32_t *start, int32_t *
     if first < CHUNK_HEADER + 4 * <int64_t> chunk.nblocks or first > chunk.cbytes - 4:
         return BAD_STARTS
     # Where blocks follow each other, the next one ends this; where they do not, only the chunk does.
-    if in_order(chunk, block):
+    if block + 1 < chunk.nblocks:
         other = _i32(starts + 4 * <int64_t> (block + 1))
-        end = other if other < end else end
+        if first < other and other < end:
+            end = other
     start[0] = first
     stop[0] = end
     return CHUNK_OK
@@ -394,7 +355,7 @@ cdef int check_block(const Chunk *chunk, int32_t block) noexcept nogil:
     cdef int status = block_span(chunk, block, &position, &stop)
     if status:
         return status
-    if not chunk.data[2] & 0x10 and nbytes == chunk.blocksize and nbytes % chunk.typesize == 0:
+    if chunk.split and nbytes == chunk.blocksize and nbytes % chunk.typesize == 0:
         streams = chunk.typesize
     for i in range(streams):
         if position > stop - 4:
@@ -413,7 +374,7 @@ cdef int check_starts(const Chunk *chunk) noexcept nogil:
     """Check every block start of a wholly loaded chunk."""
     cdef int64_t lowest = CHUNK_HEADER + 4 * <int64_t> chunk.nblocks
     cdef int64_t total = 0
-    cdef int32_t i, start
+    cdef int32_t i, start, size
     cdef int32_t before = 0
     for i in range(chunk.nblocks):
         start = _i32(chunk.data + CHUNK_HEADER + 4 * <int64_t> i)
@@ -421,18 +382,14 @@ cdef int check_starts(const Chunk *chunk) noexcept nogil:
             return BAD_STARTS
         if chunk.variable:
             # A VL block ends where the next one starts, so they must be in order.
-            if start <= before or _i32(chunk.data + start) < 0:
+            size = _i32(chunk.data + start)
+            if start <= before or size < 0:
                 return BAD_STARTS
             before = start
-            total += _i32(chunk.data + start)
+            total += size
     if chunk.variable and total != chunk.nbytes:
         return BAD_LENGTH
     return CHUNK_OK
-
-
-cdef int32_t block_bytes(const Chunk *chunk, int32_t block) noexcept nogil:
-    cdef int64_t rest = chunk.nbytes - <int64_t> block * chunk.blocksize
-    return chunk.blocksize if rest > chunk.blocksize else <int32_t> rest
 
 
 # ---------------------------------------------------------------- decoding
@@ -469,10 +426,7 @@ cdef int fill(const Chunk *chunk, int64_t start, uint8_t *destination, int64_t n
 
 cdef void _renew(Worker *worker) noexcept with gil:
     """Replace a context that has seen a dictionary: the library does not forget it."""
-    cdef c.blosc2_dparams dparams = c.blosc2_get_blosc2_dparams_defaults()
-    dparams.nthreads = 1
-    c.blosc2_free_ctx(<c.blosc2_context *> worker.dctx)
-    worker.dctx = c.blosc2_create_dctx(dparams)
+    _new_context(worker)
 
 
 cdef int decode_whole(Worker *worker, Chunk *chunk, uint8_t *destination) noexcept nogil:
@@ -583,17 +537,16 @@ cdef class Encoding:
         return p
 
 
-# Of all plugins: in a forked child nobody holds their locks, nor could anybody release them.
+# All plugins, for a forked child: threads that were inside them are not there.
 _plugins = weakref.WeakSet()
 
 
-def _renew_locks():
+def _start_anew():
     for plugin in list(_plugins):
-        (<Plugin> plugin).lock = PyThread_allocate_lock()
+        (<Plugin> plugin).start_anew()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)
+in_child(_start_anew)
 
 
 cdef class Plugin:
@@ -623,30 +576,75 @@ cdef class Plugin:
         if self.lock != NULL:
             PyThread_free_lock(self.lock)
 
+    cdef int start_anew(self) except -1:
+        """In a forked child: have a lock that nobody holds, and a context that nobody is in the middle of."""
+        cdef c.blosc2_dparams dparams
+        cdef c.blosc2_schunk *schunk = <c.blosc2_schunk *> self.schunk
+        # The old lock cannot be freed while it is held, nor the context in whatever state it is: both are left.
+        self.lock = PyThread_allocate_lock()
+        if self.lock == NULL:
+            raise MemoryError
+        if self.decoding:
+            self.decoding = False
+            dparams = c.blosc2_get_blosc2_dparams_defaults()
+            dparams.nthreads = 1
+            dparams.schunk = schunk
+            schunk.dctx = c.blosc2_create_dctx(dparams)     # NULL is told when it is needed
+        return 0
+
     cdef int decode(self, Chunk *chunk, uint8_t *destination) noexcept nogil:
         """All bytes of a loaded chunk, one thread at a time."""
-        # These codecs do not stop at the end of damaged input: what lies behind it must be ours, and always the same.
-        cdef size_t behind = 2 * <size_t> chunk.blocksize + 4096
-        cdef uint8_t *padded
+        cdef uint8_t *padded = _padded_copy(chunk)
+        cdef Chunk own
         cdef int status
-        if chunk.kind == KIND_REGULAR:
-            status = check_starts(chunk)
-            if status:
-                return status
-        padded = <uint8_t *> malloc(<size_t> chunk.cbytes + behind)
         if padded == NULL:
             return NO_MEMORY
-        memcpy(padded, chunk.data, <size_t> chunk.cbytes)
-        memset(padded + chunk.cbytes, 0, behind)
+        # What is decoded is the copy, whatever a mapped file shows by now.
+        status = inspect(padded, chunk.cbytes, &own)
+        if status == CHUNK_OK and (own.kind != chunk.kind or own.variable != chunk.variable or own.cbytes != chunk.cbytes
+                                   or own.nbytes != chunk.nbytes or own.blocksize != chunk.blocksize):
+            status = BAD_LENGTH
+        if status == CHUNK_OK and own.kind == KIND_REGULAR:
+            status = check_starts(&own)
+        if status:
+            free(padded)
+            return status
         # A lock without Python's signal handlers: nothing can be raised between here and its release.
         PyThread_acquire_lock(self.lock, WAIT_LOCK)
-        status = c.blosc2_decompress_ctx(
-            (<c.blosc2_schunk *> self.schunk).dctx, padded, chunk.cbytes, destination, chunk.nbytes)
+        self.decoding = True
+        if (<c.blosc2_schunk *> self.schunk).dctx == NULL:
+            status = NO_MEMORY
+        else:
+            # Where geometry and blocks of a damaged file disagree, these codecs leave a part of it as it was.
+            memset(destination, 0, <size_t> chunk.nbytes)
+            status = c.blosc2_decompress_ctx(
+                (<c.blosc2_schunk *> self.schunk).dctx, padded, chunk.cbytes, destination, chunk.nbytes)
+        self.decoding = False
         PyThread_release_lock(self.lock)
         free(padded)
         if status < 0:
             return BAD_DECODED if status == -1 else status
         return CHUNK_OK if status == chunk.nbytes else BAD_DECODED
+
+
+cdef uint8_t *_padded_copy(const Chunk *chunk) noexcept nogil:
+    """A loaded chunk with zeros behind it; NULL when there is no memory.
+
+    Codecs that work on array blocks do not stop at the end of damaged input: what lies behind it must be ours, and
+    always the same.
+    """
+    cdef size_t behind = 2 * <size_t> chunk.blocksize + 4096
+    cdef size_t size = <size_t> chunk.cbytes + behind
+    cdef uint8_t *padded
+    if size > KEEP:
+        padded = <uint8_t *> calloc(1, size)    # pages that nobody touches take no memory
+    else:
+        padded = <uint8_t *> malloc(size)
+        if padded != NULL:
+            memset(padded + chunk.cbytes, 0, behind)
+    if padded != NULL:
+        memcpy(padded, chunk.data, <size_t> chunk.cbytes)
+    return padded
 
 
 cdef class Encoder:
@@ -664,6 +662,8 @@ cdef class Encoder:
             c.blosc2_free_ctx(<c.blosc2_context *> self.cctx)
             self.cctx = NULL
         encoding = <Encoding> self.encoding
+        if encoding.codec == ZFP_RATE and encoding.codec_meta > MOST_RATE:
+            raise ValueError(f"codec_meta of ZFP_RATE is a percentage, up to {MOST_RATE}, not {encoding.codec_meta}")
         filters = sum([item != 0 for item in encoding.filters])
         deltas = encoding.filters.count(DELTA)
         if deltas > 1 or (deltas and filters >= SCRIBBLING):
@@ -691,6 +691,20 @@ cdef class Encoder:
         self.nbytes = nbytes
         return 0
 
+    cdef bint is_small(self) noexcept:
+        """Whether it holds so little memory that it may wait for the next use."""
+        cdef int64_t size = TEMPORARIES * <int64_t> self.blocksize
+        if self.copy != NULL:
+            size += self.nbytes
+        if self.undone != NULL:
+            size += self.nbytes
+        return size <= KEEP
+
+    @property
+    def may_wait(self):
+        """Whether it holds so little memory that it may be kept for the next use."""
+        return self.is_small()
+
     def __dealloc__(self):
         free(self.copy)
         free(self.undone)
@@ -705,11 +719,13 @@ cdef class Encoder:
         cdef const uint8_t *data = source
         cdef Chunk chunk
         cdef int status
-        if self.copy != NULL:
+        if self.copy != NULL and self.nbytes:       # of no bytes there may be no address either
             memcpy(self.copy, source, <size_t> self.nbytes)
             data = self.copy
         status = c.blosc2_compress_ctx(<c.blosc2_context *> self.cctx, data, self.nbytes, destination, room)
-        if self.copy != NULL and status > CHUNK_HEADER and destination[2] & 2 and not destination[31] >> 4:
+        if status >= CHUNK_HEADER:
+            self.blocksize = _i32(destination + 8)
+        if data != source and status > CHUNK_HEADER and destination[2] & 2 and not destination[31] >> 4:
             # Where nothing was gained, what lay there by then was stored.
             memcpy(destination + CHUNK_HEADER, source, <size_t> self.nbytes)
         if self.undone != NULL and status > CHUNK_HEADER:
@@ -736,7 +752,7 @@ cdef class Encoder:
             with nogil:
                 size = self.encode(source, room, nbytes + CHUNK_HEADER)
             if size < 0:
-                raise ValueError(f"could not compress the data: {codec_error_text(size)}")
+                raise CompressionError(f"could not compress the data: {codec_error_text(size)}")
             return PyBytes_FromStringAndSize(<const char *> room, size)
         finally:
             free(room)

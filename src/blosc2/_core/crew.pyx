@@ -8,7 +8,7 @@ gathers a crew, works together with it, and disbands it. A thread that has not b
 Readers that come from Python take turns at the GIL here: see gil_turn.h.
 """
 
-import os
+from blosc2._core.forking import in_child
 
 from cpython.pythread cimport (
     NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock, PyThread_release_lock,
@@ -69,6 +69,7 @@ def forget():
     # Locks that a lost thread may hold cannot be freed; they are a few bytes.
     _idle = NULL
     _hands = 0
+    state_set(&_turn, 0)
 
 
 cdef void _live(void *argument) noexcept nogil:
@@ -204,5 +205,4 @@ cdef void take_turn() noexcept nogil:
     wait_for_turn(&_turn)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=forget)
+in_child(forget)

@@ -6,22 +6,28 @@ checks the header and finds the trailer; offsets and metadata are checked when f
 `Frame` never changes after that, so threads share it without a lock; a change to a file makes a new one.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport malloc
 from libc.string cimport memcpy
 
-from blosc2._core.archive cimport Archive, Member
+from blosc2._core.archive cimport Archive
+from blosc2._core.central_record cimport Member
 from blosc2._core.chunk_table cimport ChunkTable
 from blosc2._core.codec cimport (
-    BAD_LENGTH, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MOST_STEPS, NO_MEMORY, Chunk, Worker, block_bytes, borrow,
-    decode_block, decode_whole, fill, give_back, inspect, reserve_scratch)
+    BAD_LENGTH, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MAX_BUFFER, MOST_STEPS, NO_MEMORY, Chunk, Worker,
+    block_bytes, borrow, decode_block, decode_whole, fill, give_back, inspect, reserve_scratch)
 from blosc2._core.crew cimport leave_turn, take_turn
 from blosc2._core.header cimport PREFIX_READ
 from blosc2._core.source cimport Source
 
 from blosc2._core import codec
+from blosc2.allocation import FREE as _free_bytes
+from blosc2.allocation import allowed, too_much
 from blosc2.exceptions import FormatError
+
+# What the rule of allocation gives any file.
+cdef int64_t _FREE = _free_bytes
 
 
 cdef class Frame(ChunkTable):
@@ -88,8 +94,7 @@ cdef class Frame(ChunkTable):
                 self.fail(status, index)
             if chunk.data != NULL:
                 return PyBytes_FromStringAndSize(<const char *> chunk.data, chunk.cbytes)
-            return special_chunk(
-                chunk.kind, chunk.nbytes, self.typesize, self.blocksize if self.blocksize > 0 else chunk.nbytes)
+            return special_chunk(chunk.kind, chunk.nbytes, self.typesize, self.blocksize)
         finally:
             give_back(worker)
 
@@ -171,8 +176,12 @@ cdef class Frame(ChunkTable):
     def vl_blocks(self, int64_t index):
         """The uncompressed blocks of a chunk of variable-length blocks."""
         cdef int32_t start, size, i
+        if not self.vlblocks:
+            raise FormatError(
+                f"chunk {index} does not consist of blocks of variable length", path=self.source.path, key=self.key)
         stored = self.chunk(index)
-        data = self.decode_chunk(index)  # checks the table of starts
+        at = self.chunks_start + self.entry(index)
+        data = codec.decode_bytes(stored, self.nbytes, self.source.path, self.key, at)  # checks the table of starts
         blocks = []
         at = 0
         for i in range(int.from_bytes(stored[8:12], "little")):
@@ -344,6 +353,42 @@ cdef class Frame(ChunkTable):
         for name in self.load_vlmeta():
             self.vlmeta(name)
 
+    # ------------------------------------------------------------ metadata
+
+    @property
+    def file_size(self):
+        """Bytes of the file, or of what is in memory instead: what the rule of allocation counts."""
+        if self.header == NULL:
+            return self.source.size + sum([len(stored) for stored in self.vlmeta_table.values()])
+        return self.source.size
+
+    def vlmeta(self, str name):
+        """Packed content of one entry of variable-length metadata, or None."""
+        cdef const uint8_t *header
+        cdef int64_t nbytes
+        cdef bytes stored
+        found = self.load_vlmeta().get(name)
+        if found is None:
+            return None
+        at = None
+        if isinstance(found, bytes):
+            stored = found
+        else:
+            at = found[0]
+            stored = self.source.read(at, found[1])
+        if PyBytes_GET_SIZE(stored) >= CHUNK_HEADER:
+            header = <const uint8_t *> PyBytes_AS_STRING(stored)
+            nbytes = header[4] | <uint32_t> header[5] << 8 | <uint32_t> header[6] << 16 | <uint32_t> header[7] << 24
+            if nbytes > _FREE and nbytes > allowed(self.file_size):
+                raise FormatError(
+                    too_much(nbytes, f"metadata entry {name!r}", allowed(self.file_size)),
+                    path=self.source.path, key=self.key, offset=at)
+            if header[31] >> 4 & 7:
+                raise FormatError(
+                    f"metadata entry {name!r} is a special chunk, which none may be",
+                    path=self.source.path, key=self.key, offset=at)
+        return codec.decode_bytes(stored, MAX_BUFFER, self.source.path, self.key, at)
+
     # ------------------------------------------------------------ frames that were never serialised
 
     @staticmethod
@@ -399,11 +444,14 @@ cdef class Frame(ChunkTable):
 
 
 def special_chunk(int kind, int32_t nbytes, int32_t typesize, int32_t blocksize, bytes item=b""):
-    """A stored chunk without payload: zeros, NaN, undefined, or one repeated item."""
+    """A stored chunk without payload: zeros, NaN, undefined, or one repeated item.
+
+    A block size that no header should have stands for one block, as 0 does.
+    """
     header = bytearray(CHUNK_HEADER)
     header[0:4] = bytes((5, 1, 5, typesize if typesize <= 255 else 1))
     header[4:8] = nbytes.to_bytes(4, "little")
-    header[8:12] = min(blocksize, nbytes).to_bytes(4, "little")
+    header[8:12] = (min(blocksize, nbytes) if blocksize > 0 else nbytes).to_bytes(4, "little")
     header[12:16] = (CHUNK_HEADER + len(item)).to_bytes(4, "little")
     header[31] = kind << 4
     return bytes(header) + item

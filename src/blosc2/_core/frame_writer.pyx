@@ -14,6 +14,8 @@ _MAGIC = b"\x9e\xa8b2frame\x00"
 _FIXED = struct.Struct(">10s Bi BQ B4B Bq Bq Bi Bi Bi Bh Bh B BB 6B BB 6B BB")
 # The largest table that is written raw without asking the compressor.
 _RAW_TABLE = 256
+# A table is one chunk, of 8 bytes for each chunk of the frame.
+_MOST_CHUNKS = 2147483615 // 8
 _INDEX_ENCODING = Encoding(0, 0, 5, False, 8, 16384, 3, (0, 0, 0, 0, 0, 1), (0, 0, 0, 0, 0, 0))
 
 
@@ -52,6 +54,9 @@ def pack_index(offsets, count):
     offsets : int64 array, or int
         One entry for each chunk, or the one that all share.
     """
+    if count > _MOST_CHUNKS:
+        raise ValueError(f"{count} chunks are too many for one frame, at most {_MOST_CHUNKS} are possible: "
+                         "choose larger chunks")
     if isinstance(offsets, int):
         return special_chunk(3, 8 * count, 8, 8 * count, struct.pack("<q", offsets))
     table = offsets.astype("<i8").tobytes()

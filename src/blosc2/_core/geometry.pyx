@@ -11,6 +11,7 @@ from blosc2._core.frame cimport Frame
 from blosc2.exceptions import FormatError
 
 cdef int64_t MAX_BYTES = 0x7FFFFFFFFFFFFFFF
+cdef int64_t MOST_ITEMS = 0x7FFFFFFF    # of a chunk on one axis, as metadata can say
 
 
 cdef inline int64_t _be(const uint8_t *p, int length) noexcept nogil:
@@ -40,10 +41,13 @@ cdef class Geometry:
         if len(chunks) != self.c.ndim or len(blocks) != self.c.ndim:
             raise ValueError("shape, chunks and blocks must have the same length")
         self.c.itemsize = itemsize
-        for i in range(self.c.ndim):
-            self.c.shape[i] = shape[i]
-            self.c.chunks[i] = chunks[i]
-            self.c.blocks[i] = blocks[i]
+        try:
+            for i in range(self.c.ndim):
+                self.c.shape[i] = shape[i]
+                self.c.chunks[i] = chunks[i]
+                self.c.blocks[i] = blocks[i]
+        except OverflowError:
+            raise ValueError(f"axis {i} is longer than 2**63 - 1 items") from None
         self.derive()
 
     cdef int derive(self) except -1:
@@ -65,13 +69,18 @@ cdef class Geometry:
             self.c.size *= n if n else 1
         for i in range(self.c.ndim):
             self.c.size *= self.c.shape[i] != 0
+        for i in range(self.c.ndim):
+            # Without items both may be zero, of any axis: nothing below is computed then, nor may be anywhere else.
+            if (self.c.blocks[i] < 0 or self.c.blocks[i] > self.c.chunks[i]
+                    or (self.c.blocks[i] == 0 and (self.c.size or self.c.chunks[i]))):
+                raise ValueError(
+                    f"on axis {i} a block of {self.c.blocks[i]} items does not fit a chunk of {self.c.chunks[i]}")
+            if self.c.chunks[i] > (MAX_BUFFER if self.c.size else MOST_ITEMS):   # also what follows would overflow
+                raise ValueError(f"on axis {i} a chunk of {self.c.chunks[i]} items has more than {MAX_BUFFER} bytes")
         if self.c.size == 0:
             self.c.nchunks = self.c.block_nbytes = self.c.chunk_nbytes = 0
             return 0
         for i in range(self.c.ndim - 1, -1, -1):
-            if not 1 <= self.c.blocks[i] <= self.c.chunks[i]:
-                raise ValueError(
-                    f"on axis {i} a block of {self.c.blocks[i]} items does not fit a chunk of {self.c.chunks[i]}")
             self.c.grid[i] = (self.c.shape[i] - 1) // self.c.chunks[i] + 1
             self.c.chunk_strides[i] = self.c.nchunks
             self.c.nchunks *= self.c.grid[i]

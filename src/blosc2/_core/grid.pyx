@@ -125,6 +125,9 @@ cdef class Operation:
             if self.strides[d] < 0:
                 raise ValueError("strides cannot be negative")
             extent += (self.count[d] - 1) * self.strides[d]
+        if g.size == 0:
+            self.tasks = self.stop_task = 0     # chunks may be of no items: there is nothing to divide by
+            return 0
         for axis, index in zip(points.axes, points.indices):
             view = index
             d = axis

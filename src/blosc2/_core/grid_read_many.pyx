@@ -43,6 +43,7 @@ cdef enum:
     # Groups for each thread: they do not all take the same time, and a thread that has none left waits for the last.
     GROUPS = 16
     MOST_READERS = 65
+    MOST_AXES = 64  # of a NumPy array
     REVERSED = 16   # shift of the flags for axes that a key runs through backwards
 
 cdef struct Part:
@@ -143,7 +144,10 @@ cdef class ReadMany(Operation):
                     continue
                 self.take_selection(i, selection)
             axes = self.axes + 4 * i * geometry.c.ndim
-            self.rooms[i] = geometry.c.size != 0
+            self.rooms[i] = 0
+            if geometry.c.size == 0:
+                continue    # and its chunks may be of no items: there is nothing to divide by
+            self.rooms[i] = 1
             for d in range(geometry.c.ndim):
                 if axes[4 * d + 2] == 0:
                     self.rooms[i] = 0
@@ -230,6 +234,9 @@ cdef class ReadMany(Operation):
         cdef Py_ssize_t k = 0
         shape = selection.shape
         flip = selection.flip
+        if len(shape) > MOST_AXES:
+            raise IndexError(f"selection {number} of the batch: the result would have {len(shape)} axes; "
+                             f"at most {MOST_AXES} are possible")
         self.shapes[number] = shape
         self.flags[number] = 0
         for d in range(g.ndim):
@@ -325,7 +332,7 @@ cdef class ReadMany(Operation):
 
     def into_arrays(self, cnp.dtype dtype not None):
         """Read into new arrays: a list with one for each selection, and None for `others`."""
-        cdef cnp.npy_intp dims[64]
+        cdef cnp.npy_intp dims[MOST_AXES]
         cdef int64_t moving[MAX_DIM]
         cdef int64_t i
         cdef int k, count
@@ -336,6 +343,8 @@ cdef class ReadMany(Operation):
                 arrays.append(None)
                 continue
             shape = self.shape_of(i)
+            if len(shape) > MOST_AXES:
+                raise IndexError(f"selection {i} has {len(shape)} axes; at most {MOST_AXES} are possible")
             for k in range(len(shape)):
                 dims[k] = shape[k]
             Py_INCREF(dtype)  # the next call steals one reference

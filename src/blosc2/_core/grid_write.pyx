@@ -12,7 +12,7 @@ from blosc2._core.codec cimport CHUNK_HEADER, CHUNK_OK, NO_MEMORY, Encoder, Work
 from blosc2._core.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.grid cimport Box, Operation, clip, copy_items
 
-from blosc2.exceptions import codec_error_text
+from blosc2.exceptions import CompressionError, codec_error_text
 
 cnp.import_array()
 
@@ -245,7 +245,10 @@ cdef class Write(Operation):
             raise MemoryError(f"not enough memory to compress chunk {self.failed}")
         if self.status > ENCODING_FAILED // 2:  # the chunk as it was could not be read
             self.frame.fail(self.status, self.failed)
-        raise ValueError(f"could not compress chunk {self.failed}: {codec_error_text(self.status - ENCODING_FAILED)}")
+        frame = self.frame
+        raise CompressionError(
+            f"could not compress chunk {self.failed}: {codec_error_text(self.status - ENCODING_FAILED)}",
+            path=None if frame is None else frame.source.path, key=None if frame is None else frame.key)
 
     cdef int gather_points(self, Worker *worker, int64_t nchunk, const Box *box, int64_t begin, int64_t end,
                            const uint8_t **gathered) noexcept nogil:
@@ -255,7 +258,7 @@ cdef class Write(Operation):
         if scratch == NULL:
             return NO_MEMORY
         gathered[0] = scratch
-        status = self.frame.decode_chunk_into(nchunk, worker, scratch)
+        status = self.frame.decode_chunk_into(nchunk, worker, scratch, self.geometry.c.chunk_nbytes)
         return status if status else self.move_points(worker, nchunk, NULL, box, begin, end, scratch, NULL)
 
     cdef int gather(self, Worker *worker, int64_t nchunk, const Box *box, const uint8_t **gathered) noexcept nogil:
@@ -293,7 +296,7 @@ cdef class Write(Operation):
             touched *= many[d]
             to_strides[d] = g.item_strides[d] * self.step[d]
         if not whole and self.frame is not None:
-            status = self.frame.decode_chunk_into(nchunk, worker, scratch)
+            status = self.frame.decode_chunk_into(nchunk, worker, scratch, g.chunk_nbytes)
             if status:
                 return status
         elif not complete:

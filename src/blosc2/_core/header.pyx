@@ -9,15 +9,12 @@ from libc.string cimport memcmp, memcpy, strlen
 from blosc2._core.codec cimport CHUNK_HEADER, MAX_BLOCK, MAX_BUFFER
 from blosc2._core.source cimport READ_OK, Source
 
-from blosc2._core import codec
 from blosc2.exceptions import FormatError
 
 cdef enum:
     TABLE_HEAD = 7          # bytes of the table of metalayers before its entries
     PREFIX = 512            # of a mapped frame, copied before it is checked
     MAX_VLMETA = 8192
-    EXPANSION = 4096        # a metadata value above the floor may be this many times its stored bytes
-    VLMETA_FLOOR = 4 << 20  # a metadata value up to this size is always decoded
 
 cdef uint64_t _serial = 0
 
@@ -306,9 +303,12 @@ cdef class Header:
         return self.header != NULL
 
     cdef const uint8_t *find_metalayer(self, const char *name, int32_t *length) noexcept:
+        return self.find_entry(name, strlen(name), length)
+
+    cdef const uint8_t *find_entry(self, const char *name, size_t n, int32_t *length) noexcept:
+        """Content of the metalayer of a name of `n` bytes, which may be any."""
         cdef Entry entry
         cdef int64_t at = FIXED_HEADER + TABLE_HEAD
-        cdef size_t n = strlen(name)
         cdef int i
         for i in range(self.entry_count):
             at = self.read_entry(at, &entry)
@@ -347,8 +347,8 @@ cdef class Header:
         cdef const uint8_t *content
         if self.header == NULL:
             return self.own_metalayers.get(name)
-        encoded = name.encode()
-        content = self.find_metalayer(encoded, &length)
+        encoded = name.encode("utf-8", "surrogatepass")
+        content = self.find_entry(encoded, len(encoded), &length)
         return None if content == NULL else PyBytes_FromStringAndSize(<const char *> content, length)
 
     def header_bytes(self):
@@ -360,8 +360,8 @@ cdef class Header:
     def metalayer_place(self, str name):
         """Where the content of a metalayer starts, from the first byte of a serialised frame."""
         cdef int32_t length
-        cdef bytes encoded = name.encode()
-        cdef const uint8_t *content = self.find_metalayer(encoded, &length)
+        cdef bytes encoded = name.encode("utf-8", "surrogatepass")
+        cdef const uint8_t *content = self.find_entry(encoded, len(encoded), &length)
         if content == NULL:
             raise KeyError(name)
         return content - self.header
@@ -482,17 +482,3 @@ cdef class Header:
     def vlmeta_chunks(self):
         """Name -> stored chunk of every entry."""
         return {name: self.vlmeta_chunk(name) for name in self.load_vlmeta()}
-
-    def vlmeta(self, str name):
-        """Packed content of one entry, or None."""
-        found = self.load_vlmeta().get(name)
-        if found is None:
-            return None
-        stored = found if isinstance(found, bytes) else self.source.read(found[0], found[1])
-        at = None if isinstance(found, bytes) else found[0]
-        if len(stored) >= CHUNK_HEADER and stored[31] >> 4 & 7:
-            raise FormatError(
-                f"metadata entry {name!r} is a special chunk, which none may be",
-                path=self.source.path, key=self.key, offset=at)
-        return codec.decode_bytes(
-            stored, max(VLMETA_FLOOR, EXPANSION * len(stored)), self.source.path, self.key, at)

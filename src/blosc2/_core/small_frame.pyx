@@ -166,6 +166,8 @@ cdef class Template:
     cdef int give_back(self, Encoder encoder) except -1:
         global _turn
         cdef Template other
+        if not encoder.is_small():
+            return 0
         if not self.held:
             other = _holders[_turn]
             if other is not None:

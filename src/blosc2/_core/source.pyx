@@ -32,7 +32,8 @@ cdef extern from "mapping.h" nogil:
     void advise_mapping(const void *start, int64_t length, int advice)
     void advise_file(int fd, int64_t offset, int64_t length, int advice)
 
-_O_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+# Whatever lies under a name, opening it must not wait.
+_O_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 #: Advice that `Source.advise` takes, in the order of mapping.h.
 ADVICE = ("normal", "random", "sequential", "willneed", "dontneed")
@@ -186,6 +187,9 @@ cdef class Source:
         return other
 
     def _identify(self, status):
+        cdef int kind = status.st_mode & 0o170000
+        if kind != 0o100000 and kind != 0o040000:  # of a directory, reading tells what it is
+            raise FormatError("it is no regular file", path=self.path)
         self.size = status.st_size
         self.identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 

@@ -1,0 +1,122 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+"""What a forked child has anew. Only the thread that forked lives on in it: locks that others had are never given back.
+
+All that holds locks, threads or descriptors which a child must not go on with is known here: locks are of the class
+`Lock`, and whatever else there is says with `in_child` what is to be done. What the GIL guards needs neither: whoever
+forks has the GIL, so no other thread is in the middle of a step.
+"""
+
+import os
+import sys
+import weakref
+from threading import RLock
+
+# Goes up by one in each child.
+cdef long _generation = 0
+_renewals = []
+_files = weakref.WeakSet()
+
+
+cdef class Lock:
+    """A lock that one thread has at a time and may take again, like `threading.RLock`.
+
+    In a forked child it is free, unless the thread that forked had it: that one goes on, and gives it back in the end.
+    """
+
+    cdef object lock        # made when first needed: most are never taken
+    cdef long generation    # in which `lock` was made or looked at
+    cdef long taken         # the generation in which it was taken
+    cdef long depth         # how often its thread has it
+
+    def __cinit__(self):
+        self.generation = _generation
+
+    def __enter__(self):
+        self.current().acquire()
+        if self.depth == 0:
+            self.taken = _generation
+        self.depth += 1
+
+    def __exit__(self, kind, error, traceback):
+        self.depth -= 1
+        self.lock.release()
+
+    cdef object current(self):
+        """The lock of this process."""
+        if self.lock is None or self.generation != _generation:
+            self.renew()
+        return self.lock
+
+    def renew(self):
+        """Be free, if a thread has it that stayed with the parent; whether one had."""
+        cdef bint lost = False
+        fresh = RLock()     # which may run the collector, and so anything: before the steps
+        if self.lock is None:
+            self.lock = fresh
+        elif self.generation != _generation:
+            if self.lock.acquire(blocking=False):   # nobody has it, or this thread
+                self.lock.release()
+            else:
+                self.lock = fresh
+                self.depth = 0
+                lost = True
+        self.generation = _generation
+        return lost
+
+    @property
+    def inherited(self):
+        """Whether the thread that asks took it in the process of which this one is a fork."""
+        self.current()
+        return self.depth > 0 and self.taken != _generation
+
+
+def in_child(renewal):
+    """Have something done in each forked child, before it goes on."""
+    _renewals.append(renewal)
+
+
+def keep_from_child(file):
+    """Have what is open for writing lead nowhere in a forked child, whatever is done with it there; returns it.
+
+    Parameters
+    ----------
+    file : object
+        It has a descriptor, as `fileno` tells, which raises ValueError when that is closed.
+    """
+    _files.add(file)
+    return file
+
+
+def _lead_nowhere():
+    flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
+    for file in list(_files):
+        try:
+            descriptor = file.fileno()
+        except ValueError:
+            continue
+        try:
+            os.close(descriptor)    # first: there may be no other one left
+        except OSError:             # which closes it all the same
+            pass
+        try:
+            nowhere = os.open(os.devnull, flags)
+        except OSError:             # nothing can be written to this either
+            nowhere = os.open(os.sep, os.O_RDONLY)
+        if nowhere != descriptor:
+            os.dup2(nowhere, descriptor, inheritable=False)
+            os.close(nowhere)
+
+
+def _begin_child():
+    global _generation
+    _generation += 1
+    for renewal in _renewals:
+        try:
+            renewal()
+        except BaseException:   # the others count all the same
+            sys.excepthook(*sys.exc_info())
+
+
+in_child(_lead_nowhere)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_child)

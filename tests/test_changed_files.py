@@ -1,0 +1,91 @@
+"""Files that another program changes under an open handle: an error, or bytes of the file, and never other memory."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+from blosc2.exceptions import FormatError
+
+BLOCK = 4096
+BLOCKSIZE_AT = 8  # in the header of a chunk
+
+
+def chunk_at(path: Path) -> int:
+    """Where the first chunk of a frame lies."""
+    return int.from_bytes(path.read_bytes()[11:15], "big")
+
+
+def read(path: Path, call: Callable[[], Any]) -> Any:
+    """What a call gives; None where it says that the file is damaged."""
+    try:
+        return call()
+    except FormatError as error:
+        if str(path) not in str(error):
+            raise
+        return None
+
+
+def change(path: Path, at: int, value: int) -> None:
+    with open(path, "r+b") as file:
+        file.seek(at)
+        file.write(struct.pack("<i", value))
+
+
+@pytest.fixture
+def data(rng: np.random.Generator) -> bytes:
+    return bytes(rng.integers(0, 4, 64 * BLOCK, np.uint8))
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("blocksize", [1, BLOCK // 2, BLOCK - 1, BLOCK + 1, 2 * BLOCK, 32 * BLOCK, 64 * BLOCK])
+def test_another_block_size(data: bytes, blocksize: int, source: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "a.b2frame"
+    blosc2.SChunk(chunksize=len(data), data=data, urlpath=str(path), cparams={"typesize": 1, "blocksize": BLOCK})
+    schunk = blosc2.open(str(path), mmap_mode=source)
+    assert schunk[10:20] == data[10:20]  # the block is kept
+    change(path, chunk_at(path) + BLOCKSIZE_AT, blocksize)
+    for start, stop in ((10, 20), (10, BLOCK), (10, 60 * BLOCK), (BLOCK // 2, BLOCK // 2 + 1)):
+        got = read(path, lambda start=start, stop=stop: schunk[start:stop])
+        assert got in (None, data[start:stop])
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_another_block_size_below_an_array(data: bytes, source: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "a.b2nd"
+    items = np.frombuffer(data, "u1").reshape(64, BLOCK)
+    blosc2.asarray(items, chunks=items.shape, blocks=(1, BLOCK), urlpath=str(path))
+    array = blosc2.open(str(path), mmap_mode=source)
+    array[3, 5:9]
+    change(path, chunk_at(path) + BLOCKSIZE_AT, 8 * BLOCK)
+    for key in ((3, slice(5, 9)), (slice(2, 5), slice(5, None)), ([3, 4], [5, 6]), ...):
+        got = read(path, lambda key=key: array[key])
+        assert got is None or np.array_equal(got, items[key])
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("byte", range(32))
+def test_each_byte_of_a_chunk_header(data: bytes, byte: int, source: str | None, tmp_path: Path) -> None:
+    """Each value that is one bit away, and some others, after parts of the chunk were read."""
+    path = tmp_path / "a.b2nd"
+    items = np.frombuffer(data[: 16 * BLOCK], "u1").reshape(16, BLOCK)
+    blosc2.asarray(items, chunks=items.shape, blocks=(1, BLOCK), urlpath=str(path))
+    array = blosc2.open(str(path), mmap_mode=source)
+    at = chunk_at(path) + byte
+    before = path.read_bytes()[at]
+    with open(path, "r+b", buffering=0) as file:
+        for value in {before ^ 1 << bit for bit in range(8)} | {0, 1, 127, 128, 255}:
+            array[3, 5:9]
+            os.pwrite(file.fileno(), bytes([value]), at)
+            for key in ((3, slice(5, 9)), (slice(2, 5), slice(5, None)), ...):
+                got = read(path, lambda key=key: array[key])
+                assert got is None or got.shape == items[key].shape
+            os.pwrite(file.fileno(), bytes([before]), at)
+    assert np.array_equal(array[...], items)
