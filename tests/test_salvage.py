@@ -544,3 +544,32 @@ def test_nothing_is_damaged_by_looking(tmp_path: Path, out: Path) -> None:
         blosc2.salvage(path, out / name)
         assert tree_state(path) == before
         shutil.rmtree(out / name) if path.is_dir() else (out / name).unlink()
+
+
+@pytest.mark.parametrize("name", ["a/" * 300 + "b.b2nd", "x" * 251 + ".b2nd"], ids=["deep", "long"])
+def test_keys_that_no_directory_can_have_are_lost_alone(name: str, tmp_path: Path) -> None:
+    """One of them ended the salvage of all."""
+    path = tmp_path / "names.b2z"
+    frame = blosc2.asarray(np.arange(5)).to_cframe()
+    with zipfile.ZipFile(path, "w") as file:
+        for one in ("embed.b2e", "good.b2nd", name):
+            file.writestr(one, frame)
+    report = blosc2.salvage(path, tmp_path / "out.b2d")
+    assert "/good" in report.recovered
+    assert [one.key for one in report.lost if "recover it into a .b2z" in one.problem] == ["/" + name[:-5]]
+    assert np.array_equal(blosc2.open(tmp_path / "out.b2d")["/good"][...], np.arange(5))
+    assert blosc2.check(tmp_path / "out.b2d").ok
+
+
+def test_chunks_of_different_sizes_and_a_wrong_chunksize(tmp_path: Path, out: Path) -> None:
+    """The wrong field was written again, and what was salvaged could not be opened."""
+    entry = next(one for one in manifest.FILES if one["path"] == "schunks/variable.b2frame")
+    data = bytearray(manifest.path_of(entry).read_bytes())
+    data[58:62] = (-32).to_bytes(4, "big", signed=True)
+    path = tmp_path / "variable.b2frame"
+    path.write_bytes(data)
+    report = blosc2.salvage(path, tmp_path / "out.b2frame")
+    assert report.recovered == ("/",)
+    assert blosc2.check(tmp_path / "out.b2frame").ok
+    right = blosc2.open(manifest.path_of(entry))
+    assert blosc2.open(tmp_path / "out.b2frame")[:] == right[:]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -19,25 +20,24 @@ from blosc2._core.codec import decode_bytes
 from blosc2._core.frame import Frame
 from blosc2._core.frame_writer import pack_trailer
 from blosc2._core.source import Source
+from blosc2.allocation import Allowance, allowed
 from blosc2.draft import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Fields
 from blosc2.exceptions import FormatError
 from blosc2.findings import FAULTS
+from blosc2.frame_tail import TRAILER_START, TRAILER_TAIL, trailers
 from blosc2.sums import MARK_AT
 
 _FIXED: Final = 97
 _MAGIC: Final = b"\x9e\xa8b2frame\0"
-# The end of a trailer: its length, and a fingerprint that nobody uses.
-_TRAILER_END: Final = rb"(?s)\xce(....)\xd8\0{17}"
-_TRAILER_TAIL: Final = 23
-_TRAILER_START: Final = b"\x94\x01\x93\xcd"
 _CHUNK_HEADER: Final = 32
 # What the header of an offsets table begins with: versions, flags, items of 8 bytes.
 _TABLE_START: Final = rb"(?s)(?=[\x05\x06]\x01.\x08)"
 _LARGEST_TABLE: Final = 64 << 20
 _LARGEST_TRAILER: Final = 16 << 20
-_EXPANSION: Final = 4096
 _PIECE: Final = 4 << 20
 _MOST_VERSIONS: Final = 1000
+# How many times what the rule of allocation gives is decoded of offsets tables.
+_WORK: Final = 16
 # Checksums in a trailer, and the byte of the header that says so (doc/design/checksums.md).
 _SUMS_END: Final = 51
 _SUMS_MAGIC: Final = b"\xc1b2sums\x01"
@@ -48,6 +48,9 @@ _LONGEST_HEADER: Final = 1 << 14
 # In longer trailers, damage of many bits might too easily look like that of one.
 _LONGEST_TRAILER: Final = 1 << 16
 _FIXED_SUMS: Final = 35 + 28
+
+#: An offsets table: where it begins, and its entries.
+Table = tuple[int, np.ndarray[Any, np.dtype[np.int64]]]
 
 
 class Head:
@@ -110,7 +113,8 @@ class Head:
         empty = self.empty
         entries = np.array(offsets, np.int64)
         entries[entries >= 0] += self.start
-        chunksize = struct.unpack_from(">i", self.raw, 58)[0]
+        # Of chunks of different sizes it says nothing, whatever it is.
+        chunksize = 0 if self.variable else struct.unpack_from(">i", self.raw, 58)[0]
         if not self.variable and chunksize < 1:
             raise FormatError("the size of chunks is damaged", path=self.source.path, offset=self.offset + 58)
         if (entries == NAN_OFFSET).any() and empty.typesize not in (4, 8):
@@ -157,12 +161,12 @@ def repaired_trailer(source: Source, offset: int, stop: int) -> bytes | None:
     length, end, nbytes = (int.from_bytes(header[a:b]) for a, b in ((11, 15), (16, 24), (30, 38)))
     if not _FIXED + _SUMS_END <= end <= stop - offset or length > end:
         return None
-    tail = source.read(offset + end - _TRAILER_TAIL, _TRAILER_TAIL)
+    tail = source.read(offset + end - TRAILER_TAIL, TRAILER_TAIL)
     size = int.from_bytes(tail[1:5]) if nbytes else end - length
     if not _FIXED_SUMS <= size <= min(end - length, _LONGEST_TRAILER):
         return None
     trailer = bytearray(source.read(offset + end - size, size))
-    place = len(trailer) - _TRAILER_TAIL - 4
+    place = len(trailer) - TRAILER_TAIL - 4
     if (int.from_bytes(trailer[-_SUMS_END : 8 - _SUMS_END]) ^ int.from_bytes(_SUMS_MAGIC)).bit_count() > 1:
         return None
     stated = int.from_bytes(trailer[place : place + 4], "little")
@@ -205,23 +209,27 @@ def versions(head: Head, stop: int) -> Iterator[Frame]:
         Where the bytes end that may belong to the frame.
     """
     source = head.source
-    trailers = list(_trailers(source, head.start, stop))[-_MOST_VERSIONS:]
-    cut = _cut_trailer(source, max([head.start, *(end for _, end in trailers)]), stop)
+    found = list(deque(trailers(source, head.start, stop), _MOST_VERSIONS))
+    cut = _cut_trailer(source, max([head.start, *(end for _, end in found)]), stop)
     if cut is not None:
-        trailers.append((cut, stop))
-    for number in reversed(range(len(trailers))):
-        start, end = trailers[number]
+        found.append((cut, stop))
+    tables = _Tables(head, [start for start, _ in found])
+    # Trailers may say that they are as long as all that lies before them.
+    allowance = Allowance(source.size)
+    for number in reversed(range(len(found))):
+        start, end = found[number]
         try:
+            allowance.take(end - start)
             trailer = source.read(start, end - start)
             if start == cut:
-                trailer += b"\xce" + (len(trailer) + _TRAILER_TAIL).to_bytes(4) + b"\xd8" + bytes(17)
+                trailer += b"\xce" + (len(trailer) + TRAILER_TAIL).to_bytes(4) + b"\xd8" + bytes(17)
             vlmeta = head.vlmeta_of(trailer)
             if start == head.start:
                 yield head.frame([], 0, vlmeta)
                 continue
             # A version that only changed metadata has no table of its own, but that of one before it.
-            for earlier, _ in reversed(trailers[: number + 1]):
-                table = _table_before(head, earlier)
+            for earlier, _ in reversed(found[: number + 1]):
+                table = tables.before(earlier)
                 if table is None:
                     continue
                 frame = _version(head, table, vlmeta)
@@ -232,54 +240,80 @@ def versions(head: Head, stop: int) -> Iterator[Frame]:
             continue
 
 
-def _trailers(source: Source, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Where trailers begin and end, in order."""
-    at = start
-    last = start
-    while at < stop:
-        piece = source.read(at, min(_PIECE, stop - at))
-        for match in re.finditer(_TRAILER_END, piece):
-            end = at + match.end()
-            begin = end - int.from_bytes(match[1])
-            if start <= begin <= end - 35 and end > last and source.read(begin, 4) == _TRAILER_START:
-                last = end
-                yield begin, end
-        if at + len(piece) >= stop:
-            return
-        at += len(piece) - _TRAILER_TAIL
-
-
 def _cut_trailer(source: Source, start: int, stop: int) -> int | None:
     """Where a trailer begins whose end is missing; None where there seems to be none."""
     near = max(start, stop - _LARGEST_TRAILER)
-    at = source.read(near, stop - near).rfind(_TRAILER_START)
+    at = source.read(near, stop - near).rfind(TRAILER_START)
     return None if at < 0 else near + at
 
 
-def _table_before(head: Head, stop: int) -> tuple[int, np.ndarray[Any, np.dtype[np.int64]]] | None:
-    """The offsets table that ends at a place: where it begins, and its entries."""
-    source = head.source
-    low = max(head.start, stop - _LARGEST_TABLE)
-    near = max(low, stop - _PIECE)
-    for begin in dict.fromkeys((near, low)):
-        block = source.read(begin, stop - begin)
-        # From the end: the offsets table is what lies right before, and what looks like one in front of it is not.
-        for match in reversed(list(re.finditer(_TABLE_START, block))):
-            at = match.start()
-            header = block[at : at + _CHUNK_HEADER]
-            if len(header) < _CHUNK_HEADER or header[2] & 5 != 5 or header[30]:
-                continue
-            size, cbytes = struct.unpack_from("<i", header, 4)[0], struct.unpack_from("<i", header, 12)[0]
-            if cbytes != len(block) - at or size <= 0 or size % 8:
-                continue
-            table = decode_bytes(block[at:], max(1 << 20, _EXPANSION * cbytes), source.path, None, begin + at)
-            return begin + at, np.frombuffer(table, "<i8").astype(np.int64)
-    return None
+class _Tables:
+    """Offsets tables that end where one of some trailers begins, all found in one pass; one is kept decoded.
+
+    Parameters
+    ----------
+    head : Head
+    ends : sequence of int
+        Where the trailers begin, in order.
+    """
+
+    def __init__(self, head: Head, ends: Sequence[int]) -> None:
+        self._source = head.source
+        # Bytes of tables that are decoded, one after the other: there may be many that claim much.
+        self._work = _WORK * allowed(head.source.size)
+        self._last: Table | None = None
+        self._begins = _begins_of_tables(head.source, head.start, ends)
+
+    def before(self, end: int) -> Table | None:
+        """The table that ends at a place: where it begins, and its entries. None where there is none.
+
+        Raises
+        ------
+        FormatError
+            What looks like it is none, or too large.
+        """
+        begin = self._begins.get(end)
+        if begin is None:
+            return None
+        if self._last is None or self._last[0] != begin:
+            self._last = None
+            stored = self._source.read(begin, end - begin)
+            size = int.from_bytes(stored[4:8], "little")
+            self._work -= size
+            # What it takes to make a version of it.
+            if self._work < 0 or 8 * size > allowed(self._source.size):
+                raise FormatError(f"an offsets table of {size} bytes", path=self._source.path, offset=begin)
+            table = decode_bytes(stored, path=self._source.path, offset=begin)
+            self._last = begin, np.frombuffer(table, "<i8").astype(np.int64)
+        return self._last
 
 
-def _version(
-    head: Head, table: tuple[int, np.ndarray[Any, np.dtype[np.int64]]], vlmeta: dict[str, bytes]
-) -> Frame | None:
+def _begins_of_tables(source: Source, start: int, ends: Sequence[int]) -> dict[int, int]:
+    """Where chunks begin that could be offsets tables, by where they end, found in one pass over the bytes.
+
+    Of several that end at one place the last counts: the offsets table is what lies right before, and what looks like
+    one in front of it is not.
+    """
+    wanted = set(ends)
+    begins: dict[int, int] = {}
+    at = start
+    last = max(wanted, default=start)
+    while at < last:
+        block = source.read(at, min(_PIECE + _CHUNK_HEADER, last - at))
+        for match in re.finditer(_TABLE_START, block):
+            place = match.start()
+            if place >= _PIECE or place + _CHUNK_HEADER > len(block):
+                break
+            size, _, cbytes = struct.unpack_from("<3i", block, place + 4)
+            if block[place + 2] & 5 != 5 or block[place + 30] or size <= 0 or size % 8 or cbytes > _LARGEST_TABLE:
+                continue
+            if at + place + cbytes in wanted and cbytes >= _CHUNK_HEADER:
+                begins[at + place + cbytes] = at + place
+        at += _PIECE
+    return begins
+
+
+def _version(head: Head, table: Table, vlmeta: dict[str, bytes]) -> Frame | None:
     """The version of a table; None where its entries lie outside of what precedes it."""
     at, offsets = table
     room = at - head.start
@@ -310,9 +344,7 @@ def _chunk_size(head: Head, offset: int) -> int:
     return int.from_bytes(head.source.read(head.start + offset + 4, 4), "little", signed=True)
 
 
-def _agrees(
-    head: Head, frame: Frame, table: tuple[int, np.ndarray[Any, np.dtype[np.int64]]], trailer: bytes, start: int
-) -> bool:
+def _agrees(head: Head, frame: Frame, table: Table, trailer: bytes, start: int) -> bool:
     """Whether a version agrees with the checksums in its trailer, where it has any."""
     place = len(trailer) - _SUMS_END
     if place < 12 or trailer[place : place + 8] != _SUMS_MAGIC:
@@ -330,6 +362,8 @@ def _agrees(
     if crc32c(header) != own:
         return False
     count = (size - 28) // 4
+    if not 0 <= 4 * count <= place:
+        return False
     sums = struct.unpack_from(f"<{count}I", trailer, place - 4 * count)
     stored = [offset for offset in table[1].tolist() if offset >= 0]
     return len(stored) == count and all(
@@ -377,6 +411,8 @@ def _chunk_at(head: Head, at: int, stop: int, chunksize: int, rest: int) -> int 
     return int(cbytes)
 
 
-def filled_up(offsets: list[int], count: int) -> list[int]:
+def filled_up(offsets: list[int], count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Offsets of all chunks, where those that are missing stand for zeros."""
-    return offsets + [ZERO_OFFSET] * (count - len(offsets))
+    entries = np.full(count, ZERO_OFFSET, np.int64)
+    entries[: len(offsets)] = offsets
+    return entries

@@ -16,12 +16,14 @@ from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import FormatError
 from blosc2.findings import FAULTS, Findings
 from blosc2.new_file import NewFile
+from blosc2.owner import Owner
 from blosc2.salvage_archive import recover_archive
 from blosc2.salvage_embedded import Values, recover_embedded
 from blosc2.salvage_frames import Recovered, recover_frame
 from blosc2.store import Store
-from blosc2.store_layout import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, Window
+from blosc2.store_layout import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, Window, suffix_of
 from blosc2.sums import with_sums
+from blosc2.target_keys import why_not
 from blosc2.tree_store import TreeStore
 
 
@@ -56,8 +58,9 @@ def recover_single(path: str, lost: Findings, fill: Any) -> Recovered:
 def write_frame_to(path: str, kept: Recovered) -> None:
     """Write what was recovered to a new file."""
     frame = kept.frame
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with NewFile(path, replace=False) as file:
+    owner = Owner()
+    owner.makedirs(os.path.dirname(path))
+    with NewFile(path, replace=False, owner=owner) as file:
         if kept.draft is None and frame.serialised:
             for piece in with_sums(frame):
                 file.write(piece)
@@ -129,11 +132,18 @@ def _is_frame(source: Source) -> bool:
 
 def write_store_to(path: str, values: Values, lost: Findings) -> tuple[str, ...]:
     """Write what was recovered to a new store; its keys. `FormatError` where that is nothing."""
-    if not values.leaves and (values.kind is None or any(one.kind == "damage" for one in lost.found)):
+    leaves = {}
+    for key, window in values.leaves.items():
+        reason = why_not(path, key, suffix_of(window))
+        if reason is None:
+            leaves[key] = window
+        else:
+            lost.add(f"it can be read, but {reason}", key=key)
+    if not leaves and (values.kind is None or any(one.kind == "damage" for one in lost.found)):
         raise _nothing(lost)
     recovered = []
-    with _new_store(path, values) as store:
-        for key, window in values.leaves.items():
+    with _new_store(path, values._replace(leaves=leaves)) as store:
+        for key, window in leaves.items():
             try:
                 store._put(key, window)
                 recovered.append(key)
@@ -149,4 +159,7 @@ def _new_store(path: str, values: Values) -> Store:
         return EmbedStore(path, mode="x")
     keys = values.leaves
     nested = any(key[:end] in keys for key in keys for end, one in enumerate(key) if one == "/" and end)
-    return (DictStore if nested or values.kind in ("b2dict", "b2embed") else TreeStore)(path, mode="x")
+    store = (DictStore if nested or values.kind in ("b2dict", "b2embed") else TreeStore)(path, mode="x")
+    # In an archive a key is no name of a file: what differs in case only was in one place before too.
+    store._any_names = path.endswith(".b2z")
+    return store

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
+from blosc2.allocation import allowed, too_much
 from blosc2.check_frames import check_window
 from blosc2.embedded import MAP, REGISTRY, kind_of
 from blosc2.exceptions import FormatError
@@ -19,9 +20,6 @@ from blosc2.store_keys import is_safe
 from blosc2.store_layout import FRAME_MAGIC, Window
 from blosc2.sums import verify_frame
 
-# A compressed frame may claim values far larger than itself; beyond both limits this is not believed.
-_FREE_EXPANSION: Final = 64 << 20
-_EXPANSION: Final = 1024
 _PIECE: Final = 4 << 20
 # Frames that are looked at, to see whether one of them is that of the values.
 _MOST_PLACES: Final = 1000
@@ -112,7 +110,7 @@ def _outer_frames(window: Window, stop: int) -> Iterator[tuple[Frame, bool]]:
 def _entries_of(frame: Frame) -> dict[str, dict[str, Any]] | None:
     """The map of values; None where there is none."""
     try:
-        content = unpack(frame.vlmeta(MAP) or b"", deserialize="full")
+        content = unpack(frame.vlmeta(MAP) or b"", deserialize="full", file_size=frame.file_size)
     except FAULTS:
         return None
     entries = content.get("embed_map") if isinstance(content, dict) else None
@@ -124,7 +122,7 @@ def _entries_of(frame: Frame) -> dict[str, dict[str, Any]] | None:
 def _registry_of(frame: Frame) -> dict[str, Any]:
     try:
         packed = frame.vlmeta(REGISTRY)
-        content = {} if packed is None else unpack(packed)
+        content = {} if packed is None else unpack(packed, file_size=frame.file_size)
     except FAULTS:
         return {}
     return {key: value for key, value in content.items() if is_safe(key)} if isinstance(content, dict) else {}
@@ -166,7 +164,8 @@ def _recover_value(
         wanted[key] = wanted[key] or (error.reason if isinstance(error, FormatError) else str(error))
         return None
     offset, length = entry["offset"], entry["length"]
-    if bad and not bad.isdisjoint(range(offset // frame.chunksize, (offset + length) // frame.chunksize + 1)):
+    first, last = offset // frame.chunksize, (offset + length) // frame.chunksize
+    if any(first <= number <= last for number in bad):
         lost.unverified(
             "the value lies in a chunk whose checksum is wrong: it decodes, but may not be what was stored", key=key,
             path=frame.source.path,
@@ -183,8 +182,8 @@ def _locate(frame: Frame, entry: dict[str, Any]) -> Window:
     start = frame.window_of(offset, length)
     if start is not None:
         return frame.source, start, length
-    if length > _FREE_EXPANSION and length > _EXPANSION * frame.cbytes:
-        raise FormatError(f"a value of {length} bytes in a frame of {frame.cbytes} is not believed")
+    if length > allowed(frame.source.size):
+        raise FormatError(too_much(length, "the value", allowed(frame.source.size)))
     if frame.read_bytes(offset, min(offset + len(FRAME_MAGIC), offset + length)) != FRAME_MAGIC:
         raise FormatError("no frame begins where the value should", path=frame.source.path)
     return Source.of_buffer(frame.read_bytes(offset, offset + length)), 0, length

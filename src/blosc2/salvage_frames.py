@@ -8,17 +8,19 @@ import numpy as np
 
 from blosc2._core.frame import Frame, special_chunk
 from blosc2._core.source import Source
+from blosc2.allocation import allowed
 from blosc2.carrier import array_of, make_plugin
-from blosc2.check_frames import check_chunk, check_frame
+from blosc2.check_frames import check_chunk, check_frame, check_packed, wrong_values
 from blosc2.draft import ZERO_OFFSET, Draft, frame_bytes
-from blosc2.exceptions import FormatError
+from blosc2.exceptions import FormatError, UnsupportedKindError
 from blosc2.findings import FAULTS, Findings
 from blosc2.lost_versions import Head, chain, filled_up, repaired_header, repaired_trailer, versions
-from blosc2.serialization import unpack
-from blosc2.sums import verify_frame
+from blosc2.sums import stored_numbers, verify_frame
 
 # Frames up to this size are copied to be repaired.
 _MOST_COPIED: Final = 1 << 30
+# Bytes that it takes to fill in a chunk.
+_MISSING: Final = 512
 
 
 class Recovered(NamedTuple):
@@ -140,12 +142,17 @@ def _repaired(frame: Frame, lost: Findings, key: str | None, fill: Any) -> tuple
     except FAULTS:
         return None, True
     _prepare(frame)
-    for number in range(count):
+    for number in stored_numbers(frame):
         try:
             check_chunk(frame, number)
         except FAULTS:
             bad.add(number)
-    if bad and fill is None:
+    told = Findings(lost.path)
+    metalayers = _metalayers(frame, told, key)
+    dropped = _lost_entries(frame, metalayers, bad, told, key)
+    if dropped is None:
+        return None, False
+    if bad and fill is None and not dropped:
         if len(bad) < count:
             lost.note(
                 f"{len(bad)} of {count} chunks are damaged ({_numbers(bad)}); with fill=0 the others are recovered",
@@ -153,24 +160,29 @@ def _repaired(frame: Frame, lost: Findings, key: str | None, fill: Any) -> tuple
                 path=path,
             )
         return None, False
+    lost.found += told.found
     vlmeta = _entries(frame, lost, key)
     if trailer:
         lost.note("the end of the frame is damaged: its metadata entries are recovered as they are now", key=key,
                   path=path)  # fmt: skip
-    copy = _detached(frame, vlmeta)
+    copy = _detached(frame, metalayers, vlmeta, dropped)
     draft = Draft(copy)
-    for number in sorted(bad):
+    for number in sorted(bad - dropped):
         draft.replace(number, _filling(copy, number, fill))
         lost.add(f"chunk {number} is lost; it is filled with {fill!r}", key=key, path=path)
-    return Recovered(copy, draft, bool(bad)), False
+    return Recovered(copy, draft, bool(bad - dropped)), False
 
 
 def _newest_whole(head: Head, stop: int, lost: Findings, key: str | None) -> Recovered | None:
     """The newest version that is whole, whatever the header says."""
     path = head.source.path
+    bad: set[int] = set()  # where damaged chunks lie, which several versions may have
     for frame in versions(head, stop):
+        if bad and np.isin(np.frombuffer(frame.offsets_bytes(), np.int64), list(bad)).any():
+            continue
         trouble = Findings(str(path))
         check_frame(frame, trouble, key)
+        bad.update(one.offset for one in trouble.found if one.offset is not None)
         if not any(one.kind == "damage" for one in trouble.found):
             lost.note(
                 "a version that the header does not lead to was recovered; changes made after it, if any, are lost",
@@ -187,6 +199,14 @@ def _in_a_row(head: Head, stop: int, lost: Findings, key: str | None, fill: Any)
     if not offsets:
         return None
     whole = len(offsets) == count
+    if fill is not None and (count - len(offsets)) * _MISSING > allowed(head.source.size):
+        lost.add(
+            f"{len(offsets)} of {count} chunks are there, too few to fill in the others: the header is damaged",
+            key=key, path=path, offset=head.offset + 30,
+        )  # fmt: skip
+        if head.empty.metalayer("b2nd") is not None:
+            return None
+        fill = None
     if not whole and fill is None and head.empty.metalayer("b2nd") is not None:
         lost.note(
             f"{len(offsets)} of {count} chunks are there; with fill=0 they are recovered, and the others are zeros",
@@ -208,8 +228,7 @@ def _in_a_row(head: Head, stop: int, lost: Findings, key: str | None, fill: Any)
         what = "lost" if fill is None else f"lost; they are filled with {fill!r}"
         lost.add(f"the last {count - len(offsets)} of {count} chunks are {what}", key=key, path=path)
         if fill is not None:
-            for index in range(len(offsets), count):
-                draft.replace(index, _filling(frame, index, fill))
+            _fill_up(draft, len(offsets), count, fill)
     lost.add("the offsets table and the metadata entries are lost: chunks were taken in the order in which they lie",
              key=key, path=path)  # fmt: skip
     return Recovered(frame, draft)
@@ -232,27 +251,90 @@ def _entries(frame: Frame, lost: Findings, key: str | None) -> dict[str, bytes]:
         return kept
     for name in names:
         try:
-            unpack(frame.vlmeta(name) or b"", deserialize="full", location=f"the metadata entry {name!r}")
-            kept[name] = frame.vlmeta_chunk(name) or b""
+            if _is_value(frame.vlmeta(name) or b"", f"the metadata entry {name!r}", frame, lost, key):
+                kept[name] = frame.vlmeta_chunk(name) or b""
         except FAULTS as error:
             lost.caught(error, key=key, path=frame.source.path)
     return kept
 
 
-def _detached(frame: Frame, vlmeta: dict[str, bytes]) -> Frame:
-    """The same chunks as a frame that does not know of checksums."""
+def _metalayers(frame: Frame, lost: Findings, key: str | None) -> dict[str, bytes]:
+    """The metalayers whose content is a value, and that of the array."""
+    kept: dict[str, bytes] = {}
+    for name, content in frame.metalayers().items():
+        if "\0" in name:
+            lost.add(f"a metalayer has the name {name!r}, with a NUL", key=key, path=frame.source.path)
+        elif name == "b2nd" or _is_value(content, f"the metalayer {name!r}", frame, lost, key):
+            kept[name] = content
+    return kept
+
+
+def _is_value(content: bytes, what: str, frame: Frame, lost: Findings, key: str | None) -> bool:
+    """Whether packed metadata can be read; what cannot be is lost."""
+    trouble = Findings(lost.path)
+    if check_packed(content, what, None, frame, trouble, key):
+        return True
+    lost.found += trouble.found
+    return False
+
+
+def _lost_entries(
+    frame: Frame, metalayers: dict[str, bytes], bad: set[int], lost: Findings, key: str | None
+) -> set[int] | None:
+    """The entries of a list of values that are left out, as their chunks or values are damaged; None if all are."""
+    wrong: set[int] = set()
+    if "vlarray" not in metalayers and "batcharray" not in metalayers:
+        return wrong
+    why = ""
+    wrong.update(bad)
+    try:
+        for number, error in wrong_values(frame, key, bad):
+            if error is None:
+                break
+            wrong.add(number)
+            why = why or str(getattr(error, "reason", error))
+    except UnsupportedKindError:  # nobody can say of what is in it
+        pass
+    count, repeated = frame.nchunks, frame.repeated_offset
+    if wrong and (len(wrong) == count or (repeated is not None and repeated < 0)):
+        return None
+    if wrong:
+        lost.add(
+            f"{len(wrong)} of {count} entries are damaged and left out ({_numbers(wrong)}); those behind them move up"
+            + (f": {why}" if why else ""),
+            key=key, path=frame.source.path,
+        )  # fmt: skip
+    return wrong
+
+
+def _detached(frame: Frame, metalayers: dict[str, bytes], vlmeta: dict[str, bytes], without: set[int]) -> Frame:
+    """The same chunks but for some, as a frame that does not know of checksums."""
     repeated = frame.repeated_offset
     start = frame.chunks_window[0]
+    count, nbytes = frame.nchunks, frame.nbytes
     entries: Any
     if repeated is not None and repeated < 0:
         entries = int(repeated)
     else:
-        entries = np.array(frame.offsets_list(), np.int64)
+        entries = np.frombuffer(frame.offsets_bytes(), np.int64).copy()
         entries[entries >= 0] += start
+        if without:
+            entries = np.delete(entries, sorted(without))
+            nbytes = sum(frame.chunk_info(number)[1] for number in range(count) if number not in without)
+            count = len(entries)
     return Frame.assemble(
-        frame.source, entries, frame.nchunks, frame.nbytes, frame.chunksize, frame, frame.metalayers(), vlmeta,
+        frame.source, entries, count, nbytes, frame.chunksize, frame, metalayers, vlmeta,
         vlblocks=bool(frame.vlblocks), variable=bool(frame.variable),
     )  # fmt: skip
+
+
+def _fill_up(draft: Draft, start: int, count: int, fill: Any) -> None:
+    """Fill chunks that are zeros: all are alike, but for the last."""
+    frame = draft.frame
+    one, last = _filling(frame, start, fill), _filling(frame, count - 1, fill)
+    if isinstance(one, bytes):
+        draft.new.update(dict.fromkeys(range(start, count - 1), one))
+        draft.replace(count - 1, last)
 
 
 def _filling(frame: Frame, index: int, fill: Any) -> bytes | int:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from blosc2.checking import ARCHIVE, DIRECTORY, EMBEDDED, kind_of_path
 from blosc2.findings import Finding, Findings
 from blosc2.modes import local_path
+from blosc2.owner import Owner
 from blosc2.store_layout import taken
 
 _STORES: Final = (".b2z", ".b2d", ".b2e")
@@ -60,7 +61,8 @@ def salvage(
 
     The damaged file is only read. Where its directory, map or offsets table is lost, members, frames and chunks are
     looked for by what they look like; older versions count where the newest is damaged. Nothing is made up: what cannot
-    be recovered is listed with the reason.
+    be recovered is listed with the reason. Of a list of values, entries that are damaged are left out, and those behind
+    them move up; a key that the new store cannot have is not written, and all others are.
 
     Parameters
     ----------
@@ -115,16 +117,19 @@ def salvage(
         what = "a store: give it the suffix .b2z, .b2d or .b2e" if not is_store else "no store: give it another suffix"
         raise ValueError(f"{out!r} cannot hold what is recovered of {name}, which is {what}")
     lost = Findings(name, progress)
+    owner = Owner()
     # Not with the package: most programs never come here.
     from blosc2.recovering import recover_single, recover_store, write_frame_to, write_store_to
 
     if is_store:
         values = recover_store(name, kind, lost, fill)
         lost.finish()
+        owner.check(target)  # who is told of progress may have forked
         recovered = write_store_to(target, values, lost)
     else:
         kept = recover_single(name, lost, fill)
         lost.finish()
+        owner.check(target)
         write_frame_to(target, kept)
         recovered = ("/",)
     return SalvageReport(name, target, recovered, lost.found)
