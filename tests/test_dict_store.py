@@ -18,7 +18,7 @@ from fixture_kit import manifest
 from store_kit import VALUES, FileStoreContract, tree_state
 
 import blosc2
-from blosc2 import zip_backend
+from blosc2 import zip_version
 from blosc2._core.archive import Archive
 from blosc2.embedded_changes import values_after
 from blosc2.exceptions import FormatError
@@ -883,7 +883,7 @@ def test_a_directory_of_many_members_is_gone_through_once(tmp_path: Path, monkey
         def __init__(self, *_: Any) -> None:
             opened.append(self)
 
-    monkeypatch.setattr(zip_backend, "Archive", Counted)
+    monkeypatch.setattr(zip_version, "Archive", Counted)
     with blosc2.DictStore(str(path), mode="r", mmap_mode="r") as reader:
         assert len(reader) == 65535
         assert reader["/65534"][:] == [0]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
-from itertools import chain
+from contextlib import closing, contextmanager
+from itertools import chain, islice
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -19,19 +19,21 @@ from blosc2._core.keytable import KeyTable
 from blosc2._core.leaf_batch import LeafBatch
 from blosc2._core.listing import KeyCursor, KeyListing
 from blosc2.advice import LASTING
-from blosc2.bulk import Filed, frames
+from blosc2.bulk import PROGRESS_EACH, Filed, frames, no_progress, set_many
 from blosc2.compaction import Progress
 from blosc2.directory_backend import DirectoryBackend
 from blosc2.embedded import REGISTRY, Embedded, read_embedded
 from blosc2.embedded_changes import EmbeddedChanges
 from blosc2.embedded_frame import stored_value
+from blosc2.exceptions import FormatError
 from blosc2.leaf import leaf_reader, window_of_bytes
 from blosc2.leaf_batches import read_leaf
 from blosc2.new_keys import NewKeys
 from blosc2.storage import CParams
-from blosc2.store import MEMORY_LIMIT, PROGRESS_EACH, Store
+from blosc2.store import MEMORY_LIMIT, Store, is_in_memory
 from blosc2.store_keys import suffixed_folders
-from blosc2.store_layout import LEAF_SUFFIXES, RESERVED, Moved, Window
+from blosc2.store_layout import LEAF_SUFFIXES, RESERVED, Moved, Window, filed_as
+from blosc2.tiers import find_again, list_tiers
 from blosc2.zip_backend import CATALOG_LEAST, ZipBackend
 
 #: Keys that are made at a time when many are gone through.
@@ -45,6 +47,8 @@ class BackedStore(Store):
     _metalayer: ClassVar[str]
     # Whether a key is a leaf or a group, never both.
     _has_groups: ClassVar[bool] = False
+    # Whether new keys may differ in case only, or be like the folder of others.
+    _any_names = False
     _backend: DirectoryBackend | ZipBackend
     _cparams: CParams | None
     _threshold: int | None
@@ -52,6 +56,8 @@ class BackedStore(Store):
     def __init__(self, path: str, mode: str, mmap_mode: str | None, deserialize: str) -> None:
         super().__init__(path, mode, mmap_mode, deserialize)
         self._embedded: Embedded | None = None
+        # Those of a later version, which were looked at for leaves that a writer has moved.
+        self._newer_embedded: Embedded | None = None
         self._external: dict[str, bool] = {}
         self._new_registry: dict[str, Any] | None = None
         self._published_cache: KeyListing | None = None
@@ -64,13 +70,39 @@ class BackedStore(Store):
         self._folded_more = False
 
     def _load(self) -> None:
-        """Read what is published."""
-        self._embedded = read_embedded(self._backend.embed_window)
-        self._start()
+        """Read what is published. If that fails, what was shown before still is."""
+        shown, embedded = self._backend.shown(), self._embedded
+        try:
+            self._embedded = read_embedded(self._backend.embed_window)
+            self._start()
+        except BaseException:
+            self._backend.show(shown)
+            self._embedded = embedded
+            self._forget_keys()
+            raise
+
+    def _catch_up(self) -> None:
+        if self._backend.behind:
+            self._load()
+
+    def _outcome(self) -> str:
+        if isinstance(self._backend, DirectoryBackend):
+            return "each leaf that was to change is as it was, or as it should be"
+        return super()._outcome()
+
+    def _settle(self) -> None:
+        """Before anything is built upon what is shown: see that it is what is published, where it has to be that."""
+        if self._backend.must_load:
+            self._load()
+
+    @property
+    def _is_behind(self) -> bool:
+        return self._backend.behind
 
     def _start(self) -> None:
         """Begin to show what is published."""
         self._forget_keys()
+        self._newer_embedded = None
         self._replaces = False
         self._advise_again()
 
@@ -82,11 +114,17 @@ class BackedStore(Store):
         return self._embedded_window(key) if window is None else window
 
     def _embedded_window(self, key: str) -> Window | None:
+        """Where a leaf lies that has no file."""
         embedded = self._embedded
         if embedded is not None:
-            return embedded.locate(key)
+            window = embedded.locate(key)
+            return self._find_again(key) if window is None else window
         self._check_open()
         return None
+
+    def _find_again(self, key: str) -> Window | None:
+        """Where a leaf lies that was in neither tier, and that a writer may just have moved."""
+        return find_again(self, key) if self._mode == "r" and not self._backend.lists_cheaply else None
 
     def _leaf(self, key: str) -> Any | None:
         if self._mode != "r":
@@ -169,9 +207,13 @@ class BackedStore(Store):
 
     @property
     def _file(self) -> str:
-        return self._backend.root
+        return self._backend.named
 
     def _is_published(self, key: str) -> bool:
+        return self._is_in_tier(key) or (self._embedded is not None and self._find_again(key) is not None)
+
+    def _is_in_tier(self, key: str) -> bool:
+        """Whether there is such a leaf, by one look, during which a writer may move it."""
         embedded = self._embedded
         return embedded is not None and (key in self._backend or key in embedded.entries)
 
@@ -217,8 +259,14 @@ class BackedStore(Store):
         if self._published_cache is None:
             if self._embedded is None:
                 return KeyListing(KeyTable.of_keys(()))
-            files = self._backend.table()
             entries = self._embedded.entries
+            if self._mode == "r" and isinstance(self._backend, DirectoryBackend):
+                files, newer = list_tiers(self._backend, self._newer_embedded or self._embedded)
+                if newer is not self._embedded:  # as `find_again` finds them
+                    self._newer_embedded = newer
+                    entries = {**newer.entries, **entries}
+            else:
+                files = self._backend.table()
             embedded = [key for key in entries if files.find(key) < 0] if entries else []
             self._published_cache = KeyListing(files, KeyTable.of_keys(embedded) if embedded else None)
         return self._published_cache
@@ -227,8 +275,10 @@ class BackedStore(Store):
         if key.startswith("/" + RESERVED):
             raise ValueError(f"Key {key!r}: what begins with {RESERVED!r} is reserved for the store itself")
         if not self._has(key):
-            self._check_name(key)
+            if not self._any_names:
+                self._check_name(key)
             self._listing_cache = None
+        self._note(key)
         self._external[key] = self._goes_to_file(value, window)
         super()._put(key, window, value)
 
@@ -260,7 +310,10 @@ class BackedStore(Store):
 
     def _differs_in_case(self, key: str, other: str) -> ValueError:
         other = repr(other) if other.startswith("/") else other
-        return ValueError(f"Key {key!r} differs from {other} in case only, which not every file system allows")
+        return ValueError(
+            f"Key {key!r} differs from {other} in case only, or in how its accents are written, which not every file "
+            "system allows"
+        )
 
     def _batches_of_leaves(self) -> Iterator[list[str]]:
         """The keys of all leaves, some at a time."""
@@ -285,39 +338,68 @@ class BackedStore(Store):
         return isinstance(self._backend, ZipBackend) and self._threshold == 0 and self._backend.streams()
 
     def _update(self, items: Iterator[tuple[str, Any]]) -> None:
-        if self._mode != "r" and self._streams():
-            # One by one: of the values, nobody says that they stay what they are.
-            for _, (key, value) in zip(range(CATALOG_LEAST - 1), items):
-                self[key] = value
-            for item in items:
-                self.write_many(chain((item,), items))
+        if self._mode == "r" or self._transaction is not None or self._unpublished or not self._streams():
+            # What waits to be published must not depend on whether all of these can be set.
+            super()._update(items)
             return
-        super()._update(items)
+        # One by one: of the values, nobody says that they stay what they are.
+        set_many(self, islice(items, CATALOG_LEAST - 1))
+        for item in items:
+            with self._lock:
+                self._update_many(chain((item,), items))
+
+    def _update_many(self, items: Iterator[tuple[str, Any]]) -> None:
+        """Set further values, which are many with those that were set before, and publish all."""
+        self._check_writable("set items")
+        backend, changes = self._backend, self._changes
+        if (
+            not isinstance(backend, ZipBackend)
+            or self._edited
+            or any(window is None or not is_in_memory(window) for window in changes.values())
+        ):
+            set_many(self, items)
+            self._flush(durable=True)
+            return
+        first: list[tuple[str, int, Filed]] = [
+            (key, 0, (*filed_as(window), window)) for key, window in changes.items() if window is not None
+        ]
+        self._changes, self._external = {}, {}
+        self._recount()
+        with self._streamed(items) as (admit, source):
+            for key, *_ in first:
+                admit(key)
+            self._write_stream(backend, admit, chain(_drained(first), source), no_progress)
 
     def _write_many(self, items: Iterator[tuple[str, Any]], progress: Callable[[int, int], Any]) -> int:
         backend = self._backend
         if not isinstance(backend, ZipBackend) or not self._streams():
             return super()._write_many(items, progress)
+        with self._streamed(items) as (admit, source):
+            # As frames: of the values, nobody says that they stay what they are.
+            first: list[tuple[str, int, Filed]] = []
+            held = 0
+            while len(first) < CATALOG_LEAST and held <= MEMORY_LIMIT:
+                found = next(source, None)
+                if found is None:
+                    # A few are like any other change.
+                    self._streaming = False
+                    return self._write_few(first, progress)
+                first.append(found)
+                frame = found[2][2]
+                held += len(frame) if isinstance(frame, bytes) else frame[2]
+            return self._write_stream(backend, admit, chain(_drained(first), source), progress)
+
+    @contextmanager
+    def _streamed(self, items: Iterator[tuple[str, Any]]) -> Iterator[tuple[NewKeys, Iterator[tuple[str, int, Filed]]]]:
+        """Check the keys of many values, and give their frames, as they come; meanwhile nothing else can be changed."""
         if self._folded_more:  # a key that was deleted is not another new one
             self._folded = None
         admit = NewKeys(self)
         pairs = ((admit(key), value) for key, value in items)
-        self._streaming = True
         try:
+            self._streaming = True
             with closing(frames(pairs, self._path, self._encoding())) as source:
-                # As frames: of the values, nobody says that they stay what they are.
-                first: list[tuple[str, int, Filed]] = []
-                held = 0
-                while len(first) < CATALOG_LEAST and held <= MEMORY_LIMIT:
-                    found = next(source, None)
-                    if found is None:
-                        # A few are like any other change.
-                        self._streaming = False
-                        return self._write_few(first, progress)
-                    first.append(found)
-                    frame = found[2][2]
-                    held += len(frame) if isinstance(frame, bytes) else frame[2]
-                return self._write_stream(backend, admit, chain(_drained(first), source), progress)
+                yield admit, source
         except BaseException:
             # Names were noted that do not come.
             self._look_again_at_keys()
@@ -341,6 +423,7 @@ class BackedStore(Store):
         progress: Callable[[int, int], Any],
     ) -> int:
         """Write frames as they come, and publish them."""
+        self._settle()
         embedded = self._embedded
         count = total = 0
         try:
@@ -360,8 +443,10 @@ class BackedStore(Store):
         except BaseException:
             backend.discard()
             raise
+        backend.must_load = True  # nothing of it waits any more
         self._unwritten = False
         self._new_registry = None
+        self._forget_blocks()
         self._revision += 1
         # The new keys are in none of these.
         self._folded = None
@@ -387,6 +472,28 @@ class BackedStore(Store):
             return True
         return int(Frame.open(*window).nbytes) >= self._threshold
 
+    def _tier(self, key: str) -> bool | None:
+        return self._external.get(key)
+
+    def _set_tier(self, key: str, tier: bool | None) -> None:
+        if tier is None:
+            self._external.pop(key, None)
+        else:
+            self._external[key] = tier
+
+    def _beside_keys(self) -> tuple[Any, ...]:
+        return *super()._beside_keys(), self._new_registry
+
+    def _bring_back_beside(self, state: tuple[Any, ...]) -> None:
+        *before, self._new_registry = state
+        super()._bring_back_beside(tuple(before))
+        self._recount()
+
+    def _recount(self) -> None:
+        """Pending changes are others than those that were counted."""
+        self._listing_cache = None
+        self._folded = None
+
     def _remove(self, key: str) -> None:
         super()._remove(key)
         self._folded_more = True
@@ -400,10 +507,18 @@ class BackedStore(Store):
     def _moved(self, key: str) -> Window:
         return self._backend.moved(key) if key in self._backend else super()._moved(key)
 
-    def _opened(self, moved: Moved) -> Window:
-        return self._backend.opened(moved)
+    def _opened(self, key: str, moved: Moved) -> Window:
+        try:
+            return self._backend.opened(moved)
+        except OSError:
+            # Another thread, or the process of which this one is a fork, may just have published it.
+            window = self._published(key)
+            if window is None:
+                raise
+            return window
 
     def _publish(self, changes: dict[str, Window | None], *, durable: bool = True) -> None:
+        self._settle()
         embedded = self._embedded
         entries: dict[str, dict[str, Any]] = {} if embedded is None else embedded.entries
         files: dict[str, Window | None] = {}
@@ -417,37 +532,62 @@ class BackedStore(Store):
                 values[key] = None if to_file else window
             if to_file or (embedded is not None and key in self._backend):
                 files[key] = window if to_file else None
+        kept: dict[str, Window | None] = {}
         try:
-            self._keep_moved(files, values, durable)
+            kept = self._keep_moved(files, values, durable)
             frame = None
             if embedded is None or values or self._new_registry is not None:
                 frame = self._after(values)
             self._backend.publish(files, frame, fresh=embedded is None, durable=durable)
-        except BaseException:
+        except BaseException as error:
+            if kept:
+                self._take_back_moved(kept, error, durable)
             # Of a directory some files may be in place.
             self._look_again_at_keys()
             raise
-        self._external = {}
-        self._new_registry = None
         self._load()
 
-    def _keep_moved(self, files: dict[str, Window | None], values: dict[str, Window | None], durable: bool) -> None:
+    def _forget_published(self) -> None:
+        super()._forget_published()
+        self._backend.forget_staged()
+        self._external = {}
+        self._new_registry = None
+
+    def _keep_moved(
+        self, files: dict[str, Window | None], values: dict[str, Window | None], durable: bool
+    ) -> dict[str, Window | None]:
         """In a directory, give embedded values their new keys first where files are to come under the old ones.
 
         These win as soon as they are there, and the value would be under no key until the embedded ones are published.
+        What was under the new keys is returned.
         """
         moved: dict[str, Window | None] = {
             key: window
             for key, window in values.items()
             if isinstance(window, Moved) and files.get(window.origin) is not None
         }
-        if moved and isinstance(self._backend, DirectoryBackend):
-            self._backend.publish_embedded(self._after(moved), durable=durable)
-            self._embedded = Embedded(self._backend.embed_window())
+        embedded = self._embedded
+        if not moved or embedded is None or not isinstance(self._backend, DirectoryBackend):
+            return {}
+        before = {key: embedded.kept(key) if key in embedded.entries else None for key in moved}
+        self._backend.publish_embedded(self._after(moved), durable=durable)
+        self._embedded = Embedded(self._backend.embed_window())
+        for key in moved:
+            del values[key]
+        return before
 
-    def _after(self, changes: Mapping[str, Window | None]) -> EmbeddedChanges:
-        """What becomes of the embedded values."""
-        old = self._embedded
+    def _take_back_moved(self, before: dict[str, Window | None], error: BaseException, durable: bool) -> None:
+        """The flush failed for which embedded values were given their new keys: take these away again."""
+        backend = self._backend
+        try:
+            if isinstance(backend, DirectoryBackend):
+                backend.publish_embedded(self._after(before), durable=durable)
+        except (OSError, FormatError):
+            error.add_note(f"{self._path}: renamed values are there under their new keys, too: {list(before)[:5]}")
+
+    def _after(self, changes: Mapping[str, Window | None], old: Any = ...) -> EmbeddedChanges:
+        """What becomes of the embedded values, or of others that were shown before them."""
+        old = self._embedded if old is ... else old
         kind = self._metalayer
         if old is not None:
             # Stores of old releases bear the mark of an EmbedStore, which misleads other readers.
@@ -478,7 +618,7 @@ class BackedStore(Store):
         if window is not None and self._embedded is not None:
             self._embedded = Embedded(window)
         self._forget_keys()
-        self._folded = None
+        self._recount()
 
     def _forget_keys(self) -> None:
         """Forget what was made of the keys of the version that was shown."""
@@ -486,12 +626,16 @@ class BackedStore(Store):
         self._forget_answers()
 
     def _reload(self) -> bool:
-        if not self._backend.reload():
+        header = b"" if self._embedded is None else self._embedded.frame.header_bytes()
+        if isinstance(self._backend, DirectoryBackend):
+            self._forget_leaves()  # one of them may be new, which nothing tells
+        if not self._backend.reload(header):
             return False
         self._load()
         return True
 
     def _compact(self, progress: Progress | None) -> None:
+        self._catch_up()
         self._backend.compact(progress)
         self._load()
 

@@ -7,7 +7,7 @@ same time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from typing import Any, Final, TypeAlias
@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from blosc2.leaf import frame_of
+from blosc2.owner import Owner
 from blosc2.small_frames import TINY, tiny_frame
 from blosc2.store_layout import Window, filed_as
 from blosc2.threads import get_nthreads
@@ -25,6 +26,8 @@ Items: TypeAlias = "Mapping[str, Any] | Iterable[tuple[str, Any]]"
 #: Suffix, description and frame of a leaf.
 Filed: TypeAlias = tuple[str, bytes, Window | bytes]
 
+#: Leaves after which progress is told again.
+PROGRESS_EACH: Final = 1024
 # Smaller values are compressed sooner than they are handed to another thread.
 _WORTH_A_THREAD: Final = 128 << 10
 # What is waiting to be written at a time: bytes of values, and values.
@@ -40,6 +43,25 @@ def pairs(items: Items, more: Mapping[str, Any] | None = None) -> Iterator[tuple
     else:
         found = iter(items)
     return chain(found, more.items()) if more else found
+
+
+def no_progress(count: int, nbytes: int) -> None:
+    """What is called where nobody wants to know."""
+
+
+def set_many(
+    store: MutableMapping[str, Any], items: Iterable[tuple[str, Any]], progress: Callable[[int, int], Any] = no_progress
+) -> int:
+    """Set keys one by one; how many is returned."""
+    count = nbytes = 0
+    for key, value in items:
+        store[key] = value
+        count += 1
+        nbytes += nbytes_of(value)
+        if count % PROGRESS_EACH == 0:
+            progress(count, nbytes)
+    progress(count, nbytes)
+    return count
 
 
 def nbytes_of(value: Any) -> int:
@@ -83,9 +105,11 @@ def _together(
     # With the bytes of those that were copied.
     waiting: deque[tuple[str, int, int, Future[Filed]]] = deque()
     ahead = 0
+    owner = Owner()
     with ThreadPoolExecutor(nthreads, thread_name_prefix="blosc2") as pool:
         try:
             for key, value in items:
+                owner.check(path)  # a child that was forked by now has no such threads
                 frame: Future[Filed] = Future()
                 copied = 0
                 if _takes_long(value):
@@ -100,9 +124,11 @@ def _together(
                     first, nbytes, copied, frame = waiting.popleft()
                     ahead -= copied
                     yield first, nbytes, frame.result()
+                    owner.check(path)
             while waiting:
+                owner.check(path)
                 first, nbytes, _, frame = waiting.popleft()
                 yield first, nbytes, frame.result()
         finally:
-            for *_, frame in waiting:
+            for *_, frame in waiting if owner.is_here else ():
                 frame.cancel()

@@ -14,15 +14,9 @@ from typing import Final
 from blosc2._core.archive import Archive
 from blosc2._core.checksum import crc32c
 from blosc2._core.source import Source
+from blosc2.archive_tail import DIGITS, END, FEW_BITS, SEALED, sealed_end, wrong_bits
 from blosc2.findings import Findings
 
-END: Final = 22
-_COMMENT: Final = 32
-_DIGITS: Final = 8
-LENGTH: Final = END + _COMMENT
-# A place looks like a seal that was damaged when no more bits than this differ from what every seal has there; of bytes
-# that are none, more than a hundred would.
-_FEW_BITS: Final = 24
 _PIECE: Final = 4 << 20
 
 
@@ -37,8 +31,8 @@ class Seal(enum.Enum):
 def check_seal(source: Source, archive: Archive | None, found: Findings) -> Seal:
     """Check an archive against its seal, reading all of it once."""
     places = [end_position(source, archive)] if archive is not None else []
-    if source.size >= LENGTH and source.size - LENGTH not in places:
-        places.append(source.size - LENGTH)
+    if source.size >= SEALED and source.size - SEALED not in places:
+        places.append(source.size - SEALED)
     for place in reversed(places):  # the end of the file first: a damaged seal there hides behind an older one
         state = _check_place(source, place, found)
         if state is not Seal.NONE:
@@ -59,14 +53,14 @@ def end_position(source: Source, archive: Archive) -> int:
 
 
 def _check_place(source: Source, place: int, found: Findings) -> Seal:
-    if place < 0 or place + LENGTH > source.size:
+    if place < 0 or place + SEALED > source.size:
         return Seal.NONE
-    record = source.read(place, LENGTH)
-    right = b"PK\5\6\0\0\0\0" + record[8:20] + b"\x20\0blosc2 %016x " % place
+    record = source.read(place, SEALED)
+    right = sealed_end(place, record)
     wrong = [n for n in range(len(right)) if right[n] != record[n]]
-    if sum((right[n] ^ record[n]).bit_count() for n in wrong) > _FEW_BITS:
+    if wrong_bits(right, record) > FEW_BITS:
         return Seal.NONE
-    if record[-_DIGITS:] == b"%08x" % _checksum(source, place, right, found):
+    if record[-DIGITS:] == b"%08x" % _checksum(source, place, right, found):
         if not wrong:
             return Seal.WHOLE
         found.add(
@@ -78,7 +72,7 @@ def _check_place(source: Source, place: int, found: Findings) -> Seal:
         return Seal.NONE
     found.add(
         "the file is not what was written: its bytes do not have the checksum that its end record states",
-        offset=place + LENGTH - _DIGITS,
+        offset=place + SEALED - DIGITS,
     )
     return Seal.BROKEN
 

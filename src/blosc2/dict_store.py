@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -19,10 +21,12 @@ from blosc2.directory_backend import DirectoryBackend
 from blosc2.dtypes import parse_dtype
 from blosc2.embed_store import EmbedStore
 from blosc2.embedded import Embedded, read_embedded
+from blosc2.exceptions import FormatError
 from blosc2.info import InfoReporter
 from blosc2.leaf import window_of_bytes
 from blosc2.leaf_info import LeafInfo, codec_name, leaf_info
 from blosc2.modes import local_path
+from blosc2.new_file import through_link
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 from blosc2.store_keys import absolute, canonical_key
 from blosc2.store_layout import Window, missing, suffix_of, taken
@@ -156,7 +160,7 @@ class DictStore(BackedStore):
         self._verify = verify
         if mode != "r":
             self._writer_lock = WriterLock(absolute(path), timeout, exclusive=exclusive) if _lock is None else _lock
-        self._backend = _backend_of(path, mmap_mode) if _opened is None else _opened[0]
+        self._backend = _backend_of(path, mmap_mode, mode) if _opened is None else _opened[0]
         self._backend.lock = self._writer_lock
         self._backend.advice = lasting(advise)
         self._embedded = None if _opened is None else _opened[1]
@@ -177,7 +181,7 @@ class DictStore(BackedStore):
 
     def _open_path(self, path: str) -> None:
         exists = self._backend.exists()
-        if exists and self._mode == "x":
+        if self._mode == "x" and (exists or os.path.islink(path)):
             raise taken(path, "mode='x' only creates, and there is something already")
         if exists and self._mode != "w":
             self._load()
@@ -205,7 +209,7 @@ class DictStore(BackedStore):
             # Before anything is read: what is read must stay the newest.
             lock = WriterLock(absolute(path), how.get("timeout", 0), exclusive=how.get("exclusive", True))
         try:
-            backend = _backend_of(path, mmap_mode)
+            backend = _backend_of(path, mmap_mode, mode)
             backend.advice = lasting(how.get("advise"))
             embedded = read_embedded(backend.embed_window)
             if lock is not None:
@@ -266,7 +270,7 @@ class DictStore(BackedStore):
             raise ValueError(f"the file must have a .b2z extension, unlike {target!r}")
         if os.path.lexists(target) and not overwrite:
             raise taken(target, "the file exists; overwrite=True replaces it")
-        return self._copy_to(ZipBackend(target, None))
+        return self._copy_to(ZipBackend(through_link(target), None), target)
 
     def to_b2d(self, dirname: Any = None, *, overwrite: bool = False) -> str:
         """Write the store as a directory; its leaves are copied as bytes.
@@ -290,34 +294,42 @@ class DictStore(BackedStore):
         """
         self._check_open()
         target = os.path.splitext(self._file)[0] + ".b2d" if dirname is None else local_path(dirname)
-        backend = DirectoryBackend(target, None)
+        backend = DirectoryBackend(through_link(target), None)
         if self._is_here(target):
             raise taken(target, "a store cannot be copied to where it is")
         if os.path.lexists(target):
             if not overwrite:
                 raise taken(target, "the directory exists; overwrite=True replaces it")
             backend.check_replaceable()
-        return self._copy_to(backend)
+        return self._copy_to(backend, target)
 
     def _is_here(self, path: str) -> bool:
         return os.path.realpath(path) == os.path.realpath(self._file)
 
-    def _copy_to(self, backend: DirectoryBackend | ZipBackend) -> str:
+    def _copy_to(self, backend: DirectoryBackend | ZipBackend, target: str) -> str:
         with self._lock:
             self._gather()
             files: dict[str, Window | None] = {}
             values: dict[str, Window | None] = {}
-            for key in self._listing().below():
-                window = self._changes.get(key)
-                if self._external.get(key, True) and (window is not None or key in self._backend):
-                    files[key] = self._backend.locate(key) if window is None else window
-                elif window is not None:
+            listing, embedded = self._listing(), self._embedded
+            entries = {} if embedded is None else embedded.entries
+            for key in listing.below():
+                window = self._window(key) if key in self._changes else None
+                if window is None:
+                    window = self._backend.locate(key)
+                    if window is not None:
+                        files[key] = window
+                    elif key not in entries:  # somebody else has moved it since the keys were listed
+                        values[key] = self._published(key)
+                elif self._external.get(key, True):
+                    # Where its bytes are now, whatever they are to this store.
+                    files[key] = window[:]
+                else:
                     values[key] = window
             gone = {key: None for key, window in self._changes.items() if window is None}
-            if self._embedded is not None:
-                # Of a key that has a file too, the embedded value was not seen and is not copied.
-                gone |= {key: None for key in self._embedded.entries if key in files}
-            frame = self._after({**gone, **values})
+            # Of a key that has a file too, the embedded value was not seen and is not copied.
+            gone |= {key: None for key in entries if key in files}
+            frame = self._after({**gone, **values}, embedded)
             backend.lock = lock = WriterLock(os.path.abspath(backend.root))
             try:
                 backend.exists()
@@ -325,7 +337,7 @@ class DictStore(BackedStore):
             finally:
                 backend.close()
                 lock.release()
-        return os.path.abspath(backend.root)
+        return os.path.abspath(target)
 
     def member_window(self, key: str) -> tuple[int, int] | None:
         """Where the published frame of a leaf lies in the `.b2z` file, for tools that map it themselves.
@@ -375,9 +387,11 @@ class DictStore(BackedStore):
             catalog = self._backend.catalog()
             if catalog is not None:
                 position = self._published_listing().position(key)
-                description = b"" if position < 0 else catalog.description(position)
-                if description:
-                    return leaf_info(description)
+                if 0 <= position < catalog.count:
+                    with suppress(FormatError):  # of the catalog, without which the leaf itself says it
+                        description = catalog.description(position)
+                        if description:
+                            return leaf_info(description)
         return self._describe_leaf(key)
 
     def _describe_leaf(self, key: str) -> LeafInfo:
@@ -434,8 +448,8 @@ class DictStore(BackedStore):
         catalog = self._backend.described()
         if self._replaces:
             listing = KeyListing(KeyTable.of_keys(()))
-        elif catalog is not None:
-            counter.add_catalog(catalog, KeyListing(listing.table), path, depth)
+        elif catalog is not None and not counter.add_catalog(catalog, KeyListing(listing.table), path, depth):
+            catalog = None
         if catalog is None:
             counter.add_leaves(readable(listing.below(path), self._describe_published), path, depth)
         else:
@@ -550,14 +564,19 @@ class DictStore(BackedStore):
         return f"<{type(self).__name__} {self._path}: mode {self._mode!r}>"
 
 
-def _backend_of(path: str, mmap_mode: str | None) -> DirectoryBackend | ZipBackend:
+def _backend_of(path: str, mmap_mode: str | None, mode: str) -> DirectoryBackend | ZipBackend:
     """What exists is recognised by what it is, what does not by its suffix."""
     path = absolute(path)
-    if os.path.isdir(path):
-        return DirectoryBackend(path.rstrip("/") or path, mmap_mode)
-    if os.path.lexists(path) or path.endswith(".b2z"):
-        return ZipBackend(path, mmap_mode)
-    return DirectoryBackend(path.rstrip("/") or path, mmap_mode)
+    named = path.rstrip("/") or path
+    # Readers follow a link anew at each `refresh`; what is written stays where it led when the lock was taken.
+    root = named if mode == "r" else through_link(named)
+    try:
+        is_file = not stat.S_ISDIR(os.stat(root).st_mode)
+    except (OSError, ValueError):  # a link that leads nowhere is read as a file, which names what is missing
+        is_file = path.endswith(".b2z") or (mode == "r" and os.path.lexists(root))
+    backend = ZipBackend(root, mmap_mode) if is_file else DirectoryBackend(root, mmap_mode)
+    backend.named = named
+    return backend
 
 
 #: What the metalayer of the embed frame says that a store is; `tree_store` adds its own.

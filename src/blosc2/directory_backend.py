@@ -9,47 +9,51 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
 from blosc2._core.source import Source
-from blosc2.alignment import ALIGNMENT
 from blosc2.compaction import Progress
+from blosc2.directory_files import folders_between, has_dead_bytes, in_steps, write_new
 from blosc2.directory_scan import Folder, scan
 from blosc2.draft import Draft, write_frame
 from blosc2.embedded import Embedded
 from blosc2.embedded_changes import EmbeddedChanges
 from blosc2.embedded_file import EmbeddedFile
 from blosc2.exceptions import FormatError
-from blosc2.file_identity import check_same_file, file_identity
-from blosc2.new_file import NewFile, remove_leftovers, remove_tree, sync_folder, temporary_name
+from blosc2.file_identity import begins_with, check_same_file, file_identity
+from blosc2.file_moves import FileMoves
+from blosc2.file_sync import sync_files, sync_folder
+from blosc2.new_file import NewFile, temporary_name, through_link
 from blosc2.store_keys import is_path
 from blosc2.store_layout import (
     EMBED,
     LEAF_SUFFIXES,
+    LOCK,
     RESERVED,
     Moved,
     Window,
     missing,
     open_source,
-    pieces,
     suffix_of,
     taken,
 )
 from blosc2.store_lock import WriterLock
-from blosc2.sums import with_sums
+from blosc2.sums import verify_frame
+from blosc2.temporary_place import TemporaryPlace
 
 _RESERVED = "/" + RESERVED
-# Dead bytes for which a file is not written anew: so many, or such a part of it.
-_SLACK, _SLACK_SHARE = 4096, 50
-# From this many files on, one sync of everything is faster than one a file.
-_MANY_FILES = 16
 # What a file system without hard links answers.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+# What it answers where there is no file of a name, or cannot be one.
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+# Nanoseconds in which a file system may not tell two changes apart.
+_TICK = 3 * 10**9
 # Up to here reading a whole file costs less than mapping it.
 _SMALL_FILE = 64 << 10
 # Whatever lies under the name of a leaf, opening it must not wait.
@@ -77,6 +81,8 @@ class DirectoryBackend:
 
     def __init__(self, root: str, mmap_mode: str | None) -> None:
         self.root = root
+        #: What users call it, which may be a link to it.
+        self.named = root
         self._mmap_mode = mmap_mode
         self._table: KeyTable | None = None
         self._files: dict[str, str] = {}
@@ -84,14 +90,21 @@ class DirectoryBackend:
         self._inside: set[str] = set()
         self._staging: str | None = None
         self._staged = 0
+        # Files beside the tree of which a sync failed.
+        self._doubtful: set[str] = set()
         self._warned = False
-        self._identity: tuple[int, ...] | None = None
         self._embed_source: Source | None = None
         self._embed_file = EmbeddedFile(os.path.join(root, EMBED))
-        self._embed_file.beside = os.path.abspath(root)
+        self._owner = self._embed_file.owner
+        self._temporary = TemporaryPlace(root, self._owner)
         # Whether the directory was there before this backend wrote anything, and what it was when it was read.
         self._was_there = False
         self._seen: tuple[int, ...] | None = None
+        # What the file of embedded values was when these were read last, be it for a look.
+        self._latest: tuple[int, ...] | None = None
+        self._read_at = 0
+        # Whether something else was published than what is shown; and whether nothing may be built upon this.
+        self.behind = self.must_load = False
 
     # ------------------------------------------------------------------ reading
     def exists(self) -> bool:
@@ -101,7 +114,8 @@ class DirectoryBackend:
             return False
         if not os.path.isdir(self.root):
             raise NotADirectoryError(errno.ENOTDIR, "a .b2d store is a directory, and this is a file", self.root)
-        return bool(os.listdir(self.root))
+        # What a writer leaves there before it has published anything does not count.
+        return any(name not in (LOCK, RESERVED.rstrip("/")) for name in os.listdir(self.root))
 
     def check_replaceable(self) -> None:
         """Refuse to replace a directory that is no store."""
@@ -112,25 +126,57 @@ class DirectoryBackend:
         """Where the frame of embedded values lies."""
         path = os.path.join(self.root, EMBED)
         # Before it is read: a change meanwhile is then noticed too.
-        self._seen = file_identity(self.root)
-        self._identity = file_identity(path)
-        self._embed_file.was_read(self._identity)
-        self._embed_source = source = self._open(path, self._embed_source)
+        self._seen, self._read_at = file_identity(self.root), time.time_ns()
+        self._latest = file_identity(path)
+        self._embed_file.was_read(self._latest)
+        return self._open_embedded()
+
+    @property
+    def _identity(self) -> tuple[int, ...] | None:
+        """What the file of embedded values was when it was last read or written here."""
+        return self._embed_file.identity
+
+    def _open_embedded(self) -> Window:
+        self._embed_source = source = self._open(os.path.join(self.root, EMBED), self._embed_source)
         if source is None:
             if not os.path.isdir(self.root):
                 raise missing(self.root)
             raise FormatError(f"not a store: it has no {EMBED}", path=self.root)
+        self.behind = self.must_load = False
         # What an append to it left unfinished may follow.
         return source, 0, -1
 
+    def embed_has_changed(self) -> bool:
+        """Whether there are other embedded values than those that were read last."""
+        now = file_identity(os.path.join(self.root, EMBED))
+        return now is not None and now != self._latest
+
+    def embed_now(self) -> Window:
+        """Where the frame of embedded values lies, for a look at them beside the version that the store shows."""
+        self._latest = file_identity(os.path.join(self.root, EMBED))
+        return self._open_embedded()
+
+    def shown(self) -> tuple[Any, ...]:
+        """What is shown, for `show`."""
+        return self._seen, self._embed_source, self.behind, self.must_load, self._embed_file.state()
+
+    def show(self, shown: tuple[Any, ...]) -> None:
+        """Show again what was shown before something else was read that is of no use."""
+        self._seen, self._embed_source, self.behind, self.must_load, state = shown
+        self._embed_file.bring_back(state)
+
     def locate(self, key: str) -> Window | None:
         """The file of a key, opened; None where there is none."""
+        if self._table is None:
+            return self.locate_now(key)
+        name = self._files.get(key)
+        source = None if name is None else self._open(os.path.join(self.root, name))
+        return None if source is None else (source, 0, source.size)
+
+    def locate_now(self, key: str) -> Window | None:
+        """The same, whatever files there were when they were listed."""
         source = None
-        if self._table is not None:
-            name = self._files.get(key)
-            if name is not None:
-                source = self._open(os.path.join(self.root, name))
-        elif is_path(key) and not key.startswith(_RESERVED):
+        if is_path(key) and not key.startswith(_RESERVED):
             stem = self.root + key
             for suffix in LEAF_SUFFIXES:
                 source = self._open(stem + suffix)
@@ -146,8 +192,10 @@ class DirectoryBackend:
         path = self.path_of(key)
         if path is None:
             return None
-        source = open_source(path, None)
-        return source, 0, source.size
+        with suppress(FileNotFoundError):  # somebody may have removed it since the files were listed
+            source = open_source(path, None)
+            return source, 0, source.size
+        return None
 
     def open_frame(self, key: str) -> Frame | None:
         """The frame of a key; None where there is none."""
@@ -161,8 +209,10 @@ class DirectoryBackend:
         """A file as a source; None where there is none, or something else. For `old` see `open_source`."""
         try:
             descriptor = os.open(path, _FLAGS)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                return None
+            raise
         # A small file is read at once: cheaper than a mapping, and a thousand of them need no descriptors.
         try:
             data = os.read(descriptor, _SMALL_FILE)
@@ -187,6 +237,10 @@ class DirectoryBackend:
         if self._table is not None:
             name = self._files.get(key)
             return None if name is None else os.path.join(self.root, name)
+        return self.path_now(key)
+
+    def path_now(self, key: str) -> str | None:
+        """The same, whatever files there were when they were listed."""
         if not is_path(key) or key.startswith(_RESERVED):
             return None
         stem = self.root + key
@@ -213,9 +267,9 @@ class DirectoryBackend:
     def described(self) -> None:
         """There is none in a directory."""
 
-    def table(self) -> KeyTable:
+    def table(self, *, again: bool = False) -> KeyTable:
         """The keys of all files, by one walk of the directory that is then remembered."""
-        if self._table is None:
+        if self._table is None or again:
             ranked = scan(self.root)
             files: dict[str, str] = {}
             # From the last to the first, so that of two files for one key the right one stays.
@@ -250,9 +304,11 @@ class DirectoryBackend:
         known = self._folders.get(base)
         if known is None:
             try:
-                known = Folder(self.root, base).ranked[-1]
-            except (FileNotFoundError, NotADirectoryError):
-                return None
+                known = Folder(self.root, base, unusual=True).ranked[-1]
+            except OSError as error:
+                if error.errno in _NO_FILE:
+                    return None
+                raise
             self._folders[base] = known
         name = known.get(key)
         return None if name is None else os.path.join(self.root, name)
@@ -280,7 +336,9 @@ class DirectoryBackend:
     # ------------------------------------------------------------------ writing
     def stage(self, changes: dict[str, Window]) -> dict[str, Window]:
         """Move frames out of memory into files beside the tree."""
-        staged = {key: Source.open(self._write_aside(window)) for key, window in changes.items()}
+        # There may be more of them than a process may have files open; a mapping is none.
+        opener = Source.map if os.name == "posix" else Source.open
+        staged = {key: opener(self._write_aside(window)) for key, window in changes.items()}
         return {key: (source, 0, source.size) for key, source in staged.items()}
 
     def publish(
@@ -301,12 +359,17 @@ class DirectoryBackend:
         """
         for key in changes:
             self._check_inside(key)
-        if fresh and not (os.path.isdir(self.root) and os.listdir(self.root)):
-            self._publish_new(changes, embed, durable)
-        else:
-            self._publish_into(changes, embed, fresh, durable)
-        self.discard()
-        self._forget()
+        try:
+            if fresh and not (os.path.isdir(self.root) and (os.listdir(self.root) or self._temporary.is_inside)):
+                self._publish_new(changes, embed, durable)
+            else:
+                self._publish_into(changes, embed, fresh, durable)
+            # Until it is read; what was staged is there for another try as long.
+            self.behind = True
+            self._forget()
+        except BaseException:
+            self.behind = self.behind or self._embed_file.is_ahead_of(None)
+            raise
 
     def publish_embedded(self, embed: EmbeddedChanges, *, durable: bool = True) -> None:
         """Change the embedded values alone; what was staged for files stays."""
@@ -315,9 +378,10 @@ class DirectoryBackend:
     def _publish_new(self, changes: dict[str, Window | None], embed: EmbeddedChanges | None, durable: bool) -> None:
         """Build a whole tree beside its place and move it there in one step."""
         parent, name = os.path.split(os.path.abspath(self.root))
-        os.makedirs(parent, exist_ok=True)
+        self._owner.makedirs(parent)
         tree = temporary_name(os.path.join(parent, name))
-        os.mkdir(tree)
+        self._owner.mkdir(tree)
+        place = file_identity(tree)
         try:
             folders = {tree}
             for key, window in changes.items():
@@ -326,24 +390,28 @@ class DirectoryBackend:
                 path = tree + key + suffix_of(window)
                 folder = os.path.dirname(path)
                 if folder not in folders:
-                    os.makedirs(folder, exist_ok=True)
-                    folders.update(_folders_between(tree, folder))
+                    self._owner.makedirs(folder)
+                    folders.update(folders_between(tree, folder))
                 staged = self._staged_path(window)
                 if staged is None:
-                    write_new(path, window)
+                    write_new(path, window, self._owner)
                 else:
-                    os.rename(staged, path)
+                    self._owner.rename(staged, path)
             if embed is not None:
-                with open(os.path.join(tree, EMBED), "xb") as file:
+                with self._owner.open(os.path.join(tree, EMBED), "xb") as file:
                     embed.write(file)
             if durable:
-                self._sync([os.path.join(folder, file.name) for folder in folders for file in os.scandir(folder)
+                sync_files([os.path.join(folder, file.name) for folder in folders for file in os.scandir(folder)
                             if file.is_file()], folders)  # fmt: skip
             self._take_over(tree)
+            self._was_there = True
         except BaseException:
-            remove_tree(tree)
+            now = file_identity(self.root)
+            if place is not None and now is not None and now[:2] == place[:2]:  # it has its name
+                self._was_there = self.behind = True
+            else:
+                self._owner.remove_tree(tree)
             raise
-        self._was_there = True
         if durable:
             sync_folder(self.root)
 
@@ -353,16 +421,16 @@ class DirectoryBackend:
         if lock is not None:
             descriptor = os.open(tree, os.O_RDONLY)
             try:
-                lock.take(descriptor)
+                lock.take(descriptor, tree)
             finally:
                 os.close(descriptor)
         elif os.path.isdir(self.root):
-            os.rmdir(self.root)
+            self._owner.rmdir(self.root)
         try:
-            os.rename(tree, self.root)
+            self._owner.rename(tree, self.root)
         except BaseException as error:
             if lock is not None:
-                lock.forget_taken()
+                lock.settle_if_current()
             if isinstance(error, OSError) and error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                 raise taken(self.root, "somebody else has put something in this place meanwhile") from None
             raise
@@ -382,81 +450,139 @@ class DirectoryBackend:
         moves = []
         for key, window in changes.items():
             if isinstance(window, Moved) and window.aside is not None:
+                path = self._place_of(key, os.path.splitext(window.aside)[1])
                 # The file aside stays, in case that this fails and is tried again.
-                moves.append((self._link(window.aside), self.root + key + os.path.splitext(window.aside)[1]))
+                moves.append((self._link(window.aside, path), path))
                 renamed[key] = window.origin
             elif window is not None:
-                moves.append((self._write_aside(window), self.root + key + suffix_of(window)))
+                path = self._place_of(key, suffix_of(window))
+                moves.append((self._write_aside(window), path))
         if durable:
-            self._sync([path for path, _ in moves])
+            self._sync_aside([path for path, _ in moves if not os.path.islink(path)])
         for key in changes:
             stale.update(self._files_of(key))
         self._embed_file.was_there = True
+        self._embed_file.beside = self._beside_embedded()
+        done = FileMoves(self._keep, self._owner)
         try:
-            new_embed = None if embed is None else self._embed_file.prepare(embed, durable=durable)
-            try:
-                touched = self._prepare([path for _, path in moves])
-                steps = in_steps([key for key, window in changes.items() if window is not None], renamed)
-                places = dict(zip((key for key, window in changes.items() if window is not None), moves, strict=True))
-                for number, step in enumerate(steps):
-                    if number and durable:
-                        self._sync_folders(touched)
-                    for key in step:
-                        aside, path = places[key]
-                        os.replace(aside, path)
-                        stale.discard(path)
-                if durable and moves and (new_embed is not None or stale):
+            # What a copy replaces is another store, to which nothing can be appended.
+            new_embed = None if embed is None else self._embed_file.prepare(embed, durable=durable, anew=fresh)
+            touched = self._prepare([path for _, path in moves])
+            steps = in_steps([key for key, window in changes.items() if window is not None], renamed)
+            places = dict(zip((key for key, window in changes.items() if window is not None), moves, strict=True))
+            for number, step in enumerate(steps):
+                if number and durable:
                     self._sync_folders(touched)
-            except BaseException:
-                if new_embed is not None:
-                    new_embed.abandon()
-                raise
+                done.begin_step()
+                for key in step:
+                    aside, path = places[key]
+                    done.put(aside, path, taken=os.path.lexists(path))
+                    stale.difference_update((path, self.root + key + os.path.splitext(path)[1]))
+            if durable and moves and (new_embed is not None or stale):
+                self._sync_folders(touched)
             # A value that changes its tier is in both for a moment, never in none: each step is durable first.
             if new_embed is not None:
                 new_embed.commit()
-        finally:
-            if embed is not None:
-                self._identity = self._embed_file.identity
-        for path in stale:
-            os.unlink(path)
-            touched.add(self._remove_empty(os.path.dirname(path)))
+                done.forget()
+            done.begin_step()
+            for path in stale:
+                if new_embed is None:
+                    done.remove(path)
+                else:  # too late to go back
+                    self._owner.unlink(path)
+                touched.add(self._remove_empty(os.path.dirname(path)))
+            if durable:
+                self._sync_folders(touched)
+        except BaseException as error:
+            self._embed_file.end_change()
+            if done.is_final:
+                error.add_note(f"{self.root}: all values are published, but some files that they replace may be there")
+            else:
+                self._take_back(done, [path for _, path in moves], error, durable=durable)
+            raise
         self._mark()
-        if durable:
-            self._sync_folders(touched)
+
+    def _keep(self, path: str) -> str | None:
+        """A second name of a file of the tree, to bring it back by; None where the file system has none."""
+        aside = self._new_aside()
+        try:
+            if os.path.islink(path):
+                self._owner.symlink(os.readlink(path), aside)
+            else:
+                self._owner.link(path, aside)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return None
+        return aside
+
+    def _take_back(self, done: FileMoves, paths: list[str], error: BaseException, *, durable: bool) -> None:
+        """Bring back the files that were replaced before an error, and remove those that came, with their folders."""
+
+        def sync(paths: list[str]) -> None:
+            if durable:
+                self._sync_folders({os.path.dirname(path) for path in paths})
+
+        undone, left = done.take_back(sync)
+        folders = {self._remove_empty(os.path.dirname(path)) for path in paths + undone}
+        with suppress(OSError):  # what is there is whole either way
+            self._sync_folders(folders if durable else set())
+        if left:
+            error.add_note(f"{self.root}: {len(left)} files are new already, and could not be brought back: {left[:5]}")
 
     def _sync_folders(self, folders: set[str]) -> None:
-        for folder in folders:
-            if os.path.isdir(folder):
-                sync_folder(os.path.join(folder, EMBED))
+        sync_files((), [folder for folder in folders if os.path.isdir(folder)])
 
     def _mark(self) -> None:
-        """Let readers tell a new version, whatever files it touched."""
+        """Let readers tell a new version, whatever files it touched, and however coarse times are here."""
         with suppress(OSError):
-            os.utime(self.root)
+            before = 0 if self._seen is None else self._seen[3]
+            self._owner.utime(self.root)
+            for later in (1, _TICK // 3, _TICK):
+                status = os.stat(self.root)
+                if status.st_mtime_ns > before:
+                    break
+                self._owner.utime(self.root, ns=(status.st_atime_ns, before + later))
 
     def cut_tail(self) -> None:
         """Cut off what an unfinished append left behind the embedded values; nothing is ever written behind a leaf."""
         if self.lock is not None and self.lock.held:
             with suppress(OSError, FormatError):
                 self._embed_file.cut_tail(Frame.open(Source.open(self._embed_file.path)))
-                self._identity = self._embed_file.identity
 
     def forget_appended(self) -> None:
         """Frames that were moved out of memory lie in files of their own, under no key."""
+
+    def forget_staged(self) -> None:
+        """All that was moved out of memory is published and read."""
+        self.discard()
 
     def abandon(self) -> None:
         """Leave what was staged where it is; it is another process's."""
         self._staging = None
 
-    def reload(self) -> bool:
+    def reload(self, header: bytes) -> bool:
         """Forget what was read; whether there is another version.
 
         Changes by other programs inside of folders are seen from then on, but may not be told.
+
+        Parameters
+        ----------
+        header : bytes
+            What the embedded values that are shown begin with.
         """
-        changed = (self._seen, self._identity) != (
-            file_identity(self.root), file_identity(os.path.join(self.root, EMBED)),
-        )  # fmt: skip
+        path = os.path.join(self.root, EMBED)
+        changed = (
+            self.behind
+            or (self._seen, self._identity) != (file_identity(self.root), file_identity(path))
+            or not begins_with(path, header)
+        )
+        listed, files = self._table is not None, self._files
         self._forget()
+        if not changed and listed and self._seen is not None and self._read_at - self._seen[3] < _TICK:
+            # Read so soon after it was changed that its time would be the same after another change.
+            self.table()
+            changed = self._files != files
         return changed
 
     def size(self) -> int:
@@ -469,7 +595,7 @@ class DirectoryBackend:
     def compact(self, progress: Progress | None) -> None:
         """Write the files with dead bytes anew, one after the other."""
         if self.lock is not None and self.lock.held:
-            remove_leftovers(self.root)
+            self._temporary.remove_leftovers()
         paths = self._all_files()
         total = self.size()
         done = 0
@@ -477,20 +603,41 @@ class DirectoryBackend:
             size = os.stat(path).st_size
             frame = Frame.open(Source.open(path))
             if path == paths[0]:
-                self._compact_embedded()
-            elif size - _most_live(frame) > max(_SLACK, size // _SLACK_SHARE):
-                with NewFile(path, replace=True, beside=os.path.abspath(self.root)) as file:
+                try:
+                    self._compact_embedded()
+                finally:
+                    self.behind = self.must_load = True
+            elif has_dead_bytes(frame, size) and not os.path.islink(path):
+                with NewFile(path, replace=True, beside=self._temporary.beside, owner=self._owner) as file:
                     write_frame(file, Draft(frame))
             done += size
             if progress is not None:
                 progress(done, total)
+        self._temporary.tidy()
         self._mark()
         self._forget()
 
     def _compact_embedded(self) -> None:
         embedded = Embedded(self.embed_window())
         if embedded.frame.nbytes:
+            self._embed_file.beside = self._beside_embedded()
             self._embed_file.publish(EmbeddedChanges(str(embedded.kind), embedded, {}), anew=True)
+
+    def _beside_embedded(self) -> str | None:
+        """Where a new file of embedded values is written."""
+        return None if os.path.islink(self._embed_file.path) else self._temporary.beside
+
+    def _place_of(self, key: str, suffix: str) -> str:
+        """The file that a leaf is written to: where a link leads that has its name."""
+        path = self.root + key + suffix
+        if not os.path.islink(path):
+            return path
+        target, root = through_link(path), os.path.realpath(self.root)
+        if not target.startswith(root + os.sep) or os.path.basename(target) == EMBED:
+            raise ValueError(
+                f"{path}: the file of the key {key!r} is a link that leads out of the store; delete it first"
+            )
+        return self.root + target[len(root) :]
 
     def _check_inside(self, key: str) -> None:
         """Refuse to write through a link that leads out of the tree."""
@@ -504,9 +651,19 @@ class DirectoryBackend:
 
     def discard(self) -> None:
         """Remove what was staged."""
-        if self._staging is not None:
-            remove_tree(self._staging)
-            self._staging = None
+        staging = self._staging
+        try:
+            self._remove_staging(staging)
+        except BaseException:
+            self._remove_staging(staging)  # an interrupt came between
+            raise
+
+    def _remove_staging(self, staging: str | None) -> None:
+        """Remove the folder of what was staged; it may be done again."""
+        self._staging = None
+        if staging is not None:
+            self._owner.remove_tree(staging)
+        self._temporary.tidy()
 
     def _files_of(self, key: str) -> Iterator[str]:
         """Every file that stands for a key: each suffix of leaves, and a stranger."""
@@ -537,27 +694,28 @@ class DirectoryBackend:
             raise taken(self.root, f"the file of the key {moved.origin!r} is gone; open the store again")
         return source, 0, source.size
 
-    def _link(self, path: str) -> str:
-        """Give a file another name beside the tree."""
+    def _link(self, path: str, place: str | None = None) -> str:
+        """Give a file another name beside the tree; of a link, make one that leads there, also from its new place."""
         aside = self._new_aside() + os.path.splitext(path)[1]
+        if os.path.islink(path):
+            target, root = os.path.realpath(path), os.path.realpath(self.root)
+            if place is not None and target.startswith(root + os.sep):
+                # The store may be moved as a whole.
+                target = os.path.relpath(target, os.path.realpath(os.path.dirname(place)))
+            self._owner.symlink(target, aside)
+            return aside
         try:
-            os.link(path, aside)
+            self._owner.link(path, aside)
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            import shutil  # as in `remove_tree`
-
-            shutil.copyfile(path, aside)
+            self._owner.copy(path, aside)
         return aside
 
     def _new_aside(self) -> str:
         """A name for a file beside the tree, on the same file system."""
         if self._staging is None:
-            parent, name = os.path.split(os.path.abspath(self.root))
-            os.makedirs(parent, exist_ok=True)
-            staging = temporary_name(os.path.join(parent, name))
-            os.mkdir(staging, 0o700)
-            self._staging = staging
+            self._staging = self._temporary.new_folder()
         self._staged += 1
         return os.path.join(self._staging, f"{self._staged}")
 
@@ -566,28 +724,29 @@ class DirectoryBackend:
         path = self._staged_path(window)
         if path is None:
             path = self._new_aside()
-            write_new(path, window)
+            write_new(path, window, self._owner)
         return path
 
     def _staged_path(self, window: Window) -> str | None:
-        """The file beside the tree that a frame lies in, if it does."""
+        """The file beside the tree that a frame lies in, if it does, and if it can be taken for the leaf's own."""
         path = window[0].path
-        if path is not None and os.path.dirname(path) == self._staging and os.path.exists(path):
+        if path is None or os.path.dirname(path) != self._staging:
+            return None
+        if path not in self._doubtful and os.path.exists(path):
             return str(path)
+        # It is written once more, from what the system still has of it.
+        for finding in verify_frame(Frame.open(*window)):
+            raise FormatError(f"a leaf that was not published yet could not be written: {finding.what}", path=path)
         return None
 
-    def _sync(self, paths: list[str], folders: Iterable[str] = ()) -> None:
-        if len(paths) >= _MANY_FILES and hasattr(os, "sync"):
-            os.sync()
-            return
-        for folder in folders:
-            sync_folder(os.path.join(folder, EMBED))
-        for path in paths:
-            descriptor = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+    def _sync_aside(self, paths: list[str]) -> None:
+        """Make files beside the tree durable."""
+        try:
+            sync_files(paths)
+        except BaseException:
+            # After a failure the system takes what it could not write for written: another sync would tell nothing.
+            self._doubtful.update(paths)
+            raise
 
     def _prepare(self, paths: list[str]) -> set[str]:
         """Make the folders of files, and see that nothing is in the way, before any of the files is moved there.
@@ -616,76 +775,17 @@ class DirectoryBackend:
         while not os.path.isdir(above):
             above = os.path.dirname(above)
             changed.append(above)
-        os.makedirs(folder, exist_ok=True)
+        self._owner.makedirs(folder)
         return changed
 
     def _remove_empty(self, folder: str) -> str:
         """Remove a folder and those above it as far as they are empty; the first that stays is returned."""
         while folder != self.root and folder.startswith(self.root):
             try:
-                os.rmdir(folder)
+                self._owner.rmdir(folder)
             except FileNotFoundError:
                 pass
             except OSError:
                 break
             folder = os.path.dirname(folder)
         return folder
-
-
-def _most_live(frame: Frame) -> int:
-    """How large a file of a frame is at most when it has no dead bytes."""
-    index = 8 * frame.nchunks + 64
-    return int(frame.header_len + frame.stored_nbytes + frame.nchunks * ALIGNMENT + index + frame.trailer_len)
-
-
-def _with_sums(window: Window) -> Iterable[Any]:
-    """The bytes of a leaf with checksums, as files carry them; of what is no sound frame, the bytes as they are."""
-    try:
-        frame = Frame.open(*window)
-        return with_sums(frame)
-    except FormatError:
-        return pieces(window)
-
-
-def in_steps(keys: list[str], renamed: dict[str, str]) -> list[list[str]]:
-    """In which order new files take their places, so that what gets another name is never under none.
-
-    Parameters
-    ----------
-    keys : list of str
-        Of all new files.
-    renamed : dict
-        For those that only get another name, the key that they had.
-
-    Returns
-    -------
-    list of list of str
-        Steps: a key comes after the new places of what it held. Keys that change places in a circle come last.
-    """
-    steps = []
-    left = set(keys)
-    while left:
-        held = {origin: key for key, origin in renamed.items() if key in left}
-        step = [key for key in keys if key in left and (key not in held or held[key] == key)]
-        if not step:
-            step = [key for key in keys if key in left]
-        steps.append(step)
-        left.difference_update(step)
-    return steps
-
-
-def write_new(path: str, window: Window) -> None:
-    """Write a frame to a file that must not exist."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-    with os.fdopen(descriptor, "wb", buffering=0) as file:
-        for piece in _with_sums(window):
-            view = memoryview(piece)
-            while view:
-                view = view[file.write(view) :]
-
-
-def _folders_between(top: str, folder: str) -> Iterator[str]:
-    """A folder and those above it, up to another."""
-    while folder != top:
-        yield folder
-        folder = os.path.dirname(folder)

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
+from array import array
 from typing import Any
 
+import numpy as np
+
+from blosc2._core.forking import Lock
+from blosc2._core.frame import Frame
 from blosc2.carrier import Carrier, MemoryCarrier
 from blosc2.directory_frame import (
     Directory,
+    Integers,
     chunk_file,
     locked_directory,
     pack_head,
@@ -23,9 +28,10 @@ from blosc2.directory_frame import (
     take_back,
     write_chunk,
 )
-from blosc2.draft import Draft, Fields
+from blosc2.draft import Draft, Fields, numbered
 from blosc2.exceptions import FormatError
-from blosc2.new_file import sync_folder
+from blosc2.file_sync import sync_names
+from blosc2.owner import Owner
 
 
 class ReadOnlyDirectoryCarrier(Carrier):
@@ -59,24 +65,29 @@ class ReadOnlyDirectoryCarrier(Carrier):
 class DirectoryCarrier(ReadOnlyDirectoryCarrier):
     """A directory frame that can be changed."""
 
-    __slots__ = ("_files", "_lock", "_memory", "_sizes")
+    __slots__ = ("_exclusive", "_files", "_lock", "_memory", "_sizes")
 
     writable = True
 
-    def __init__(self, path: str, **how: Any) -> None:
-        self._lock = threading.RLock()
+    def __init__(self, path: str, *, exclusive: bool = True, **how: Any) -> None:
+        self._lock = Lock()
+        self._exclusive = exclusive
         super().__init__(path, **{"mode": "a", **how})
 
     def _show(self, found: Directory) -> None:
         super()._show(found)
         self._memory = MemoryCarrier(found.frame)
-        offsets = found.frame.offsets_list()
         # Where a chunk lies in memory -> its file; file -> its size.
-        self._files = {at: number for at, number in zip(offsets, found.numbers, strict=False) if number >= 0}
+        self._files = _files_by_offset(found.frame, found.numbers)
         self._sizes = {number: len(found.frame.chunk_stored_at(at)) for at, number in self._files.items()}
 
     def publish(self, draft: Draft, *, fresh: bool = False) -> None:  # noqa: ARG002 - nothing is ever overwritten
-        with self._lock, locked_directory(self._path):
+        with self._lock:
+            self._check_own()
+            self._publish_alone(draft)
+
+    def _publish_alone(self, draft: Draft) -> None:
+        with locked_directory(self._path, exclusive=self._exclusive):
             if draft.frame is not self.frame:
                 raise RuntimeError("the array was changed by another thread at the same time; try again")
             if read_head(self._path) != self._head:
@@ -84,49 +95,51 @@ class DirectoryCarrier(ReadOnlyDirectoryCarrier):
                     "another handle or process changed this frame since it was opened: open it again, "
                     "or call refresh(), before writing", path=self.urlpath,
                 )  # fmt: skip
+            owner = Owner()
             written: dict[int, int] = {}
             old = self._memory.frame
             try:
-                self._publish(draft, written)
+                self._publish(draft, written, owner)
             except BaseException:
                 self._memory.frame = old
-                take_back(self._path, self._head, written)
+                take_back(self._path, self._head, written, owner)
                 raise
 
-    def _publish(self, draft: Draft, written: dict[int, int]) -> None:
+    def _publish(self, draft: Draft, written: dict[int, int], owner: Owner) -> None:
         variable = draft.settle()
         fields = Fields(draft.frame, draft.chunksize, variable=variable, vlblocks=bool(draft.frame.vlblocks))
-        numbers = self._write_new(draft, written)
         one = draft.frame.repeated_offset if not draft.edits_chunks else None
+        # One value that stands for all chunks stays one.
+        numbers = self._write_new(draft, written, owner) if one is None else array("q")
+        used = {number for number in numbers if number >= 0}
         self._memory.publish(draft)
         sizes = self._sizes | written
-        used = {number for number in numbers if number >= 0}
         head = pack_head(
             fields, draft.metalayers, draft.vlmeta, numbers if one is None else [int(one)],
             int(self._memory.frame.nchunks), draft.nbytes, sum(sizes[number] for number in used),
         )  # fmt: skip
-        sync_folder(os.path.join(self._path, "any"))
-        publish_head(self._path, head)
+        sync_names(self._path)
+        publish_head(self._path, head, owner)
         gone = set(sizes) - used
-        self._head = head
-        self._files = {at: n for at, n in zip(self._memory.frame.offsets_list(), numbers, strict=False) if n >= 0}
+        self._files = _files_by_offset(self._memory.frame, np.frombuffer(numbers, np.int64))
         self._sizes = {number: sizes[number] for number in used}
         self._adopt(self._memory.frame)
+        self._head = head  # last: a child that is forked before this knows that it is behind
         for number in gone:
             # What cannot be removed takes room, no more.
             with contextlib.suppress(OSError):
-                os.unlink(chunk_file(self._path, number))
+                owner.unlink(chunk_file(self._path, number))
 
-    def _write_new(self, draft: Draft, written: dict[int, int]) -> list[int]:
+    def _write_new(self, draft: Draft, written: dict[int, int], owner: Owner) -> array[int]:
         """Write files for the new chunks; gives the number of each chunk's file."""
         number = max(self._sizes, default=-1)
-        numbers = []
-        for index, offset in enumerate(draft.offsets.tolist()):
+        numbers = array("q")
+        for index, offset in numbered(draft.offsets):
             stored = draft.new.get(index)
             if stored is not None:
                 number += 1
                 written[number] = len(stored)
-                write_chunk(self._path, number, stored)
+                write_chunk(self._path, number, stored, owner)
                 numbers.append(number)
             else:
                 numbers.append(offset if offset < 0 else self._files[offset])
@@ -138,7 +151,18 @@ class DirectoryCarrier(ReadOnlyDirectoryCarrier):
             return super().refresh()
 
 
+def _files_by_offset(frame: Frame, numbers: Integers) -> dict[int, int]:
+    """The number of the file of each chunk that is stored, by where it lies in memory."""
+    if frame.repeated_offset is not None or not len(numbers):
+        return {}
+    stored = numbers >= 0
+    offsets = np.frombuffer(frame.offsets_bytes(), np.int64)
+    return dict(zip(offsets[stored].tolist(), numbers[stored].tolist(), strict=True))
+
+
 def directory_carrier(path: str, mode: str, **how: Any) -> Carrier:
     """The carrier of a directory frame, for reading or for changes."""
-    kind = ReadOnlyDirectoryCarrier if mode == "r" else DirectoryCarrier
-    return kind(path, mode=mode, **how)
+    if mode == "r":
+        how.pop("exclusive", None)
+        return ReadOnlyDirectoryCarrier(path, mode=mode, **how)
+    return DirectoryCarrier(path, mode=mode, **how)

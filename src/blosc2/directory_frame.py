@@ -10,9 +10,9 @@ import errno
 import os
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -21,15 +21,24 @@ from blosc2._core.frame import Frame
 from blosc2._core.frame_writer import header_length, pack_header, pack_index, pack_trailer
 from blosc2._core.grid_write import StoredChunk
 from blosc2._core.source import Source
+from blosc2.allocation import FREE, table_limit, too_much
 from blosc2.draft import Fields, Stored, lay_out
 from blosc2.exceptions import ExistingFileError, FormatError
 from blosc2.file_lock import locked
-from blosc2.new_file import NewFile, remove_tree, sync_folder
+from blosc2.file_sync import sync_folder, sync_names
+from blosc2.new_file import NewFile, through_link
+from blosc2.owner import Descriptor, Owner
 
 HEADER_FILE: Final = "chunks.b2frame"
+# What is locked where a directory cannot be.
+_LOCK_FILE: Final = f"{HEADER_FILE}.b2lock"
 _FRAME_TYPE = 26
 _CBYTES = 39
 _CHUNK_NAME = re.compile("[0-9A-F]{8}")
+_LAST_NUMBER: Final = 0xFFFFFFFF
+
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Directory(NamedTuple):
@@ -39,14 +48,14 @@ class Directory(NamedTuple):
     ----------
     head : bytes
         The content of the header file.
-    numbers : list of int
-        Of each chunk, its file; or an offset that stands for a chunk without data.
+    numbers : int64 array
+        Of each chunk, its file; or an offset that stands for a chunk without data. One such may stand for all.
     frame : Frame
         All of it in memory.
     """
 
     head: bytes
-    numbers: list[int]
+    numbers: Integers
     frame: Frame
 
 
@@ -58,6 +67,12 @@ def is_directory_frame(path: str) -> bool:
 def chunk_file(path: str, number: int) -> str:
     """The name of a chunk's file."""
     return os.path.join(path, f"{number:08X}.chunk")
+
+
+def chunk_number(name: str) -> int | None:
+    """The number that the name of a chunk's file is made of; None for other names."""
+    stem, suffix = os.path.splitext(name)
+    return int(stem, 16) if suffix == ".chunk" and _CHUNK_NAME.fullmatch(stem) else None
 
 
 def read_head(path: str) -> bytes:
@@ -86,8 +101,8 @@ def read_directory(path: str) -> Directory:
             head = now
 
 
-def _read(path: str, head: bytes) -> Directory:
-    name = os.path.join(path, HEADER_FILE)
+def frame_of_head(name: str, head: bytes) -> tuple[Frame, Integers]:
+    """The header file as a frame without chunks, and what `Directory.numbers` is."""
     data = bytearray(head)
     if len(data) < 87 or data[_FRAME_TYPE] & 15 != 1:
         raise FormatError("this is not the header of a directory frame", path=name, offset=_FRAME_TYPE)
@@ -95,24 +110,61 @@ def _read(path: str, head: bytes) -> Directory:
     data[_FRAME_TYPE] &= 0xF0
     struct.pack_into(">q", data, _CBYTES, 0)
     frame = Frame.open(Source.of_buffer(bytes(data), name))
+    if not frame.nbytes:
+        return frame, np.zeros(0, np.int64)
     start, stop = frame.header_len, frame.frame_len - frame.trailer_len
-    numbers: list[int] = []
-    if frame.nbytes:
-        table = decode_bytes(bytes(data[start:stop]), 4096 * (stop - start), name, None, start)
-        if len(table) % 8:
-            raise FormatError("the offsets table is not made of 8-byte entries", path=name, offset=start)
-        numbers = np.frombuffer(table, "<i8").tolist()
+    try:
+        return frame, _numbers(frame, bytes(data[start:stop]), name, start)
+    except FormatError as error:
+        raise FormatError(f"the offsets table: {error.reason}", path=name, offset=start) from None
+
+
+def _numbers(frame: Frame, stored: bytes, name: str, at: int) -> Integers:
+    """The table of offsets that a chunk holds."""
+    nbytes = int.from_bytes(stored[4:8], "little")
+    count = nbytes // 8 if frame.variable else -(-frame.nbytes // frame.chunksize)
+    if len(stored) < 32 or nbytes != 8 * count or not count:
+        raise FormatError(f"{nbytes} bytes for {count} chunks")
+    if stored[31] >> 4 & 7:
+        # One value stays one: it may stand for any number of chunks.
+        decode_bytes(stored[:4] + (8).to_bytes(4, "little") + stored[8:], 8, name, None, at)
+        numbers = np.frombuffer(stored[32:40].ljust(8, b"\0"), "<i8").astype(np.int64)
+        if numbers[0] >= 0 and count > 1:
+            raise FormatError("it names one chunk file for all chunks")
+    else:
+        size = len(stored) if nbytes <= FREE // 2 else _size_of_files(os.path.dirname(name))
+        if nbytes > table_limit(size):
+            raise FormatError(too_much(nbytes, f"{count} chunks", table_limit(size)))
+        numbers = np.frombuffer(decode_bytes(stored, nbytes, name, None, at), "<i8").astype(np.int64, copy=False)
+    used = np.sort(numbers[numbers >= 0])
+    if len(used) and (used[-1] > _LAST_NUMBER or (used[1:] == used[:-1]).any()):
+        raise FormatError("it names one chunk file twice, or one that cannot be")
+    return numbers
+
+
+def _size_of_files(path: str) -> int:
+    with os.scandir(path) as entries:
+        return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
+
+
+def _read(path: str, head: bytes) -> Directory:
+    frame, numbers = frame_of_head(os.path.join(path, HEADER_FILE), head)
     parts: list[bytes] = []
     fields = Fields(frame, frame.chunksize, variable=bool(frame.variable), vlblocks=bool(frame.vlblocks))
     header = lay_out(
-        parts.append, fields, frame.metalayers(), frame.vlmeta_chunks(), _chunks(path, numbers), len(numbers),
+        parts.append, fields, frame.metalayers(), frame.vlmeta_chunks(), _chunks(path, numbers), _count(frame, numbers),
         int(frame.nbytes),
     )  # fmt: skip
     return Directory(head, numbers, Frame.open(Source.of_buffer(b"".join([header, *parts]), path)))
 
 
-def _chunks(path: str, numbers: list[int]) -> Iterator[Stored]:
-    for number in numbers:
+def _count(frame: Frame, numbers: Integers) -> int:
+    """How many chunks there are."""
+    return len(numbers) if frame.variable or not frame.nbytes else -(-int(frame.nbytes) // int(frame.chunksize))
+
+
+def _chunks(path: str, numbers: Integers) -> Iterator[Stored]:
+    for number in map(int, numbers):
         if number < 0:
             yield number
             continue
@@ -125,8 +177,8 @@ def _chunks(path: str, numbers: list[int]) -> Iterator[Stored]:
 
 
 def pack_head(
-    fields: Fields, metalayers: dict[str, bytes], vlmeta: dict[str, bytes], numbers: list[int], count: int, nbytes: int,
-    cbytes: int,
+    fields: Fields, metalayers: dict[str, bytes], vlmeta: dict[str, bytes], numbers: Sequence[int], count: int,
+    nbytes: int, cbytes: int,
 ) -> bytes:  # fmt: skip
     """The content of the header file; one negative number may stand for all `count` chunks."""
     tail = b""
@@ -140,18 +192,18 @@ def pack_head(
     return bytes(header) + tail
 
 
-def write_chunk(path: str, number: int, stored: bytes | StoredChunk) -> None:
+def write_chunk(path: str, number: int, stored: bytes | StoredChunk, owner: Owner) -> None:
     """Write the file of a chunk and make it durable."""
-    with open(chunk_file(path, number), "wb", buffering=0) as file:
+    with owner.open_raw(chunk_file(path, number), "wb") as file:
         view = memoryview(stored)
         while view:
             view = view[file.write(view) :]
         os.fsync(file.fileno())
 
 
-def publish_head(path: str, head: bytes) -> None:
+def publish_head(path: str, head: bytes, owner: Owner) -> None:
     """Make a version current; its chunk files are there."""
-    with NewFile(os.path.join(path, HEADER_FILE), replace=True) as file:
+    with NewFile(os.path.join(path, HEADER_FILE), replace=True, owner=owner) as file:
         file.write(head)
 
 
@@ -160,11 +212,12 @@ def write_directory(
     count: int, nbytes: int, *, replace: bool,
 ) -> None:  # fmt: skip
     """Write a new directory frame; see `blosc2.draft.lay_out` for the parameters. It appears whole or not at all."""
-    place = os.path.abspath(path)
+    place = os.path.abspath(through_link(path) if replace else path)
     folder, name = os.path.split(place)
     temporary = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
+    owner = Owner()
     try:
-        os.mkdir(temporary)
+        owner.mkdir(temporary)
     except OSError as error:
         # The temporary name would tell a caller nothing.
         raise type(error)(error.errno, f"cannot write here: {error.strerror}", path) from None
@@ -175,7 +228,7 @@ def write_directory(
             if isinstance(stored, int):
                 numbers.append(stored)
                 continue
-            write_chunk(temporary, files, stored)
+            write_chunk(temporary, files, stored, owner)
             numbers.append(files)
             files += 1
             cbytes += len(stored)
@@ -185,18 +238,18 @@ def write_directory(
             return pack_head(fields, metalayers, vlmeta, counted, count, nbytes, cbytes)
 
         if replace and is_directory_frame(place):
-            _replace_frame(place, temporary, files, head)
-            remove_tree(temporary)
+            _replace_frame(place, temporary, files, head, owner)
+            owner.remove_tree(temporary)
         else:
-            publish_head(temporary, head(0))
-            _take_name(temporary, place, replace=replace)
+            publish_head(temporary, head(0), owner)
+            _take_name(temporary, place, owner, replace=replace)
     except BaseException:
-        remove_tree(temporary)
+        owner.remove_tree(temporary)
         raise
     sync_folder(place)
 
 
-def _replace_frame(path: str, temporary: str, files: int, head: Callable[[int], bytes]) -> None:
+def _replace_frame(path: str, temporary: str, files: int, head: Callable[[int], bytes], owner: Owner) -> None:
     """Make new chunk files, and a header that begins to count them at some number, the version of a frame.
 
     One directory cannot take another's name while that is there. So the new files go where the old ones are, under
@@ -208,67 +261,69 @@ def _replace_frame(path: str, temporary: str, files: int, head: Callable[[int], 
         first = max(there, default=-1) + 1
         try:
             for number in range(files):
-                os.rename(chunk_file(temporary, number), chunk_file(path, first + number))
-            sync_folder(os.path.join(path, HEADER_FILE))
-            publish_head(path, head(first))
+                owner.rename(chunk_file(temporary, number), chunk_file(path, first + number))
+            sync_names(path)
+            publish_head(path, head(first), owner)
         except BaseException:
-            take_back(path, old, range(first, first + files))
+            take_back(path, old, range(first, first + files), owner)
             raise
-        _remove_chunks(path, there)
+        _remove_chunks(path, there, owner)
 
 
-def take_back(path: str, head: bytes, numbers: Iterable[int]) -> None:
+def take_back(path: str, head: bytes, numbers: Iterable[int], owner: Owner) -> None:
     """Show an old version, whose files are all there, and remove chunk files that were added to it."""
+    if not owner.is_here:
+        return
     try:
         if read_head(path) != head:  # renamed, and not made durable: that is no success
-            publish_head(path, head)
+            publish_head(path, head, owner)
     except OSError:
         return  # whichever version shows is whole as long as nothing is removed
-    _remove_chunks(path, numbers)
+    _remove_chunks(path, numbers, owner)
 
 
-def _remove_chunks(path: str, numbers: Iterable[int]) -> None:
+def _remove_chunks(path: str, numbers: Iterable[int], owner: Owner) -> None:
     for number in numbers:
         # What cannot be removed takes room, no more.
         with suppress(OSError):
-            os.unlink(chunk_file(path, number))
+            owner.unlink(chunk_file(path, number))
 
 
 def _chunk_numbers(path: str) -> list[int]:
-    names = [os.path.splitext(name) for name in os.listdir(path)]
-    return [int(stem, 16) for stem, suffix in names if suffix == ".chunk" and _CHUNK_NAME.fullmatch(stem)]
+    return [number for number in map(chunk_number, os.listdir(path)) if number is not None]
 
 
 @contextmanager
-def locked_directory(path: str) -> Iterator[None]:
+def locked_directory(path: str, *, exclusive: bool = True) -> Iterator[None]:
     """Keep other writers out of a directory, in any process; where a directory cannot be opened, nobody is."""
     if os.name != "posix":
         yield
         return
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     try:
-        with locked(descriptor):
+        with locked(descriptor.fileno(), path, exclusive=exclusive, stand_in=_LOCK_FILE):
             yield
     finally:
-        os.close(descriptor)
+        descriptor.close()
 
 
-def _take_name(temporary: str, path: str, *, replace: bool) -> None:
+def _take_name(temporary: str, path: str, owner: Owner, *, replace: bool) -> None:
     """Rename a directory; what else has the name is moved aside first, and back if that fails."""
     if not os.path.lexists(path):
-        os.rename(temporary, path)
+        owner.rename(temporary, path)
         return
     if not replace:
         raise ExistingFileError(errno.EEXIST, "a file of this name appeared meanwhile", path)
     aside = f"{temporary}.old"
-    os.rename(path, aside)
+    owner.rename(path, aside)
     try:
-        os.rename(temporary, path)
+        owner.rename(temporary, path)
     except BaseException:
-        os.rename(aside, path)
+        if owner.is_here:
+            owner.rename(aside, path)
         raise
     sync_folder(path)
     if os.path.isdir(aside):
-        remove_tree(aside)
+        owner.remove_tree(aside)
     else:
-        os.unlink(aside)
+        owner.unlink(aside)

@@ -11,6 +11,13 @@ from blosc2.store_layout import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, RESERVE
 class Folder:
     """What lies right in one folder.
 
+    Parameters
+    ----------
+    root, base : str
+        The store, and the folder relative to it with "/" at both ends.
+    unusual : bool
+        Whether only files without a suffix of leaves are looked at.
+
     Attributes
     ----------
     ranked : list of dict
@@ -22,12 +29,13 @@ class Folder:
 
     __slots__ = ("folders", "ranked")
 
-    def __init__(self, root: str, base: str) -> None:
+    def __init__(self, root: str, base: str, *, unusual: bool = False) -> None:
         self.ranked: list[dict[str, str]] = [{} for _ in range(len(LEAF_SUFFIXES) + 1)]
         self.folders: list[str] = []
         top = base == "/"
         with os.scandir(root + base) as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
+            found = [entry for entry in entries if not unusual or _has_unusual_suffix(entry.name)]
+            for entry in sorted(found, key=lambda entry: entry.name):
                 name = entry.name
                 # Links to folders are not followed: they may lead out of the tree, or in circles.
                 if entry.is_dir(follow_symlinks=False):
@@ -44,6 +52,11 @@ class Folder:
                 if not key.isascii():
                     _check_name(root, key)
                 self.ranked[rank][key] = f"{base[1:]}{name}"
+
+
+def _has_unusual_suffix(name: str) -> bool:
+    # Of what begins with a dot, that is no suffix.
+    return name.startswith(".") or not name.endswith(LEAF_SUFFIXES)
 
 
 def scan(root: str) -> list[dict[str, str]]:

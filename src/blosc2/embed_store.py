@@ -16,8 +16,9 @@ from blosc2.embedded import Embedded, open_embedded
 from blosc2.embedded_changes import EmbeddedChanges
 from blosc2.embedded_file import EmbeddedFile
 from blosc2.exceptions import FormatError
-from blosc2.file_identity import file_identity
+from blosc2.file_identity import begins_with, file_identity
 from blosc2.modes import local_path
+from blosc2.new_file import remove_leftovers, through_link
 from blosc2.serialization import pack
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 from blosc2.store import Store
@@ -151,6 +152,8 @@ class EmbedStore(Store):
                 raise ValueError("a store in memory starts empty, so mode='r' makes no sense without a urlpath")
         else:
             if mode != "r":
+                if mode != "x":  # which refuses a link
+                    self._absolute = through_link(str(self._absolute))
                 self._writer_lock = WriterLock(str(self._file), timeout, exclusive=exclusive)
                 self._place = EmbeddedFile(str(self._file), self._writer_lock)
             try:
@@ -164,12 +167,12 @@ class EmbedStore(Store):
             self._advise_all(advise)
 
     def _open_file(self, path: str) -> None:
-        exists = os.path.lexists(path)
+        exists = os.path.exists(path)  # a link that leads nowhere is followed when the file is made
         if self._place is not None:
             self._place.was_there = exists
         if exists and os.path.isdir(path):
             raise IsADirectoryError(errno.EISDIR, "an EmbedStore is a file, and this is a directory", path)
-        if exists and self._mode == "x":
+        if self._mode == "x" and os.path.lexists(path):
             raise taken(path, "mode='x' only creates, and there is a file already")
         if exists and self._mode != "w":
             embedded = open_embedded(path, self._mmap_mode, advice=self._advice)
@@ -243,10 +246,22 @@ class EmbedStore(Store):
         else:
             self._show(self._place.publish(self._after(changes), durable=durable))
 
+    @property
+    def _is_behind(self) -> bool:
+        return self._place is not None and self._place.is_ahead_of(self._embedded)
+
+    def _catch_up(self) -> None:
+        if self._is_behind:
+            self._load(open_embedded(str(self._absolute), self._mmap_mode))
+
     def _reload(self) -> bool:
-        if self._absolute is None or file_identity(self._absolute) == self._identity:
-            return False
         before = self._embedded
+        header = b"" if before is None else before.frame.header_bytes()
+        identity = None if self._absolute is None else file_identity(self._absolute)
+        if self._absolute is None or (identity is None and before is None):
+            return False
+        if identity == self._identity and not self._is_behind and begins_with(self._absolute, header):
+            return False
         self._load(open_embedded(self._absolute, self._mmap_mode, None if before is None else before.frame.source))
         after = self._embedded
         # A writer at work makes the file longer before anything else is shown.
@@ -259,6 +274,8 @@ class EmbedStore(Store):
 
     def _compact(self, progress: Progress | None) -> None:
         if self._place is not None and self._embedded is not None:
+            if self._writer_lock is not None and self._writer_lock.held:
+                remove_leftovers(self._place.path, self._place.owner)
             self._show(self._place.publish(self._after({}), anew=True, progress=progress))
         else:
             self._publish({})

@@ -11,13 +11,14 @@ import numpy as np
 
 from blosc2._core.checksum import crc32c
 from blosc2._core.frame import Frame
-from blosc2._core.frame_sums import sealed
+from blosc2._core.frame_sums import range_sum, sealed
 from blosc2._core.frame_writer import pack_index, pack_trailer
+from blosc2._core.source import Source
 from blosc2.alignment import ALIGNMENT
 from blosc2.embedded import MAP, Embedded
-from blosc2.embedded_changes import origin_of
+from blosc2.embedded_changes import kept_entry
 from blosc2.embedded_frame import LARGEST_CHUNK, RawChunks, arrange, stored_map
-from blosc2.store_layout import Moved, Window
+from blosc2.store_layout import Window
 from blosc2.sums import MARK_AT, Running, as_table, carried, from_table
 
 # The header fields that make a version current lie in one sector when they end before this byte.
@@ -67,8 +68,9 @@ class Plan:
             before = entries.pop(key, None) if window is None else entries.get(key)
             if before is not None:
                 gone.append(before)
-            if isinstance(window, Moved):
-                entries[key] = entry = old.entries[origin_of(old, key, window)]
+            entry = None if window is None else kept_entry(old, window)
+            if entry is not None:
+                entries[key] = entry
                 came.append(entry)
             elif window is not None:
                 keys.append(key)
@@ -129,16 +131,20 @@ class Plan:
         return bool(dead > _DEAD_TO_LIVE * (live + overhead) + _SLACK)
 
     def write(self, output: Output, vlmeta: Mapping[str, bytes]) -> bytes:
-        """Write all that is new, to follow the old trailer; the header that makes it current is returned."""
+        """Write all that is new, behind the old trailer and what may follow it; the header that makes it current.
+
+        For the checksums, what may follow is read.
+        """
         frame = self.frame
         known = carried(frame)
         sums = None
         if known is not None:
-            length = frame.trailer_len
-            sums = Running(crc32c(frame.source.read(frame.frame_len - length, length), known.body))
+            source = frame.source if output.position <= frame.source.size else Source.open(str(frame.source.path))
+            start = frame.frame_len - frame.trailer_len
+            sums = Running(range_sum(source, start, output.position - start, known.body))
             own = from_table(known.chunks)
         offsets = self.offsets
-        position = int(frame.frame_len)
+        position = output.position
         if self.windows:
             first = self.begin // self.size
             chunks = RawChunks(output.write, position, self.begin, self.end, self.size, sums)

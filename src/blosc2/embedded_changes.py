@@ -96,11 +96,8 @@ def values_after(old: Embedded | None, changes: Mapping[str, Window | None]) -> 
                 values[key] = _kept(old, key)
             elif changes[key] is not None:
                 values[key] = {}  # its place
-    for key, window in changes.items():
-        if isinstance(window, Moved):
-            values[key] = _kept(old, origin_of(old, key, window)) if old is not None else window
-        elif window is not None:
-            values[key] = window
+    # Of one that only gets another key too: what lies there never changes.
+    values.update({key: window for key, window in changes.items() if window is not None})
     return values
 
 
@@ -109,11 +106,17 @@ def _kept(old: Embedded, key: str) -> Value:
     return old.entries[key] if window is None else window
 
 
-def origin_of(old: Embedded, key: str, window: Moved) -> str:
-    """The published key whose value gets another one."""
-    if window.origin not in old.entries:
-        raise FormatError(f"there is no value {window.origin!r} to be renamed", path=old.frame.source.path, key=key)
-    return window.origin
+def kept_entry(old: Embedded, window: Window) -> dict[str, Any] | None:
+    """The entry of a value that only gets another key, where it can go on lying where it lies; else None.
+
+    Under the key that it had something else may be by now, and the file may be another one.
+    """
+    if not isinstance(window, Moved) or window.origin not in old.entries:
+        return None
+    entry, source, now = old.entries[window.origin], window[0], old.place(window.origin)
+    if now is None or now[1:] != window[1:] or source.identity is None or now[0].identity is None:
+        return None
+    return entry if now[0].identity[:2] == source.identity[:2] else None
 
 
 def is_damaged(old: Embedded) -> bool:

@@ -20,10 +20,13 @@ from blosc2.embedded import Embedded
 from blosc2.embedded_append import Output, Plan, can_grow
 from blosc2.embedded_changes import EmbeddedChanges, is_damaged
 from blosc2.exceptions import FormatError
-from blosc2.file_identity import changed_by_others, check_same_file, file_identity, identity_of
-from blosc2.new_file import Lock, NewFile
+from blosc2.file_identity import changed_by_others, check_same_file, check_writable_file, file_identity, identity_of
+from blosc2.frame_tail import end_of_versions
+from blosc2.new_file import Lock, NewFile, through_link
+from blosc2.owner import Owner
 from blosc2.store_layout import open_source
 from blosc2.sums import carried
+from blosc2.temporary_place import is_mount_point
 
 # Where the fields of a header begin that an append changes.
 _FIELDS: Final = 16
@@ -45,6 +48,8 @@ class EmbeddedFile:
         What the file was when it was last read or written here; None if nobody looked.
     was_there : bool
         Whether a file may be there that a new one replaces; for its owner to set.
+    owner : Owner
+        The process that opened it.
     beside : str or None
         Where new files are written instead of beside the old one, before they replace it.
     """
@@ -55,15 +60,22 @@ class EmbeddedFile:
         self.identity: tuple[int, ...] | None = None
         self.was_there = False
         self.beside: str | None = None
+        self.owner = Owner()
         # What was published here last, and what it was appended to; and whether it could not be read afterwards.
         self._latest: Embedded | None = None
         self._grown_from: Embedded | None = None
         self._behind = False
+        # What is under way: written, or being made current.
+        self._change: Pending | None = None
 
     @property
     def is_behind(self) -> bool:
         """Whether what was published here could not be read afterwards."""
         return self._behind
+
+    def is_ahead_of(self, shown: Embedded | None) -> bool:
+        """Whether something was published here that is not what its owner shows."""
+        return self._behind or (self._latest is not None and self._latest is not shown)
 
     def was_read(self, identity: tuple[int, ...] | None) -> None:
         """Its owner has read the file that this was, and goes on from there."""
@@ -71,6 +83,14 @@ class EmbeddedFile:
         self.was_there = True
         self._latest = self._grown_from = None
         self._behind = False
+
+    def state(self) -> tuple[Any, ...]:
+        """What is known of the file, for `bring_back`."""
+        return self.identity, self.was_there, self._latest, self._grown_from, self._behind
+
+    def bring_back(self, state: tuple[Any, ...]) -> None:
+        """What was read since was of no use."""
+        self.identity, self.was_there, self._latest, self._grown_from, self._behind = state
 
     def cut_tail(self, frame: Frame) -> None:
         """Cut off what an unfinished append has left in a file that was just read, and that nobody else writes to."""
@@ -81,8 +101,9 @@ class EmbeddedFile:
         with suppress(OSError, FormatError):
             if carried(frame) is None:
                 return
-            with open(self.path, "r+b", buffering=0) as file:
-                if identity_of(os.fstat(file.fileno())) == self.identity:
+            end = end_of_versions(self.path, frame)
+            with self.owner.open_raw(self.path, "r+b") as file:
+                if self.identity[2] > end and identity_of(os.fstat(file.fileno())) == self.identity:
                     file.truncate(end)
                     self.identity = identity_of(os.fstat(file.fileno()))
 
@@ -90,7 +111,17 @@ class EmbeddedFile:
         self, new: EmbeddedChanges, *, durable: bool = True, anew: bool = False, progress: Progress | None = None
     ) -> Embedded:
         """Make changes part of the file, all or none; what it holds then is returned. See `prepare`."""
-        return self.prepare(new, durable=durable, anew=anew, progress=progress).commit()
+        try:
+            return self.prepare(new, durable=durable, anew=anew, progress=progress).commit()
+        except BaseException:
+            self.end_change()
+            raise
+
+    def end_change(self) -> None:
+        """Take back what did not come to its end, wherever it stopped; nothing if it did."""
+        change, self._change = self._change, None
+        if change is not None:
+            change.abandon()
 
     def prepare(
         self, new: EmbeddedChanges, *, durable: bool = True, anew: bool = False, progress: Progress | None = None
@@ -114,16 +145,20 @@ class EmbeddedFile:
         FormatError
             What is there is damaged in a way that forbids to go on from it; it stays as it is.
         """
+        self.owner.check(self.path)
         if self._behind:
             self.load(old=None if new.old is None else new.old.frame.source)
         old = new.old
-        if old is not None:
-            check_same_file(self.path, self.identity)
         base = self._base(old)
+        if old is not None:
+            check_same_file(self.path, self.identity, b"" if base is None else base.frame.header_bytes())
+            check_writable_file(self.path)
         if old is not None and base is not None and not anew and can_grow(base, new.kind):
             plan = Plan(base.frame, old, new.changes)
-            # What is damaged is not written anew, which would hide it.
-            if plan.is_possible() and (not plan.had_better_rewrite() or is_damaged(base)):
+            # What is damaged is not written anew, which would hide it; nor what no other file can replace.
+            if plan.is_possible() and (
+                not plan.had_better_rewrite() or is_damaged(base) or is_mount_point(through_link(self.path))
+            ):
                 return _Append(self, plan, new.metadata, durable)
         return _Replacement(self, new, durable, progress)
 
@@ -165,11 +200,14 @@ class _Replacement:
         # The only copy of values that were durable by now is not given up for one that may not be.
         self._durable = durable = durable or (new.old is not None and bool(new.old.frame.nbytes))
         self._identity = None if new.old is None else file.identity
-        path = os.path.realpath(file.path)  # a link to the file stays one
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        self._new = NewFile(path, replace=file.was_there, lock=file.lock, beside=file.beside)
+        path = through_link(file.path)
+        file.owner.makedirs(os.path.dirname(path))
+        how: dict[str, Any] = {"lock": file.lock, "beside": file.beside, "owner": file.owner}
+        self._new = NewFile(path, replace=file.was_there, **how)
         try:
+            file._change = self
             self._entries = new.write(self._new.file, progress)
+            file.owner.check(path)  # who is told of progress may have forked
             self._new.file.flush()
             if durable:
                 os.fsync(self._new.file.fileno())
@@ -179,6 +217,7 @@ class _Replacement:
 
     def commit(self) -> Embedded:
         try:
+            self._file.owner.check(self._file.path)
             check_same_file(self._file.path, self._identity)
             place = identity_of(os.fstat(self._new.file.fileno()))[:2]
             self._file._grown_from = None
@@ -187,13 +226,16 @@ class _Replacement:
             raise
         try:
             self._new.commit(durable=self._durable)
+            self._file._change = None
+            return self._file.load(self._entries)
         except BaseException:
             now = file_identity(self._file.path)
-            self._file._behind = now is not None and now[:2] == place
+            if now is not None and now[:2] == place:
+                self._file._behind, self._file.identity = True, now
             raise
-        return self._file.load(self._entries)
 
     def abandon(self) -> None:
+        self._file._change = None
         self._new.abandon()
 
 
@@ -205,15 +247,18 @@ class _Append:
         self._plan = plan
         self._durable = durable
         self._old = plan.frame
-        self._raw = raw = open(file.path, "r+b", buffering=0)  # noqa: SIM115 - closed by commit and abandon
+        self._start = int(plan.frame.frame_len)
+        # Whether bytes of the file may be others by now; its new version may show; and does, for good.
+        self._is_changed = self._may_show = self._shows = False
+        self._raw = raw = file.owner.open_raw(file.path, "r+b")
         try:
+            file._change = self
             self._check_unchanged()
-        except BaseException:
-            raw.close()
-            raise
-        try:
-            output = Output(raw, self._old.frame_len)
+            self._start = end_of_versions(file.path, self._old)
+            output = Output(raw, self._start)
+            self._is_changed = True
             self._header = plan.write(output, vlmeta)
+            file.owner.check(file.path)
             # What an unfinished append may have left behind the new end is no part of any version.
             if os.fstat(raw.fileno()).st_size > output.position:
                 raw.truncate(output.position)
@@ -224,31 +269,52 @@ class _Append:
             raise
 
     def commit(self) -> Embedded:
-        raw, plan = self._raw, self._plan
-        self._file._grown_from = plan.old
-        with raw:
-            try:
-                self._show(self._header)
-                if self._durable:
-                    os.fsync(raw.fileno())
-            except BaseException:
-                # What was not made durable is no success: the old version is shown again. What was added stays, as
-                # somebody may have mapped it meanwhile; the next append overwrites it.
-                with suppress(OSError):
-                    self._show(self._old.header_bytes())
-                    os.fsync(raw.fileno())
-                self._note()
-                raise
-        embedded = self._file.load(plan.entries, self._old.source)
+        file, plan = self._file, self._plan
+        try:
+            file.owner.check(file.path)
+            file._grown_from = plan.old
+            file._behind = True  # until what is shown is read, or taken back
+            self._may_show = True
+            self._show(self._header)
+            if self._durable:
+                os.fsync(self._raw.fileno())
+            self._shows = True
+            self._end()
+        except BaseException:
+            self.abandon()
+            raise
+        embedded = file.load(plan.entries, self._old.source)
         embedded.weight = plan.live, plan.crossing
         return embedded
 
     def abandon(self) -> None:
-        # The old version is untouched; only what was added to it goes.
+        # However far it came: this may be done again, and does nothing then.
+        if self._raw.closed or not self._file.owner.is_here:
+            self._file._change = None
+            self._raw.close()
+            return
+        with suppress(OSError):
+            if self._shows:
+                pass
+            elif self._may_show:
+                # What was not made durable is no success: the old version is shown again. What was added stays, as
+                # somebody may have mapped it meanwhile; the next append goes on behind it.
+                self._show(self._old.header_bytes())
+                self._file._behind = False
+                os.fsync(self._raw.fileno())
+            elif self._is_changed:
+                # The old version is untouched; only what was added to it goes, and nobody ever saw that.
+                self._raw.truncate(self._start)
+        with suppress(OSError):  # of what is durable, or not wanted
+            self._end()
+
+    def _end(self) -> None:
+        """Leave the file as it is now: it is still the one that was read, though touched."""
         with self._raw as raw:
-            with suppress(OSError):
-                raw.truncate(self._old.frame_len)
-            self._note()
+            if self._is_changed:
+                with suppress(OSError):
+                    self._file.identity = identity_of(os.fstat(raw.fileno()))
+            self._file._change = None
 
     def _show(self, header: bytes) -> None:
         """Write the fields of a header that make its version current, in one call."""
@@ -264,8 +330,3 @@ class _Append:
             raise changed_by_others(file.path)
         if self._raw.read(len(header)) != header:
             raise changed_by_others(file.path)
-
-    def _note(self) -> None:
-        """The file is still the one that was read, though touched."""
-        with suppress(OSError):
-            self._file.identity = identity_of(os.fstat(self._raw.fileno()))

@@ -6,10 +6,23 @@ import errno
 import os
 
 
-def check_same_file(path: str, identity: tuple[int, ...] | None) -> None:
-    """Refuse to replace a file that is not the one that was read."""
-    if identity is not None and file_identity(path) != identity:
+def check_same_file(path: str, identity: tuple[int, ...] | None, header: bytes = b"") -> None:
+    """Refuse to replace a file that is not the one that was read, or does not begin as that did."""
+    if identity is not None and (file_identity(path) != identity or not begins_with(path, header)):
         raise changed_by_others(path)
+
+
+def check_writable_file(path: str) -> None:
+    """Refuse to replace a file that may not be written to: whoever made it read-only means what it holds."""
+    os.close(os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)))
+
+
+def begins_with(path: str, header: bytes) -> bool:
+    """Whether a file begins with these bytes: its time does not tell of every change, within a tick of the clock."""
+    if not header:
+        return True
+    with open(path, "rb", buffering=0) as file:
+        return file.read(len(header)) == header
 
 
 def changed_by_others(path: str) -> OSError:

@@ -74,8 +74,7 @@ class GroupAttributes(MutableMapping[str, Any]):
     def clear(self) -> None:
         """Delete all attributes."""
         self._store._check_writable("delete attributes", self._key)
-        for name in self:
-            self._store._delete_attribute(self._key, name)
+        self._store._delete_attributes(self._key)
 
     def getall(self) -> dict[str, Any]:
         """All attributes as a dictionary."""

@@ -9,6 +9,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import BinaryIO, Protocol
 
+from blosc2.exceptions import StoreLockedError
+from blosc2.file_sync import sync_folder
+from blosc2.owner import Owner
+
 
 class Lock(Protocol):
     """A lock that is on a file and goes over to the one that replaces it."""
@@ -19,8 +23,8 @@ class Lock(Protocol):
     def settle(self) -> None:
         """The new file has its name."""
 
-    def forget_taken(self) -> None:
-        """It did not get it."""
+    def settle_if_current(self) -> None:
+        """Something failed: it has the name, or not."""
 
 
 class NewFile:
@@ -31,22 +35,32 @@ class NewFile:
     Parameters
     ----------
     path : str
-        The name it will have.
+        The name it will have. A link is followed if the file may be there already, as `open` does.
     replace : bool
         Whether a file of that name may be there; otherwise `FileExistsError` when it is.
     lock : Lock, optional
         Goes over to the file before it gets its name.
     beside : str, optional
         What it is written beside instead, where no file may appear in the folder that it will be in.
+    owner : Owner, optional
+        Of the change that it is a part of; by default it is one of its own.
+    buffered : bool
+        False for what is written by its descriptor. Buffers have locks, which a forked child should not wait for.
     """
 
-    def __init__(self, path: str, *, replace: bool, lock: Lock | None = None, beside: str | None = None) -> None:
-        self.path = path
+    def __init__(
+        self, path: str, *, replace: bool, lock: Lock | None = None, beside: str | None = None,
+        owner: Owner | None = None, buffered: bool = True,
+    ) -> None:  # fmt: skip
+        self.path = through_link(path) if replace else path
+        self._owner = Owner() if owner is None else owner
         self._lock = lock
         self._replace = replace
-        self._temporary = temporary_name(path if beside is None else beside)
+        self._temporary = temporary_name(self.path if beside is None else beside)
         try:
-            self.file: BinaryIO = open(self._temporary, "xb+")  # noqa: SIM115 - closed by commit and abandon
+            self.file: BinaryIO = self._owner.open(self._temporary, "xb+", buffered=buffered)
+        except StoreLockedError:
+            raise
         except OSError as error:
             # The temporary name would tell a caller nothing.
             raise type(error)(error.errno, f"cannot write here: {error.strerror}", path) from None
@@ -66,6 +80,7 @@ class NewFile:
         """Make the file durable and give it its name."""
         lock = self._lock if lock is None else lock
         try:
+            self._owner.check(self.path)
             self.file.flush()
             if durable:
                 os.fsync(self.file.fileno())
@@ -74,14 +89,14 @@ class NewFile:
             self.file.close()
             if self._replace:
                 if os.path.exists(self.path):
-                    os.chmod(self._temporary, os.stat(self.path).st_mode & 0o7777)
-                os.replace(self._temporary, self.path)
+                    self._owner.chmod(self._temporary, os.stat(self.path).st_mode & 0o7777)
+                _replace(self._temporary, self.path, self._owner)
             else:
-                publish_new(self._temporary, self.path)
+                publish_new(self._temporary, self.path, self._owner)
         except BaseException:
             self.abandon()
             if lock is not None:
-                lock.forget_taken()
+                lock.settle_if_current()
             raise
         if lock is not None:
             lock.settle()
@@ -93,13 +108,25 @@ class NewFile:
         self.file.close()
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Leave nothing behind; in a forked child, leave all to the process that makes the file."""
         try:
             self.file.close()
         except OSError:  # what could not be written is not wanted any more
             pass
+        if not self._owner.is_here:
+            return
         if os.path.exists(self._temporary):
-            os.unlink(self._temporary)
+            self._owner.unlink(self._temporary)
+
+
+def through_link(path: str) -> str:
+    """Where a link leads, in the end, whether something is there or not; a path that is no link, as it is."""
+    if not os.path.islink(path):
+        return path
+    found = os.path.realpath(path)
+    if os.path.islink(found):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    return found
 
 
 def temporary_name(path: str) -> str:
@@ -108,14 +135,7 @@ def temporary_name(path: str) -> str:
     return os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
 
 
-def remove_tree(path: str) -> None:
-    """Remove a folder and all in it, as far as that is possible."""
-    import shutil  # not needed by most programs, and slow to import
-
-    shutil.rmtree(path, ignore_errors=True)
-
-
-def remove_leftovers(path: str) -> None:
+def remove_leftovers(path: str, owner: Owner) -> None:
     """Remove what killed processes left beside a path; only for who holds its lock."""
     folder, name = os.path.split(os.path.abspath(path))
     pattern = re.compile(re.escape(f".{name}.") + r"[0-9a-f]{8}\.tmp")
@@ -123,36 +143,41 @@ def remove_leftovers(path: str) -> None:
         if pattern.fullmatch(found):
             left = os.path.join(folder, found)
             if os.path.isdir(left) and not os.path.islink(left):
-                remove_tree(left)
+                owner.remove_tree(left)
             else:
                 with suppress(OSError):
-                    os.unlink(left)
+                    owner.unlink(left)
 
 
-def publish_new(temporary: str, path: str) -> None:
+def _replace(temporary: str, path: str, owner: Owner) -> None:
+    try:
+        owner.replace(temporary, path)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        raise OSError(
+            errno.EBUSY,
+            "the file is a mount point of its own, so no other file can take its place: change it by the name that was "
+            "mounted here, or mount the folder that it is in",
+            path,
+        ) from None
+
+
+def publish_new(temporary: str, path: str, owner: Owner) -> None:
     """Rename, unless something of that name exists."""
     try:
-        os.link(temporary, path)
+        owner.link(temporary, path)
     except FileExistsError:
         raise _taken(path) from None
+    except StoreLockedError:
+        raise
     except OSError:  # a file system without hard links
         if os.path.exists(path):
             raise _taken(path) from None
-        os.rename(temporary, path)
+        owner.rename(temporary, path)
     else:
-        os.unlink(temporary)
+        owner.unlink(temporary)
 
 
 def _taken(path: str) -> FileExistsError:
     return FileExistsError(errno.EEXIST, "somebody else has put something in this place meanwhile", path)
-
-
-def sync_folder(path: str) -> None:
-    """Make a rename or a removal durable, where the system lets a folder be synced."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -74,8 +74,8 @@ def open(
         What to tell the system about how the file will be read; see `NDArray.advise` and `DictStore.advise`.
     **kwargs
         ``cparams`` and ``dparams``; ``locking=True`` to change a file together with other programs, see
-        `NDArray.holding_lock`; for stores ``timeout`` and ``exclusive``, see `DictStore`; anything else is ignored with
-        a warning.
+        `NDArray.holding_lock`; ``exclusive=False`` to change it without any lock, on file systems that have none; for
+        stores ``timeout``, see `DictStore`; anything else is ignored with a warning.
 
     Returns
     -------
@@ -106,6 +106,8 @@ def open(
         how["verify"] = True
     # Of stores alone.
     store_how = how | {name: kwargs[name] for name in _WRITER_KEYWORDS if name in kwargs}
+    # Of arrays, which have it for each change.
+    lock_how = {"exclusive": False} if not kwargs.get("exclusive", True) else {}
     if advise is not None:
         check_advice(advise)
         store_how["advise"] = advise
@@ -118,6 +120,8 @@ def open(
         raise ValueError(f"offset must not be negative: {offset}")
     locking = bool(kwargs.get("locking"))
     check_locking(locking, name, mmap_mode)
+    if locking and lock_how:
+        raise ValueError("locking=True shares a lock, and exclusive=False goes without: leave one of them out")
     if locking and offset:
         raise ValueError("locking=True is for files that are one frame; leave out offset, or locking")
     suffix = os.path.splitext(name)[1]
@@ -128,7 +132,7 @@ def open(
             if mmap_mode not in (None, "r"):  # for reading, its files are brought into memory anyway
                 raise ValueError(f"Only contiguous storage is supported with mmap_mode, {name} is a directory")
             opener = shared_carrier if locking else directory_carrier
-            carrier = opener(name, effective, deserialize=policy, **how)
+            carrier = opener(name, effective, deserialize=policy, **lock_how, **how)
             return _opened(carrier, effective, kwargs.get("cparams"))
         return _open_store(name, suffix, mode, mmap_mode, policy, store_how, locking)
     if not os.path.lexists(name):
@@ -143,7 +147,7 @@ def open(
             carrier = shared_carrier(name, effective, deserialize=policy, **how)
         else:
             carrier = open_carrier(
-                name, effective, mmap_mode, offset, advice=lasting(advise), deserialize=policy, **how
+                name, effective, mmap_mode, offset, advice=lasting(advise), deserialize=policy, **lock_how, **how
             )
     except FormatError:
         if offset == 0 and _is_zip(name):

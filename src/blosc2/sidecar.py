@@ -11,8 +11,12 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final
+
+from blosc2._core.forking import Lock
+from blosc2.file_lock import flock
+from blosc2.owner import Descriptor, refusal
 
 if sys.platform != "win32":
     import fcntl
@@ -50,9 +54,10 @@ class Sidecar:
     def __init__(self, path: str, *, writable: bool) -> None:
         if sys.platform == "win32":
             raise NotImplementedError("locking=True needs advisory locks, which Windows does not have")
-        self._path = os.path.abspath(sidecar_path(path))
+        # That of the file itself, by whichever link somebody comes.
+        self._path = os.path.abspath(sidecar_path(os.path.realpath(path)))
         self._writable = writable
-        self._thread = threading.RLock()
+        self._thread = Lock()
         self.seen = -1
         self.entered: list[AbstractContextManager[None]] = []
         self._owner: tuple[int, int] | None = None
@@ -79,39 +84,47 @@ class Sidecar:
                 return
             descriptor = self._open()
             try:
+                self._check_own()
                 if descriptor is not None:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX)
-                    self._count_up(descriptor)
+                    flock(descriptor.fileno(), fcntl.LOCK_EX, self._path, shared=True)
+                    self._count_up(descriptor.fileno())
+                self._check_own()
                 self._owner = (os.getpid(), threading.get_ident())
                 yield True
             finally:
                 owner, self._owner = self._owner, None
                 _close(descriptor, owner)
 
+    def _check_own(self) -> None:
+        """Refuse what was begun before this process was forked, in which the parent may wait for this one."""
+        if self._thread.inherited:
+            raise refusal(self._path, self._owner[0] if self._owner else os.getppid())
+
     @contextmanager
     def shared(self) -> Iterator[None]:
         """Keep others from changes for a moment, but not from reading."""
-        if self.held:
+        # In a child that is forked in a block, the parent has the lock and may wait for the child.
+        if self.held or self._thread.inherited:
             yield
             return
         descriptor = self._open()
         owner = (os.getpid(), 0)
         try:
             if descriptor is not None:
-                fcntl.flock(descriptor, fcntl.LOCK_SH)
+                flock(descriptor.fileno(), fcntl.LOCK_SH, self._path, shared=True)
             yield
         finally:
             _close(descriptor, owner)
 
-    def _open(self) -> int | None:
+    def _open(self) -> Descriptor | None:
         # Anew each time: a lock belongs to an opening, and a child process would share one that stays open.
         try:
-            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            return Descriptor(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
         except OSError:
             if self._writable:
                 raise
         try:
-            return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            return Descriptor(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
         except OSError:
             return None
 
@@ -122,10 +135,13 @@ class Sidecar:
         os.pwrite(descriptor, bytes(_COUNT) + (count + 1).to_bytes(_NBYTES - _COUNT, "little"), 0)
 
 
-def _close(descriptor: int | None, owner: tuple[int, int] | None) -> None:
+def _close(descriptor: Descriptor | None, owner: tuple[int, int] | None) -> None:
     """Give a lock back; a child process that was started meanwhile leaves it to its parent."""
     if descriptor is None:
         return
-    if owner is not None and owner[0] == os.getpid():
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-    os.close(descriptor)
+    try:
+        if owner is not None and owner[0] == os.getpid():
+            with suppress(OSError):  # closing it gives the lock back too, and there may be no locks here
+                fcntl.flock(descriptor.fileno(), fcntl.LOCK_UN)
+    finally:
+        descriptor.close()

@@ -6,15 +6,18 @@ In a store open for writing changes gather, those of leaves that were handed out
 
 from __future__ import annotations
 
+import threading
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Final, Self
 
-from blosc2.bulk import Items, nbytes_of, pairs
+from blosc2.all_or_none import AllOrNone
+from blosc2.bulk import Items, no_progress, pairs, set_many
 from blosc2.checking import check, check_bytes
 from blosc2.compaction import Compaction, Progress
+from blosc2.exceptions import explain
 from blosc2.findings import CheckReport
 from blosc2.leaf import frame_of, window_of_bytes
 from blosc2.store_keys import canonical_key, new_key
@@ -22,8 +25,6 @@ from blosc2.store_layout import Moved, Window
 from blosc2.store_reading import ReadableStore
 from blosc2.transaction import Transaction
 
-#: Leaves after which progress is told again.
-PROGRESS_EACH: Final = 1024
 #: Unpublished frames are held in memory up to this; a store that can then puts them into files.
 MEMORY_LIMIT: Final = 64 << 20
 
@@ -32,6 +33,12 @@ class Store(ReadableStore):
     """What every store does; see `EmbedStore`, `DictStore` and `TreeStore`."""
 
     _transaction: Transaction | None = None
+    # What takes changes back, by the thread that makes them.
+    _blocks: dict[int, AllOrNone]
+
+    def __init__(self, path: str | None, mode: str, mmap_mode: str | None, deserialize: str) -> None:
+        super().__init__(path, mode, mmap_mode, deserialize)
+        self._blocks = {}
 
     # ------------------------------------------------------------------ what a kind of store provides
     @abstractmethod
@@ -54,6 +61,14 @@ class Store(ReadableStore):
     def _size(self) -> int:
         """Bytes of all files of the store."""
 
+    @property
+    def _is_behind(self) -> bool:
+        """Whether something was published here that could not be made durable, or not be read afterwards."""
+        return False
+
+    def _catch_up(self) -> None:
+        """Show that, after pending changes were dropped."""
+
     def _abandon(self) -> None:
         """Forget unpublished changes without touching a file: in a forked child these are the parent's."""
 
@@ -64,6 +79,21 @@ class Store(ReadableStore):
     def _bring_back(self, state: tuple[Any, ...]) -> None:
         self._revision += 1
         self._changes, self._unwritten = state
+
+    def _tier(self, key: str) -> bool | None:  # noqa: ARG002 - for tiers
+        """Whether the pending change of a key goes to a file of its own; None where that is not decided."""
+        return None
+
+    def _set_tier(self, key: str, tier: bool | None) -> None:
+        """Decide that."""
+
+    def _beside_keys(self) -> tuple[Any, ...]:
+        """What may wait to be published besides the changes of keys."""
+        return (self._unwritten,)
+
+    def _bring_back_beside(self, state: tuple[Any, ...]) -> None:
+        """The same again, and keys are as they were then: forget what was made of others."""
+        self._unwritten = state[0]
 
     def _drop_unpublished(self) -> None:
         """Remove what was written for changes that are not published."""
@@ -76,9 +106,14 @@ class Store(ReadableStore):
     def __setitem__(self, key: str, value: Any) -> None:
         key = new_key(key)
         self._check_writable("set items", key)
-        self._check_place(key)
         with self._lock:
-            self._put(key, frame_of(value, key, self._path, self._encoding()), value)
+            self._check_place(key)
+            window = frame_of(value, key, self._path, self._encoding())
+            if self._in_memory + window[2] <= MEMORY_LIMIT:
+                self._put(key, window, value)
+            else:  # what is in memory is to be written, which may fail
+                with AllOrNone(self):
+                    self._put(key, window, value)
 
     def __delitem__(self, key: str) -> None:
         key = canonical_key(key)
@@ -92,13 +127,27 @@ class Store(ReadableStore):
         """Delete all keys."""
         self._check_writable("delete items")
         with self._lock:
-            for key in self._keys():
-                self._remove(key)
+            self._remove_all(self._keys())
 
     def _check_place(self, key: str) -> None:
         """Refuse a key that cannot be given a value here, as it could elsewhere."""
 
+    def _check_thread(self, what: str) -> None:
+        transaction = self._transaction
+        if transaction is not None and transaction.thread != threading.get_ident():
+            raise RuntimeError(
+                f"cannot {what}: another thread has a transaction under way; wait for its end, or do it in that thread"
+            )
+
+    def _note(self, key: str) -> None:
+        """A key is about to be changed."""
+        self._check_thread("change keys")
+        block = self._blocks.get(threading.get_ident()) if self._blocks else None
+        if block is not None:
+            block.note(key)
+
     def _put(self, key: str, window: Window, value: Any = None) -> None:  # noqa: ARG002 - for tiers
+        self._note(key)
         self._revision += not self._has(key)
         self._changes[key] = window
         self._forget_leaf(key)
@@ -106,10 +155,16 @@ class Store(ReadableStore):
             return
         self._in_memory += window[2]
         if self._in_memory > MEMORY_LIMIT:
-            self._changes.update(self._stage({k: w for k, w in self._changes.items() if w and _is_in_memory(w)}))
+            self._changes.update(self._stage({k: w for k, w in self._changes.items() if w and is_in_memory(w)}))
             self._in_memory = 0
 
+    def _remove_all(self, keys: Iterable[str]) -> None:
+        with AllOrNone(self):
+            for key in keys:
+                self._remove(key)
+
     def _remove(self, key: str) -> None:
+        self._note(key)
         self._revision += 1
         self._forget_leaf(key)
         if self._is_published(key):
@@ -118,19 +173,16 @@ class Store(ReadableStore):
             del self._changes[key]
 
     def update(self, other: Items = (), /, **more: Any) -> None:  # type: ignore[override]  # one for all of its forms
-        """Set many keys, of a mapping or of pairs of key and value, as a dict does.
+        """Set many keys, of a mapping or of pairs of key and value, as a dict does; if anything raises, none of them.
 
-        They are published with the next flush, like all changes. Only when a `.b2z` is given 256 or more, outside of a
-        transaction, they are too many to wait: then this is `write_many`, which publishes them when all are written.
+        They are published with the next flush, like all changes. Only when a `.b2z` without pending changes is given
+        256 or more, outside of a transaction, they are too many to wait: they are published when all are written.
         """
-        items = pairs(other, more)
-        if self._transaction is None:
-            self._update(items)
-        else:
-            self._set_many(items, _no_progress)
+        with AllOrNone(self):
+            self._update(pairs(other, more))
 
     def _update(self, items: Iterator[tuple[str, Any]]) -> None:
-        self._set_many(items, _no_progress)
+        set_many(self, items)
 
     def write_many(self, items: Items, *, progress: Callable[[int, int], Any] | None = None) -> int:
         """Set many keys at once: values are taken as they come, compressed in several threads, and published together.
@@ -177,39 +229,18 @@ class Store(ReadableStore):
             if self._streaming:  # since the lock was asked for
                 self._check_writable("write many items")
             if self._transaction is not None:
-                return self._set_many_or_none(pairs(items), progress or _no_progress)
+                with AllOrNone(self):
+                    return set_many(self, pairs(items), progress or no_progress)
             self._gather()
             if self._changes:
                 self._flush(durable=True)
-            return self._write_many(pairs(items), progress or _no_progress)
+            count = self._write_many(pairs(items), progress or no_progress)
+        self._check_own()  # a child that the giver of the values has forked has stored none
+        return count
 
     def _write_many(self, items: Iterator[tuple[str, Any]], progress: Callable[[int, int], Any]) -> int:
         with self.transaction():
-            return self._set_many(items, progress)
-
-    def _set_many_or_none(self, items: Iterator[tuple[str, Any]], progress: Callable[[int, int], Any]) -> int:
-        """Set keys one by one within a transaction, which goes on as if nothing had been set when one cannot be."""
-        self._gather()
-        before = self._state()
-        try:
-            return self._set_many(items, progress)
-        except BaseException:
-            if not self._closed:
-                self._forget_leaves()
-                self._bring_back(before)
-            raise
-
-    def _set_many(self, items: Iterator[tuple[str, Any]], progress: Callable[[int, int], Any]) -> int:
-        """Set keys one by one."""
-        count = nbytes = 0
-        for key, value in items:
-            self[key] = value
-            count += 1
-            nbytes += nbytes_of(value)
-            if count % PROGRESS_EACH == 0:
-                progress(count, nbytes)
-        progress(count, nbytes)
-        return count
+            return set_many(self, items, progress)
 
     def _encoding(self) -> dict[str, Any]:
         """Keyword arguments for arrays that the store makes of plain values."""
@@ -217,15 +248,13 @@ class Store(ReadableStore):
 
     def _gather(self) -> None:
         """Take over the leaves that were changed since they were handed out."""
-        edited, self._edited = self._edited, {}
-        while edited:
-            # Out first: what is changed meanwhile is noted again.
-            key, carrier = edited.popitem()
+        edited = self._edited
+        for key, carrier in list(edited.items()):
             try:
+                del edited[key]  # first: what is changed meanwhile is noted again
                 self._changes[key] = window_of_bytes(carrier.to_cframe())
             except BaseException:
-                for other, left in [(key, carrier), *edited.copy().items()]:
-                    self._edited.setdefault(other, left)
+                edited.setdefault(key, carrier)
                 raise
 
     @property
@@ -256,21 +285,46 @@ class Store(ReadableStore):
             self._check_not_streaming("flush")
             if self._transaction is not None:
                 raise RuntimeError("a transaction is under way: it publishes all its changes at its end")
-            self._flush(durable)
+            try:
+                self._flush(durable)
+            except BaseException as error:
+                explain(error, "they are kept: flush() again, or discard() them")
+                raise
 
     def _flush(self, durable: bool) -> None:
         self._gather()
         if self._changes or self._unwritten:
-            self._publish(self._changes, durable=durable)
-            self._changes = {}
-            self._in_memory = 0
-            self._unwritten = False
+            try:
+                self._publish(self._changes, durable=durable)
+            except BaseException as error:
+                explain(error, self._outcome())
+                raise
+            self._forget_published()
+            self._forget_blocks()
+
+    def _forget_published(self) -> None:
+        """All changes are published, and shown: first they, then what they lay in."""
+        self._changes = {}
+        self._in_memory = 0
+        self._unwritten = False
+
+    def _outcome(self) -> str:
+        """What became of changes that could not be published."""
+        if self._is_behind:
+            return "the changes were written and others may see them, but that did not come to its end"
+        return "nothing of the changes was published"
+
+    def _forget_blocks(self) -> None:
+        """What was changed by now is published, and stays."""
+        for block in list(self._blocks.values()):
+            block.forget()
 
     def transaction(self) -> Transaction:
         """Publish all changes of a ``with`` block at once, or none of them when it raises.
 
         Changes that were made before the block and not published yet go with those of the block, and are kept if it
-        raises. What others see at any moment, and after a crash, is told in `doc/durability.md`.
+        raises. Until it ends, the thread that began it is the only one that can change the store. What others see at
+        any moment, and after a crash, is told in `doc/durability.md`.
 
         Examples
         --------
@@ -325,9 +379,12 @@ class Store(ReadableStore):
         if not self._edited.keys().isdisjoint(names):
             self._gather()
         windows = {old: self._changes.get(old) or self._moved(old) for old in names}
-        for old, new in names.items():
-            self._remove(old)
-            self._put(new, windows[old])
+        with AllOrNone(self):
+            # All old ones first: what goes is in nobody's way.
+            for old in names:
+                self._remove(old)
+            for old, new in names.items():
+                self._put(new, windows[old])
 
     def _moved(self, key: str) -> Window:
         """A published frame for another key."""
@@ -371,6 +428,8 @@ class Store(ReadableStore):
             if self._transaction is not None:
                 raise RuntimeError("a transaction is under way: compact before or after it")
             self._flush(durable=True)
+            if self._embedded is None:  # nothing was ever published, or all of it was dropped
+                return Compaction(0, 0)
             before = self._size()
             self._compact(progress)
             return Compaction(before, self._size())
@@ -417,15 +476,28 @@ class Store(ReadableStore):
             self._check_not_streaming("discard changes")
             if self._transaction is not None:
                 raise RuntimeError("a transaction is under way: it drops its changes when its block raises")
+            touched = {*self._edited, *self._changes}
             self._drop()
+            if self._is_behind:
+                self._catch_up()
+                self._show_leaves_again(touched)
 
     def _drop(self) -> None:
+        touched = {*self._edited, *self._changes}
         self._revision += bool(self._changes)
+        try:
+            self._drop_now(touched)
+        except BaseException:
+            self._drop_now(touched)  # an interrupt came between
+            raise
+
+    def _drop_now(self, touched: set[str]) -> None:
+        """Forget all changes, of which these are the keys; it may be done again."""
         self._changes = {}
-        self._forget_leaves()
         self._in_memory = 0
         self._unwritten = False
         self._drop_unpublished()
+        self._show_leaves_again(touched)
 
     def close(self, durable: bool = True) -> None:
         """Publish what is left and end the store. Leaves handed out stay readable; closing twice is fine.
@@ -444,12 +516,22 @@ class Store(ReadableStore):
         self._end()
 
     def _end(self) -> None:
+        try:
+            self._end_now()
+        except BaseException:
+            self._end_now()  # an interrupt came between
+            raise
+
+    def _end_now(self) -> None:
+        """Let go of all; it may be done again."""
         self._closed = True
-        self._forget_leaves()
         self._changes = {}
-        self._release()
-        if self._writer_lock is not None:
-            self._writer_lock.release()
+        try:
+            self._forget_leaves()
+            self._release()
+        finally:
+            if self._writer_lock is not None:
+                self._writer_lock.release()
 
     def __enter__(self) -> Self:
         self._check_open()
@@ -467,8 +549,10 @@ class Store(ReadableStore):
         finally:
             # What could not be published by now never will be.
             if not self._closed:
-                self._drop()
-                self._end()
+                try:
+                    self._drop()
+                finally:
+                    self._end()
 
     def __del__(self) -> None:
         # A store whose making failed has no state to speak of.
@@ -500,9 +584,6 @@ def _reopen(
     return store
 
 
-def _no_progress(count: int, nbytes: int) -> None:
-    """What is called where nobody wants to know."""
-
-
-def _is_in_memory(window: Window) -> bool:
+def is_in_memory(window: Window) -> bool:
+    """Whether the bytes of a pending change are nowhere else."""
     return not isinstance(window, Moved) and window[0].path is None

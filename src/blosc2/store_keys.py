@@ -9,11 +9,20 @@ from typing import Final
 
 from blosc2.store_layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED
 
-# What a key of ours may not have: an empty, "." or ".." segment, control characters, and the separators of
-# other systems, so that every key is the name of one file below its store everywhere.
-_UNSOUND: Final = re.compile(r"[\x00-\x1f\x7f\\:]|/\.{0,2}(?:/|$)")
-# What most keys are; nothing is wrong with these if they are short and not below a name of the store's own.
+# What a key of ours may not have: an empty, "." or ".." segment, control characters, and what the names of files on
+# some system cannot have or mean something else by, so that every key is the name of one file below its store
+# everywhere: the separators of other systems, wildcards, an end in a dot or blank, and devices.
+_UNSOUND: Final = re.compile(
+    r"[\x00-\x1f\x7f\\:<>\"|?*]|/\.{0,2}(?:/|$)|[. ](?:/|$)"
+    r"|/(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\xb9\xb2\xb3]) *(?=[./]|$)",
+    re.IGNORECASE,
+)
+# What most keys are; nothing is wrong with these if they are short, have no segment that ends in a dot or could be a
+# device, and are not below a name of the store's own.
 _PLAIN: Final = re.compile(r"(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)+")
+_DEVICE: Final = re.compile(
+    r"/(?:[Cc][Oo][Nn]|[Pp][Rr][Nn]|[Aa][Uu][Xx]|[Nn][Uu][Ll]|(?:[Cc][Oo][Mm]|[Ll][Pp][Tt])\d)(?![\w-])"
+)
 # The part of it that a key read from a file must obey too.
 _UNSAFE: Final = re.compile(r"\x00|/\.{0,2}(?:/|$)")
 
@@ -28,8 +37,8 @@ _MAX_BYTES: Final = 4000
 # Names right below the root that the store itself uses.
 _OWN: Final = (EMBED, LOCK, RESERVED.rstrip("/"))
 
-# A key with one more would not be listed.
-_MAX_SEGMENTS: Final = 257
+#: A key with one more would not be listed in a directory.
+MAX_SEGMENTS: Final = 257
 
 
 class KeyKindError(TypeError, ValueError):
@@ -67,24 +76,24 @@ def new_key(key: object) -> str:
         type(key) is str
         and len(key) <= _MAX_SEGMENT_BYTES
         and _PLAIN.fullmatch(key)
+        and not ("./" in key or key[-1] == "." or _DEVICE.search(key))
         and not key.startswith("/" + EMBED)
     ):  # fmt: skip
         return key
     key = canonical_key(key)
     if _UNSOUND.search(key):
         raise ValueError(
-            f"Key {key!r} has a '.' or '..' segment, a control character, a backslash or a colon, "
-            "which no key of a store may have"
+            f"Key {key!r} could not be the name of a file everywhere, as each key must: it has a '.' or '..' segment, "
+            'a control character, one of \\ : < > " | ? *, a segment that ends in a dot or a blank, or one that is a '
+            "device on Windows (con, nul, com1, ...)"
         )
-    if key.count("/") > _MAX_SEGMENTS:
-        raise ValueError(f"Key {key[:60]!r}... has more than {_MAX_SEGMENTS} segments")
+    if key.count("/") > MAX_SEGMENTS:
+        raise ValueError(f"Key {key[:60]!r}... has more than {MAX_SEGMENTS} segments")
     try:
         name = key.encode()
     except UnicodeEncodeError:
         raise ValueError(f"Key {key!r} has a character that UTF-8 cannot express") from None
-    if len(name) > _MAX_BYTES or (
-        len(name) > _MAX_SEGMENT_BYTES and max(map(len, name.split(b"/"))) > _MAX_SEGMENT_BYTES
-    ):
+    if _is_long(name):
         raise ValueError(
             f"Key {key[:60]!r}... is too long: a segment may have {_MAX_SEGMENT_BYTES} bytes in UTF-8, and all of it "
             f"{_MAX_BYTES}"
@@ -110,6 +119,12 @@ def absolute(path: str) -> str:
 def is_path(key: str) -> bool:
     """Whether a key, put behind the path of a directory, names a file below that directory on this system."""
     return is_safe(key) and (os.name != "nt" or not _UNSOUND.search(key))
+
+
+def _is_long(name: bytes) -> bool:
+    return len(name) > _MAX_BYTES or (
+        len(name) > _MAX_SEGMENT_BYTES and max(map(len, name.split(b"/"))) > _MAX_SEGMENT_BYTES
+    )
 
 
 def is_safe(key: object) -> bool:

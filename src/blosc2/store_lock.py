@@ -1,26 +1,28 @@
 """One writer at a time: the lock of a store that is open for writing.
 
 It is an advisory lock of the operating system on the store's own file or directory, so it is gone when its process is,
-and no other file tells of it. A store that is replaced by a new file passes the lock on to that before it takes its
-name. Readers never ask for it.
+and no other file tells of it. (Over NFS a directory cannot be locked: there a file in it is, which stays.) A store that
+is replaced by a new file passes the lock on to that before it takes its name. Readers never ask for it.
 """
 
 from __future__ import annotations
 
-import errno
 import os
+import stat
 import sys
 import time
 import weakref
-from typing import Final
+from contextlib import suppress
 
+from blosc2._core.forking import in_child
 from blosc2.exceptions import StoreLockedError
+from blosc2.file_lock import flock
+from blosc2.owner import Owner
+from blosc2.store_layout import LOCK
 
 if sys.platform != "win32":  # its own locks keep readers out too, which must not be
     import fcntl
 
-#: What a file system without locks answers.
-_NO_LOCKS: Final = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 #: Between two tries, in seconds; each time twice as long, up to the second.
 _PAUSE, _LONGEST_PAUSE = 0.0005, 0.05
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -40,6 +42,11 @@ class WriterLock:
     exclusive : bool
         False takes no lock, for file systems that have none.
 
+    Attributes
+    ----------
+    owner : Owner
+        The process that made it.
+
     Raises
     ------
     StoreLockedError
@@ -48,12 +55,12 @@ class WriterLock:
         The file system has no locks.
     """
 
-    __slots__ = ("__weakref__", "_descriptor", "_exclusive", "_next", "_path", "_pid")
+    __slots__ = ("__weakref__", "_descriptor", "_exclusive", "_next", "_path", "owner")
 
     def __init__(self, path: str, timeout: float | None = 0, *, exclusive: bool = True) -> None:
         self._descriptor = self._next = -1
         self._path = path
-        self._pid = os.getpid()
+        self.owner = Owner()
         self._exclusive = exclusive and sys.platform != "win32"
         if self._exclusive:
             self._acquire(timeout)
@@ -67,12 +74,7 @@ class WriterLock:
     @property
     def inherited(self) -> bool:
         """Whether this is a copy in a forked child, where it locks nothing."""
-        return self._pid != os.getpid()
-
-    @property
-    def owner(self) -> int:
-        """The process that made it."""
-        return self._pid
+        return not self.owner.is_here
 
     def _acquire(self, timeout: float | None) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -83,7 +85,7 @@ class WriterLock:
             except (FileNotFoundError, NotADirectoryError):
                 return
             try:
-                if self._try(descriptor):
+                if self._try(descriptor, self._path):
                     # What was waited for may have been replaced meanwhile.
                     if self._is_current(descriptor):
                         self._descriptor, descriptor = descriptor, -1
@@ -98,28 +100,22 @@ class WriterLock:
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _try(self, descriptor: int) -> bool:
+    def _try(self, descriptor: int, path: str) -> bool:
+        """Lock an open file or directory, unless somebody else has; the descriptor may stand for another file then."""
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, path, stand_in=LOCK)
         except BlockingIOError:
             return False
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-            raise OSError(
-                error.errno,
-                "this file system has no locks, so other writers cannot be kept out: change the store on a local file "
-                "system, or open it with exclusive=False and see to it that nobody else writes to it",
-                self._path,
-            ) from None
         return True
 
     def _is_current(self, descriptor: int) -> bool:
+        opened = os.fstat(descriptor)
         try:
             named = os.stat(self._path)
-        except FileNotFoundError:
+            if stat.S_ISDIR(named.st_mode) and not stat.S_ISDIR(opened.st_mode):
+                named = os.stat(os.path.join(self._path, LOCK))
+        except (FileNotFoundError, NotADirectoryError):
             return False
-        opened = os.fstat(descriptor)
         return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
 
     def _refusal(self, descriptor: int) -> StoreLockedError:
@@ -130,31 +126,50 @@ class WriterLock:
             path=self._path,
         )
 
-    def take(self, descriptor: int) -> None:
-        """Lock an open file or directory that is about to become the store, or has just become it; then `settle`."""
+    def take(self, descriptor: int, path: str = "") -> None:
+        """Lock an open file or directory that is about to become the store, or has just become it; then `settle`.
+
+        A directory needs its path, too.
+        """
         if not self._exclusive or self.inherited:
             return
         self.forget_taken()
-        taken = os.dup(descriptor)
+        self._next = os.dup(descriptor)
         try:
-            if not self._try(taken):
-                raise self._refusal(taken)
+            if not self._try(self._next, path or self._path):
+                raise self._refusal(self._next)
         except BaseException:
-            os.close(taken)
+            self.forget_taken()
             raise
-        self._next = taken
 
     def settle(self) -> None:
         """What was taken is the store now."""
         if self._next >= 0:
-            self._let_go()
-            self._descriptor, self._next = self._next, -1
+            # At once: there is no moment in which nothing is held.
+            before, self._descriptor, self._next = self._descriptor, self._next, -1
+            if before >= 0:
+                try:
+                    self._unlock(before)
+                finally:
+                    os.close(before)
+
+    def _unlock(self, descriptor: int) -> None:
+        if not self.inherited:
+            # A forked child may still have a copy of the descriptor.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def settle_if_current(self) -> None:
+        """Something failed: what was taken may be the store by now, or not."""
+        if self._next >= 0 and self._is_current(self._next):
+            self.settle()
+        else:
+            self.forget_taken()
 
     def forget_taken(self) -> None:
         """What was taken did not become the store."""
-        if self._next >= 0:
-            os.close(self._next)
-            self._next = -1
+        taken, self._next = self._next, -1
+        if taken >= 0:
+            os.close(taken)
 
     def release(self) -> None:
         """Let other writers in; nothing more than that, and not twice."""
@@ -164,12 +179,12 @@ class WriterLock:
     def _let_go(self) -> None:
         if self._descriptor < 0:
             return
-        descriptor, self._descriptor = self._descriptor, -1
+        descriptor = self._descriptor
         try:
-            if not self.inherited:
-                # A forked child may still have a copy of the descriptor.
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            self._unlock(descriptor)
         finally:
+            # In this order: an interrupt in between leaves it open, but unlocked, and never lets it be closed twice.
+            self._descriptor = -1
             os.close(descriptor)
 
     def __del__(self) -> None:
@@ -202,9 +217,9 @@ def _forget_in_child() -> None:
     for lock in list(_held):
         for descriptor in (lock._descriptor, lock._next):
             if descriptor >= 0:
-                os.close(descriptor)
+                with suppress(OSError):  # another thread may just have closed it
+                    os.close(descriptor)
         lock._descriptor = lock._next = -1
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
+in_child(_forget_in_child)

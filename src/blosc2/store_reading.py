@@ -10,21 +10,22 @@ stores differ in where these frames lie. What they share when they are read is h
 
 from __future__ import annotations
 
-import threading
 import weakref
 from abc import abstractmethod
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, MutableMapping, ValuesView
+from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from blosc2._core.forking import Lock, in_child
 from blosc2._core.frame import Frame
 from blosc2._core.handles import hold, sweep
 from blosc2._core.leaf_batch import LeafBatch
 from blosc2._core.leaf_lookup import LeafLookup
 from blosc2.advice import LASTING, advise_windows, check_advice
 from blosc2.embedded import Embedded
-from blosc2.exceptions import ClosedStoreError, ReadOnlyError, StoreKeyError, StoreLockedError
+from blosc2.exceptions import ClosedStoreError, FormatError, ReadOnlyError, StoreKeyError, UnsupportedKindError
 from blosc2.leaf import LiveCarrier, live_carrier, read_only
 from blosc2.leaf_batches import read_leaf, read_leaves
 from blosc2.recognise import wrap
@@ -35,6 +36,10 @@ from blosc2.sums import check_reads
 
 # References to leaves that may be dead, before they are looked through.
 _SWEEP: Final = 1024
+
+
+# Stores that are not only read. (They are no dictionary keys: stores compare by what they hold.)
+_writable: weakref.WeakValueDictionary[int, ReadableStore] = weakref.WeakValueDictionary()
 
 
 class ReadableStore(LeafLookup, MutableMapping[str, Any]):
@@ -66,8 +71,10 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         self._streaming = False
         # What keeps other writers out; None in mode "r" and in memory.
         self._writer_lock: WriterLock | None = None
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._forget_leaves()
+        if mode != "r":
+            _writable[id(self)] = self
 
     # ------------------------------------------------------------------ what a kind of store provides
     @abstractmethod
@@ -162,11 +169,11 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         if self._changes:
             window = self._changes.get(key, ...)
             if window is not ...:
-                return self._opened(window) if isinstance(window, Moved) and window.aside else window
+                return self._opened(key, window) if isinstance(window, Moved) and window.aside else window
         return self._published(key)
 
-    def _opened(self, moved: Moved) -> Window:
-        """The window of a frame that is to get another key and lies in a file of its own."""
+    def _opened(self, key: str, moved: Moved) -> Window:
+        """The window of a frame that is to get this key and lies in a file of its own."""
         raise NotImplementedError(moved)
 
     def _forget_leaves(self) -> None:
@@ -185,6 +192,18 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         carrier = self._carriers.pop(key, None)
         if carrier is not None:
             carrier.cut_off()
+
+    def _show_leaves_again(self, keys: Iterable[str]) -> None:
+        """Leaves of keys whose changes were dropped show what there is now; where there is nothing, what they did."""
+        self._edited = {}
+        for key in keys:
+            carrier = self._carriers.get(key)
+            if carrier is not None:
+                with suppress(OSError, FormatError, UnsupportedKindError):  # what cannot be read is not shown
+                    window = self._window(key)
+                    if window is not None and carrier.show_again(window):
+                        continue
+            self._forget_leaf(key)
 
     def _note_change(self, carrier: LiveCarrier) -> None:
         """A leaf was changed: keep it until it is published."""
@@ -454,6 +473,9 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         self._check_not_streaming(what)
         self._check_own()
 
+    def _check_thread(self, what: str) -> None:
+        """Refuse changes while another thread has a transaction: they would be published, or undone, with it."""
+
     def _check_not_streaming(self, what: str) -> None:
         if self._streaming:
             raise RuntimeError(f"cannot {what}: write_many is under way, and publishes at its end")
@@ -465,15 +487,28 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
 
     def _check_own(self) -> None:
         lock = self._writer_lock
-        if lock is not None and lock.inherited:
-            raise StoreLockedError(
-                f"the store was opened for writing by process {lock.owner}, of which this one is a fork: "
-                "only that one can change it; open it here with mode='r'",
-                path=self._path,
-            )
+        if lock is not None:
+            lock.owner.check(self._path)
+
+    def _begin_child(self) -> None:
+        """In a forked child: bring into order what another thread may have been changing."""
+        self._streaming = False
+        if self._lock.renew():
+            self._look_again_at_keys()
+
+    def _look_again_at_keys(self) -> None:
+        """Forget what is known of the keys that are there, published or not."""
 
     def _closed_error(self) -> ClosedStoreError:
         return ClosedStoreError("this is a closed store; leaves taken from it before stay valid", path=self._path)
 
     def _missing_key(self, key: str) -> StoreKeyError:
         return StoreKeyError(f"Key {key!r} not found in the store", path=self._path)
+
+
+def _begin_child() -> None:
+    for store in list(_writable.values()):
+        store._begin_child()
+
+
+in_child(_begin_child)

@@ -12,12 +12,13 @@ import numpy as np
 from blosc2._core.leaf_batch import LeafBatch
 from blosc2._core.listing import KeyCursor
 from blosc2.advice import LASTING
+from blosc2.all_or_none import AllOrNone
 from blosc2.backed_store import KEYS_AT_ONCE
 from blosc2.bulk import Items, pairs
 from blosc2.compaction import Compaction, Progress
 from blosc2.dict_store import KINDS, DictStore
 from blosc2.drawing import Drawing, drawn
-from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedKindError
+from blosc2.exceptions import FormatError, StoreKeyError, UnsafeDeserializationError, UnsupportedKindError
 from blosc2.foreign_object import ForeignObject
 from blosc2.group_attributes import ATTRIBUTES, GroupAttributes
 from blosc2.leaf import metadata_frame
@@ -102,8 +103,11 @@ class TreeStore(DictStore):
         self._more = {}
 
     def _look_again_at_keys(self) -> None:
-        super()._look_again_at_keys()
         self._registry_cache = None
+        super()._look_again_at_keys()
+
+    def _recount(self) -> None:
+        super()._recount()
         self._described = {}
         self._objects_possible = None
         self._more = {}
@@ -149,11 +153,15 @@ class TreeStore(DictStore):
         if entry is not None:
             return dict(entry) if isinstance(entry, Mapping) else {"kind": str(entry)}
         # Old tables are not declared: their description alone tells what they are.
-        if self._has(f"{path}/{_DESCRIPTION}"):
+        if self._has(f"{path}/{_DESCRIPTION}") if path or self._changes else self._is_in_tier(f"/{_DESCRIPTION}"):
             try:
                 leaf = super()._open(f"{path}/{_DESCRIPTION}")  # not by `self`, which hides it
                 kind = leaf.vlmeta.get("kind")
-            except (FormatError, UnsupportedKindError):  # what cannot be read describes nothing
+            except (
+                FormatError,
+                UnsupportedKindError,
+                UnsafeDeserializationError,
+            ):  # what is not read describes nothing
                 return None
             if isinstance(kind, bytes):
                 kind = kind.decode("utf-8", "replace")
@@ -201,9 +209,14 @@ class TreeStore(DictStore):
 
     def _put(self, key: str, window: Window, value: Any = None) -> None:
         new = not self._has(key)
-        super()._put(key, window, value)
-        if new:
-            self._count(key, 1)
+        try:
+            super()._put(key, window, value)
+            if new:
+                self._count(key, 1)
+        except BaseException:
+            if self._changes.get(key) is window:  # an interrupt came before it was counted, or right behind
+                self._recount()
+            raise
         self._look_again(key)
 
     def _look_again(self, key: str) -> None:
@@ -213,8 +226,12 @@ class TreeStore(DictStore):
             self._objects_possible = None
 
     def _remove(self, key: str) -> None:
-        super()._remove(key)
-        self._count(key, -1)
+        try:
+            super()._remove(key)
+            self._count(key, -1)
+        except BaseException:
+            self._recount()
+            raise
         self._look_again(key)
 
     # ------------------------------------------------------------------ reading
@@ -385,6 +402,10 @@ class TreeStore(DictStore):
             raise ValueError(
                 f"Cannot assign array to structural path {key!r} that already has children: {self.get_children(key)}"
             )
+        self._check_above(key)
+
+    def _check_above(self, key: str) -> None:
+        """Refuse a key below a leaf."""
         end = key.find("/", 1)
         while end > 0:
             if self._has(key[:end]):
@@ -416,8 +437,10 @@ class TreeStore(DictStore):
             self._check_place(new)
             below = [old] if is_leaf else []
             below += self._listing().below(old)
-            self._move({key: new_key(new + key[len(old) :]) for key in below})
-            self._rename_objects(old, new)
+            names = {key: new_key(new + key[len(old) :]) for key in below}
+            with AllOrNone(self):
+                self._move(names)
+                self._rename_objects(old, new)
 
     def _rename_objects(self, old: str, new: str) -> None:
         """Objects of other kinds go by their keys."""
@@ -435,6 +458,54 @@ class TreeStore(DictStore):
         """Delete all groups, leaves and attributes."""
         with suppress(StoreKeyError):
             del self["/"]
+
+    def pop(self, key: str, /, *default: Any) -> Any:
+        """Take a leaf out of the tree, and return it; it stays readable. A default, if given, is for a missing key.
+
+        Raises
+        ------
+        KeyError
+            There is no such key, and no default.
+        TypeError
+            It is that of a group, or of an object of another package: ``del`` removes these, with all below them.
+        """
+        with self._lock:
+            try:
+                leaf = self[key]
+            except KeyError:
+                if not default:
+                    raise
+                return default[0]
+            if isinstance(leaf, (TreeStore, ForeignObject)):
+                raise TypeError(
+                    f"Key {key!r} is no leaf: pop() takes out leaves alone; del removes it with all below it"
+                )
+            self._take_out(key)
+            return leaf
+
+    def popitem(self) -> tuple[str, Any]:
+        """Take out the first leaf, in the order of the keys, and return its key and the leaf.
+
+        Groups that lose their last leaf disappear; one that has attributes stays, and is nothing to be taken out.
+
+        Raises
+        ------
+        KeyError
+            There is no leaf.
+        """
+        with self._lock:
+            for batch in self._key_batches():
+                for key in batch:
+                    leaf = self[key]
+                    if not isinstance(leaf, (TreeStore, ForeignObject)):
+                        self._take_out(key)
+                        return key, leaf
+        raise StoreKeyError("popitem(): there is no leaf", path=self._path)
+
+    def _take_out(self, key: str) -> None:
+        """Remove a leaf, and never what may be below it."""
+        self._check_writable("delete items", key)
+        self._remove(canonical_key(key))
 
     def _check_not_inside(self, key: str) -> None:
         owner = self._object_above(key)
@@ -457,18 +528,20 @@ class TreeStore(DictStore):
                 below.append(path)
             if not below and not found:
                 raise StoreKeyError(f"Key {key!r} not found", path=self._path)
-            for leaf in below:
-                self._remove(leaf)
-            kept = {
-                name: entry
-                for name, entry in self._registry.items()
-                if name != path and not name.startswith(path + "/")
-            }
-            if len(kept) != len(self._registry):
-                self._new_registry = kept
-                self._unwritten = True
-                self._objects_possible = None
-            self._described = {}
+            with AllOrNone(self):
+                self._remove_all(below)
+                self._remove_objects(path)
+
+    def _remove_objects(self, path: str) -> None:
+        """Forget the objects of other kinds that are a group, or below it."""
+        kept = {
+            name: entry for name, entry in self._registry.items() if name != path and not name.startswith(path + "/")
+        }
+        if len(kept) != len(self._registry):
+            self._new_registry = kept
+            self._unwritten = True
+            self._objects_possible = None
+        self._described = {}
 
     # ------------------------------------------------------------------ attributes
     @property
@@ -499,8 +572,11 @@ class TreeStore(DictStore):
             group = key[: -len(ATTRIBUTES) - 1]
             if group:
                 new_key(group)
-            if group and self._has(group):
-                raise ValueError(f"{group!r} is a leaf: its attributes are those of the array")
+                if self._has(group):
+                    raise ValueError(f"{group!r} is a leaf: its attributes are those of the array")
+                if ATTRIBUTES in group.split("/"):
+                    raise ValueError(f"Group {group!r}: the name {ATTRIBUTES} is reserved for attributes")
+                self._check_above(group)
             self._put(key, metadata_frame(values))
 
     def _delete_attribute(self, key: str, name: str) -> None:
@@ -508,8 +584,16 @@ class TreeStore(DictStore):
         self._check_not_inside(key)
         with self._lock:
             values = self._hidden_leaf(key).vlmeta
-            del values[name]
-            if not values:
+            if list(values) == [name]:
+                self._remove(key)
+            else:
+                del values[name]
+
+    def _delete_attributes(self, key: str) -> None:
+        """Delete all entries at once, which is the leaf itself."""
+        self._check_not_inside(key)
+        with self._lock:
+            if self._has(key):
                 self._remove(key)
 
     # ------------------------------------------------------------------ description
@@ -605,6 +689,9 @@ class SubtreeView(TreeStore):
 
     def __delitem__(self, key: str) -> None:
         del self._root[self._full(key)]
+
+    def _take_out(self, key: str) -> None:
+        self._root._take_out(self._full(key))
 
     def _contains(self, key: object) -> bool:
         if not isinstance(key, str) or not key or (key.endswith("/") and key != "/"):

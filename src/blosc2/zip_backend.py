@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
 import warnings
 import zlib
-from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
-from blosc2._core.archive import Archive
 from blosc2._core.archive_writer import ArchiveWriter
 from blosc2._core.catalog import NAME as CATALOG
 from blosc2._core.catalog import Catalog
 from blosc2._core.catalog_writer import catalog_in_memory, write_cataloged
 from blosc2._core.checksum import crc32c
+from blosc2._core.forking import keep_from_child
 from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
 from blosc2._core.source import Source
@@ -28,8 +27,9 @@ from blosc2.compaction import Progress
 from blosc2.dtypes import parse_dtype
 from blosc2.embedded_changes import EmbeddedChanges
 from blosc2.exceptions import ClosedStoreError, FormatError
-from blosc2.file_identity import changed_by_others, file_identity, identity_of
+from blosc2.file_identity import changed_by_others, check_writable_file, file_identity, identity_of
 from blosc2.new_file import NewFile, remove_leftovers
+from blosc2.owner import Owner
 from blosc2.store_layout import (
     EMBED,
     LEAF_SUFFIXES,
@@ -37,7 +37,6 @@ from blosc2.store_layout import (
     RESERVED,
     Moved,
     Window,
-    described,
     filed_as,
     missing,
     open_source,
@@ -45,33 +44,19 @@ from blosc2.store_layout import (
     whole,
 )
 from blosc2.store_lock import WriterLock
+from blosc2.zip_compaction import copy_cataloged, copy_members
+from blosc2.zip_version import Version, open_version
 
 _SUFFIXES = tuple(suffix.encode() for suffix in LEAF_SUFFIXES)
 _SKIPPED = tuple(name.encode() for name in (EMBED, LOCK, RESERVED))
 _ALIGNMENT = 64
 #: Leaves of more bytes are copied piece by piece.
 _LARGE = 8 << 20
-# The end record as writers leave it: without a comment, or with a seal.
-_ENDS = (22, 22 + 32)
 _EMBED = EMBED.encode()
 _CATALOG = CATALOG.encode()
-# Leaves whose places are asked for at a time.
-_TOGETHER = 4096
 #: From so many leaves on an archive carries a catalog.
 CATALOG_LEAST = 256
 _of_member = Frame.of_member
-
-
-def _ends_whole(source: Source) -> bool:
-    """Whether a file ends in an end record, and not in what an unfinished append left behind it."""
-    length = min(source.size, max(_ENDS))
-    last = source.read(source.size - length, length)
-    for end in _ENDS:
-        if last[-end:].startswith(b"PK\5\6") and end <= length:
-            count, size, offset = struct.unpack_from("<HII", last, length - end + 10)
-            # Of a large archive, or of one with many members, they are in another record, right before.
-            return offset + size == source.size - end or count == 0xFFFF or 0xFFFFFFFF in (offset, size)
-    return False
 
 
 def _append_frame(writer: ArchiveWriter, name: bytes, frame: Window | bytes, about: bytes) -> int:
@@ -81,25 +66,6 @@ def _append_frame(writer: ArchiveWriter, name: bytes, frame: Window | bytes, abo
     if frame[2] > _LARGE:
         return writer.append_pieces(name, pieces(frame), frame[2], about=about)
     return writer.append(name, whole(frame), about=about)
-
-
-class _Version:
-    """One version of an archive: its file, its members and their keys belong together.
-
-    A reader takes the version once; a writer replaces it as a whole and never changes it.
-    """
-
-    __slots__ = ("archive", "described", "find", "keys", "member", "source")
-
-    def __init__(self, source: Source, archive: Archive) -> None:
-        self.source = source
-        self.archive = archive
-        self.member: Callable[[int], tuple[int, int]] = archive.window_at
-        # Made by the backend when first needed.
-        self.keys: KeyTable | None = None
-        self.find: Callable[[str], int] | None = None
-        # A catalog of leaves that the file does not describe; made when first asked for.
-        self.described: Catalog | None = None
 
 
 class ZipBackend:
@@ -123,23 +89,28 @@ class ZipBackend:
 
     def __init__(self, path: str, mmap_mode: str | None) -> None:
         self.root = path
+        #: What users call it, which may be a link to it.
+        self.named = path
         self._mmap_mode = mmap_mode
         self._writer: ArchiveWriter | None = None
         self._descriptor = -1
         self._new: NewFile | None = None
         # Names of the members that were written and not published, by key, and where their data lie.
         self._appended: dict[str, tuple[bytes, int]] = {}
-        self._warned = False
-        self._closed = False
-        self._version: _Version | None = None
+        self._warned = self._closed = False
+        self._version: Version | None = None
         # The version whose embedded values were checked.
-        self._verified: _Version | None = None
+        self._verified: Version | None = None
         # Device, inode, size and time of the archive as this backend read or left it.
         self._identity: tuple[int, ...] | None = None
         # Whether a file was there before this backend wrote anything.
         self._was_there = False
         # Whether frames lie behind the published archive that somebody still needs.
         self._staged = False
+        # What lies before is never cut off: somebody may have mapped it while it was published.
+        self._floor = 0
+        # Whether another version is in the file than the one that is shown; and whether nothing may be built upon this.
+        self.behind = self.must_load = False
         # Whether a write may have stopped in the middle, and whether somebody else's was seen.
         self._torn = self._foreign = False
 
@@ -156,33 +127,32 @@ class ZipBackend:
 
     def embed_window(self) -> Window:
         """Where the frame of embedded values lies. Reads the archive's directory, at the first call."""
-        self.check_replaceable()
-        source, archive = self._open_archive()
-        window = archive.embedded(_EMBED)
+        try:
+            version = self._open()
+        except (OSError, ValueError):
+            self.check_replaceable()  # which says it better of a directory
+            raise
+        window = version.archive.embedded(_EMBED)
         if window is None:
             raise FormatError(f"not a store: the archive has no member {EMBED}", path=self.root)
-        offset, length = window
-        self._version = _Version(source, archive)
-        self._identity = source.identity
-        return source, offset, length
+        self._version = version
+        self._identity = version.source.identity
+        self._floor = 0
+        self.behind = self.must_load = False
+        return version.source, *window
 
-    def _open_archive(self) -> tuple[Source, Archive]:
-        """Open the file, from which a writer may be cutting off what another one left unfinished."""
-        last = None
-        old = None if self._version is None else self._version.source
-        while True:
-            source = open_source(self.root, None, old)
-            try:
-                if self._mmap_mode is not None:
-                    # Mapped bytes that are cut off must not be touched, not even to look for the end.
-                    source = source.mapped_to(source.size if _ends_whole(source) else Archive(source).end, old)
-                if self.advice is not None:
-                    source.advise(self.advice)
-                return source, Archive(source)
-            except FormatError:
-                if source.identity == last:
-                    raise
-                last = source.identity
+    def shown(self) -> tuple[Any, ...]:
+        """What is shown, for `show`."""
+        return self._version, self._identity, self._floor, self.behind, self.must_load
+
+    def show(self, shown: tuple[Any, ...]) -> None:
+        """Show again what was shown before something else was read that is of no use."""
+        self._version, self._identity, self._floor, self.behind, self.must_load = shown
+
+    def _open(self) -> Version:
+        return open_version(
+            self.root, self._mmap_mode, None if self._version is None else self._version.source, self.advice
+        )
 
     def _absent(self) -> None:
         """There is no archive: not yet, or no more."""
@@ -221,7 +191,7 @@ class ZipBackend:
             version.described = catalog_in_memory(self._table_of(version), parse_dtype)
         return version.described
 
-    def _table_of(self, version: _Version) -> KeyTable:
+    def _table_of(self, version: Version) -> KeyTable:
         if version.keys is None:
             version.keys = keys = KeyTable.of_archive(version.archive, _SUFFIXES, _SKIPPED)
             version.find = keys.find
@@ -369,6 +339,7 @@ class ZipBackend:
 
     def _streaming_writer(self) -> ArchiveWriter:
         """What leaves are written to as they come: never another one than for those before."""
+        self._owner.check(self.root)
         if self._writer is None:
             raise RuntimeError(f"{self.root}: the store was closed while many values were written; none is stored")
         return self._writer
@@ -402,11 +373,14 @@ class ZipBackend:
                 os.fsync(self._descriptor)
             self._finish(durable)
         except BaseException:
-            self._give_up(end)
+            if end < 0:
+                self._give_up()
+            else:
+                self._take_back(writer, end)
             raise
 
     def _write_directory(
-        self, writer: ArchiveWriter, changes: dict[str, Window | None], version: _Version | None, *, embedded: bool
+        self, writer: ArchiveWriter, changes: dict[str, Window | None], version: Version | None, *, embedded: bool
     ) -> None:
         """Write the directory of the next version; nothing shows it yet.
 
@@ -434,27 +408,31 @@ class ZipBackend:
 
     def _begin(self, fresh: bool | None = None) -> ArchiveWriter:
         """Open what new members are written to: the archive itself, or a file that will replace it."""
+        self._owner.check(self.root)
         if self._writer is not None:
             return self._writer
         flags = os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
         if self._version is None or fresh:
-            os.makedirs(self._folder, exist_ok=True)
+            self._owner.makedirs(self._folder)
             # What was not there when the store was opened is somebody else's.
-            self._new = NewFile(self.root, replace=self._version is not None or self._was_there)
+            replace = self._version is not None or self._was_there
+            self._new = NewFile(self.root, replace=replace, owner=self._owner, buffered=False)
             self._descriptor = self._new.file.fileno()
             start = 0
             seal: int | None = 0
         else:
             self._descriptor = os.open(self.root, flags)
-            if self._now() != self._identity:
+            keep_from_child(self)
+            if self._now() != self._identity or not self._version.is_in(self.root):
                 raise self._refusal()
-            start = os.fstat(self._descriptor).st_size
+            size = start = os.fstat(self._descriptor).st_size
             end, seal = self._version.archive.end, self._version.archive.seal
             if not self._staged:
-                # What lies behind the end record is left from an append that was not finished.
-                start = end
-                self._cut(start)
-            elif seal is not None:
+                # What lies behind is left from an append that was not finished.
+                start = max(end, self._floor)
+                if size > start:
+                    self._cut(start)
+            if seal is not None and start > end:
                 for piece in pieces((Source.open(self.root), end, start - end)):
                     seal = crc32c(piece, seal)
         self._writer = ArchiveWriter(self._descriptor, start, _ALIGNMENT, seal)
@@ -470,6 +448,7 @@ class ZipBackend:
 
     def _check_own(self) -> None:
         """Refuse to write when the archive is not what this writer left, with nothing waiting to be written."""
+        self._owner.check(self.root)
         self._torn = False
         if self._new is None and not self._is_own():
             raise self._refusal()
@@ -490,7 +469,23 @@ class ZipBackend:
             return size >= self._version.archive.end
         return bool(size == self._writer.written)
 
+    @property
+    def _owner(self) -> Owner:
+        """Who may write."""
+        return Owner() if self.lock is None else self.lock.owner
+
+    @property
+    def _is_inherited(self) -> bool:
+        return self.lock is not None and self.lock.inherited
+
+    def fileno(self) -> int:
+        """The descriptor of what is open for writing, which a forked child must not have."""
+        if self._descriptor < 0:
+            raise ValueError("nothing is open for writing")
+        return self._descriptor
+
     def _cut(self, size: int) -> None:
+        self._owner.check(self.root)
         os.ftruncate(self._descriptor, size)
         self._identity = self._now()
 
@@ -514,26 +509,23 @@ class ZipBackend:
             descriptor = os.open(self.root, os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
         except OSError:  # then nothing can be appended either
             return
+        self._descriptor = descriptor
         try:
-            self._descriptor = descriptor
             if self._now() == self._identity:
                 self._cut(version.archive.end)
         finally:
-            self._descriptor = -1
-            os.close(descriptor)
+            self._close()
 
-    def reload(self) -> bool:
+    def reload(self, header: bytes) -> bool:  # noqa: ARG002 - of the embedded values, for the other backend
         """Forget what was read when there is another version; whether there is."""
-        version, identity = self._version, file_identity(self.root)
-        if version is not None and identity == self._identity:
-            return False
-        if version is not None and identity is not None and self._identity is not None and self.lock is None:
+        version, old, new = self._version, self._identity, file_identity(self.root)
+        if version is not None and old is not None and new is not None and not self.behind and version.is_in(self.root):
+            if new == old:
+                return False
             # A writer may be appending what it has not published yet.
-            seal = version.archive.seal
-            if seal is not None and identity[:2] == self._identity[:2]:
-                _, archive = self._open_archive()
-                if (archive.end, archive.seal) == (version.archive.end, seal):
-                    return False
+            appended = self.lock is None and new[:2] == old[:2] and version.archive.seal is not None
+            if appended and self._open().record == version.record:
+                return False
         self._cut_off()
         self._warned = False
         return True
@@ -544,69 +536,32 @@ class ZipBackend:
 
     def compact(self, progress: Progress | None) -> None:
         """Write the archive anew without its dead bytes."""
+        self._owner.check(self.root)
         version = self._version
         if version is None:
             raise missing(self.root)
-        if file_identity(self.root) != self._identity:
+        if file_identity(self.root) != self._identity or not version.is_in(self.root):
             raise self._refusal()
+        check_writable_file(self.root)
         if self.lock is not None and self.lock.held and self._new is None:
-            remove_leftovers(self.root)
+            remove_leftovers(self.root, self._owner)
         keys = self._table_of(version).sound()
-        with NewFile(self.root, replace=True, lock=self.lock) as file:
-            writer = ArchiveWriter(file.fileno(), 0, _ALIGNMENT, seal=0)
+        new = NewFile(self.root, replace=True, lock=self.lock, owner=self._owner)
+        try:
+            writer = ArchiveWriter(new.file.fileno(), 0, _ALIGNMENT, seal=0)
             if len(keys) >= CATALOG_LEAST and keys.regular:
-                self._copy_cataloged(version, keys, writer, progress)
+                copy_cataloged(version.source, version.archive, keys, writer, self._folder, progress)
             else:
-                self._copy_members(version, writer, progress)
+                copy_members(version.source, version.archive, writer, progress)
             writer.write_end()
+        except BaseException:
+            new.abandon()
+            raise
+        self._commit(new, durable=True)
+        self.must_load = True
 
-    def _copy_members(self, version: _Version, writer: ArchiveWriter, progress: Progress | None) -> None:
-        """Copy the members of some version, and write their directory."""
-        archive = version.archive
-        # Of equal names the last counts.
-        live = {name: number for number, name in enumerate(archive.names()) if not archive.is_folder(number)}
-        live.pop(CATALOG, None)
-        total = sum(archive.window(number)[1] for number in live.values())
-        done = 0
-        for name, number in live.items():
-            offset, length = archive.window(number)
-            data = pieces((version.source, offset, length))
-            writer.append_pieces(name.encode(), data, length, archive.crc(number))
-            done += length
-            if progress is not None:
-                progress(done, total)
-        writer.write_directory()
-
-    def _copy_cataloged(
-        self, version: _Version, keys: KeyTable, writer: ArchiveWriter, progress: Progress | None
-    ) -> None:
-        """The same for many leaves, in the order of their keys; nothing is held for each of them."""
-        archive = version.archive
-        total = version.source.size
-        done = 0
-
-        def copy(place: int, *, leaf: bool) -> None:
-            nonlocal done
-            offset, length = archive.window_at(place)
-            # By the leaf itself: what the old catalog says may be less, or wrong.
-            about = described((version.source, offset, length)) if leaf else None
-            data = pieces((version.source, offset, length))
-            writer.append_pieces(archive.name_at(place).encode(), data, length, archive.crc_at(place), about=about)
-            done += length
-            if progress is not None:
-                progress(done, total)
-
-        writer.gather(self._folder)
-        for place in {archive.name_at(place): place for place in keys.other_places((_CATALOG,))}.values():
-            if not archive.name_at(place).endswith("/"):
-                copy(place, leaf=False)
-        for start in range(0, len(keys), _TOGETHER):
-            for place in keys.places(start, start + _TOGETHER):
-                copy(place, leaf=True)
-        runs, others = writer.gather()
-        write_cataloged(writer, None, runs, others, _EMBED)
-        if progress is not None:
-            progress(total, total)
+    def forget_staged(self) -> None:
+        """What was moved out of memory lies in the file, and is part of what was published."""
 
     def look_again(self) -> Window | None:
         """They are those of the version that is shown, as long as it is."""
@@ -621,8 +576,8 @@ class ZipBackend:
         """Let go of what is open for writing as it is; it is another process's."""
         if self._new is not None:
             self._new.let_go()
-        elif self._descriptor >= 0:
-            os.close(self._descriptor)
+        else:
+            self._close(quietly=True)
         self._end_writing()
 
     def _append(self, key: str, window: Window) -> int:
@@ -642,7 +597,7 @@ class ZipBackend:
         """Whether a frame already lies in the file that is being written, under its key."""
         return self._appended.get(key, (b"", -1))[1] == window[1] and window[0].path == self._written_path
 
-    def _outdated(self, version: _Version, changes: dict[str, Window | None], embed: bool) -> set[int]:
+    def _outdated(self, version: Version, changes: dict[str, Window | None], embed: bool) -> set[int]:
         """Places of the records that the new directory leaves out."""
         archive = version.archive
         gone: set[int] = set()
@@ -666,17 +621,92 @@ class ZipBackend:
     def _written_path(self) -> str:
         return self.root if self._new is None else self._new.file.name
 
-    def _finish(self, durable: bool = True) -> None:
+    def _finish(self, durable: bool) -> None:
         """The new end record is written: make the file the store's, where it is another one."""
         if self._new is None:
-            os.close(self._descriptor)
+            self._leave()
+            self._close(quietly=durable)
         else:
-            self._new.commit(durable=durable, lock=self.lock)
+            self._commit(self._new, durable=durable)
         self._end_writing()
+
+    def _commit(self, new: NewFile, *, durable: bool) -> None:
+        """Give a new file the store's name. It has that even where it cannot be made durable."""
+        place = identity_of(os.fstat(new.file.fileno()))[:2]
+        try:
+            new.commit(durable=durable, lock=self.lock)
+            self._settle_place(place)
+        except BaseException:
+            self._settle_place(place)
+            raise
+
+    def _settle_place(self, place: tuple[int, ...]) -> None:
+        """See whether a new file has the store's name now."""
+        with suppress(OSError):
+            now = file_identity(self.root)
+            if now is not None and now[:2] == place:
+                self._was_there = True
+                self._identity, self._floor = now, 0
+                self.behind = self.must_load = True
+
+    def _leave(self) -> None:
+        """The file is left as it is now, with another version than the one that is shown."""
+        self._identity = self._now()
+        self._floor = self._identity[2]
+        self.behind = True
+
+    def _take_back(self, writer: ArchiveWriter, end: int) -> None:
+        """An end record was written at a place, or a part of it, and the version that it shows is no success."""
+        if not self._owner.is_here:
+            self.abandon()
+            return
+        if self._new is not None or self._descriptor < 0:
+            if self._new is not None:
+                self._new.abandon()
+            self._end_writing()
+            return
+        shown = True
+        with suppress(OSError):
+            shown = os.fstat(self._descriptor).st_size >= writer.position
+        if not shown:
+            self._give_up(end)
+            return
+        # Somebody may have mapped it by now. So it stays, and the version before comes once more, behind it.
+        with suppress(OSError):
+            self._leave()
+        with suppress(OSError, FormatError, MemoryError):
+            self._write_again(writer)
+        with suppress(OSError):
+            self._identity = self._now()
+            self._floor = self._identity[2]
+        self._close(quietly=True)
+        self._end_writing()
+
+    def _write_again(self, writer: ArchiveWriter) -> None:
+        """Write the directory of the version that is shown behind all others, and its end record."""
+        assert self._version is not None
+        archive = self._version.archive
+        again = ArchiveWriter(self._descriptor, writer.position, _ALIGNMENT, writer.seal)
+        again.write_directory(*archive.records(set(archive.places(_CATALOG))))
+        os.fsync(self._descriptor)
+        again.write_end()
+        self.behind = False
+        os.fsync(self._descriptor)
+
+    def _close(self, *, quietly: bool = False) -> None:
+        """Close what is open for appending, which is forgotten first: when closing fails, it is closed all the same."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor < 0:
+            return
+        try:
+            os.close(descriptor)
+        except OSError:
+            if not quietly:
+                raise
 
     def discard(self) -> None:
         """Cut off or remove what was written and not published; what is not this writer's stays as it is."""
-        if self._staged and self._descriptor < 0 and self._version is not None:
+        if not self._is_inherited and self._staged and self._descriptor < 0 and self._version is not None:
             # Left by an append that failed: opening the archive for the next one cuts it off.
             self._staged = False
             with suppress(OSError):
@@ -684,17 +714,23 @@ class ZipBackend:
         self._cut_off()
 
     def _cut_off(self) -> None:
+        if self._is_inherited:
+            self.abandon()
+            return
         if self._new is not None:
             self._new.abandon()
         elif self._descriptor >= 0:
             if self._version is not None and self._is_own():
                 with suppress(OSError):
-                    self._cut(self._version.archive.end)
-            os.close(self._descriptor)
+                    self._cut(max(self._version.archive.end, self._floor))
+            self._close(quietly=True)
         self._end_writing()
 
     def _give_up(self, end: int = -1) -> None:
         """An append failed: end it, so that another can begin. Staged frames stay where they can be read."""
+        if self._is_inherited:
+            self.abandon()
+            return
         if self._new is not None or not self._staged or self._descriptor < 0 or not self._is_own():
             staged = self._staged and self._new is None
             self._cut_off()
@@ -705,7 +741,7 @@ class ZipBackend:
             if end >= 0:
                 self._cut(end)
             self._identity = self._now()
-        os.close(self._descriptor)
+        self._close(quietly=True)
         self._end_writing()
         self._staged = True
 

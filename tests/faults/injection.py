@@ -15,7 +15,7 @@ from faults.crashes import FAST
 from faults.recorder import Fault, Recorder, Stopped
 from faults.stories import ArrayStory, IllegalStateError, Play, Step, StoreStory, Story, show
 
-FAULTS: tuple[Fault, ...] = ("eio", "eio_late", "eio_on", "enospc", "short", "stop")
+FAULTS: tuple[Fault, ...] = ("eio", "eio_late", "eio_on", "enospc", "short", "unwritten", "stop")
 #: What may be raised: errors of the system, and those that this package names.
 _CLEAN = (OSError, *(e for e in vars(blosc2.exceptions).values() if isinstance(e, type) and issubclass(e, Exception)))
 # How often a step is tried, the first time included.
@@ -51,6 +51,7 @@ def inject(story: Story, fault: Fault, at: int) -> str:
             play_on(story, play, mend)
         if not recorder.struck:
             return ""
+        recorder.lose()
         try:
             story.kind.check(story.kind.observe(folder), [play.now])
         except AssertionError as error:

@@ -13,6 +13,8 @@ eio_on     as eio, and so do all later ones, until `Recorder.mend`
 enospc     a write that makes a file longer writes half and fails; other calls that need room fail; so do later ones,
            until `Recorder.mend`. What is overwritten needs no room
 short      a write writes half, and says so
+unwritten  the write at this call, or the next one, succeeds and never reaches the disk: the first `fsync` of its file
+           tells so, `sync` and later `fsync` do not; `Recorder.lose` shows what is left
 stop       the call does nothing and ends the program (`Stopped`); no later call does anything: first they raise
            too, and once `Recorder.bury` was called they pretend
 ========== ==================================================================================================
@@ -26,6 +28,7 @@ import io
 import os
 import stat
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -36,7 +39,7 @@ from faults.disk import ROOT, Name, Op, Tree
 if sys.platform != "win32":
     import fcntl
 
-Fault = Literal["eio", "eio_late", "eio_on", "enospc", "short", "stop"]
+Fault = Literal["eio", "eio_late", "eio_on", "enospc", "short", "unwritten", "stop", "close"]
 
 _REAL: dict[str, Callable[..., Any]] = {
     name: getattr(os, name)
@@ -72,6 +75,10 @@ class _File(io.FileIO):
         self.recorder._truncate(self.fileno(), length, super().truncate)
         return length
 
+    def close(self) -> None:
+        if not self.closed:
+            self.recorder._close(self.fileno(), super().close)
+
     def _size(self) -> int:
         return os.fstat(self.fileno()).st_size
 
@@ -100,13 +107,16 @@ class Recorder:
         How it was.
     struck : str
         The call that the fault befell; empty until then.
+    watch : callable or None
+        What is called before each call, without being seen itself.
     """
 
     def __init__(self, root: Path, fault: Fault | None = None, at: int = 0) -> None:
         self.root = os.path.realpath(root)
         self.fault, self.at = fault, at
-        self.count = 0
+        self.count = self.closes = 0
         self.struck = ""
+        self.watch: Callable[[], None] | None = None
         self.dead = self._buried = False
         self.ops: list[Op] = []
         self.start, self._numbers = Tree.load(Path(self.root))
@@ -114,6 +124,11 @@ class Recorder:
         self._next = len(self.tree.nodes)
         self._device = os.stat(self.root).st_dev
         self._broken: Fault | None = None
+        # Of a file, what did not reach the disk, as (start, stop), and whether it is still to be told.
+        self._unwritten: dict[int, list[tuple[int, int]]] = {}
+        self._untold: set[int] = set()
+        # Syncs come from several threads.
+        self._lock = threading.RLock()
         self._old: dict[str, Any] = {}
 
     # ------------------------------------------------------------------ in the place of the real functions
@@ -121,6 +136,9 @@ class Recorder:
         for name in _REAL:
             self._old[name] = getattr(os, name)
             setattr(os, name, getattr(self, f"_os_{name}"))
+        self._old_close = os.close
+        if self.fault == "close":
+            os.close = lambda fd: self._close(fd, lambda: self._old_close(fd))
         self._old_open = builtins.open, io.open
         builtins.open = io.open = self._open  # type: ignore[assignment]
         return self
@@ -131,6 +149,7 @@ class Recorder:
         for name, old in self._old.items():
             setattr(os, name, old)
         builtins.open, io.open = self._old_open
+        os.close = self._old_close
 
     def mend(self) -> None:
         """From now on nothing fails any more."""
@@ -142,16 +161,34 @@ class Recorder:
         assert self.dead
         self._buried = True
 
+    def lose(self) -> None:
+        """Show what is on the disk: zeros where writes did not reach it. To be called when the context is over."""
+        for folder, _, names in os.walk(self.root):
+            for name in names:
+                path = os.path.join(folder, name)
+                for start, stop in self._unwritten.get(self._numbers.get(os.stat(path).st_ino, -1), ()):
+                    with _REAL_OPEN(path, "r+b", buffering=0) as file:
+                        file.seek(start)
+                        file.write(bytes(max(0, min(stop, os.stat(path).st_size) - start)))
+
     # ------------------------------------------------------------------ faults
     def _call(self, what: str, detail: str, act: Callable[[], Any], pretend: Any = None) -> Any:
         """Make a call, unless it is to fail."""
+        with self._lock:
+            watch, self.watch = self.watch, None
+            if watch is not None:
+                watch()
+                self.watch = watch
+            return self._one_call(what, detail, act, pretend)
+
+    def _one_call(self, what: str, detail: str, act: Callable[[], Any], pretend: Any) -> Any:
         if self._buried:
             return pretend
         if self.dead:
             raise Stopped
         self.count += 1
         fault = self._broken
-        if self.fault is not None and self.count == self.at:
+        if self.fault is not None and self.count == self.at and self.fault != "unwritten":
             fault, self.struck = self.fault, f"{what} {detail}".rstrip()
             if fault in ("eio_on", "enospc"):
                 self._broken = fault
@@ -166,6 +203,21 @@ class Recorder:
         if fault == "eio_late":
             raise OSError(errno.EIO, "injected")
         return result
+
+    def _close(self, descriptor: int, close: Callable[[], Any]) -> None:
+        """Close a descriptor; a failing `close` closes it all the same. What is closed again may be anybody's."""
+        if self.fault != "close":
+            close()
+            return
+        try:
+            known = self._node(descriptor) is not None
+        except OSError:
+            raise AssertionError(f"descriptor {descriptor} is closed twice") from None
+        close()
+        self.closes += known
+        if known and self.closes == self.at:
+            self.struck = f"close {descriptor}"
+            raise OSError(errno.EIO, "injected")
 
     # ------------------------------------------------------------------ places
     def _place(self, path: Any, dir_fd: int | None = None) -> Name | None:
@@ -275,6 +327,7 @@ class Recorder:
         def act(part: memoryview) -> int:
             done = write(part)
             self._note(Op("write", node, offset=at, data=bytes(part[:done])))
+            self._wrote(node, at, at + done)
             return done
 
         strikes = self.fault in ("short", "enospc") and self.count + 1 == self.at and len(view) > 1
@@ -288,6 +341,15 @@ class Recorder:
             act(half)
         what = "write" if grows else "overwrite"
         return int(self._call(what, f"{len(view)} at {at}", lambda: act(view), len(view)))
+
+    def _wrote(self, node: int, start: int, stop: int) -> None:
+        """Note that what was written here reaches the disk, or that it does not."""
+        left = [part for a, b in self._unwritten.get(node, ()) for part in ((a, min(b, start)), (max(a, stop), b))]
+        self._unwritten[node] = [(a, b) for a, b in left if a < b]
+        if self.fault == "unwritten" and not self.struck and self.count >= self.at and stop > start:
+            self.struck = f"write {stop - start} at {start}"
+            self._unwritten[node].append((start, stop))
+            self._untold.add(node)
 
     def _os_write(self, fd: int, data: Any) -> int:
         if self._node(fd) is None:
@@ -357,8 +419,16 @@ class Recorder:
     def _os_fsync(self, fd: Any) -> None:
         descriptor = fd if isinstance(fd, int) else fd.fileno()
         node = self._node(descriptor)
-        if node is not None:
-            self._call("fsync", f"#{node}", lambda: self._note(Op("fsync", node)))
+        if node is None:
+            return
+
+        def act() -> None:
+            if node in self._untold:
+                self._untold.discard(node)
+                raise OSError(errno.EIO, "injected")
+            self._note(Op("fsync", node))
+
+        self._call("fsync", f"#{node}", act)
 
     _os_fdatasync = _os_fsync
 

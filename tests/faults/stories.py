@@ -603,7 +603,7 @@ def upkeep_story(kind: StoreKind) -> StoreStory:
 
 
 def crowd_story(kind: StoreKind) -> StoreStory:
-    """More leaves in one commit than a store syncs one by one."""
+    """More leaves in one commit than are synced at the same time."""
     story = StoreStory(kind)
     story.opened("w")
     for number in range(18):

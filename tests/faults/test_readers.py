@@ -1,9 +1,11 @@
-"""Readers beside a writer that cuts off what a dead one left."""
+"""Readers beside a writer that moves leaves from tier to tier, or cuts off what a dead one left."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,63 @@ import pytest
 import blosc2
 from blosc2._core.source import Source
 from blosc2.exceptions import FormatError
+from faults.crashes import FAST
+from faults.recorder import Recorder
+from faults.stories import Play, Publication, StoreStory, stories, value_of
+
+STORIES = stories()
+DIRECTORIES = ["tree b2d", "tree b2d tiers", "dict b2d tiers", "tree b2d tiers, upkeep", "dict b2d, crowd"]
+
+
+class Watch:
+    """Readers, opened before each flush, that look for its leaves at each call of the writer."""
+
+    def __init__(self, story: StoreStory, play: Play) -> None:
+        self.kind, self.play = story.kind, play
+        self.readers: list[Any] = []
+        self.looks = 0
+        self._publication: Publication | None = None
+        self._before: dict[str, Any] = {}
+
+    def __call__(self) -> None:
+        publication = self.play.publications[-1]
+        if publication.after is not None:
+            return
+        if publication is not self._publication:
+            self._publication, self._before = publication, self.play.published or {}
+            self.close()
+            if self._before:
+                self.readers = [self.kind.reader(self.play.path, mapped) for mapped in (None, None, "r", "r")]
+                for reader in self.readers[::2]:
+                    assert sorted(reader)
+        after = publication.version or {}
+        for key in self._before.keys() & after.keys():
+            if key.startswith("/"):
+                for reader in self.readers:
+                    assert key in reader, f"{key} is missing"
+                    leaf = reader[key]
+                    assert value_of(leaf[()], dict(leaf.vlmeta[:])) in (self._before[key], after[key])
+                    self.looks += 1
+
+    def close(self) -> None:
+        for reader in self.readers:
+            reader.close()
+        self.readers = []
+
+
+@pytest.mark.parametrize("name", DIRECTORIES)
+def test_a_leaf_is_never_missing(name: str) -> None:
+    """At no call of a writer is there a moment at which an open reader finds a leaf in none of its places."""
+    story = STORIES[name]
+    assert isinstance(story, StoreStory)
+    with tempfile.TemporaryDirectory(dir=FAST) as folder, Recorder(Path(folder)) as recorder:
+        play = Play(story.kind, folder, lambda: len(recorder.ops))
+        recorder.watch = watch = Watch(story, play)
+        for step in story.steps:
+            step(play)
+        recorder.watch = None
+        watch.close()
+    assert watch.looks > 100
 
 
 @pytest.mark.parametrize("tail", [b"x", b"PK\3\4" + bytes(20_000), b"PK\5\6" + bytes(18)])

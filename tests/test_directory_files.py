@@ -2,7 +2,7 @@
 
 import pytest
 
-from blosc2.directory_backend import in_steps
+from blosc2.directory_files import in_steps
 
 
 @pytest.mark.parametrize(

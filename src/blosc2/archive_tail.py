@@ -1,0 +1,180 @@
+"""What lies behind the last version of an archive that is whole.
+
+Mostly nothing. It may be what an append left that was not finished: members, a directory, a beginning of the end
+record. That is no version, and the next change cuts it off. Or it is a version that was published and is damaged since:
+its end record is there, or nearly, and says where it lies. That one is never passed over for the version before it, and
+never cut off.
+
+The end record is one write, after all before it is durable. So of a whole one that its directory does not fit, the
+directory is damaged. A record that is not whole is that of an unfinished append where the file ends in it, or where a
+beginning or an end of it, up to a sector, is zeros; what else is a few bits away from a record for its place was one.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from blosc2._core.archive import Archive
+from blosc2._core.source import Source
+from blosc2.exceptions import FormatError
+
+#: Bytes of an end record, without and with a seal.
+END: Final = 22
+SEALED: Final = END + 32
+#: Of a seal, what says how the rest of the file sums up.
+DIGITS: Final = 8
+#: A place looks like a seal that was damaged when no more bits than this differ from what every seal has there; of
+#: bytes that are none, more than a hundred would.
+FEW_BITS: Final = 24
+
+_SIGNATURE: Final = b"PK\5\6"
+_MARKS: Final = re.compile(rb"PK\x05\x06|blosc2 [0-9a-f]{16} ")
+_SECTOR: Final = 512
+_LOCATOR: Final = 20
+_FAR_END: Final = 56
+_PIECE: Final = 4 << 20
+# Records of a directory that are looked at.
+_ENOUGH: Final = 64
+
+
+def check_tail(source: Source, archive: Archive) -> None:
+    """Refuse to show a version of an archive that another one was published behind.
+
+    Parameters
+    ----------
+    source : Source
+        All of the file.
+    archive : Archive
+        Its last version that is whole.
+
+    Raises
+    ------
+    FormatError
+        There is a newer version, which is damaged.
+    """
+    place = lost_end(source, archive)
+    if place is not None:
+        raise FormatError(
+            "the newest version in this file is damaged, in its directory or in the end record here, and an older one "
+            "must not take its place: nothing is read or changed. blosc2.check tells more, and blosc2.salvage recovers "
+            "what is whole",
+            path=source.path, offset=place,
+        )  # fmt: skip
+
+
+def lost_end(source: Source, archive: Archive) -> int | None:
+    """Where the end record of a version is that was published behind the one that an archive shows; None without."""
+    end = int(archive.end)
+    if end >= source.size:
+        return None
+    sealed = archive.seal is not None
+    for place in _candidates(source, end):
+        if _was_sealed(source, place, end) or (place >= end and _was_plain(source, place, sealed)):
+            return place
+    return None
+
+
+def _candidates(source: Source, end: int) -> Iterator[int]:
+    """Where end records may be: at the end of the file, and wherever a part of one is."""
+    for length in (SEALED, END):
+        if source.size - length >= end - END:
+            yield source.size - length
+    start = max(0, end - END)  # the length of a seal may be what is damaged
+    at = start
+    while at < source.size:
+        piece = source.read(at, min(_PIECE + SEALED, source.size - at))
+        for match in _MARKS.finditer(piece):
+            place = at + match.start() - (0 if match[0] == _SIGNATURE else END)
+            if place >= start:
+                yield place
+        at += _PIECE
+
+
+def sealed_end(place: int, record: bytes) -> bytes:
+    """What an end record with a seal has at a place, but for the checksum at its end."""
+    return _SIGNATURE + bytes(4) + record[8:20] + b"\x20\0blosc2 %016x " % place
+
+
+def wrong_bits(one: bytes, other: bytes) -> int:
+    """How many bits differ, of as many bytes as the first one has."""
+    return (int.from_bytes(one) ^ int.from_bytes(other[: len(one)])).bit_count()
+
+
+def _was_sealed(source: Source, place: int, end: int) -> bool:
+    """Whether what is at a place was an end record with a seal."""
+    if place + SEALED > source.size or place < end - END:
+        return False
+    record = source.read(place, SEALED)
+    right = sealed_end(place, record)
+    wrong = wrong_bits(right, record)
+    if wrong > FEW_BITS or (wrong > 1 and _is_torn(place, record)):
+        return False
+    if right[END:] != record[END:-DIGITS] and not _fits(source, place, record):  # that of an archive among the values
+        return False
+    # The record of the version that shows is there once more only where it lost its seal.
+    return place >= end or (place == end - END and wrong > 0)
+
+
+def _is_torn(place: int, record: bytes) -> bool:
+    """Whether a record is one of which a disk wrote one sector and not the other."""
+    cut = -place % _SECTOR
+    return 0 < cut < len(record) and not (any(record[:cut]) and any(record[cut:]))
+
+
+def _was_plain(source: Source, place: int, sealed: bool) -> bool:
+    """Whether what is at a place was an end record, by what any program writes into it."""
+    if place + END > source.size:
+        return False
+    record = source.read(place, END)
+    _, _, count, again, size, offset, comment = struct.unpack("<4sIHHIIH", record)
+    if not any(record[8:20]):  # no store is without members
+        return False
+    wrong = wrong_bits(_SIGNATURE + bytes(4), record) + (count ^ again).bit_count()
+    if place + END + comment > source.size:
+        # A seal of which the file has only a part was never written to its end.
+        if comment.bit_count() > 1 or place + END != source.size or (sealed and comment == SEALED - END):
+            return False
+        wrong += 1
+    fits = _fits(source, place, record)
+    if not fits and place + END == source.size and abs(offset + size - place).bit_count() == 1:
+        wrong += 1  # in one of both
+        fits = any(_is_directory(source, at, place) for at in (place - size, offset))
+    return fits and wrong <= (0 if sealed else 1)
+
+
+def _fits(source: Source, place: int, record: bytes) -> bool:
+    """Whether an end record says where it is: itself, or in one of the two that large archives have before it."""
+    size, offset = struct.unpack_from("<II", record, 12)
+    if offset + size == place:
+        return True
+    before = place - _LOCATOR - _FAR_END
+    if before < 0:
+        return False
+    both = source.read(before, _FAR_END + _LOCATOR)
+    size, offset = struct.unpack_from("<QQ", both, 40)
+    locator = both[_FAR_END:]
+    return (both[:4] == b"PK\6\6" and offset + size == before) or (
+        locator[:4] == b"PK\6\7" and int.from_bytes(locator[8:16], "little") == before
+    )
+
+
+def _is_directory(source: Source, at: int, stop: int) -> bool:
+    """Whether the records from a place on, as far as they are looked at, each lead to a member of that name."""
+    found = 0
+    while at < stop and found < _ENOUGH:
+        record = source.read(at, 46) if 0 <= at <= stop - 46 else b""
+        if record[:4] != b"PK\1\2":
+            return False
+        length, extra, comment = struct.unpack_from("<3H", record, 28)
+        header = int.from_bytes(record[42:46], "little")
+        if at + 46 + length > stop or header + 30 + length > at:
+            return False
+        local = source.read(header, 30 + length)
+        if local[:4] != b"PK\3\4" or local[30:] != source.read(at + 46, length):
+            return False
+        at += 46 + length + extra + comment
+        found += 1
+    return found > 0

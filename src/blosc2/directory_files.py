@@ -1,0 +1,81 @@
+"""Files of a `.b2d`: how a leaf is written to one, and in which order new ones take their places."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from blosc2._core.frame import Frame
+from blosc2.alignment import ALIGNMENT
+from blosc2.exceptions import FormatError
+from blosc2.owner import Owner
+from blosc2.store_layout import Window, pieces
+from blosc2.sums import with_sums
+
+# Dead bytes for which a file is not written anew: so many, or such a part of it.
+_SLACK: Final = 4096
+_SLACK_SHARE: Final = 50
+
+
+def has_dead_bytes(frame: Frame, size: int) -> bool:
+    """Whether a file of so many bytes is worth to be written anew."""
+    return bool(size - _most_live(frame) > max(_SLACK, size // _SLACK_SHARE))
+
+
+def _most_live(frame: Frame) -> int:
+    """How large a file of a frame is at most when it has no dead bytes."""
+    index = 8 * frame.nchunks + 64
+    return int(frame.header_len + frame.stored_nbytes + frame.nchunks * ALIGNMENT + index + frame.trailer_len)
+
+
+def _with_sums(window: Window) -> Iterable[Any]:
+    """The bytes of a leaf with checksums, as files carry them; of what is no sound frame, the bytes as they are."""
+    try:
+        frame = Frame.open(*window)
+        return with_sums(frame)
+    except FormatError:
+        return pieces(window)
+
+
+def in_steps(keys: list[str], renamed: dict[str, str]) -> list[list[str]]:
+    """In which order new files take their places, so that what gets another name is never under none.
+
+    Parameters
+    ----------
+    keys : list of str
+        Of all new files.
+    renamed : dict
+        For those that only get another name, the key that they had.
+
+    Returns
+    -------
+    list of list of str
+        Steps: a key comes after the new places of what it held. Keys that change places in a circle come last.
+    """
+    steps = []
+    left = set(keys)
+    while left:
+        held = {origin: key for key, origin in renamed.items() if key in left}
+        step = [key for key in keys if key in left and (key not in held or held[key] == key)]
+        if not step:
+            step = [key for key in keys if key in left]
+        steps.append(step)
+        left.difference_update(step)
+    return steps
+
+
+def write_new(path: str, window: Window, owner: Owner) -> None:
+    """Write a frame to a file that must not exist."""
+    with owner.open_raw(path, "xb") as file:
+        for piece in _with_sums(window):
+            view = memoryview(piece)
+            while view:
+                view = view[file.write(view) :]
+
+
+def folders_between(top: str, folder: str) -> Iterator[str]:
+    """A folder and those above it, up to another."""
+    while folder != top:
+        yield folder
+        folder = os.path.dirname(folder)

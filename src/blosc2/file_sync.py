@@ -1,0 +1,67 @@
+"""Files and folders made durable, with every error that the system reports.
+
+Each file is synced by itself: ``sync()`` tells of no error, and not every file system does what ``syncfs`` asks for.
+A journal writes out many syncs at once where they come from several threads.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+#: Syncs that wait for the disk at the same time; more are hardly quicker.
+THREADS: Final = 8
+#: What file systems answer that have no syncs of folders: they keep the order of changes by themselves, or not at all.
+_NO_FOLDER_SYNC: Final = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+def sync_files(paths: Iterable[str], folders: Iterable[str] = ()) -> None:
+    """Make files durable, and the names in folders."""
+    work: list[tuple[Callable[[str], None], str]] = [(sync_file, path) for path in paths]
+    work += [(sync_names, folder) for folder in folders]
+    if len(work) < 2 or THREADS < 2:
+        for sync, path in work:
+            sync(path)
+        return
+    started: list[Future[None]] = []
+    with ThreadPoolExecutor(min(THREADS, len(work)), thread_name_prefix="blosc2") as pool:
+        try:
+            for sync, path in work:
+                started.append(pool.submit(sync, path))
+        except RuntimeError:  # no thread is to be had, as when the interpreter ends
+            for sync, path in work[len(started) :]:
+                sync(path)
+    for one in started:
+        one.result()
+
+
+def sync_file(path: str) -> None:
+    """Make a file durable."""
+    # Only some systems want a descriptor that could write, and a leaf that got another name may be read-only.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC if os.name == "posix" else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_names(folder: str) -> None:
+    """Make what was created, renamed or removed in a folder durable, where the system lets a folder be synced."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(path: str) -> None:
+    """Make the name of a file durable: see `sync_names`."""
+    sync_names(os.path.dirname(os.path.abspath(path)))

@@ -1,0 +1,163 @@
+"""Who changes files: the process that began to, and no child that is forked from it meanwhile.
+
+A child has a copy of all that its parent was at. By leaving a block, ending a generator or dropping a buffer it would
+publish, cut off or remove what is its parent's. So each change of files has an `Owner`, made where the change begins,
+and each of its steps goes through that: it refuses them anywhere else. What was open for writing leads nowhere there.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from io import FileIO
+from typing import BinaryIO, cast
+
+from blosc2._core.forking import keep_from_child
+from blosc2.exceptions import StoreLockedError
+
+
+class Owner:
+    """The process that makes it.
+
+    Attributes
+    ----------
+    pid : int
+        Its number.
+    """
+
+    __slots__ = ("pid",)
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is that process, not a fork of it."""
+        return self.pid == os.getpid()
+
+    def check(self, path: str | None) -> None:
+        """Raise `StoreLockedError` in a forked child, which is to change nothing of what lies at a path."""
+        if self.pid != os.getpid():
+            raise refusal(path, self.pid)
+
+    # ------------------------------------------------------------------ files that are open for writing
+    def open_raw(self, path: str, mode: str) -> FileIO:
+        """A file for writing, without a buffer."""
+        return cast("FileIO", self.open(path, mode, buffered=False))
+
+    def open(self, path: str, mode: str, *, buffered: bool = True) -> BinaryIO:
+        """A file for writing, which gathers what is written."""
+        self.check(path)
+        opened: BinaryIO = cast("BinaryIO", open(path, mode, -1 if buffered else 0))  # noqa: SIM115 - for the caller
+        file = keep_from_child(opened)
+        if not self.is_here:  # forked before it was kept from children
+            file.close()
+        self.check(path)
+        return file
+
+    # ------------------------------------------------------------------ names
+    def replace(self, old: str, new: str) -> None:
+        """Rename, also over what has the name."""
+        self.check(new)
+        os.replace(old, new)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename, as the system has it."""
+        self.check(new)
+        os.rename(old, new)
+
+    def link(self, old: str, new: str) -> None:
+        """Give a file another name."""
+        self.check(new)
+        os.link(old, new)
+
+    def symlink(self, target: str, path: str) -> None:
+        """Make a link."""
+        self.check(path)
+        os.symlink(target, path)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        self.check(path)
+        os.unlink(path)
+
+    def chmod(self, path: str, mode: int) -> None:
+        """Set permissions."""
+        self.check(path)
+        os.chmod(path, mode)
+
+    def utime(self, path: str, ns: tuple[int, int] | None = None) -> None:
+        """Say that it was changed now, or at another time."""
+        self.check(path)
+        if ns is None:
+            os.utime(path)
+        else:
+            os.utime(path, ns=ns)
+
+    def mkdir(self, path: str, mode: int = 0o777) -> None:
+        """Make a folder."""
+        self.check(path)
+        os.mkdir(path, mode)
+
+    def makedirs(self, path: str) -> None:
+        """Make a folder and those above it, as far as they are not there."""
+        self.check(path)
+        os.makedirs(path, exist_ok=True)
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty folder."""
+        self.check(path)
+        os.rmdir(path)
+
+    def copy(self, old: str, new: str) -> None:
+        """Copy the bytes of a file to a new one, or over another."""
+        self.check(new)
+        import shutil  # not needed by most programs, and slow to import
+
+        shutil.copyfile(old, new)
+
+    def remove_tree(self, path: str, *, strict: bool = False) -> None:
+        """Remove a folder of one's own and all in it, as far as that is possible; in a forked child it is another's.
+
+        With `strict`, what cannot be removed raises.
+        """
+        passed_over: tuple[type[OSError], ...] = () if strict else (OSError,)
+        for folder, folders, files in os.walk(path, topdown=False):
+            for name in [*files, *folders]:
+                place = os.path.join(folder, name)
+                remove = self.rmdir if name in folders and not os.path.islink(place) else self.unlink
+                with suppress(*passed_over):
+                    remove(place)
+        with suppress(*passed_over):
+            self.rmdir(path)
+
+
+def refusal(path: str | None, pid: int) -> StoreLockedError:
+    """What is raised in a child that would go on with a change of its parent."""
+    return StoreLockedError(
+        f"this was opened for writing by process {pid}, of which this one is a fork: only that one can change it; "
+        "open it here with mode='r'",
+        path=path,
+    )
+
+
+class Descriptor:
+    """A descriptor that is closed once, and leads nowhere in a forked child."""
+
+    __slots__ = ("__weakref__", "_number")
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        keep_from_child(self)
+
+    def fileno(self) -> int:
+        """Its number."""
+        if self._number < 0:
+            raise ValueError("the descriptor is closed")
+        return self._number
+
+    def close(self) -> None:
+        """Close it, whatever comes of that."""
+        number, self._number = self._number, -1
+        if number >= 0:
+            os.close(number)

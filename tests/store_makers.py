@@ -1,0 +1,41 @@
+"""Stores of every kind that have a file, for tests that are the same for all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import blosc2
+
+KINDS = {
+    "b2e": (blosc2.EmbedStore, ".b2e", {}),
+    "b2z": (blosc2.DictStore, ".b2z", {}),
+    "b2d": (blosc2.DictStore, ".b2d", {}),
+    "b2z-mixed": (blosc2.DictStore, ".b2z", {"threshold": 100}),
+    "b2d-mixed": (blosc2.DictStore, ".b2d", {"threshold": 100}),
+    "b2d-embedded": (blosc2.DictStore, ".b2d", {"threshold": None}),
+    "tree-b2z": (blosc2.TreeStore, ".b2z", {}),
+    "tree-b2d": (blosc2.TreeStore, ".b2d", {"threshold": 100}),
+}
+
+
+class Maker:
+    """Opens stores of one kind at one path."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.cls, suffix, self.options = KINDS[kind]
+        self.path = folder / f"store{suffix}"
+        self.is_tree = self.cls is blosc2.TreeStore
+        self.is_directory = suffix == ".b2d"
+
+    def __call__(self, mode: str = "a", **more: Any) -> Any:
+        options = {} if mode == "r" else self.options
+        return self.cls(str(self.path), mode=mode, **options, **more)
+
+    def values(self, **more: Any) -> dict[str, list[Any]]:
+        with self("r", **more) as store:
+            return values_of(store)
+
+
+def values_of(store: Any) -> dict[str, list[Any]]:
+    return {key: leaf[:].tolist() for key in store if isinstance(leaf := store[key], blosc2.NDArray)}

@@ -1,0 +1,142 @@
+"""Syncs of files and folders: which errors count, and what becomes of a file that could not be written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+from blosc2.file_sync import sync_files, sync_folder, sync_names
+
+POSIX = pytest.mark.skipif(os.name != "posix", reason="folders are synced on POSIX systems alone")
+
+
+def failing_fsync(monkeypatch: pytest.MonkeyPatch, number: int, *, folders: bool) -> list[int]:
+    """Make syncs fail of folders, or of files; the descriptors that were to be synced are noted."""
+    seen: list[int] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode) == folders:
+            seen.append(descriptor)
+            raise OSError(number, os.strerror(number))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return seen
+
+
+@POSIX
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS])
+def test_a_file_system_without_syncs_of_folders(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = failing_fsync(monkeypatch, number, folders=True)
+    sync_folder(str(tmp_path / "name"))
+    sync_files((), [str(tmp_path)])
+    assert len(seen) == 2
+    blosc2.asarray(np.arange(9), urlpath=tmp_path / "a.b2nd").resize((12,))
+    blosc2.asarray(np.arange(9), urlpath=tmp_path / "sparse.b2nd", contiguous=False).resize((12,))
+    for suffix in ("e", "z", "d"):
+        make = blosc2.EmbedStore if suffix == "e" else blosc2.TreeStore
+        with make(str(tmp_path / f"store.b2{suffix}"), mode="w") as store:
+            store["/g/a"] = [1]
+            store.flush()
+            store["/g/a"] = [2]
+            store.compact()
+        with blosc2.open(tmp_path / f"store.b2{suffix}") as store:
+            assert store["/g/a"][0] == 2
+
+
+@POSIX
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing_fsync(monkeypatch, errno.EIO, folders=True)
+    with pytest.raises(OSError, match="Input/output"):
+        sync_names(str(tmp_path))
+    store = blosc2.TreeStore(str(tmp_path / "store.b2d"), mode="w")
+    store["/a"] = [1]
+    with pytest.raises(OSError, match="Input/output"):
+        store.flush()
+    monkeypatch.undo()
+    store.close()
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_one_bad_file_among_many_is_told(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [str(tmp_path / str(number)) for number in range(count)]
+    for path in paths:
+        Path(path).touch()
+    bad = os.stat(paths[count // 2]).st_ino
+    synced = set()
+    lock = threading.Lock()
+
+    def fsync(descriptor: int) -> None:
+        inode = os.fstat(descriptor).st_ino
+        with lock:
+            synced.add(inode)
+        if inode == bad:
+            raise OSError(errno.EIO, "cannot be written")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match="cannot be written"):
+        sync_files(paths)
+    assert len(synced) == count
+
+
+def test_a_store_of_many_files_is_closed_when_the_program_ends(tmp_path: Path) -> None:
+    code = """
+import atexit, sys, blosc2
+store = blosc2.DictStore(sys.argv[1], mode="w")
+for number in range(20):
+    store[f"/k{number}"] = [number]
+atexit.register(store.close)
+"""
+    path = tmp_path / "store.b2d"
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(blosc2.open(path)) == 20
+
+
+@pytest.mark.parametrize(("there", "sound"), [(False, True), (True, True), (True, False)])
+def test_a_file_whose_sync_failed_is_not_synced_once_more(
+    there: bool, sound: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second sync of it says that all is well, and nothing is on the disk."""
+    monkeypatch.setattr("blosc2.store.MEMORY_LIMIT", 1000)
+    path = str(tmp_path / "store.b2d")
+    values = {f"/k{n}": np.random.default_rng(n).integers(0, 1 << 62, 100) for n in range(3)}
+    if there:
+        with blosc2.DictStore(path, mode="w") as store:
+            store["/old"] = [1]
+    store = blosc2.DictStore(path, mode="a")
+    store.update(values)
+    staged: dict[str, Any] = {key: window[0].path for key, window in store._changes.items() if window}
+    aside = [name for name in staged.values() if name is not None]
+    inodes = {os.stat(name).st_ino for name in aside}
+    assert aside
+    failing_fsync(monkeypatch, errno.EIO, folders=False)
+    with pytest.raises(OSError, match="Input/output"):
+        store.flush()
+    monkeypatch.undo()
+    if not sound:
+        # What the system has forgotten reads as something else.
+        for name in aside:
+            Path(name).write_bytes(bytes(os.path.getsize(name)))
+        with pytest.raises(blosc2.exceptions.FormatError):
+            store.flush()
+        store.discard()
+        store.close()
+        return
+    store.close()
+    found = {os.stat(os.path.join(path, name)).st_ino for name in os.listdir(path)}
+    assert not found & inodes
+    with blosc2.open(path) as store:
+        for key, value in values.items():
+            np.testing.assert_array_equal(store[key][:], value)

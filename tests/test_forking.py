@@ -1,0 +1,278 @@
+"""A child that is forked in the middle of something reads what it inherited, waits for nobody, and changes nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fixture_kit.forks import in_child
+
+import blosc2
+from blosc2._core.forking import Lock
+from blosc2.owner import Owner
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork"),
+    # from Python 3.12 on; that it works is what is tested here
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+]
+
+STORES = {
+    "e": (blosc2.EmbedStore, "store.b2e", {}),
+    "z": (blosc2.TreeStore, "store.b2z", {}),
+    "zt": (blosc2.TreeStore, "store.b2z", {"threshold": 2000}),
+    "d": (blosc2.DictStore, "store.b2d", {}),
+    "dt": (blosc2.TreeStore, "store.b2d", {"threshold": 2000}),
+}
+
+
+@contextmanager
+def elsewhere(context: AbstractContextManager[Any]) -> Iterator[None]:
+    """Have another thread be in a context as long as this one."""
+    inside, enough = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with context:
+            inside.set()
+            enough.wait(60)
+
+    thread = threading.Thread(target=stay)
+    thread.start()
+    try:
+        assert inside.wait(60)
+        yield
+    finally:
+        enough.set()
+        thread.join()
+
+
+# ---------------------------------------------------------------------- locks
+def test_a_lock_of_another_thread_is_free_in_a_child() -> None:
+    lock = Lock()
+
+    def take() -> None:
+        with lock, lock:
+            assert not lock.inherited
+        with elsewhere(lock):
+            pass
+
+    with elsewhere(lock):
+        in_child(take)
+        in_child(lambda: in_child(take))
+    take()
+
+
+def test_a_lock_of_the_thread_that_forks_stays_with_it() -> None:
+    lock = Lock()
+
+    def go_on() -> None:
+        assert lock.inherited
+        with lock:
+            assert lock.inherited
+        lock.__exit__(None, None, None)
+        assert not lock.inherited
+        with elsewhere(lock):
+            pass
+        with lock:
+            assert not lock.inherited
+
+    with lock:
+        assert not lock.inherited
+        in_child(go_on)
+        with lock:
+            assert not lock.inherited
+
+
+def test_a_lock_is_for_one_thread_at_a_time() -> None:
+    lock, count, held = Lock(), [0], []
+
+    def work() -> None:
+        for _ in range(200):
+            with lock, lock:
+                held.append(None)
+                assert len(held) == 1
+                count[0] += 1
+                held.pop()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert count == [800]
+
+
+# ---------------------------------------------------------------------- what is read under a lock
+@pytest.mark.parametrize("kind", STORES)
+def test_a_child_reads_a_store_that_another_thread_was_changing(kind: str, tmp_path: Path, source: str | None) -> None:
+    make, name, how = STORES[kind]
+    with make(str(tmp_path / name), mode="w", **how) as store:
+        store["/a"] = np.arange(500)
+        store["/g/b"] = np.arange(5)
+    store = make(str(tmp_path / name), mode="a", mmap_mode=None, **how)
+    store["/g/new"] = np.arange(7)
+
+    def read() -> None:
+        assert sorted(key for key in store if key != "/g") == ["/a", "/g/b", "/g/new"]
+        assert "/g/new" in store
+        assert "/none" not in store
+        np.testing.assert_array_equal(store["/a"][:], np.arange(500))
+        np.testing.assert_array_equal(store.read("/g/new"), np.arange(7))
+        assert [len(items) for items in store.read_many(["/g/b", "/g/new"])] == [5, 7]
+        with pytest.raises(blosc2.StoreLockedError, match=f"process {os.getppid()}"):
+            store["/x"] = 1
+        with pytest.raises(blosc2.StoreLockedError):
+            store.flush()
+        store.close()
+
+    with elsewhere(store._lock):
+        in_child(read)
+    store.close()
+    with blosc2.open(str(tmp_path / name), mmap_mode=source) as store:
+        np.testing.assert_array_equal(store["/g/new"][:], np.arange(7))
+
+
+def test_groups_are_counted_anew_where_a_change_was_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = blosc2.TreeStore(str(tmp_path / "tree.b2z"), mode="w")
+    store["/a"] = [1]
+    half, enough = threading.Event(), threading.Event()
+
+    def stop_here(*args: Any) -> None:
+        half.set()
+        enough.wait(60)
+
+    monkeypatch.setattr(store, "_count", stop_here)
+    thread = threading.Thread(target=store.__setitem__, args=("/g/x", [1]))
+    thread.start()
+    assert half.wait(60)
+    monkeypatch.undo()
+
+    def read() -> None:
+        assert list(store["/g"]) == ["/x"]
+
+    try:
+        in_child(read)
+    finally:
+        enough.set()
+        thread.join()
+        store.discard()
+        store.close()
+
+
+def arrays(tmp_path: Path) -> dict[str, Callable[[], Any]]:
+    return {
+        "memory": lambda: blosc2.zeros(100, chunks=(10,)),
+        "file": lambda: blosc2.zeros(100, chunks=(10,), urlpath=tmp_path / "x.b2nd"),
+        "directory": lambda: blosc2.zeros(100, chunks=(10,), urlpath=tmp_path / "x.b2nd", contiguous=False),
+        "locking": lambda: blosc2.zeros(100, chunks=(10,), urlpath=tmp_path / "x.b2nd", locking=True),
+    }
+
+
+@pytest.mark.parametrize("kind", ["memory", "file", "directory", "locking"])
+def test_a_child_reads_and_changes_an_array_that_another_thread_was_changing(kind: str, tmp_path: Path) -> None:
+    array = arrays(tmp_path)[kind]()
+
+    def use() -> None:
+        assert array[5] == 0
+        array[5] = 1
+        assert array[5] == 1
+
+    with elsewhere(array.schunk._carrier._lock):
+        in_child(use)
+
+
+@pytest.mark.parametrize("kind", ["file", "directory", "locking"])
+def test_an_update_that_was_begun_before_the_fork_is_not_ended_by_the_child(kind: str, tmp_path: Path) -> None:
+    array = arrays(tmp_path)[kind]()
+
+    class Forks:
+        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+            in_child(finish)
+            return np.ones(100)
+
+    def finish() -> None:
+        with pytest.raises(blosc2.StoreLockedError, match=f"process {os.getppid()}"), array.schunk._carrier.editing():
+            array[:] = 2.0
+
+    with array.schunk._carrier.editing():
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        array_like = Forks()
+        value = np.asarray(array_like)
+        assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        array[:] = value
+    assert (array[:] == 1).all()
+    assert (blosc2.open(tmp_path / "x.b2nd")[:] == 1).all()
+
+
+def test_a_file_that_cannot_be_closed_leaves_no_other_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a child, each of the files that its parent writes to leads nowhere."""
+    parent, real = os.getpid(), os.close
+
+    def close(descriptor: int) -> None:
+        real(descriptor)
+        if os.getpid() != parent and descriptor in numbers:
+            raise OSError(errno.EIO, "Input/output error")
+
+    files = [Owner().open_raw(str(tmp_path / name), "xb") for name in "abc"]
+    numbers = [file.fileno() for file in files]
+
+    def write() -> None:
+        for file in files:
+            file.write(b"child")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "close", close)
+        in_child(write)
+    for file in files:
+        file.close()
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"", b"", b""]
+
+
+def test_a_child_in_the_block_of_a_common_lock(tmp_path: Path) -> None:
+    """It reads, is refused changes, and leaves the lock with its parent."""
+    array = blosc2.zeros(3, urlpath=tmp_path / "x.b2nd", locking=True)
+    block = array.holding_lock()
+
+    def leave() -> None:
+        assert array[0] == 1
+        with pytest.raises(blosc2.StoreLockedError, match=f"process {os.getppid()}"):
+            array[0] = 5
+        block.__exit__(None, None, None)
+        assert array[0] == 1
+
+    with block:
+        array[0] = 1
+        in_child(leave)
+        array[1] = 2
+    other = blosc2.open(tmp_path / "x.b2nd", "a", locking=True)
+    other[2] = 3
+    assert list(array[:]) == [1, 2, 3]
+
+
+def test_what_was_half_changed_in_memory_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The buffer of an array in memory may hold the chunks of a version that never came."""
+    array = blosc2.asarray(np.arange(40_000), chunks=(5_000,), cparams={"clevel": 0})
+    carrier = array.schunk._carrier
+    values = np.arange(40_000)
+    stopped = 0
+
+    def stop(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    for round in range(12):
+        values[round * 3_000 : round * 3_000 + 100] = -round
+        array[round * 3_000 : round * 3_000 + 100] = np.full(100, -round)
+        monkeypatch.setattr(type(carrier), "_adopt", stop)
+        with pytest.raises(KeyboardInterrupt):
+            array[:20_000] = 7
+        monkeypatch.undo()
+        stopped += 1
+        np.testing.assert_array_equal(array[:], values)
+    assert stopped == 12

@@ -1,0 +1,234 @@
+"""Ctrl-C at any line: a store is open afterwards, with its pending changes, or closed and free for other writers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Self
+
+import numpy as np
+import pytest
+from faults import FULL
+from store_makers import KINDS, Maker, values_of
+
+import blosc2
+
+_PACKAGE = os.path.dirname(blosc2.__file__) + os.sep
+#: Of all lines, how many are tried in a short run.
+_SOME = 8
+
+
+class Interrupt:
+    """Raises `KeyboardInterrupt` before the n-th line of the package, as a signal would; counts the lines."""
+
+    def __init__(self, at: int = -1) -> None:
+        self.at = at
+        self.lines = 0
+        self.where = ""
+
+    def __enter__(self) -> Self:
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
+        # What a collector runs cannot raise.
+        if not frame.f_code.co_filename.startswith(_PACKAGE) or frame.f_code.co_name == "__del__":
+            return None
+        if event == "line":
+            self.lines += 1
+            if self.lines - 1 == self.at:
+                self.where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self._trace
+
+
+@dataclass
+class Case:
+    """What is interrupted: a store is prepared, something is done to it, and what is left is checked."""
+
+    prepare: Callable[[Maker], Any]
+    act: Callable[[Any], Any]
+    check: Callable[[Any, Maker, str], None]
+
+
+PUBLISHED = {"/g/a": [1, 2], "/g/b": list(range(50)), "/c": [3], "/d": list(range(9))}
+AFTER = {"/g/a": [4, 2], "/g/e": list(range(50)), "/c": list(range(40)), "/f": [5]}
+
+
+def filled(make: Maker) -> Any:
+    with make("w") as store:
+        store.update({key: np.array(value) for key, value in PUBLISHED.items()})
+    return make("a")
+
+
+def change(store: Any) -> None:
+    """Changes of every kind, from `PUBLISHED` to `AFTER`."""
+    store["/g/a"][0] = 4
+    store.rename("/g/b", "/g/e")
+    store["/c"] = np.arange(40)
+    store["/f"] = np.array([5])
+    del store["/d"]
+
+
+def changed(make: Maker) -> Any:
+    store = filled(make)
+    change(store)
+    return store
+
+
+def check_ended(store: Any, make: Maker, *allowed: dict[str, Any]) -> None:
+    """However a store was left, it ends well, and others can write to it then."""
+    store.close()
+    with make("a") as other:
+        now = values_of(other)
+        other["/more"] = [1]
+    if make.is_directory:  # leaf by leaf
+        assert all(any(now.get(key) == version.get(key) for version in allowed) for key in {*PUBLISHED, *AFTER})
+    else:
+        assert now in allowed
+    assert make.values() == {**now, "/more": [1]}
+    assert os.listdir(make.path.parent) == [make.path.name]
+
+
+def undone(store: Any) -> None:
+    """A transaction that raises."""
+    with suppress(ZeroDivisionError), store.transaction():
+        change(store)
+        1 / 0  # noqa: B018
+
+
+def check_undone(store: Any, make: Maker, where: str) -> None:
+    assert values_of(store) == PUBLISHED
+    with store.transaction():
+        change(store)
+    check_ended(store, make, AFTER)
+
+
+def check_dropped(store: Any, make: Maker, where: str) -> None:
+    shown = values_of(store)
+    assert shown in (PUBLISHED, AFTER)
+    check_ended(store, make, shown)
+
+
+def check_unchanged(store: Any, make: Maker, where: str) -> None:
+    check_ended(store, make, PUBLISHED)
+
+
+def check_operations(store: Any, make: Maker, where: str) -> None:
+    """Each operation was done or not, and all that is known of the keys agrees."""
+    shown = values_of(store)
+    assert len(list(store)) == len(store)
+    assert all(key in store for key in store)
+    if make.is_tree:
+        groups = {key[:end] for key in shown for end in range(1, len(key)) if key[end] == "/"}
+        assert {key for key in store if isinstance(store[key], blosc2.TreeStore)} == groups
+    assert set(shown) <= {*PUBLISHED, *AFTER}
+    assert all(value in (PUBLISHED.get(key), AFTER.get(key)) for key, value in shown.items())
+    assert ("/g/b" in shown) != ("/g/e" in shown)
+    store.flush()
+    check_ended(store, make, shown)
+
+
+def transact(store: Any) -> None:
+    with store.transaction():
+        change(store)
+
+
+def check_flushed(store: Any, make: Maker, where: str) -> None:
+    """Published or not, the handle shows its changes, and can publish them again."""
+    assert values_of(store) == AFTER
+    assert len(list(store)) == len(store)
+    store["/f"] = [5]
+    store.flush()
+    assert make.values() == values_of(store) == AFTER
+    store["/f"][0] = 5
+    check_ended(store, make, AFTER)
+
+
+def check_flushed_and_dropped(store: Any, make: Maker, where: str) -> None:
+    """What is dropped then is what was not published."""
+    store.discard()
+    check_shown(store, make, where)
+
+
+def check_shown(store: Any, make: Maker, where: str) -> None:
+    """The handle shows what is in the file, be it the old version or the new one, and goes on from there."""
+    shown = values_of(store)
+    assert shown == make.values()
+    if not make.is_directory:
+        assert shown in (PUBLISHED, AFTER)
+    store["/f"] = [5]
+    store.flush()
+    assert make.values() == values_of(store) == {**shown, "/f": [5]}
+    del store["/f"]
+    store.flush()
+    check_ended(store, make, {key: value for key, value in shown.items() if key != "/f"})
+
+
+def check_transacted(store: Any, make: Maker, where: str) -> None:
+    shown = values_of(store)
+    if not make.is_directory:
+        assert shown in (PUBLISHED, AFTER)
+    check_shown(store, make, where)
+
+
+def check_closed(store: Any, make: Maker, where: str) -> None:
+    """What is closed has published its changes, and what is open has them."""
+    if store.closed:
+        assert make.values() == AFTER
+    check_ended(store, make, AFTER)
+
+
+CASES = {
+    "flush": Case(changed, lambda store: store.flush(), check_flushed),
+    "quick flush": Case(changed, lambda store: store.flush(durable=False), check_flushed),
+    "flush, discard": Case(changed, lambda store: store.flush(), check_flushed_and_dropped),
+    "transaction": Case(filled, transact, check_transacted),
+    "close with changes": Case(changed, lambda store: store.close(), check_closed),
+    "operations": Case(filled, change, check_operations),
+    "undone": Case(filled, undone, check_undone),
+    "discard": Case(changed, lambda store: store.discard(), check_dropped),
+    "close": Case(filled, lambda store: store.close(), check_unchanged),
+}
+
+
+# A file that was opened when the interrupt came, and is known to nobody yet, is closed by the collector.
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_interrupts(kind: str, case: str, tmp_path: Path) -> None:
+    """Once for each line, or for some of them."""
+    chosen, number = CASES[case], 0
+
+    def prepared() -> tuple[Any, Maker]:
+        nonlocal number
+        number += 1
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        make = Maker(kind, folder)
+        return chosen.prepare(make), make
+
+    for _ in range(2):  # at first, some modules may have to be imported
+        store, make = prepared()
+        with Interrupt() as count:
+            chosen.act(store)
+        chosen.check(store, make, "")
+    for at in range(len(kind), count.lines, 1 if FULL else max(1, count.lines // _SOME)):
+        store, make = prepared()
+        with Interrupt(at) as interrupt, suppress(KeyboardInterrupt):
+            chosen.act(store)
+            assert not interrupt.where, f"swallowed at {interrupt.where}"
+        try:
+            chosen.check(store, make, interrupt.where)
+        except BaseException as error:
+            error.add_note(f"interrupted before {interrupt.where}, line {at} of all")
+            raise

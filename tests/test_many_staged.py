@@ -1,0 +1,53 @@
+"""Changes of a directory that wait to be published, and a compaction that ends half way."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import blosc2
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts what is open in /proc")
+def test_leaves_that_wait_in_files_are_not_kept_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blosc2.store.MEMORY_LIMIT", 1000)
+    store = blosc2.DictStore(str(tmp_path / "x.b2d"), mode="w")
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(100):
+        store[f"/{number}"] = np.arange(number, number + 50)
+    assert len(os.listdir("/proc/self/fd")) - before < 20
+    np.testing.assert_array_equal(store["/7"][:], np.arange(7, 57))
+    leaf = store["/8"]
+    leaf[0] = -1
+    store.close()
+    with blosc2.open(str(tmp_path / "x.b2d")) as found:
+        assert len(found) == 100
+        np.testing.assert_array_equal(found["/99"][:], np.arange(99, 149))
+        assert found["/8"][0] == -1
+
+
+@pytest.mark.parametrize("cut", [0, 40])
+def test_a_store_goes_on_after_a_compaction_that_meets_a_damaged_leaf(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "x.b2d"
+    with blosc2.TreeStore(str(path), mode="w", threshold=1000) as store:
+        store["/small"], store["/gone"], store["/large"] = np.arange(5), np.arange(9), np.arange(1000)
+    store = blosc2.TreeStore(str(path), mode="a", threshold=1000)
+    del store["/gone"]
+    store.flush()
+    os.truncate(path / "large.b2nd", cut)
+    with pytest.raises(blosc2.FormatError):
+        store.compact()
+    store["/more"] = np.arange(3)
+    store.flush()
+    with store.transaction():
+        store["/again"] = np.arange(4)
+    with pytest.raises(blosc2.FormatError):
+        store.compact()
+    del store["/large"]
+    store.compact()
+    store.close()
+    with blosc2.open(str(path)) as found:
+        assert {key: len(found[key]) for key in found} == {"/small": 5, "/more": 3, "/again": 4}

@@ -1,0 +1,76 @@
+"""What is no regular file, and names that are too long for one: nothing waits, and the error says what it is."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import blosc2
+
+
+@contextmanager
+def writer_of_last_resort(path: Path) -> Iterator[list[bool]]:
+    """Whoever waits for somebody to write to a FIFO is let go, and it is noted."""
+    waited: list[bool] = []
+
+    def let_go() -> None:
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:  # nobody reads
+            return
+        waited.append(True)
+
+    timer = threading.Timer(5, let_go)
+    timer.start()
+    try:
+        yield waited
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
+@pytest.mark.parametrize("name", ["00000000.chunk", "chunks.b2frame"])
+def test_a_fifo_in_a_directory_frame(tmp_path: Path, source: str | None, name: str) -> None:
+    path = tmp_path / "x.b2nd"
+    blosc2.asarray(np.arange(10), urlpath=str(path), contiguous=False)
+    file = next(file for file in path.iterdir() if file.suffix == Path(name).suffix)
+    file.unlink()
+    os.mkfifo(file)
+    with writer_of_last_resort(file) as waited, pytest.raises((blosc2.FormatError, OSError)):
+        blosc2.open(str(path), mmap_mode=source)
+    assert not waited
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
+@pytest.mark.parametrize("suffix", [".b2nd", ".b2z", ".b2e"])
+def test_a_fifo_in_place_of_a_file(tmp_path: Path, source: str | None, suffix: str) -> None:
+    path = tmp_path / f"x{suffix}"
+    os.mkfifo(path)
+    with writer_of_last_resort(path) as waited, pytest.raises((blosc2.FormatError, OSError), match="regular"):
+        blosc2.open(str(path), mmap_mode=source)
+    assert not waited
+
+
+@pytest.mark.parametrize("kind", [blosc2.DictStore, blosc2.TreeStore])
+@pytest.mark.parametrize("listed", [True, False])
+def test_keys_that_are_too_long_for_files_are_not_there(
+    tmp_path: Path, source: str | None, kind: type, listed: bool
+) -> None:
+    path = str(tmp_path / "x.b2d")
+    with kind(path, mode="w") as store:
+        store["/x"] = np.arange(3)
+    with kind(path, mode="r", mmap_mode=source) as store:
+        assert len(store) == 1 if listed else True
+        for key in ("/" + "k" * 300, "/k" * 3000, "/" + "k" * 300 + "/x"):
+            assert key not in store
+            assert store.get(key) is None
+            for look in (store.__getitem__, store.read, lambda key, store=store: store.read_many([key])):
+                with pytest.raises(KeyError):
+                    look(key)
