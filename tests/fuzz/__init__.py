@@ -1,0 +1,1 @@
+"""A fuzzer that knows the formats; `python tests/fuzz/run.py --help`, and README.md."""

@@ -1,0 +1,97 @@
+"""Which exceptions may come of which operation, whatever the bytes of a file are: one list, for the fuzzer and to read.
+
+The classes are those of `blosc2.exceptions` as a rule; built-in ones only where an operation documents them. Anything
+else is a failure, built-in `ValueError` and `RuntimeError` included.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from blosc2 import exceptions as e
+
+# Damaged bytes, wherever they are met.
+DAMAGED: tuple[type[BaseException], ...] = (e.FormatError,)
+# Objects of a kind that can be described and copied, not computed with; codecs and filters among them.
+FOREIGN = (e.UnsupportedKindError,)
+# Active values in metadata, met with deserialize="safe".
+ACTIVE = (e.UnsafeDeserializationError,)
+
+#: operation -> what it may raise beside `DAMAGED`.
+DOCUMENTED: dict[str, tuple[type[BaseException], ...]] = {
+    # nothing of a store at that path: a directory without embed.b2e, a chunk file that is missing
+    "open": (*FOREIGN, *ACTIVE, e.MissingFileError, FileNotFoundError),
+    "from_cframe": (*FOREIGN, *ACTIVE),
+    "read": FOREIGN,
+    # keys of more axes than NumPy has
+    "wide": (*FOREIGN, ValueError, IndexError),
+    # `view`: the items are not stored as they are; a plain ValueError says why
+    "view": (*FOREIGN, ValueError, BufferError),
+    "iterate": FOREIGN,
+    # of a store too, whose forged catalog may list a key that is not found
+    "info": (*FOREIGN, e.StoreKeyError),
+    "vlmeta": ACTIVE,
+    "meta": ACTIVE,
+    "objects": (*ACTIVE, *FOREIGN),
+    "leaf": (*FOREIGN, *ACTIVE, e.StoreKeyError, FileNotFoundError),
+    # a key that was listed may have been hidden or be a group
+    "read_many": (*FOREIGN, e.StoreKeyError, TypeError),
+    "list": (),
+    "describe": (e.StoreKeyError, *FOREIGN, *ACTIVE, FileNotFoundError),
+    "stats": (e.StoreKeyError,),
+    "tree": (e.StoreKeyError,),
+    "attributes": (*ACTIVE, *FOREIGN),
+    "check": (),
+    "salvage": (FileExistsError,),
+    # what is lost of a super-chunk can only be filled with zeros
+    "salvage with a value": (FileExistsError, ValueError),
+    "get_vlblock": (*FOREIGN, e.ChunkIndexError, ValueError),
+    # changes: also what is refused by kind, and values that do not fit what a damaged header states
+    "change": (*FOREIGN, *ACTIVE, e.ReadOnlyError, e.ShapeError, e.ChunkSizeError, e.ChunkIndexError, e.StoreKeyError,
+               e.UnsupportedValueError, e.CompressionError),
+    # other programs can read 16 entries: a ValueError says so
+    "set_vlmeta": (*FOREIGN, *ACTIVE, e.ReadOnlyError, ValueError),
+    "compact": (*FOREIGN, *ACTIVE),
+    "copy": (*FOREIGN, *ACTIVE),
+    "convert": (*FOREIGN, *ACTIVE, FileExistsError),
+    "refresh": (*FOREIGN, *ACTIVE, FileNotFoundError),
+    "refresh_changed": (*FOREIGN, *ACTIVE, FileNotFoundError),
+    "close": (*FOREIGN, *ACTIVE),
+    # a pickle opens the file again, as it is by then
+    "pickle": (*FOREIGN, *ACTIVE, FileNotFoundError, e.StoreKeyError),
+    "decompress": (e.ChunkSizeError,),
+    "unpack": (*FOREIGN, *ACTIVE, e.MissingMetadataError, TypeError),
+    # an entry that is not there
+    "missing": (*ACTIVE, *FOREIGN, e.MissingMetadataError, e.ReadOnlyError),
+    # keys that are taken, missing, or below a leaf; a store whose directory is damaged refuses to be changed
+    "change_store": (*FOREIGN, *ACTIVE, e.StoreKeyError, e.ReadOnlyError, e.ClosedStoreError, FileExistsError),
+}  # fmt: skip
+
+#: operation -> texts of plain `ValueError`s and `NotImplementedError`s that it documents: requests that the state of
+#: the file does not allow.
+TEXTS: dict[str, tuple[str, ...]] = {
+    "change_store": (
+        "that already has children",
+        "is below the array",
+        "is an internal component of",
+        "already",
+        "is taken",
+        "could not be the name of a file",
+        "cannot become a part of itself",
+        "is an object of another kind",
+    ),
+    # shapes that an array without items cannot get
+    "change": ("hold no items", "blocks of variable length can only be read"),
+    "refresh_changed": ("has unpublished changes",),
+}
+
+
+def allowed(operation: str, error: BaseException) -> bool:
+    """Whether an operation may end in this."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.ENAMETOOLONG):
+        return True
+    if type(error) in (ValueError, NotImplementedError) and any(
+        text in str(error) for text in TEXTS.get(operation, ())
+    ):
+        return True
+    return isinstance(error, (*DAMAGED, *DOCUMENTED[operation]))

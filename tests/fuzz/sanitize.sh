@@ -1,0 +1,64 @@
+#!/bin/bash
+# The package under a sanitizer: tests of the core, hostile files, the fuzzer. From anywhere: tests/fuzz/sanitize.sh address|thread [seconds]
+# PYTHON names the interpreter, BLOSC2_PREFIX another C-Blosc2 (see README.md), TMPDIR where the environment is built and kept.
+set -euo pipefail
+kind=${1:-}
+seconds=${2:-120}
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+home=${TMPDIR:-/tmp}/blosc2-$kind
+
+# Warnings about pointers that are not aligned: the formats are packed, and the compilers that are used read them in one instruction.
+case $kind in
+  address) flags="-fsanitize=address,undefined -fno-sanitize=alignment -fno-sanitize-recover=undefined" libraries="libasan.so libubsan.so" ;;
+  thread) flags="-fsanitize=thread" libraries="libtsan.so" ;;
+  *) echo "usage: $0 address|thread [seconds of fuzzing]" >&2; exit 2 ;;
+esac
+
+[ -x "$home/venv/bin/python" ] || "${PYTHON:-python3}" -m venv "$home/venv"
+python=$home/venv/bin/python
+"$python" -m pip install --quiet 'scikit-build-core>=0.11' 'cython>=3.1' 'numpy>=2.0' ninja cmake msgpack 'pytest>=8' 'hypothesis>=6.100'
+# The C library comes with the wheel of the reference package, which must not be importable itself.
+prefix=${BLOSC2_PREFIX:-$home/carrier/blosc2}
+[ -d "$prefix" ] || "$python" -m pip install --quiet --no-deps --target "$home/carrier" blosc2==4.14.1
+"$python" -m pip install --quiet --no-build-isolation --no-deps --force-reinstall "$root" \
+  -C build-dir="$home/build" -C cmake.build-type=RelWithDebInfo -C cmake.define.Blosc2_ROOT="$prefix" \
+  -C cmake.define.CMAKE_C_FLAGS="-O1 -g -fno-omit-frame-pointer $flags"
+
+preload=()
+for library in $libraries; do preload+=("$(gcc -print-file-name="$library")"); done
+export LD_PRELOAD="${preload[*]}" PYTHONMALLOC=malloc PYTHONDONTWRITEBYTECODE=1 PYTHONFAULTHANDLER=0
+# Neither tool takes the other's lines.
+grep -E '^(interceptor|odr)' "$root/tests/fuzz/suppressions.txt" >"$home/address.txt"
+grep -E '^(race|mutex|deadlock|thread|signal)' "$root/tests/fuzz/suppressions.txt" >"$home/thread.txt"
+common="suppressions=$home/$kind.txt"
+export ASAN_OPTIONS="$common:detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=3000:quarantine_size_mb=8:exitcode=66"
+export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
+export TSAN_OPTIONS="$common:exitcode=66:halt_on_error=1:die_after_fork=0"
+cd "$home"
+failed=0
+run() {
+  echo "=== $*"
+  "$@" || failed=1
+}
+
+core="arena crew codec frame grid archive catalog keytable checksum source small_frame sums read_many bulk"
+tests=()
+if [ "$kind" = address ]; then
+  for name in $core hostile bad_input salvage check buffers; do tests+=("$root"/tests/test_"$name".py); done
+else
+  # those that use threads; each takes some ten times as long
+  for name in crew read_many leaf_batches executor handles publishing; do tests+=("$root"/tests/test_"$name".py); done
+fi
+present=()
+for file in "${tests[@]}"; do if [ -e "$file" ]; then present+=("$file"); fi; done
+# what measures memory or limits address space measures the sanitizer here
+# pytest keeps what is written to stderr, and dies with it.
+rm -f "$home"/report.*
+with_reports() {
+  local log=":log_path=$home/report"
+  ASAN_OPTIONS+=$log UBSAN_OPTIONS+=$log TSAN_OPTIONS+=$log "$@" || { cat "$home"/report.* 2>/dev/null; return 1; }
+}
+run with_reports "$python" -m pytest -q -p no:cacheprovider --rootdir "$root" -c "$root/pyproject.toml" \
+  -k "not memory and not address_space and not interrupt and not signal" "${present[@]}"
+run "$python" "$root/tests/fuzz/run.py" --corpus --seconds "$seconds" --keep "$home/failures"
+exit $failed
