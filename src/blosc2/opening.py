@@ -101,16 +101,20 @@ def open(
     array([1., 1., 1.])
     """
     given = {"dataset": dataset, "hdf5_index": hdf5_index, "path": path, "shared_cache": shared_cache}
-    how = _check_keywords({**kwargs, **{name: value for name, value in given.items() if value}})
+    if any(given.values()):
+        kwargs |= {name: value for name, value in given.items() if value}
+    how = _check_keywords(kwargs) if kwargs else {}
     if verify:
         how["verify"] = True
-    # Of stores alone.
-    store_how = how | {name: kwargs[name] for name in _WRITER_KEYWORDS if name in kwargs}
-    # Of arrays, which have it for each change.
-    lock_how = {"exclusive": False} if not kwargs.get("exclusive", True) else {}
+    # For stores; arrays take `exclusive` alone, for each change.
+    store_how = how
     if advise is not None:
         check_advice(advise)
-        store_how["advise"] = advise
+        store_how = how | {"advise": advise}
+    if kwargs:
+        store_how = store_how | {name: kwargs[name] for name in _WRITER_KEYWORDS if name in kwargs}
+        if not kwargs.get("exclusive", True):
+            how["exclusive"] = False
     name = local_path(urlpath)
     policy = str(deserialize_mode(deserialize))
     if mmap_mode == "w+":
@@ -120,7 +124,7 @@ def open(
         raise ValueError(f"offset must not be negative: {offset}")
     locking = bool(kwargs.get("locking"))
     check_locking(locking, name, mmap_mode)
-    if locking and lock_how:
+    if locking and "exclusive" in how:
         raise ValueError("locking=True shares a lock, and exclusive=False goes without: leave one of them out")
     if locking and offset:
         raise ValueError("locking=True is for files that are one frame; leave out offset, or locking")
@@ -132,7 +136,7 @@ def open(
             if mmap_mode not in (None, "r"):  # for reading, its files are brought into memory anyway
                 raise ValueError(f"Only contiguous storage is supported with mmap_mode, {name} is a directory")
             opener = shared_carrier if locking else directory_carrier
-            carrier = opener(name, effective, deserialize=policy, **lock_how, **how)
+            carrier = opener(name, effective, deserialize=policy, **how)
             return _opened(carrier, effective, kwargs.get("cparams"))
         return _open_store(name, suffix, mode, mmap_mode, policy, store_how, locking)
     if not os.path.lexists(name):
@@ -147,7 +151,7 @@ def open(
             carrier = shared_carrier(name, effective, deserialize=policy, **how)
         else:
             carrier = open_carrier(
-                name, effective, mmap_mode, offset, advice=lasting(advise), deserialize=policy, **lock_how, **how
+                name, effective, mmap_mode, offset, advice=lasting(advise), deserialize=policy, **how
             )
     except FormatError:
         if offset == 0 and _is_zip(name):

@@ -60,7 +60,7 @@ def describe(Frame frame not None, dtype_of):
         geometry, dtype = parse_geometry(frame, dtype_of)
         ndim = geometry.c.ndim
         nbytes = <uint64_t> geometry.c.size * <uint64_t> geometry.c.itemsize
-        m = frame.find_metalayer(b"b2nd", &length)
+        m = frame.find_metalayer(b"b2nd", 4, &length)
         if m == NULL:
             return b""
         if length > 6 + 19 * ndim + 6:

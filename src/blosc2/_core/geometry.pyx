@@ -204,7 +204,7 @@ cdef tuple geometry_of(Frame frame, dtype_of):
     global _last_content, _last_geometry, _last_dtype
     cdef int32_t length
     cdef bytes own
-    cdef const uint8_t *m = frame.find_metalayer(b"b2nd", &length)
+    cdef const uint8_t *m = frame.find_metalayer(b"b2nd", 4, &length)
     cdef Geometry geometry
     cdef int64_t at
     if m == NULL and frame.header == NULL:

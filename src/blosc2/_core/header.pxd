@@ -61,8 +61,7 @@ cdef class Header:
     cdef const uint8_t *memory(self, int64_t at) noexcept nogil
     cdef int fetch(self, int64_t at, int64_t length, void *to) noexcept nogil
     cdef int copy(self, int64_t at, int64_t length, uint8_t *to, const uint8_t *prefix, int64_t have) except -1
-    cdef const uint8_t *find_metalayer(self, const char *name, int32_t *length) noexcept
-    cdef const uint8_t *find_entry(self, const char *name, size_t n, int32_t *length) noexcept
+    cdef const uint8_t *find_metalayer(self, const char *name, size_t n, int32_t *length) noexcept
     cdef bint holds_only_array(self) noexcept
     cdef bint wants_geometry(self) noexcept
     cdef dict load_vlmeta(self)

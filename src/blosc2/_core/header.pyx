@@ -4,7 +4,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy, strlen
+from libc.string cimport memcmp, memcpy
 
 from blosc2._core.codec cimport CHUNK_HEADER, MAX_BLOCK, MAX_BUFFER
 from blosc2._core.source cimport READ_OK, Source
@@ -302,10 +302,7 @@ cdef class Header:
         """Whether the frame lies in its source as it would in a file."""
         return self.header != NULL
 
-    cdef const uint8_t *find_metalayer(self, const char *name, int32_t *length) noexcept:
-        return self.find_entry(name, strlen(name), length)
-
-    cdef const uint8_t *find_entry(self, const char *name, size_t n, int32_t *length) noexcept:
+    cdef const uint8_t *find_metalayer(self, const char *name, size_t n, int32_t *length) noexcept:
         """Content of the metalayer of a name of `n` bytes, which may be any."""
         cdef Entry entry
         cdef int64_t at = FIXED_HEADER + TABLE_HEAD
@@ -325,7 +322,7 @@ cdef class Header:
     cdef bint holds_only_array(self) noexcept:
         """The same."""
         cdef int32_t length
-        return self.entry_count == 1 and self.find_metalayer(b"b2nd", &length) != NULL
+        return self.entry_count == 1 and self.find_metalayer(b"b2nd", 4, &length) != NULL
 
     def metalayers(self):
         """Name -> packed content of every fixed metalayer, in their order."""
@@ -348,7 +345,7 @@ cdef class Header:
         if self.header == NULL:
             return self.own_metalayers.get(name)
         encoded = name.encode("utf-8", "surrogatepass")
-        content = self.find_entry(encoded, len(encoded), &length)
+        content = self.find_metalayer(encoded, len(encoded), &length)
         return None if content == NULL else PyBytes_FromStringAndSize(<const char *> content, length)
 
     def header_bytes(self):
@@ -361,7 +358,7 @@ cdef class Header:
         """Where the content of a metalayer starts, from the first byte of a serialised frame."""
         cdef int32_t length
         cdef bytes encoded = name.encode("utf-8", "surrogatepass")
-        cdef const uint8_t *content = self.find_entry(encoded, len(encoded), &length)
+        cdef const uint8_t *content = self.find_metalayer(encoded, len(encoded), &length)
         if content == NULL:
             raise KeyError(name)
         return content - self.header
