@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dis
 import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +23,20 @@ import blosc2
 _PACKAGE = os.path.dirname(blosc2.__file__) + os.sep
 #: Of all lines, how many are tried in a short run.
 _SOME = 8
+
+
+@cache
+def block_ends(code: CodeType) -> frozenset[int]:
+    """Where the end of a ``with`` block is called. The interpreter looks at signals after calls, so not between the
+    last one in a block and this one."""
+    found, ahead = set(), []
+    for instruction in dis.get_instructions(code):
+        ahead = [*ahead[-3:], instruction]
+        if [one.argrepr for one in ahead[-3:]] == ["None"] * 3:
+            found.add(ahead[-3].offset)
+            if ahead[0].opname == "SWAP":
+                found.add(ahead[0].offset)
+    return frozenset(found)
 
 
 class Interrupt:
@@ -42,7 +58,7 @@ class Interrupt:
         # What a collector runs cannot raise.
         if not frame.f_code.co_filename.startswith(_PACKAGE) or frame.f_code.co_name == "__del__":
             return None
-        if event == "line":
+        if event == "line" and frame.f_lasti not in block_ends(frame.f_code):
             self.lines += 1
             if self.lines - 1 == self.at:
                 self.where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
@@ -181,6 +197,41 @@ def check_transacted(store: Any, make: Maker, where: str) -> None:
     check_shown(store, make, where)
 
 
+def check_compacted(store: Any, make: Maker, where: str) -> None:
+    """Packed anew or not, the values are the same, and the handle goes on."""
+    assert values_of(store) == AFTER
+    store["/f"] = [6]
+    store.flush()
+    assert make.values() == values_of(store) == {**AFTER, "/f": [6]}
+    store.compact()
+    del store["/f"]
+    store.flush()
+    check_ended(store, make, {key: value for key, value in AFTER.items() if key != "/f"})
+
+
+def flushed(make: Maker) -> Any:
+    store = changed(make)
+    store.flush()
+    return store
+
+
+def write_many(store: Any) -> None:
+    store.write_many((key, np.array(value)) for key, value in AFTER.items() if key not in PUBLISHED)
+
+
+def check_written(store: Any, make: Maker, where: str) -> None:
+    """All of the batch or none of it; in a directory, each leaf whole."""
+    shown = values_of(store)
+    new = {key: value for key, value in AFTER.items() if key not in PUBLISHED}
+    if make.is_directory:
+        assert all(shown.get(key, value) == value for key, value in {**PUBLISHED, **new}.items())
+        assert PUBLISHED.items() <= shown.items()
+    else:
+        assert shown in (PUBLISHED, PUBLISHED | new)
+    write_many(store)
+    check_ended(store, make, PUBLISHED | new)
+
+
 def check_closed(store: Any, make: Maker, where: str) -> None:
     """What is closed has published its changes, and what is open has them."""
     if store.closed:
@@ -197,6 +248,8 @@ CASES = {
     "operations": Case(filled, change, check_operations),
     "undone": Case(filled, undone, check_undone),
     "discard": Case(changed, lambda store: store.discard(), check_dropped),
+    "compact": Case(flushed, lambda store: store.compact(), check_compacted),
+    "write_many": Case(filled, write_many, check_written),
     "close": Case(filled, lambda store: store.close(), check_unchanged),
 }
 
