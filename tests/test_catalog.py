@@ -359,11 +359,17 @@ class Forgery:
         ):
             got = refused(ask)
             assert got is None or set(got) <= set(self.keys)
+        paths = {"/" + "/".join(key.split("/")[1:end]) for key in self.keys for end in range(2, 9)}
+        for group in ("/", "/g", "/g/h", "/a"):
+            below = group.rstrip("/") + "/"
+            got = refused(lambda group=group: listing.children(group))
+            assert got is None or {below + name for names in got for name in names} <= paths
+            got = refused(lambda group=group: [path for path, *_ in listing.groups_below(group, 3)])
+            assert got is None or set(got) <= {*paths, group}
         for ask in (
             lambda: len(listing),
             lambda: listing.count("/g"),
             lambda: listing.positions("/g"),
-            lambda: listing.children("/"),
             lambda: list(listing.walk("/", True, "__vlmeta__")),
             lambda: list(listing.walk("/", False)),
             lambda: listing.common(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import blosc2
+from blosc2 import zip_backend
 from blosc2.exceptions import FormatError
 
 BLOCK = 4096
@@ -89,3 +91,51 @@ def test_each_byte_of_a_chunk_header(data: bytes, byte: int, source: str | None,
                 assert got is None or got.shape == items[key].shape
             os.pwrite(file.fileno(), bytes([before]), at)
     assert np.array_equal(array[...], items)
+
+
+@pytest.mark.parametrize("cataloged", [False, True])
+@pytest.mark.parametrize(
+    "text", [b"/", b"//", b"a/", b"/a", b"a//b", b"..", b"../b", b"b/..", b".", b"\0", b"\xff\xff", b"a"]
+)
+def test_names_that_change(text: bytes, cataloged: bool, source: str | None, tmp_path: Path, monkeypatch: Any) -> None:
+    """What is listed of a mapped directory are keys that a store may have, or it is refused."""
+    monkeypatch.setattr(zip_backend, "CATALOG_LEAST", 2 if cataloged else 1000)
+    path = tmp_path / "s.b2z"
+    names = [f"/{group}/leaf{n}" for group in ("", "group", "other/one") for n in range(3)]
+    names = [name.replace("//", "/") for name in names]
+    with blosc2.TreeStore(str(path), mode="w") as store:
+        for name in names:
+            store[name] = np.arange(3)
+    directory = path.read_bytes().rindex(b"PK\1\2", 0, path.read_bytes().index(b"PK\1\2") + 4)
+    for wanted in (b"leaf1.b2nd", b"group/leaf2.b2nd", b"other/one/leaf0.b2nd"):
+        at = path.read_bytes().index(b"PK\1\2", directory)
+        at = path.read_bytes().index(wanted, at)
+        for shift in range(len(wanted) - len(text) + 1):
+            with blosc2.open(str(path), mmap_mode=source) as store:
+                assert sorted(store.get_children("/")) == ["/group", "/leaf0", "/leaf1", "/leaf2", "/other"]
+                before = write_at(path, at + shift, text)
+                try:
+                    for ask in (
+                        lambda: list(store),
+                        lambda: [f"{g}/{n}" for g, groups, leaves in store.walk() for n in (*groups, *leaves)],
+                        lambda: [row.group for row in store.stats(depth=5)],
+                        lambda: [name for group in ("/", "/group", "/other") for name in store.get_children(group)],
+                    ):
+                        for key in read(path, ask) or ():
+                            if key != "/":
+                                key in store  # noqa: B015 - a ValueError says that no store has such a key
+                    read(path, lambda: str(store.tree()))
+                    with suppress(KeyError):  # as hashes are those of before
+                        read(path, lambda: [store[key] for key in store])
+                finally:
+                    write_at(path, at + shift, before)
+
+
+def write_at(path: Path, at: int, data: bytes) -> bytes:
+    """Put bytes into a file; what was there is returned."""
+    with open(path, "r+b") as file:
+        file.seek(at)
+        before = file.read(len(data))
+        file.seek(at)
+        file.write(data)
+    return before

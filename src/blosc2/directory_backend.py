@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from blosc2._core.frame import Frame
+from blosc2._core.header import file_window
 from blosc2._core.keytable import KeyTable
 from blosc2._core.source import Source
 from blosc2.compaction import Progress
@@ -137,14 +138,15 @@ class DirectoryBackend:
         return self._embed_file.identity
 
     def _open_embedded(self) -> Window:
-        self._embed_source = source = self._open(os.path.join(self.root, EMBED), self._embed_source)
-        if source is None:
+        window = self._open(os.path.join(self.root, EMBED), self._embed_source)
+        self._embed_source = None if window is None else window[0]
+        if window is None:
             if not os.path.isdir(self.root):
                 raise missing(self.root)
             raise FormatError(f"not a store: it has no {EMBED}", path=self.root)
         self.behind = self.must_load = False
         # What an append to it left unfinished may follow.
-        return source, 0, -1
+        return window[0], 0, -1
 
     def embed_has_changed(self) -> bool:
         """Whether there are other embedded values than those that were read last."""
@@ -170,22 +172,19 @@ class DirectoryBackend:
         if self._table is None:
             return self.locate_now(key)
         name = self._files.get(key)
-        source = None if name is None else self._open(os.path.join(self.root, name))
-        return None if source is None else (source, 0, source.size)
+        return None if name is None else self._open(os.path.join(self.root, name))
 
     def locate_now(self, key: str) -> Window | None:
         """The same, whatever files there were when they were listed."""
-        source = None
-        if is_path(key) and not key.startswith(_RESERVED):
-            stem = self.root + key
-            for suffix in LEAF_SUFFIXES:
-                source = self._open(stem + suffix)
-                if source is not None:
-                    break
-            else:
-                stranger = self._stranger(key)
-                source = None if stranger is None else self._open(stranger)
-        return None if source is None else (source, 0, source.size)
+        if not is_path(key) or key.startswith(_RESERVED):
+            return None
+        stem = self.root + key
+        for suffix in LEAF_SUFFIXES:
+            window = self._open(stem + suffix)
+            if window is not None:
+                return window
+        stranger = self._stranger(key)
+        return None if stranger is None else self._open(stranger)
 
     def place(self, key: str) -> Window | None:
         """The file of a key, opened but not read; None where there is none."""
@@ -205,8 +204,8 @@ class DirectoryBackend:
     def verify(self, key: str) -> None:
         """The files of leaves carry checksums of their own."""
 
-    def _open(self, path: str, old: Source | None = None) -> Source | None:
-        """A file as a source; None where there is none, or something else. For `old` see `open_source`."""
+    def _open(self, path: str, old: Source | None = None) -> Window | None:
+        """The frame in a file; None where there is none, or something else. For `old` see `open_source`."""
         try:
             descriptor = os.open(path, _FLAGS)
         except OSError as error:
@@ -223,11 +222,11 @@ class DirectoryBackend:
         finally:
             os.close(descriptor)
         if len(data) < _SMALL_FILE:
-            return Source.of_buffer(data, path)
+            return file_window(Source.of_buffer(data, path))
         source = open_source(path, self._mmap_mode, old)
         if self.advice is not None:
             source.advise(self.advice)
-        return source
+        return file_window(source)
 
     def __contains__(self, key: str) -> bool:
         return self.path_of(key) is not None
@@ -689,10 +688,10 @@ class DirectoryBackend:
 
     def opened(self, moved: Moved) -> Window:
         """Such a file as a window."""
-        source = None if moved.aside is None else self._open(moved.aside)
-        if source is None:
+        window = None if moved.aside is None else self._open(moved.aside)
+        if window is None:
             raise taken(self.root, f"the file of the key {moved.origin!r} is gone; open the store again")
-        return source, 0, source.size
+        return window
 
     def _link(self, path: str, place: str | None = None) -> str:
         """Give a file another name beside the tree; of a link, make one that leads there, also from its new place."""

@@ -110,6 +110,8 @@ class Head:
 
     def frame(self, offsets: Any, nbytes: int, vlmeta: dict[str, bytes]) -> Frame:
         """A frame of chunks that lie at these offsets from the header's end; negative ones are special."""
+        if not nbytes and len(offsets):
+            raise FormatError("chunks that hold nothing", path=self.source.path, offset=self.offset)
         empty = self.empty
         entries = np.array(offsets, np.int64)
         entries[entries >= 0] += self.start

@@ -653,6 +653,8 @@ class TreeStore(DictStore):
             return ""
         try:
             return str(self.describe(key))
+        except StoreKeyError:  # somebody has removed it since it was listed, or a catalog lies
+            return "not found"
         except (FormatError, UnsupportedKindError):
             return "damaged"
 

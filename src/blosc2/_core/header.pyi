@@ -1,5 +1,7 @@
 from blosc2._core.source import Source
 
+def file_window(source: Source) -> tuple[Source, int, int]: ...
+
 class Header:
     @property
     def source(self) -> Source: ...

@@ -31,6 +31,20 @@ cdef inline int _u16be(const uint8_t *p) noexcept nogil:
     return p[0] << 8 | p[1]
 
 
+def file_window(Source source not None):
+    """Where the frame lies that a file begins with: what an append left unfinished may follow it.
+
+    All of the file where its first bytes are no header.
+    """
+    cdef uint8_t first[24]
+    cdef int64_t length = 0
+    if source.size >= sizeof(first):
+        source.check(source.read_into(0, sizeof(first), first), 0, sizeof(first))
+        if memcmp(first, b"\x9e\xa8b2frame\x00", 10) == 0:
+            length = _i64be(first + 16)
+    return source, 0, length if MIN_HEADER + MIN_TRAILER <= length < source.size else source.size
+
+
 cdef class Header:
     """The checked header of a frame, and the way to its trailer.
 

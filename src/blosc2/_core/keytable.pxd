@@ -95,6 +95,6 @@ cdef class KeyTable:
     cdef bint _shares(self, int64_t position, const uint8_t *prefix, Py_ssize_t length) noexcept nogil
 
 
-cdef str text_of(const uint8_t *key, Py_ssize_t length)
-cdef str name_of(const uint8_t *name, Py_ssize_t length)
+cdef str text_of(const uint8_t *key, Py_ssize_t length, Archive archive=*)
+cdef str name_of(const uint8_t *name, Py_ssize_t length, Archive archive=*)
 cdef bytes prefix_of(str path)

@@ -75,6 +75,19 @@ cdef enum:
     MOST_STEPS = 1024
     MOST_OTHERS = 8
 
+cdef inline bint is_ascii(const uint8_t *p, Py_ssize_t length) noexcept nogil:
+    cdef uint64_t word, seen = 0
+    cdef Py_ssize_t i = 0
+    while i + 8 <= length:
+        memcpy(&word, p + i, 8)
+        seen |= word
+        i += 8
+    while i < length:
+        seen |= p[i]
+        i += 1
+    return seen & <uint64_t> 0x8080808080808080 == 0
+
+
 cdef bytes FRAME_MAGIC = b"\x9e\xa8b2frame\x00"
 
 cdef uint64_t _seed0, _seed1
@@ -90,34 +103,34 @@ cdef inline uint64_t first_bytes(const uint8_t *p, Py_ssize_t length) noexcept n
     return result
 
 
-cdef inline bint is_ascii(const uint8_t *p, Py_ssize_t length) noexcept nogil:
-    cdef uint64_t word, seen = 0
-    cdef Py_ssize_t i = 0
-    while i + 8 <= length:
-        memcpy(&word, p + i, 8)
-        seen |= word
-        i += 8
-    while i < length:
-        seen |= p[i]
-        i += 1
-    return seen & <uint64_t> 0x8080808080808080 == 0
+cdef str text_of(const uint8_t *key, Py_ssize_t length, Archive archive=None):
+    """A key with its "/" in front; `FormatError` where it is not one that the archive can have had when it was opened."""
+    return _copied(key, length, 1, archive)
 
 
-cdef str text_of(const uint8_t *key, Py_ssize_t length):
-    """A key with its "/" in front."""
-    cdef str text = PyUnicode_New(length + 1, 127)
+cdef str name_of(const uint8_t *name, Py_ssize_t length, Archive archive=None):
+    """The same for one segment of a key."""
+    return _copied(name, length, 0, archive)
+
+
+cdef str _copied(const uint8_t *key, Py_ssize_t length, int slash, Archive archive):
+    cdef str text = PyUnicode_New(slash + length, 127)
     cdef uint8_t *to = <uint8_t *> PyUnicode_DATA(text)
-    # The bytes may change at any time: they are copied, and the copy is looked at.
-    to[0] = c"/"
+    cdef bint ascii = length == 0
+    # The bytes of a mapped file may change at any time: they are copied, and the copy is looked at.
+    if slash:
+        to[0] = c"/"
     if length:
-        memcpy(to + 1, key, <size_t> length)
-    if is_ascii(to, length + 1):
+        memcpy(to + slash, key, <size_t> length)
+        if plain_key(to + slash, <size_t> length):
+            return text
+        if archive is not None and (to[slash + length - 1] == c"/" or not safe_name(to + slash, <int> length, &ascii)):
+            raise archive._changed()
+    elif archive is not None and not slash:
+        raise archive._changed()
+    if ascii or is_ascii(to, slash + length):
         return text
-    return PyUnicode_DecodeUTF8(<const char *> to, length + 1, "surrogateescape")
-
-
-cdef str name_of(const uint8_t *name, Py_ssize_t length):
-    return PyUnicode_DecodeUTF8(<const char *> name, length, "surrogateescape")
+    return PyUnicode_DecodeUTF8(<const char *> to, slash + length, "surrogateescape")
 
 
 cdef bytes prefix_of(str path):

@@ -238,7 +238,8 @@ cdef class KeyListing:
                 range[0] = self._range(prefix_of(path))
 
     cdef tuple _children(self, str path, const Range *range, bint ranges):
-        cdef Py_ssize_t skip = PyBytes_GET_SIZE(prefix_of(path)), length
+        cdef bytes prefix = prefix_of(path)
+        cdef Py_ssize_t skip = PyBytes_GET_SIZE(prefix), length
         cdef Range r = range[0], before
         cdef Text key
         cdef const uint8_t *rest
@@ -252,19 +253,19 @@ cdef class KeyListing:
             which = self._next(&r, &key)
             if which == 2:
                 break
-            if key.length < skip:
+            if not is_below(&key, prefix, skip):
                 raise Damaged
             rest = key.bytes + skip
             slash = <const uint8_t *> memchr(rest, 0x2F, key.length - skip)
             if slash == NULL:
-                leaves.append(name_of(rest, key.length - skip))
+                leaves.append(name_of(rest, key.length - skip, self.base.archive))
                 if which:
                     r.j += 1
                 else:
                     r.i += 1
             else:
                 length = slash - rest
-                name = name_of(rest, length)
+                name = name_of(rest, length, self.base.archive)
                 groups.append(name)
                 before = r
                 self._skip(&r, key.bytes, skip + length + 1)
@@ -333,7 +334,8 @@ cdef class KeyListing:
         return result
 
     cdef int _groups_below(self, str path, int64_t start, int64_t stop, int level, int depth, list result) except -1:
-        cdef Py_ssize_t skip = PyBytes_GET_SIZE(prefix_of(path)), length
+        cdef bytes prefix = prefix_of(path)
+        cdef Py_ssize_t skip = PyBytes_GET_SIZE(prefix), length
         cdef const uint8_t *slash
         cdef int64_t at = start, end
         cdef Text key
@@ -344,7 +346,7 @@ cdef class KeyListing:
         if level == depth:
             return 0
         while at < stop:
-            if not self.base.key(at, &key) or key.length < skip:
+            if not self.base.key(at, &key) or not is_below(&key, prefix, skip):
                 raise Damaged
             slash = <const uint8_t *> memchr(key.bytes + skip, 0x2F, key.length - skip)
             if slash == NULL:
@@ -352,7 +354,7 @@ cdef class KeyListing:
                 continue
             length = slash - key.bytes
             end = max(self.base.run_end(at, stop, key.bytes, length + 1), at + 1)
-            found.append((name_of(key.bytes + skip, length - skip), at, end))
+            found.append((name_of(key.bytes + skip, length - skip, self.base.archive), at, end))
             at = end
         found.sort()
         for name, first, last in found:
@@ -380,7 +382,7 @@ cdef class KeyListing:
             if first.bytes[at] == 0x2F:
                 slash = at
             at += 1
-        return text_of(first.bytes, slash)
+        return text_of(first.bytes, slash, self.base.archive if slash else None)
 
     def named(self, str name not None):
         """The keys whose last segment is a name."""
@@ -408,7 +410,7 @@ cdef class KeyListing:
             else:
                 r.i += 1
             if last_segment_is(key.bytes, key.length, PyBytes_AS_STRING(wanted), PyBytes_GET_SIZE(wanted)):
-                result.append(text_of(key.bytes, key.length))
+                result.append(text_of(key.bytes, key.length, self.base.archive))
 
     def tree_count(self, str path not None, str hidden not None):
         """How many groups and leaves there are below a group, without hidden leaves."""
@@ -432,6 +434,11 @@ cdef class KeyListing:
                 return count
             self._without_catalog()
         return KeyCursor(self, path, hidden, True).count_rest()
+
+
+cdef inline bint is_below(const Text *key, bytes prefix, Py_ssize_t length) noexcept:
+    """Whether a key goes on behind a prefix, as all of its range do where the order is right."""
+    return key.length > length and memcmp(key.bytes, PyBytes_AS_STRING(prefix), <size_t> length) == 0
 
 
 def _ends(KeyListing listing, str group):
@@ -514,7 +521,7 @@ cdef class KeyCursor:
                 continue
             if which == 2:
                 break
-            if key.length < base:
+            if not is_below(&key, self.prefix, base):
                 listing._without_catalog()      # keys that are not in order; an error where there is no catalog
                 continue
             if self.groups:
@@ -539,7 +546,7 @@ cdef class KeyCursor:
                         later.pop()
                     count += 1
                     if result is not None:
-                        result.append(text_of(key.bytes, at))
+                        result.append(text_of(key.bytes, at, listing.base.archive))
                         room -= at
             start = 0
             if self.hidden is not None:
@@ -549,7 +556,7 @@ cdef class KeyCursor:
             if not start:
                 count += 1
                 if result is not None:
-                    result.append(text_of(key.bytes, key.length))
+                    result.append(text_of(key.bytes, key.length, listing.base.archive))
                     room -= key.length
             # A group named like a hidden leaf is still to be given.
             last, length = key.bytes, key.length - (1 if start else 0)
