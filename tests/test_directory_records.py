@@ -334,8 +334,9 @@ def test_long_names_take_no_longer_for_each_byte(long_names: Path, source: str |
     with blosc2.open(str(long_names), mmap_mode=source) as store:
         (row,) = store.stats()
         assert row.leaves == 40
-        with pytest.raises(blosc2.FormatError, match="more than 256 groups"):
+        with pytest.raises(blosc2.FormatError, match="more than 256 groups") as caught:
             list(store)
+        assert caught.value.path == str(long_names)
         dashes = [key for number in range(10) for key in listed_below(table, f"{number:06d}-")]
         assert len(dashes) == 10 * 4
     # An append writes a catalog, and the next one checks it.

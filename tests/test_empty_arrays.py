@@ -151,3 +151,10 @@ def test_selections_of_more_axes_than_numpy_has(axes: int) -> None:
     most = array.read_many([(None,) * 63, 0])
     assert [items.ndim for items in most] == [64, 0]
     assert np.array_equal(most[0].ravel(), np.arange(10))
+
+
+@pytest.mark.parametrize("shape", [(0, 1 << 40), (1 << 60, 0), (0, 0, (1 << 44) + 2)])
+def test_axes_may_have_any_length(shape: Shape, tmp_path: Path) -> None:
+    array = blosc2.zeros(shape, "i4", urlpath=str(tmp_path / "a.b2nd"))
+    assert array.shape == blosc2.open(str(tmp_path / "a.b2nd")).copy().shape == shape
+    assert array[...].shape == shape

@@ -57,6 +57,20 @@ def test_arrays_made_of_it_refuse_too():
             make()
 
 
+def test_zfp_with_what_it_cannot_take():
+    cparams = {"codec": blosc2.Codec.ZFP_PREC, "codec_meta": 30, "filters": [], "filters_meta": []}
+    frame = bytearray(blosc2.asarray(np.linspace(0, 1, 100), chunks=(30,), blocks=(10,), cparams=cparams).to_cframe())
+    with pytest.raises(ValueError, match="float"):
+        blosc2.ndarray_from_cframe(bytes(frame)).copy(dtype="i4")
+    frame[72] = 1
+    array = blosc2.ndarray_from_cframe(bytes(frame), copy=True)
+    items = array[...]
+    for change in (array.copy, lambda: array.slice(slice(3, 40)), lambda: array.append(items)):
+        with pytest.raises(FormatError, match="byte 71: "):
+            change()
+    assert np.array_equal(array.copy(cparams={"clevel": 1})[...], items)
+
+
 def test_a_cell_size_that_the_codec_does_not_have():
     cparams = {"codec": blosc2.Codec.NDLZ, "codec_meta": 4, "filters": [], "filters_meta": []}
     frame = bytearray(blosc2.zeros((40, 50), "u1", chunks=(32, 32), blocks=(16, 16), cparams=cparams).to_cframe())

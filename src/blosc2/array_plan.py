@@ -17,10 +17,11 @@ from blosc2.carrier import Carrier, encoding_of
 from blosc2.draft import Stored
 from blosc2.dtypes import format_dtype
 from blosc2.executor import compress
+from blosc2.frame_parameters import LOSSY_CODECS, check_lossy_codec
 from blosc2.keywords import ConstructorKeywords, array_keywords
 from blosc2.new_frame import check_target, new_carrier
 from blosc2.partitions import Shape, as_shape, geometry_of, padded_chunk_nbytes
-from blosc2.storage import MAX_BLOCKSIZE, MAX_TYPESIZE, Codec, CParams, Filter, cparams_dflts, cparams_from
+from blosc2.storage import MAX_BLOCKSIZE, MAX_TYPESIZE, CParams, Filter, cparams_dflts, cparams_from
 from blosc2.vlmeta import pack_metalayers
 
 #: Uncompressed bytes that are compressed before they are written. Few: memory that was used a moment ago need not be
@@ -46,7 +47,6 @@ class ArrayLike(Protocol):
     def cparams(self) -> CParams: ...
 
 
-_LOSSY_CODECS = (Codec.ZFP_ACC, Codec.ZFP_PREC, Codec.ZFP_RATE)
 _NO_FILTERS: dict[str, Any] = {"filters": [], "filters_meta": [0] * 6}
 
 
@@ -55,22 +55,12 @@ def _unless_given(cparams: CParams | dict[str, Any] | None, dtype: np.dtype[Any]
     given = cparams or {}
     if not isinstance(given, Mapping) or "filters" in given or "filters_meta" in given:
         return {}
-    if given.get("codec", cparams_dflts["codec"]) in _LOSSY_CODECS:
+    if given.get("codec", cparams_dflts["codec"]) in LOSSY_CODECS:
         return _NO_FILTERS
     if dtype.kind == "U" and cparams_dflts["filters"] == _SHUFFLE and not any(cparams_dflts["filters_meta"]):
         # Letters are numbers of 4 bytes: shuffled as such they compress far better than as texts of their whole width.
         return {"filters": _SHUFFLE, "filters_meta": [0] * 5 + [4]}
     return {}
-
-
-def _check_lossy_codec(cparams: CParams, dtype: np.dtype[Any]) -> None:
-    """Refuse to have ZFP take for floating-point numbers what is none: it would give back noise."""
-    if cparams.codec not in _LOSSY_CODECS:
-        return
-    if dtype not in (np.dtype("f4"), np.dtype("f8")):
-        raise ValueError(f"{cparams.codec.name} compresses float32 and float64 of native byte order only, not {dtype}")
-    if any(item is not Filter.NOFILTER for item in cparams.filters):
-        raise ValueError(f"{cparams.codec.name} works on the numbers themselves: pass filters=[] with it")
 
 
 class _Layout(NamedTuple):
@@ -177,7 +167,7 @@ class ArrayPlan:
         if cparams is None and not better:
             found, encoding = _default_parameters(itemsize, blocksize)
         else:
-            if isinstance(cparams, CParams) and cparams.codec in _LOSSY_CODECS and cparams.filters == _SHUFFLE:
+            if isinstance(cparams, CParams) and cparams.codec in LOSSY_CODECS and cparams.filters == _SHUFFLE:
                 cparams = replace(cparams, filters=[])  # SHUFFLE is there only because nobody chose
             # First as they are: what is given is checked even where it counts for nothing.
             found = cparams_from(cparams, unless_given=better)
@@ -187,7 +177,7 @@ class ArrayPlan:
             else:
                 found.typesize, found.blocksize = itemsize, blocksize
             encoding = encoding_of(found, found.typesize, found.blocksize)
-        _check_lossy_codec(found, self.dtype)
+        check_lossy_codec(found, self.dtype)
         return found, encoding
 
     def write(self, chunks: Iterable[Stored], *, vlmeta: dict[str, bytes] | None = None) -> Carrier:

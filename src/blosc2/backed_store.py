@@ -251,7 +251,7 @@ class BackedStore(Store):
                     if find(key) >= 0:
                         removed.append(key)
             more = KeyTable.of_keys([key for key in added if find(key) < 0])
-            self._listing_cache = KeyListing(table, more, KeyTable.of_keys(removed))
+            self._listing_cache = KeyListing(table, more, KeyTable.of_keys(removed), self._path)
         return self._listing_cache
 
     def _published_listing(self) -> KeyListing:
@@ -268,7 +268,8 @@ class BackedStore(Store):
             else:
                 files = self._backend.table()
             embedded = [key for key in entries if files.find(key) < 0] if entries else []
-            self._published_cache = KeyListing(files, KeyTable.of_keys(embedded) if embedded else None)
+            more = KeyTable.of_keys(embedded) if embedded else None
+            self._published_cache = KeyListing(files, more, path=self._path)
         return self._published_cache
 
     def _put(self, key: str, window: Window, value: Any = None) -> None:

@@ -128,7 +128,7 @@ class Carrier:
     def usable_cparams(self) -> CParams:
         """The same for who makes chunks with them: `FormatError` where the frame says what nobody could do."""
         if self._declared:
-            check_declared(self.frame)
+            check_declared(self.frame, None if self.array is None else self.array[1])
         return self.cparams
 
     def read_as_array(self) -> None:

@@ -27,7 +27,7 @@ def copied(array: Any, dtype: Any, kwargs: dict[str, Any]) -> Carrier:
         return carrier.copied(dtype, kwargs)
     frame = carrier.frame
     if kwargs.get("cparams") is None:
-        check_declared(frame)
+        check_declared(frame, array.dtype)
     plan = ArrayPlan(array.shape, dtype, kwargs, array)
     same = (
         dtype == array.dtype and plan.geometry.chunks == array.chunks and plan.geometry.blocks == array.blocks

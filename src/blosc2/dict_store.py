@@ -448,7 +448,9 @@ class DictStore(BackedStore):
         catalog = self._backend.described()
         if self._replaces:
             listing = KeyListing(KeyTable.of_keys(()))
-        elif catalog is not None and not counter.add_catalog(catalog, KeyListing(listing.table), path, depth):
+        elif catalog is not None and not counter.add_catalog(
+            catalog, KeyListing(listing.table, path=self._path), path, depth
+        ):
             catalog = None
         if catalog is None:
             counter.add_leaves(readable(listing.below(path), self._describe_published), path, depth)

@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, Final
 
+import numpy as np
+
 from blosc2._core.codec import Encoding
 from blosc2._core.frame import Frame
 from blosc2.encoders import encode
 from blosc2.exceptions import FormatError
-from blosc2.storage import Codec, CParams, cparams_of
+from blosc2.storage import Codec, CParams, Filter, cparams_of
 
 # Bytes of the header, as FORMATS 1.1 has them.
 _OFFSETS: Final = {
@@ -25,6 +27,9 @@ _OFFSETS: Final = {
 _NAMES: Final = tuple(item.name for item in fields(CParams))
 # Above it are those that C-Blosc2 loads from elsewhere.
 _LAST_CODEC: Final = 35
+#: Those that take the items themselves for numbers.
+LOSSY_CODECS: Final = (Codec.ZFP_ACC, Codec.ZFP_PREC, Codec.ZFP_RATE)
+_LOSSY: Final = frozenset(codec.value for codec in LOSSY_CODECS)
 _NDLZ_CELLS: Final = (4, 8)
 _MOST_RATE: Final = 100
 # Enough for every codec and filter to do something.
@@ -34,13 +39,25 @@ _MOST: Final = 64
 _usable: set[tuple[Any, ...]] = set()
 
 
-def check_declared(frame: Frame) -> None:
+def check_lossy_codec(cparams: CParams, dtype: np.dtype[Any]) -> None:
+    """Refuse to have ZFP take for floating-point numbers what is none: it would give back noise."""
+    if cparams.codec not in LOSSY_CODECS:
+        return
+    if dtype not in (np.dtype("f4"), np.dtype("f8")):
+        raise ValueError(f"{cparams.codec.name} compresses float32 and float64 of native byte order only, not {dtype}")
+    if any(item is not Filter.NOFILTER for item in cparams.filters):
+        raise ValueError(f"{cparams.codec.name} works on the numbers themselves: pass filters=[] with it")
+
+
+def check_declared(frame: Frame, dtype: np.dtype[Any] | None = None) -> None:
     """Refuse to compress new chunks as a header says that says what nobody could do.
 
     Parameters
     ----------
     frame : Frame
         One whose own parameters new chunks are to have.
+    dtype : numpy.dtype, optional
+        Of the items of an array.
 
     Raises
     ------
@@ -51,6 +68,9 @@ def check_declared(frame: Frame) -> None:
         frame.codec, frame.codec_meta, frame.clevel, frame.use_dict, frame.typesize, frame.blocksize, frame.splitmode,
         frame.filters, frame.filters_meta,
     )  # fmt: skip
+    if dtype is not None and frame.codec in _LOSSY:
+        with _refusing(frame, _OFFSETS["filters"]):
+            check_lossy_codec(cparams_of(frame, 1), dtype)
     if known in _usable:
         return
     declared = cparams_of(frame, 1)

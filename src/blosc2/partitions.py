@@ -25,6 +25,8 @@ CHUNK_NBYTES = 2 << 20
 # take zstd twice as long: halving an axis leaves more than that of 32.
 _STREAM_NBYTES = 32 << 10
 _LEAST_BLOCK_NBYTES, _MOST_BLOCK_NBYTES = 64 << 10, 256 << 10
+# Of a chunk on one axis, as metadata can say.
+_MOST_ITEMS = (1 << 31) - 1
 
 Shape = tuple[int, ...]
 
@@ -64,7 +66,9 @@ def compute_chunks_blocks(
     wanted_blocks = None if blocks is None else _axes(blocks, shape, "blocks")
     if 0 in shape:
         if wanted_chunks is None or 0 in wanted_chunks:
-            return shape, shape
+            # Other axes may be of any length.
+            chunks = tuple(min(n, _MOST_ITEMS) for n in shape)
+            return chunks, chunks
         # An array without items that may grow.
         if wanted_blocks is not None and 0 in wanted_blocks:
             wanted_blocks = None

@@ -21,7 +21,9 @@ cdef class KeyListing:
 
     cdef KeyTable base, added, removed
     cdef bint _plain
+    cdef object path
 
+    cdef _too_deep(self, str key)
     cdef int shows(self, key, str hidden) except -2
     cdef int _prepare(self) except -1
     cdef int _without_catalog(self) except -1

@@ -5,7 +5,9 @@ from blosc2._core.keytable import KeyTable
 class Damaged(Exception): ...  # noqa: N818
 
 class KeyListing:
-    def __init__(self, base: KeyTable, added: KeyTable | None = None, removed: KeyTable | None = None) -> None: ...
+    def __init__(
+        self, base: KeyTable, added: KeyTable | None = None, removed: KeyTable | None = None, path: object = None
+    ) -> None: ...
     @property
     def plain(self) -> bool: ...
     @property

@@ -46,10 +46,13 @@ cdef class KeyListing:
         Others; none of them is published.
     removed : KeyTable, optional
         Published keys that are no more.
+    path : object, optional
+        The file, for messages.
     """
 
-    def __init__(self, KeyTable base not None, KeyTable added=None, KeyTable removed=None):
+    def __init__(self, KeyTable base not None, KeyTable added=None, KeyTable removed=None, path=None):
         self.base = base
+        self.path = path
         self.added = None if added is None or added.count == 0 else added
         self.removed = None if removed is None or removed.count == 0 else removed
         self._plain = self.added is None and self.removed is None
@@ -89,6 +92,12 @@ cdef class KeyListing:
                 return place >= 0
             self._without_catalog()
         return self.count(path) > 0
+
+    cdef _too_deep(self, str key):
+        """The error for a key that lies in too many groups; its first ones are enough to tell it."""
+        if len(key) > 80:
+            key = key[:80] + "..."
+        return FormatError(f"a key lies in more than {MAX_GROUPS} groups", path=self.path, key=key)
 
     cdef int shows(self, key, str hidden) except -2:
         """Whether a key is that of a leaf; or of a group, and not hidden, where there are groups.
@@ -248,7 +257,7 @@ cdef class KeyListing:
         cdef list groups = [], leaves = []
         cdef dict places = {} if ranges else None
         if path.count("/") > MAX_GROUPS:
-            raise FormatError(f"a key lies in more than {MAX_GROUPS} groups", key=path)
+            raise self._too_deep(path)
         while True:
             which = self._next(&r, &key)
             if which == 2:
@@ -342,7 +351,7 @@ cdef class KeyListing:
         cdef list found = []
         result.append((path or "/", level, start, stop))
         if level > MAX_GROUPS:
-            raise FormatError(f"a key lies in more than {MAX_GROUPS} groups", key=path)
+            raise self._too_deep(path)
         if level == depth:
             return 0
         while at < stop:
@@ -535,7 +544,7 @@ cdef class KeyCursor:
                     if key.bytes[at] == 0x2F:
                         groups += 1
                         if groups > MAX_GROUPS:
-                            raise FormatError(f"a key lies in more than {MAX_GROUPS} groups", key=text_of(key.bytes, at))
+                            raise listing._too_deep(text_of(key.bytes, at))
                     if at <= common:
                         continue
                     if key.bytes[at] < 0x2F:
