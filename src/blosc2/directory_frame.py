@@ -22,7 +22,7 @@ from blosc2._core.frame_writer import header_length, pack_header, pack_index, pa
 from blosc2._core.grid_write import StoredChunk
 from blosc2._core.source import Source
 from blosc2.allocation import FREE, table_limit, too_much
-from blosc2.draft import Fields, Stored, lay_out
+from blosc2.draft import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Fields, Stored, lay_out
 from blosc2.exceptions import ExistingFileError, FormatError
 from blosc2.file_lock import locked
 from blosc2.file_sync import sync_folder, sync_names
@@ -139,6 +139,13 @@ def _numbers(frame: Frame, stored: bytes, name: str, at: int) -> Integers:
     used = np.sort(numbers[numbers >= 0])
     if len(used) and (used[-1] > _LAST_NUMBER or (used[1:] == used[:-1]).any()):
         raise FormatError("it names one chunk file twice, or one that cannot be")
+    special = np.unique(numbers[numbers < 0]).tolist()
+    if not {*special} <= {ZERO_OFFSET, NAN_OFFSET, UNINIT_OFFSET}:
+        raise FormatError(f"it has an entry {special[0]} that is neither a chunk file nor a special value")
+    if special and frame.variable:
+        raise FormatError("a special value in a frame of variable chunks, which gives it no size")
+    if NAN_OFFSET in special and frame.typesize not in (4, 8):
+        raise FormatError(f"chunks of NaN with items of {frame.typesize} bytes; 4 or 8 are possible")
     return numbers
 
 

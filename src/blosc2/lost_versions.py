@@ -25,6 +25,7 @@ from blosc2.draft import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Fields
 from blosc2.exceptions import FormatError
 from blosc2.findings import FAULTS
 from blosc2.frame_tail import TRAILER_START, TRAILER_TAIL, trailers
+from blosc2.storage import MAX_BUFFERSIZE
 from blosc2.sums import MARK_AT
 
 _FIXED: Final = 97
@@ -117,7 +118,7 @@ class Head:
         entries[entries >= 0] += self.start
         # Of chunks of different sizes it says nothing, whatever it is.
         chunksize = 0 if self.variable else struct.unpack_from(">i", self.raw, 58)[0]
-        if not self.variable and chunksize < 1:
+        if not self.variable and not 1 <= chunksize <= MAX_BUFFERSIZE:
             raise FormatError("the size of chunks is damaged", path=self.source.path, offset=self.offset + 58)
         if (entries == NAN_OFFSET).any() and empty.typesize not in (4, 8):
             raise FormatError("the size of items is damaged", path=self.source.path, offset=self.offset + 48)

@@ -59,7 +59,8 @@ def reopen(
     else:
         found = _store(path, mmap_mode, deserialize, verify)[key]
     now = _state(found._carrier)
-    if state is not None and now != state:
+    # Times of files are coarse: what was an array may be none, at the same time and of the same size.
+    if (state is not None and now != state) or (as_array and isinstance(found, SChunk)):
         raise FormatError(
             "the file changed since the handle to it was pickled: open it anew where it is needed", path=path, key=key
         )

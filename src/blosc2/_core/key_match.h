@@ -14,6 +14,17 @@
 /* Bytes below 0x80 that are 0, as their upper bits. */
 static inline uint64_t b2_zeros(uint64_t word) { return ~(word + B2_EACH(0x7F)) & B2_EACH(0x80); }
 
+static inline uint64_t b2_half(const uint8_t *p) {
+    return p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24;
+}
+
+/* Up to 7 bytes, at least one, as `b2_word` gives 8: the first, middle and last ones, which may be the same, at their places. */
+static inline uint64_t b2_few(const uint8_t *p, size_t length) {
+    if (length < 4)
+        return p[0] | (uint64_t)p[length / 2] << 8 * (length / 2) | (uint64_t)p[length - 1] << 8 * (length - 1);
+    return b2_half(p) | b2_half(p + length - 4) << 8 * (length - 4);
+}
+
 /* Whether something in 8 bytes, of each of which the next one is known, keeps a name from being plain. */
 static inline uint64_t b2_odd(uint64_t word, uint64_t next) {
     uint64_t slash = b2_zeros(word ^ B2_EACH('/'));
@@ -24,15 +35,13 @@ static inline uint64_t b2_odd(uint64_t word, uint64_t next) {
 /* Whether a key is ASCII without NUL, and no segment of it is empty or begins with a dot: then a name that it begins is
  * safe as far as it goes. Others may be as well. */
 static inline int plain_key(const uint8_t *p, size_t length) {
-    uint8_t few[16];
     size_t i;
-    uint64_t odd = 0;
+    uint64_t word, odd = 0;
     if (length == 0 || p[0] == '.' || p[0] == '/' || p[length - 1] == '/')
         return 0;
     if (length < 9) {
-        memset(few, 'a', sizeof few);
-        memcpy(few, p, length);
-        return b2_odd(b2_word(few), b2_word(few + 1)) == 0;
+        word = length == 8 ? b2_word(p) : b2_few(p, length) | B2_EACH('a') << 8 * length;
+        return b2_odd(word, word >> 8 | (uint64_t)'a' << 56) == 0;
     }
     for (i = 0; i + 9 <= length; i += 8)
         odd |= b2_odd(b2_word(p + i), b2_word(p + i + 1));
@@ -44,7 +53,7 @@ static inline int same_bytes(const uint8_t *a, const uint8_t *b, size_t length) 
     size_t i;
     uint64_t differ = 0;
     if (length < 8)
-        return memcmp(a, b, length) == 0;
+        return length == 0 || b2_few(a, length) == b2_few(b, length);
     for (i = 0; i + 8 <= length; i += 8)
         differ |= b2_word(a + i) ^ b2_word(b + i);
     return (differ | (b2_word(a + length - 8) ^ b2_word(b + length - 8))) == 0;

@@ -1,3 +1,4 @@
+cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from blosc2._core.archive cimport Archive
@@ -28,6 +29,7 @@ cdef struct Walk:
     int64_t others          # how many slots of other paths may still be met
 
 
+@cython.final
 cdef class KeyTable:
     """Keys of a store with a hash and, once asked for, in order; see keytable.pyx."""
 

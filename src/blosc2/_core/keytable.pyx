@@ -13,6 +13,7 @@ path and "/".
 
 import os
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -140,6 +141,7 @@ cdef bytes prefix_of(str path):
     return (path[1:] if path[0] == "/" else path).encode("utf-8", "surrogateescape") + b"/"
 
 
+@cython.final
 cdef class KeyTable:
     """Keys and what each stands for.
 

@@ -10,6 +10,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
+from blosc2._core.archive cimport Archive
 from blosc2._core.catalog cimport Leaf
 from blosc2._core.keytable cimport DAMAGED, NO_KEY, KeyTable, Text, name_of, prefix_of, text_of
 
@@ -19,6 +20,7 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 cdef extern from "key_match.h" nogil:
+    bint same_bytes(const uint8_t *a, const uint8_t *b, size_t length)
     bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
 
 cdef extern from "ascii_text.h":
@@ -256,6 +258,7 @@ cdef class KeyListing:
         cdef int which
         cdef list groups = [], leaves = []
         cdef dict places = {} if ranges else None
+        cdef Archive archive = self.base.archive
         if path.count("/") > MAX_GROUPS:
             raise self._too_deep(path)
         while True:
@@ -267,14 +270,14 @@ cdef class KeyListing:
             rest = key.bytes + skip
             slash = <const uint8_t *> memchr(rest, 0x2F, key.length - skip)
             if slash == NULL:
-                leaves.append(name_of(rest, key.length - skip, self.base.archive))
+                leaves.append(name_of(rest, key.length - skip, archive))
                 if which:
                     r.j += 1
                 else:
                     r.i += 1
             else:
                 length = slash - rest
-                name = name_of(rest, length, self.base.archive)
+                name = name_of(rest, length, archive)
                 groups.append(name)
                 before = r
                 self._skip(&r, key.bytes, skip + length + 1)
@@ -447,7 +450,7 @@ cdef class KeyListing:
 
 cdef inline bint is_below(const Text *key, bytes prefix, Py_ssize_t length) noexcept:
     """Whether a key goes on behind a prefix, as all of its range do where the order is right."""
-    return key.length > length and memcmp(key.bytes, PyBytes_AS_STRING(prefix), <size_t> length) == 0
+    return key.length > length and same_bytes(key.bytes, <const uint8_t *> PyBytes_AS_STRING(prefix), <size_t> length)
 
 
 def _ends(KeyListing listing, str group):
