@@ -16,6 +16,7 @@ from fixture_kit.isolated import environment
 
 import blosc2
 from blosc2 import NDArray, SChunk, SpecialValue, directory_frame
+from blosc2.draft import NAN_OFFSET, Fields
 from blosc2.exceptions import FormatError
 
 ITEMS = np.arange(1000, dtype="<i4") // 7
@@ -238,3 +239,24 @@ def test_writers_in_several_processes_lose_nothing(path: Path) -> None:
     values = [found.decompress_chunk(n) for n in range(found.nchunks)]
     assert sorted(values) == sorted(bytes([n]) * 4 for n in range(3) for _ in range(25))
     check_files(path)
+
+
+@pytest.mark.parametrize(
+    ("entries", "reason"),
+    [
+        ([0, -17, 2, 3], "neither a chunk file nor a special value"),
+        ([0, 1, 1, 3], "one chunk file twice"),
+        ([0, 1, NAN_OFFSET, 3], "chunks of NaN with items of 2 bytes"),
+    ],
+)
+def test_entries_that_cannot_be(entries: list[int], reason: str, path: Path) -> None:
+    """`check` finds in the table what reading would refuse."""
+    SChunk(chunksize=100, data=bytes(range(200)) * 2, urlpath=path, contiguous=False, cparams={"typesize": 2})
+    head = path / "chunks.b2frame"
+    frame, _ = directory_frame.frame_of_head(str(head), head.read_bytes())
+    fields = Fields(frame, 100, variable=False, vlblocks=False)
+    assert blosc2.check(str(path)).ok
+    head.write_bytes(directory_frame.pack_head(fields, {}, {}, entries, 4, 400, 400))
+    with pytest.raises(FormatError, match=reason):
+        blosc2.open(path)[:]
+    assert [reason in one.problem for one in blosc2.check(str(path)).findings] == [True]
