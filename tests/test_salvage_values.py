@@ -12,6 +12,7 @@ from fixture_kit import claims, manifest
 import blosc2
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
+from blosc2.exceptions import FormatError
 from blosc2.serialization import pack
 
 LIST = {"vlarray": pack({"version": 1, "serializer": "msgpack"})}
@@ -105,3 +106,29 @@ def test_metadata_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     assert "mine" not in found.schunk.meta
     assert found.schunk.meta["other"] == 2
     assert any("'mine'" in one.problem for one in report.lost)
+
+
+def test_a_last_chunk_that_is_larger_than_chunks_are(tmp_path: Path) -> None:
+    """The size of chunks in the header is wrong: so many of them would be more than the table has."""
+    data = bytes(range(200)) * 3
+    whole = bytearray(blosc2.SChunk(chunksize=200, data=data, cparams={"typesize": 1}).to_cframe())
+    assert whole[58:62] == (200).to_bytes(4)
+    whole[58:62] = (15).to_bytes(4)
+    path = tmp_path / "a.b2frame"
+    path.write_bytes(whole)
+    with pytest.raises(FormatError, match="nothing could be recovered"):
+        blosc2.salvage(path, tmp_path / "b.b2frame")
+    table = np.arange(3)
+    encoding = blosc2.SChunk(chunksize=200, data=data)._carrier.frame
+    for count, nbytes, chunksize in (
+        (3, 600, 15),
+        (3, 601, 200),
+        (3, 400, 200),
+        (3, 0, 200),
+        (3, -1, 200),
+        (0, 1, 200),
+    ):
+        with pytest.raises(FormatError, match="do not hold"):
+            Frame.assemble(
+                Source.of_buffer(b""), table[:count], count, nbytes, chunksize, encoding, {}, {}, variable=False
+            )

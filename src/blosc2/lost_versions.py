@@ -337,7 +337,7 @@ def _sizes(head: Head, offsets: np.ndarray[Any, np.dtype[np.int64]]) -> int | No
     if not head.variable:
         last = int(offsets[-1])
         size = chunksize if last < 0 else _chunk_size(head, last)
-        return (len(offsets) - 1) * chunksize + size
+        return (len(offsets) - 1) * chunksize + size if 0 < size <= chunksize else None
     if (offsets < 0).any():
         return None
     return sum(_chunk_size(head, offset) for offset in offsets.tolist())

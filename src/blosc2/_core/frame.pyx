@@ -404,6 +404,11 @@ cdef class Frame(ChunkTable):
             The table of offsets, or the one value that all `count` chunks share.
         metalayers, vlmeta : dict
             Name -> packed content; name -> stored chunk.
+
+        Raises
+        ------
+        FormatError
+            So many chunks of this size do not hold so many bytes.
         """
         cdef Frame self = Frame.__new__(Frame)
         cdef const int64_t[::1] table
@@ -426,6 +431,10 @@ cdef class Frame(ChunkTable):
             self.filter_metas[i] = encoding.filters_meta[i]
         self.vlblocks = vlblocks
         self.variable = chunksize == 0 if variable is None else variable
+        # By the size it is told which chunk a byte lies in.
+        if nbytes < 0 or count < 0 or (not self.variable and count != (
+                0 if nbytes == 0 else -1 if chunksize < 1 else (nbytes - 1) // chunksize + 1)):
+            raise FormatError(f"{count} chunks of {chunksize} bytes do not hold {nbytes} bytes", path=source.path)
         self.flags = 0x12 if not (self.variable or vlblocks) else 0x13 | self.variable << 6 | vlblocks << 7
         self.own_metalayers = metalayers
         self.vlmeta_table = vlmeta
