@@ -185,3 +185,26 @@ def test_spilled_keys_are_kept_from_a_child(tmp_path: Path) -> None:
     assert runs.runs
     in_child(more)
     assert [key for key, _ in runs] == [f"{n:05}".encode() for n in range(2000)]
+
+
+def test_folders_in_folders(tmp_path: Path) -> None:
+    """As many as a path may have: more than functions may call themselves."""
+    owner, deep = Owner(), os.path.join(str(tmp_path), *["a"] * 1500)
+    owner.makedirs(deep)
+    owner.makedirs(deep)
+    (Path(deep) / "file").write_bytes(b"")
+    with pytest.raises(FileExistsError):
+        owner.makedirs(os.path.join(deep, "file"))
+    with pytest.raises(NotADirectoryError):
+        owner.makedirs(os.path.join(deep, "file", "below"))
+    with pytest.raises(OSError, match="too long"):
+        owner.makedirs(os.path.join(str(tmp_path), "b" * 300, "c"))
+    with pytest.raises(OSError, match="too long"):
+        owner.makedirs(os.path.join(str(tmp_path), *["d"] * 30_000))
+    os.symlink(deep, tmp_path / "a" / "link")
+    (tmp_path / "kept").write_bytes(b"")
+    owner.remove_tree(str(tmp_path / "a"), strict=True)
+    assert os.listdir(tmp_path) == ["kept"]
+    with pytest.raises(FileNotFoundError):
+        owner.remove_tree(str(tmp_path / "a"), strict=True)
+    owner.remove_tree(str(tmp_path / "a"))

@@ -325,7 +325,17 @@ def _sums_by_offset(frame: Frame) -> dict[int, int]:
     if sums is None:
         return {}
     places = np.frombuffer(frame.offsets_bytes(), np.int64)
-    return dict(zip(places[places >= 0].tolist(), from_table(sums.chunks), strict=True))
+    places, known = places[places >= 0], from_table(sums.chunks)
+    if len(known) != len(places):
+        raise _other_number(frame, len(known), len(places))
+    return dict(zip(places.tolist(), known, strict=True))
+
+
+def _other_number(frame: Frame, known: int, stored: int) -> FormatError:
+    return FormatError(
+        f"{known} checksums for {stored} stored chunks", path=frame.source.path, key=frame.key,
+        offset=frame.chunks_window[1],
+    )  # fmt: skip
 
 
 def numbered(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[tuple[int, int]]:
@@ -421,10 +431,7 @@ def _table_after(draft: Draft, sums: Sums, added: dict[int, int]) -> bytes:
     kept = np.array(from_table(sums.chunks), np.uint32)
     places = old[old >= 0]
     if len(places) != len(kept):
-        raise FormatError(
-            f"{len(kept)} checksums for {len(places)} stored chunks", path=frame.source.path, key=frame.key,
-            offset=frame.chunks_window[1],
-        )  # fmt: skip
+        raise _other_number(frame, len(kept), len(places))
     every = np.zeros(len(offsets), np.uint32)
     stays = offsets >= 0
     stays[list(added)] = False

@@ -102,7 +102,23 @@ class Owner:
     def makedirs(self, path: str) -> None:
         """Make a folder and those above it, as far as they are not there."""
         self.check(path)
-        os.makedirs(path, exist_ok=True)
+        # `os.makedirs` calls itself for each, and a key may lie in more groups than Python lets it.
+        missing = [path]
+        while missing:
+            folder = missing[-1]
+            try:
+                if not os.path.isdir(folder):
+                    os.mkdir(folder)
+            except FileNotFoundError:
+                above = os.path.dirname(folder)
+                if above in ("", folder):
+                    raise
+                missing.append(above)
+                continue
+            except FileExistsError:
+                if not os.path.isdir(folder):  # made by somebody else just now
+                    raise
+            missing.pop()
 
     def rmdir(self, path: str) -> None:
         """Remove an empty folder."""
@@ -122,14 +138,18 @@ class Owner:
         With `strict`, what cannot be removed raises.
         """
         passed_over: tuple[type[OSError], ...] = () if strict else (OSError,)
-        for folder, folders, files in os.walk(path, topdown=False):
-            for name in [*files, *folders]:
-                place = os.path.join(folder, name)
-                remove = self.rmdir if name in folders and not os.path.islink(place) else self.unlink
-                with suppress(*passed_over):
-                    remove(place)
-        with suppress(*passed_over):
-            self.rmdir(path)
+        folders = [path]
+        for folder in folders:  # which grows: `os.walk` calls itself for each one, and there may be too many for that
+            with suppress(*passed_over), os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                        continue
+                    with suppress(*passed_over):
+                        self.unlink(entry.path)
+        for folder in reversed(folders):
+            with suppress(*passed_over):
+                self.rmdir(folder)
 
 
 def refusal(path: str | None, pid: int) -> StoreLockedError:
