@@ -158,3 +158,16 @@ def test_axes_may_have_any_length(shape: Shape, tmp_path: Path) -> None:
     array = blosc2.zeros(shape, "i4", urlpath=str(tmp_path / "a.b2nd"))
     assert array.shape == blosc2.open(str(tmp_path / "a.b2nd")).copy().shape == shape
     assert array[...].shape == shape
+
+
+def test_chunks_that_no_item_fits(tmp_path: Path) -> None:
+    """Arrays without items are read whatever their chunks are; with items, these would be too large."""
+    frame = bytearray(blosc2.zeros((0, 4), "i4", chunks=(2, 4), blocks=(1, 2)).to_cframe())
+    at = frame.index(b"b2nd", 97 - 40)
+    at = frame.index(bytes.fromhex("d200000002"), at) + 1
+    frame[at : at + 4] = (1 << 29).to_bytes(4)
+    array = blosc2.ndarray_from_cframe(bytes(frame), copy=True)
+    assert (array.shape, array.chunks, array[...].shape) == ((0, 4), (1 << 29, 4), (0, 4))
+    with pytest.raises(ValueError, match="its chunks cannot hold items"):
+        array.resize((3, 4))
+    assert array.shape == (0, 4)

@@ -31,13 +31,20 @@ def resized_geometry(old: Geometry, shape: Any) -> Geometry:
     Raises
     ------
     ValueError
-        Another number of axes, or chunks without items, as arrays have that were made without any.
+        Another number of axes, or chunks that can hold no items, as arrays may have that were made without any.
     """
     lengths = as_shape(shape, "shape")
     if len(lengths) != old.ndim:
         raise ValueError(f"Cannot resize array: it has {old.ndim} axes, the new shape {lengths} has {len(lengths)}")
     if 0 in old.chunks and lengths != old.shape:
         raise ValueError(f"Cannot resize array: its chunks {old.chunks} hold no items; make a new one with chunks")
+    if old.size == 0 and 0 not in lengths:  # nobody has looked at them yet
+        try:
+            Geometry((1,) * old.ndim, old.chunks, old.blocks, old.itemsize)
+        except ValueError as error:
+            raise ValueError(
+                f"Cannot resize array: its chunks cannot hold items ({error}); make a new one with chunks"
+            ) from None
     return Geometry(lengths, old.chunks, old.blocks, old.itemsize)
 
 

@@ -76,12 +76,17 @@ TEXTS: dict[str, tuple[str, ...]] = {
         "is an internal component of",
         "already",
         "is taken",
+        # keys of the file that no new value may have
         "could not be the name of a file",
+        "is too long: a segment may have",
+        " segments",
+        "has a character that UTF-8 cannot express",
+        "is reserved for the store itself",
         "cannot become a part of itself",
         "is an object of another kind",
     ),
     # shapes that an array without items cannot get
-    "change": ("hold no items", "blocks of variable length can only be read"),
+    "change": ("hold no items", "cannot hold items", "blocks of variable length can only be read"),
     "refresh_changed": ("has unpublished changes",),
 }
 
