@@ -1136,6 +1136,21 @@ def test_check_of_what_is_right(full: Path) -> None:
     assert not report.unverified
 
 
+@pytest.mark.parametrize("value", [1, "text", {"a": [1, 2]}])
+def test_check_of_attributes(value: Any, tmp_path: Path) -> None:
+    """They are leaves of their own here, of which a catalog says nothing but that."""
+    path = make(tmp_path / "s.b2z", values_of(300))
+    for _ in range(2):
+        with blosc2.TreeStore(str(path), mode="a", threshold=0) as store:
+            store.attrs["k"] = store["/g"].attrs["k"] = value
+        assert catalog_of(path) is not None
+        report = blosc2.check(path)
+        assert (report.findings, report.notes) == ((), ())
+        with blosc2.TreeStore(str(path), mode="a") as store:
+            assert store["/g"].attrs["k"] == value
+            store.compact()
+
+
 def test_check_of_damage(tmp_path: Path) -> None:
     path = make(tmp_path / "s.b2z", values_of(300))
     archive = archive_at(path)

@@ -22,6 +22,7 @@ from store_kit import tree_state
 import blosc2
 from blosc2.__main__ import main
 from blosc2._core.checksum import crc32c
+from blosc2.findings import CheckReport, Finding
 
 # far below what the hostile files claim
 MEMORY = 48 << 20
@@ -527,7 +528,7 @@ def test_the_report(tmp_path: Path) -> None:
     assert report.ok
     assert not report
     assert list(report) == []
-    assert repr(report) == f"<CheckReport {path}: ok>"
+    assert repr(report) == str(report) == f"<CheckReport {path}: ok>"
     data = bytearray(path.read_bytes())
     data[200] ^= 1
     path.write_bytes(data)
@@ -602,3 +603,11 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     path.write_bytes(struct.pack("<Q", 0))
     done = subprocess.run([sys.executable, "-m", "blosc2", "check", str(path)], capture_output=True, check=False)
     assert done.returncode == 1
+
+
+def test_the_repr_of_a_report_is_bounded() -> None:
+    found = tuple(Finding("s.b2d", f"/leaf{n}", n, "it is damaged", "damage") for n in range(40))
+    report = CheckReport("s.b2d", found)
+    assert len(str(report).splitlines()) == 41
+    assert repr(report).splitlines()[:11] == str(report).splitlines()[:11]
+    assert repr(report).splitlines()[11:] == ["  ... and 30 more: print() shows all"]

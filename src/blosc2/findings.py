@@ -14,6 +14,8 @@ Kind = Literal["damage", "unverified", "note"]
 #: How many findings of one frame are told; a file that is damaged all over does not need more.
 MOST: Final = 100
 # What to do about damage, where nothing else is said.
+# Of findings, how many the `repr` of a report shows.
+_MOST_SHOWN: Final = 10
 _ADVICE: Final = "restore the file from a copy, or recover what is whole with blosc2.salvage"
 _ADVISED: Final = ("salvage", "restore", "remove it", "compact()")
 
@@ -94,12 +96,24 @@ class CheckReport(Sequence[Finding]):
         return len(self.findings)
 
     def __repr__(self) -> str:
+        return "\n  ".join(first_lines(self._lines()))
+
+    def __str__(self) -> str:
+        return "\n  ".join(self._lines())
+
+    def _lines(self) -> list[str]:
         state = "ok" if self.ok else f"{len(self.findings)} findings"
         counts = [
             f"{len(some)} {what}" for some, what in ((self.unverified, "unverified"), (self.notes, "notes")) if some
         ]
         lines = [f"<CheckReport {self.path}: {', '.join([state, *counts])}>"]
-        return "\n  ".join([*lines, *map(str, (*self.findings, *self.unverified, *self.notes))])
+        return [*lines, *map(str, (*self.findings, *self.unverified, *self.notes))]
+
+
+def first_lines(lines: list[str]) -> list[str]:
+    """The head and the first findings of a report, and how many more there are."""
+    more = len(lines) - 1 - _MOST_SHOWN
+    return lines if more <= 0 else [*lines[: 1 + _MOST_SHOWN], f"... and {more} more: print() shows all"]
 
 
 class Findings:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from blosc2.checking import ARCHIVE, DIRECTORY, EMBEDDED, kind_of_path
-from blosc2.findings import Finding, Findings
+from blosc2.findings import Finding, Findings, first_lines
 from blosc2.modes import local_path
 from blosc2.owner import Owner
 from blosc2.store_layout import taken
@@ -45,9 +45,15 @@ class SalvageReport:
         return not self.lost
 
     def __repr__(self) -> str:
+        return "\n  ".join(first_lines(self._lines()))
+
+    def __str__(self) -> str:
+        return "\n  ".join(self._lines())
+
+    def _lines(self) -> list[str]:
         lines = [f"<SalvageReport {self.path} -> {self.out}: {len(self.recovered)} recovered, {len(self.lost)} lost>"]
         lines += [str(one).replace("damage: ", "lost: ", 1) for one in self.lost]
-        return "\n  ".join([*lines, *map(str, self.notes)])
+        return [*lines, *map(str, self.notes)]
 
 
 def salvage(

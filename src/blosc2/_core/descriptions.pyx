@@ -80,6 +80,10 @@ def describe(Frame frame not None, dtype_of):
     return result
 
 
+#: What stands for the attributes of a group, whatever they are.
+LEAF_OF_ATTRIBUTES = bytes((LEAF_ATTRIBUTES, 0, NO_SHAPE, 0)) + bytes(DESCRIPTION_START - 4)
+
+
 cdef bint unpack_description(const uint8_t *p, int64_t length, Description *out) noexcept nogil:
     """Take a description apart; False where it is none. Its dtype lies where it lay."""
     cdef int i
