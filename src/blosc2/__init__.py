@@ -8,7 +8,7 @@ Examples
 >>> import numpy as np
 >>> import blosc2
 >>> path = os.path.join(tempfile.mkdtemp(), "scan.b2nd")
->>> _ = blosc2.asarray(np.arange(24).reshape(4, 6), urlpath=path)
+>>> _ = blosc2.asarray(_np.arange(24).reshape(4, 6), urlpath=path)
 >>> blosc2.open(path, mmap_mode="r")[1:3, 4]
 array([10, 16])
 """
@@ -17,6 +17,8 @@ import math as _math
 import sys as _sys
 from types import ModuleType as _ModuleType
 from typing import Any as _Any
+
+import numpy as _np  # noqa: ICN001 - no name of the package
 
 from blosc2._mixed_install import refuse_mixed_install as _refuse_mixed_install
 
@@ -75,6 +77,7 @@ from blosc2.opening import (
     open,
     schunk_from_cframe,
 )
+from blosc2.out_of_scope import explain_name as _explain_name
 from blosc2.partitions import are_partitions_behaved, compute_chunks_blocks
 from blosc2.pickled_buffers import pack, pack_array, unpack, unpack_array
 from blosc2.rearranging import (
@@ -139,8 +142,16 @@ IS_WASM = _sys.platform == "emscripten"
 _HAS_NUMBA = False
 # Numbers that array programs expect under this name, too.
 nan, inf, pi, e, newaxis = float("nan"), float("inf"), _math.pi, _math.e, None
+euler_gamma = _np.euler_gamma
 # Of no effect: every read is of bounded memory. Programs for the other implementation ask.
 MAX_FAST_PATH_SIZE = 1 << 30
+# What programs take for types of items. Comparisons with dtypes hold, as these are NumPy's.
+bool_, int8, int16, int32, int64 = _np.bool_, _np.int8, _np.int16, _np.int32, _np.int64
+uint8, uint16, uint32, uint64 = _np.uint8, _np.uint16, _np.uint32, _np.uint64
+float16, float32, float64, complex64, complex128 = _np.float16, _np.float32, _np.float64, _np.complex64, _np.complex128
+bool = bool_  # of which the older implementation has both
+bytes_, str_, object_ = _np.bytes_, _np.str_, _np.object_
+DEFAULT_INT, DEFAULT_INDEX, DEFAULT_FLOAT, DEFAULT_COMPLEX = int64, int64, float64, complex128
 nthreads: int
 
 
@@ -155,6 +166,9 @@ class _Module(_ModuleType):
     @nthreads.setter
     def nthreads(self, value: _Any) -> None:
         set_nthreads(value)
+
+    def __getattr__(self, name: str) -> _Any:
+        raise _explain_name(name)
 
 
 _sys.modules[__name__].__class__ = _Module

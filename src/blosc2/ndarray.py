@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Never
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from blosc2.fields import NDField as NDField  # other packages look for it here
 from blosc2.indexing import basic_selection
 from blosc2.info import InfoReporter, size_text
 from blosc2.orthogonal import OrthogonalIndex
+from blosc2.out_of_scope import explain_method
 from blosc2.raw_views import view_items
 from blosc2.reading import Version, read, read_whole
 from blosc2.rearranged import matrix_axes, permuted, reshaped, selected, shape_for, taken
@@ -584,6 +585,11 @@ class NDArray(Stored):
         items = np.asarray(self[key])
         plan = plan_like(self, items.shape, items.dtype, kwargs)
         return NDArray._of(plan.write(plan.compressed(items)))
+
+    if not TYPE_CHECKING:  # to which any name would be one
+
+        def __getattr__(self, name: str) -> Any:
+            raise explain_method(self, name)
 
     # ------------------------------------------------------------ fields
     def _field(self, name: str) -> NDField:

@@ -1,0 +1,94 @@
+"""Names of the published `blosc2` that this package does not have: what to use instead.
+
+It stores and reads arrays. It does not compute with them, and opens no data of servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+
+# Functions that NumPy has under the same name.
+_NUMPY: Final = frozenset((
+    "abs", "acos", "acosh", "add", "all", "any", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2",
+    "arctanh", "argmax", "argmin", "argsort", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_or",
+    "bitwise_xor", "broadcast_to", "can_cast", "ceil", "clip", "conj", "copysign", "cos", "cosh", "count_nonzero",
+    "cumulative_prod", "cumulative_sum", "diagonal", "divide", "equal", "exp", "expm1", "fft", "finfo", "floor",
+    "floor_divide", "get_printoptions", "greater", "greater_equal", "hypot", "iinfo", "imag", "isdtype", "isfinite",
+    "isinf", "isnan", "less", "less_equal", "linalg", "log", "log10", "log1p", "log2", "logaddexp", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "matmul", "max", "maximum", "mean", "meshgrid", "min", "minimum",
+    "multiply", "negative", "nextafter", "not_equal", "outer", "positive", "pow", "printoptions", "prod", "random",
+    "real", "reciprocal", "remainder", "result_type", "round", "set_printoptions", "sign", "signbit", "sin", "sinh",
+    "sort", "sqrt", "square", "std", "subtract", "sum", "tan", "tanh", "tensordot", "trunc", "var", "vecdot", "where",
+))  # fmt: skip
+_COMPUTING: Final = "it stores arrays and does not compute with them: read what is needed and compute with NumPy"
+_REMOTE: Final = "it opens local files only: copy the file here first, or mount what holds it"
+_TABLES: Final = "it has no tables: keep each column as an array of a store, or the rows as a structured array"
+_USERS: Final = "functions of users do not run inside its compressor: apply them to the items themselves"
+_ADVICE: Final = {
+    **dict.fromkeys((
+        "DSLKernel", "DSLSyntaxError", "FPAccuracy", "Index", "IndexKind", "LazyArray", "LazyExpr", "LazyUDF",
+        "Operand", "SimpleProxy", "array_from_ffi_ptr", "as_simpleproxy", "bitwise_invert", "bitwise_left_shift",
+        "bitwise_right_shift", "contains", "dsl_kernel", "endswith", "evaluate", "get_expr_operands",
+        "get_matmul_library", "group_reduce", "iter_sorted", "jit", "lazyexpr", "lazyudf", "lazywhere",
+        "linalg_funcs_list", "lower", "numexpr", "numexpr_max", "open_lazyarray", "startswith", "upper",
+        "validate_dsl", "validate_dsl_jit", "validate_expr",
+    ), _COMPUTING),
+    **dict.fromkeys((
+        "B2ZNDSource", "ByteRangeNDSource", "C2Array", "C2NDSource", "CachePolicy", "FsspecNDSource", "HDF5NDSource",
+        "Proxy", "ProxyNDField", "ProxyNDSource", "ProxySource", "Ref", "RemoteArray", "RemoteCTable",
+        "RemoteMetadataMapping", "RemoteNode", "RemoteObject", "RemoteStore", "Traffic", "URLPath", "ZarrNDSource",
+        "available_datasets", "c2context", "scan_hdf5_index", "validate_hdf5_index",
+    ), _REMOTE),
+    **dict.fromkeys((
+        "CTable", "CTableGroupBy", "Column", "DEFAULT_NULL_POLICY", "DictionarySpec", "ListArray", "NDArraySpec",
+        "NestedColumn", "NullPolicy", "RowTransformer", "UTF8Array", "bytes", "col", "ctable_from_cframe",
+        "dictionary", "field", "from_utf8", "get_null_policy", "list", "null_policy", "object", "schema", "string",
+        "struct", "timestamp", "to_utf8", "utf8", "utf8_array", "vlbytes", "vlstring",
+    ), _TABLES),
+    **dict.fromkeys((
+        "postfilter_funcs", "prefilter_funcs", "register_codec", "register_filter", "ucodecs_registry",
+        "ufilters_registry",
+    ), _USERS),
+}  # fmt: skip
+
+_METHODS: Final = frozenset((
+    "all", "any", "argmax", "argmin", "argsort", "cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod",
+    "sort", "std", "sum", "var", "where",
+))  # fmt: skip
+_INDEXES: Final = frozenset((
+    "compact_index", "create_index", "drop_index", "index", "indexes", "rebuild_index",
+))  # fmt: skip
+
+
+def names() -> Iterable[str]:
+    """The names that `explain_name` knows."""
+    return sorted(_NUMPY | _ADVICE.keys())
+
+
+def explain_name(name: str) -> AttributeError:
+    """The error for a name that the package does not have."""
+    if name in _NUMPY:
+        module = isinstance(getattr(np, name, None), type(np))
+        what = f"use numpy.{name}" if module else f"use numpy.{name} on what is read, as in numpy.{name}(array[...])"
+        return AttributeError(
+            f"this package has no blosc2.{name}: it stores arrays and does not compute with them; {what}"
+        )
+    if name in _ADVICE:
+        return AttributeError(f"this package has no blosc2.{name}: {_ADVICE[name]} (doc/scope.md)")
+    return AttributeError(f"module 'blosc2' has no attribute {name!r}")
+
+
+def explain_method(owner: Any, name: str) -> AttributeError:
+    """The error for an attribute that an array does not have."""
+    kind = type(owner).__name__
+    if name in _METHODS:
+        return AttributeError(
+            f"{kind!r} has no {name}(): it does not compute with its items; use numpy.{name} on what is read, as in "
+            f"numpy.{name}(array[...])"
+        )
+    if name in _INDEXES:
+        return AttributeError(f"{kind!r} has no {name}: there are no indexes; select with numpy on what is read")
+    return AttributeError(f"{kind!r} object has no attribute {name!r}")
