@@ -103,9 +103,26 @@ def test_exchange_of_memory(tmp_path: Path) -> None:
     assert bytes(array.__buffer__(0)) == items.tobytes()
     compressed = blosc2.asarray(items)
     with pytest.raises(BufferError, match="without a copy"):
-        compressed.__dlpack__()
+        compressed.__dlpack__(copy=False)
     with pytest.raises(BufferError, match="without a copy"):
         compressed.__buffer__(0)
+
+
+def test_exchange_of_a_copy(tmp_path: Path) -> None:
+    """Where no view is asked for, what cannot be viewed is read."""
+    items = np.arange(600.0).reshape(20, 30)
+    compressed = blosc2.asarray(items)
+    assert compressed.__dlpack_device__() == (1, 0)
+    for copy in (None, True):
+        assert "dltensor" in repr(compressed.__dlpack__(copy=copy))
+    np.testing.assert_array_equal(np.from_dlpack(compressed), items)
+    # A mapped file is only read. A consumer of the first protocol cannot be told so, and gets a copy.
+    mapped = raw(tmp_path, items)
+    capsule = mapped.__dlpack__()
+    assert "dltensor" in repr(capsule)
+    assert np.shares_memory(np.from_dlpack(mapped), mapped.view())
+    with pytest.raises(BufferError):
+        blosc2.zeros(3, "i4,f8").__dlpack__()
 
 
 def test_a_view_outlives_its_array_its_store_and_changes(tmp_path: Path) -> None:

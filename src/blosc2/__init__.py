@@ -8,7 +8,7 @@ Examples
 >>> import numpy as np
 >>> import blosc2
 >>> path = os.path.join(tempfile.mkdtemp(), "scan.b2nd")
->>> _ = blosc2.asarray(_np.arange(24).reshape(4, 6), urlpath=path)
+>>> _ = blosc2.asarray(np.arange(24).reshape(4, 6), urlpath=path)
 >>> blosc2.open(path, mmap_mode="r")[1:3, 4]
 array([10, 16])
 """

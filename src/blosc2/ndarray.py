@@ -39,6 +39,10 @@ ChunkInfo = namedtuple(  # noqa: PYI024
 )
 
 
+#: The device of the DLPack protocol where all items are.
+_CPU = (1, 0)
+
+
 class NDArray(Stored):
     """An n-dimensional array of compressed chunks, in memory or in a file.
 
@@ -351,11 +355,17 @@ class NDArray(Stored):
         result = self._read_all()
         return result if dtype is None else result.astype(dtype, copy=False)
 
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        return self._memory().__dlpack__(**kwargs)
+    def __dlpack__(self, *, copy: bool | None = None, **kwargs: Any) -> Any:
+        if not copy:
+            try:
+                return self._memory().__dlpack__(**kwargs)
+            except BufferError:  # also where the other side takes no memory that is only read
+                if copy is False:
+                    raise
+        return self._read_all().__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self._memory().__dlpack_device__()
+        return _CPU
 
     def __buffer__(self, flags: int) -> memoryview:
         return memoryview(self._memory())  # type: ignore[arg-type]  # NumPy's stubs lag behind
