@@ -429,3 +429,34 @@ def test_names_of_fields_that_change_later() -> None:
     blosc2.zeros(3, dtype)
     dtype.names = ("x", "y")
     assert blosc2.zeros(3, dtype).dtype.names == ("x", "y")
+
+
+@pytest.mark.parametrize("value", [b"ab\0\0", "text\0", [b"a", b"b\0"], [["a"], ["\0"]], np.bytes_(b"a\0")])
+def test_zeros_at_the_end_of_bytes_are_not_lost(value: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="end in zeros"):
+        blosc2.asarray(value)
+    for name in ("s.b2z", "s.b2d", "s.b2e"):
+        kind = blosc2.EmbedStore if name == "s.b2e" else blosc2.TreeStore
+        with kind(str(tmp_path / name), mode="w") as store:
+            with pytest.raises(TypeError, match="end in zeros"):
+                store["/b"] = value
+            with pytest.raises(TypeError, match="end in zeros"):
+                store.write_many([("/b", value)])
+            assert "/b" not in store
+            store["/b"] = np.frombuffer(b"ab\0\0", "u1")
+            store["/c"] = [b"\0a", b""]
+            assert bytes(store["/b"][:]) == b"ab\0\0"
+            assert store["/c"][:].tolist() == [b"\0a", b""]
+
+
+def test_masks_are_not_lost(tmp_path: Path) -> None:
+    masked = np.ma.masked_array([1, 2, 3], [False, True, False])
+    array = blosc2.zeros(3, "i8")
+    with pytest.raises(TypeError, match="mask"):
+        array[:] = masked
+    with blosc2.TreeStore(str(tmp_path / "s.b2z"), mode="w") as store:
+        with pytest.raises(TypeError, match="mask"):
+            store["/m"] = masked
+        with pytest.raises(TypeError, match="mask"):
+            store.write_many([("/m", masked)])
+        assert "/m" not in store

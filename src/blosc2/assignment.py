@@ -14,6 +14,7 @@ def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...] | None) ->
 
     Without a shape it keeps its own.
     """
+    _refuse_mask(value)
     value = plain(value)
     if not (isinstance(value, np.ndarray) and value.dtype == dtype):
         if dtype.names is not None and not isinstance(value, np.ndarray):
@@ -30,6 +31,40 @@ def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...] | None) ->
         return np.broadcast_to(value, shape)
     except ValueError:
         raise ShapeError(f"a value of shape {value.shape} cannot be assigned to a selection of shape {shape}") from None
+
+
+def lossless(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
+    """A value as an array, which has all of it.
+
+    Raises
+    ------
+    TypeError
+        A masked array, which would lose its mask.
+    ValueError
+        Bytes or texts with zeros at their end, which NumPy's types of fixed length do not tell from what fills them up.
+    """
+    _refuse_mask(value)
+    array = np.asarray(value, dtype)
+    if array.dtype.kind in "SU" and array is not value:
+        _check_ends(value)
+    return array
+
+
+def _refuse_mask(value: Any) -> None:
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError("masked arrays would lose their mask: take array.data and array.mask, or array.filled()")
+
+
+def _check_ends(value: Any) -> None:
+    if isinstance(value, (bytes, str)):
+        if value[-1:] in (b"\0", "\0"):
+            raise ValueError(
+                f"{type(value).__name__} that end in zeros would lose them: take np.frombuffer(value, 'u1'), or "
+                "blosc2.SChunk(data=value)"
+            )
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _check_ends(item)
 
 
 def plain(value: Any) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 
 from blosc2._core.frame import special_chunk
 from blosc2.array_plan import ArrayPlan
+from blosc2.assignment import lossless
 from blosc2.copying import copied
 from blosc2.draft import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET
 from blosc2.dtypes import format_dtype
@@ -102,7 +103,7 @@ def asarray(array: Any, copy: bool | None = None, dtype: Any = None, *, shape: A
             raise TypeError(
                 "an iterator does not say its shape: pass shape= for one of blocks; fromiter takes one of items"
             )
-    items = np.asarray(_unmasked(array), dtype)
+    items = lossless(array, dtype)
     _check_shape(items.shape, shape)
     return _compressed(items, kwargs)
 
@@ -132,11 +133,11 @@ def _of_blocks(blocks: Iterable[Any], shape: tuple[int, ...], dtype: Any, kwargs
         first = next(remaining, None)
         if first is None:
             raise ValueError("there is no block to take the dtype from: pass dtype=")
-        first = np.asarray(_unmasked(first))
+        first = lossless(first)
         dtype, remaining = first.dtype, chain((first,), remaining)
     plan = ArrayPlan(shape, dtype, kwargs)
     slabs = slabs_of(
-        remaining, lambda block: np.asarray(_unmasked(block), plan.dtype), shape, plan.dtype, slab_height(plan)
+        remaining, lambda block: lossless(block, plan.dtype), shape, plan.dtype, slab_height(plan)
     )  # fmt: skip
     if plan.geometry.size == 0:
         for _ in slabs:  # only to see that they fit
@@ -160,12 +161,6 @@ def array(array: Any, copy: bool | None = True, dtype: Any = None, **kwargs: Any
 def _compressed(items: np.ndarray[Any, Any], kwargs: dict[str, Any]) -> NDArray:
     plan = ArrayPlan(items.shape, items.dtype, kwargs)
     return NDArray._of(plan.write(plan.compressed(items)))
-
-
-def _unmasked(array: Any) -> Any:
-    if isinstance(array, np.ma.MaskedArray):
-        raise TypeError("masked arrays would lose their mask: compress array.data and array.mask, or array.filled()")
-    return array
 
 
 def copy(array: NDArray, dtype: Any = None, **kwargs: Any) -> NDArray:

@@ -13,6 +13,7 @@ from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
 from blosc2._core.leaf_reader import LeafReader
 from blosc2._core.source import Source
+from blosc2.assignment import lossless
 from blosc2.carrier import Carrier, MemoryCarrier
 from blosc2.dtypes import parse_dtype
 from blosc2.exceptions import ClosedStoreError, UnsupportedValueError
@@ -122,7 +123,7 @@ def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -
     if isinstance(value, (Mapping, AbstractSet)):
         raise _unsupported(value, key, path, "its values are stored one by one; to_b2z and to_b2d copy whole stores")
     try:
-        array = np.asarray(value)
+        array = lossless(value)
     except (TypeError, ValueError) as error:
         raise _unsupported(value, key, path, str(error)) from None
     if array.dtype.hasobject or hasattr(value, "to_cframe"):
