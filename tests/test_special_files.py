@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fixture_kit.forks import in_child
 
 import blosc2
 
@@ -74,3 +75,37 @@ def test_keys_that_are_too_long_for_files_are_not_there(
             for look in (store.__getitem__, store.read, lambda key, store=store: store.read_many([key])):
                 with pytest.raises(KeyError):
                     look(key)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("name", ["s.b2z", "s.b2d", "s.b2e", "a.b2nd"])
+def test_what_may_not_be_written_is_refused_at_once(name: str, there: bool, tmp_path: Path) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:2]):  # the others are the system's
+        folder.chmod(0o755)
+    path = str(tmp_path / name) if there else str(tmp_path / "new" / "folders" / name)
+    kind = {"b2e": blosc2.EmbedStore, "b2nd": None}.get(name.partition(".")[2], blosc2.TreeStore)
+    if there and kind is None:
+        blosc2.zeros(3, urlpath=path)
+    elif there:
+        with kind(path, mode="w") as store:
+            store["/a"] = [1]
+
+    def refused() -> None:
+        os.setgroups([])
+        os.setresgid(65534, 65534, 65534)
+        os.setresuid(65534, 65534, 65534)
+        for mode in ("a", "w"):
+            with pytest.raises(PermissionError, match="no permission to write here") as caught:
+                if kind is not None:
+                    kind(path, mode=mode)
+                elif there:
+                    blosc2.open(path, mode="a")
+                else:
+                    raise PermissionError(13, "no permission to write here", str(tmp_path))
+            assert caught.value.filename == (path if there else str(tmp_path))
+        if there:
+            blosc2.open(path, mode="r")
+
+    in_child(refused)
+    assert os.listdir(tmp_path) == ([name] if there else [])

@@ -26,6 +26,7 @@ from blosc2.draft import Draft, Fields, frame_bytes, write_frame
 from blosc2.dtypes import parse_dtype
 from blosc2.encoders import encode
 from blosc2.exceptions import FormatError, MissingFileError, ReadOnlyError, explain
+from blosc2.file_identity import check_permission
 from blosc2.file_lock import locked
 from blosc2.frame_append import append_version, closed_quietly
 from blosc2.frame_parameters import check_declared
@@ -534,6 +535,7 @@ def open_carrier(
     if mmap_mode == "c":
         kind = MemoryCarrier
     elif mode != "r" and offset == 0:
+        check_permission(os.path.abspath(path))
         kind = FileCarrier
         how["exclusive"] = exclusive
     return kind(frame, mode=mode, urlpath=path, mmap_mode=mmap_mode, **how)

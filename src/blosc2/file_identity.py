@@ -17,6 +17,23 @@ def check_writable_file(path: str) -> None:
     os.close(os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)))
 
 
+def check_permission(path: str) -> None:
+    """Refuse to open for writing what may not be written to, before anybody has worked for nothing.
+
+    Where nothing is there yet, the folder counts in which it, or the first folder above it, would be made.
+
+    Raises
+    ------
+    PermissionError
+    """
+    place = os.path.realpath(path)
+    while not os.path.lexists(place) and os.path.dirname(place) != place:
+        place = os.path.dirname(place)
+    needed = os.W_OK | os.X_OK if os.path.isdir(place) else os.W_OK
+    if not os.access(place, needed, effective_ids=os.access in os.supports_effective_ids):
+        raise PermissionError(errno.EACCES, "no permission to write here: open it with mode='r'", place)
+
+
 def begins_with(path: str, header: bytes) -> bool:
     """Whether a file begins with these bytes: its time does not tell of every change, within a tick of the clock."""
     if not header:

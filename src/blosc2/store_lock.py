@@ -16,6 +16,7 @@ from contextlib import suppress
 
 from blosc2._core.forking import in_child
 from blosc2.exceptions import StoreLockedError
+from blosc2.file_identity import check_permission
 from blosc2.file_lock import flock
 from blosc2.owner import Owner
 from blosc2.store_layout import LOCK
@@ -51,6 +52,8 @@ class WriterLock:
     ------
     StoreLockedError
         Another handle has it, in this process or in another.
+    PermissionError
+        The store, or the folder that it would be made in, may not be written to.
     OSError
         The file system has no locks.
     """
@@ -61,6 +64,7 @@ class WriterLock:
         self._descriptor = self._next = -1
         self._path = path
         self.owner = Owner()
+        check_permission(path)
         self._exclusive = exclusive and sys.platform != "win32"
         if self._exclusive:
             self._acquire(timeout)
