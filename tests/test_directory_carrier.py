@@ -185,20 +185,78 @@ def test_remains_of_a_writer_that_was_killed_do_no_harm(path: Path) -> None:
 
 def test_a_reader_that_meets_a_change_reads_the_new_version(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = SChunk(chunksize=8, data=b"01234567", urlpath=path, contiguous=False, cparams={"typesize": 1})
-    read_head = directory_frame.read_head
+    read = directory_frame._read
     heads: list[bytes] = []
 
-    def meanwhile(name: str) -> bytes:
-        head = read_head(name)
+    def meanwhile(name: str, head: bytes) -> Any:
         if not heads:
-            heads.append(head)
-            monkeypatch.undo()
             writer.update_data(0, b"abcdefgh")
-        return head
+        heads.append(head)
+        return read(name, head)
 
-    monkeypatch.setattr(directory_frame, "read_head", meanwhile)
+    monkeypatch.setattr(directory_frame, "_read", meanwhile)
     assert blosc2.open(path)[:] == b"abcdefgh"
-    assert heads
+    assert len(heads) == 2
+
+
+def test_a_reader_never_takes_chunks_of_several_versions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of a chunk file that was removed is used again."""
+    writer = SChunk(chunksize=4, data=b"aaaabbbbcccc", urlpath=path, contiguous=False, cparams={"typesize": 1})
+    chunks = directory_frame._chunks
+    before = chunk_files(path)
+    begun: list[int] = []
+
+    def slowly(name: str, numbers: Any) -> Any:
+        for number, stored in enumerate(chunks(name, numbers)):
+            if number == 1 and not begun:
+                begun.append(number)
+                writer.delete_chunk(0)
+                writer.delete_chunk(1)
+                writer.delete_chunk(0)
+                writer.append_data(b"xxxx")
+                writer.append_data(b"yyyy")
+                writer.append_data(b"zzzz")
+                assert chunk_files(path) == before
+            yield stored
+
+    monkeypatch.setattr(directory_frame, "_chunks", slowly)
+    assert blosc2.open(path)[:] == b"xxxxyyyyzzzz"
+    assert begun
+
+
+def test_another_version_with_the_same_header(path: Path) -> None:
+    """Chunk files of the same numbers and sizes make it."""
+    writer = SChunk(chunksize=4, data=b"aaaabbbb", urlpath=path, contiguous=False, cparams={"typesize": 1})
+    reader, other = blosc2.open(path), blosc2.open(path, "a")
+    head = (path / "chunks.b2frame").read_bytes()
+    writer.delete_chunk(1)
+    writer.append_data(b"xxxx")
+    assert (path / "chunks.b2frame").read_bytes() == head
+    with pytest.raises(FormatError, match="changed this frame"):
+        other.update_data(0, b"yyyy")
+    assert reader.refresh()
+    assert other.refresh()
+    assert reader[:] == other[:] == b"aaaaxxxx"
+    assert not reader.refresh()
+    other.update_data(0, b"yyyy")
+    assert blosc2.open(path)[:] == b"yyyyxxxx"
+
+
+def test_a_reader_that_is_always_too_late(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = SChunk(chunksize=4, data=b"aaaa", urlpath=path, contiguous=False, cparams={"typesize": 1})
+    read, counts = directory_frame._read, []
+
+    def meanwhile(name: str, head: bytes) -> Any:
+        found = read(name, head)
+        writer.vlmeta["n"] = len(counts)
+        counts.append(1)
+        return found
+
+    monkeypatch.setattr(directory_frame, "_TRIES", 5)
+    monkeypatch.setattr(directory_frame, "_read", meanwhile)
+    with pytest.raises(OSError, match="published all the time"):
+        blosc2.open(path)
+    assert len(counts) == 5
 
 
 def test_a_handle_travels(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

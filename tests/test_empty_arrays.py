@@ -170,4 +170,5 @@ def test_chunks_that_no_item_fits(tmp_path: Path) -> None:
     assert (array.shape, array.chunks, array[...].shape) == ((0, 4), (1 << 29, 4), (0, 4))
     with pytest.raises(ValueError, match="its chunks cannot hold items"):
         array.resize((3, 4))
+    assert array.copy().shape == array.T.copy().T.shape == (0, 4)
     assert array.shape == (0, 4)

@@ -20,7 +20,7 @@ from blosc2.executor import compress
 from blosc2.frame_parameters import LOSSY_CODECS, check_lossy_codec
 from blosc2.keywords import ConstructorKeywords, array_keywords
 from blosc2.new_frame import check_target, new_carrier
-from blosc2.partitions import Shape, as_shape, geometry_of, padded_chunk_nbytes
+from blosc2.partitions import Shape, as_shape, can_hold_items, geometry_of, padded_chunk_nbytes
 from blosc2.storage import MAX_BLOCKSIZE, MAX_TYPESIZE, CParams, Filter, cparams_dflts, cparams_from
 from blosc2.vlmeta import pack_metalayers
 
@@ -37,6 +37,8 @@ class ArrayLike(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]: ...
+    @property
+    def size(self) -> int: ...
     @property
     def dtype(self) -> np.dtype[Any]: ...
     @property
@@ -140,6 +142,8 @@ class ArrayPlan:
             and like.shape == self.shape
             and like.dtype.itemsize == self.dtype.itemsize
             and (chunks is None and blocks is None)
+            # Those of an array without items, which nobody has looked at, may be too large for any.
+            and (like.size or can_hold_items(like.chunks, like.blocks, like.dtype.itemsize))
         ):
             chunks, blocks = like.chunks, like.blocks
         chunks = None if chunks is None else as_shape(chunks, "chunks")

@@ -18,6 +18,7 @@ from blosc2.array_plan import ArrayPlan
 from blosc2.carrier import Carrier
 from blosc2.draft import Draft, Stored
 from blosc2.executor import compressed, run
+from blosc2.partitions import can_hold_items
 from blosc2.reading import Items, Version
 from blosc2.storage import Codec, CParams, Filter
 
@@ -164,6 +165,8 @@ def plan_like(array: Any, shape: Shape, dtype: np.dtype[Any], keywords: Mapping[
     keywords = dict(keywords)
     if keywords.get("cparams") is None:
         keywords["cparams"] = _parameters_like(array._carrier.usable_cparams, array.dtype, dtype)
+    if chunks is not None and blocks is not None and 0 in shape and not can_hold_items(chunks, blocks, dtype.itemsize):
+        chunks = blocks = None
     if keywords.get("chunks") is None and keywords.get("blocks") is None:
         keywords.update(chunks=chunks, blocks=blocks)
     return ArrayPlan(shape, dtype, keywords)

@@ -20,6 +20,7 @@ from blosc2.directory_frame import (
     Directory,
     Integers,
     chunk_file,
+    head_identity,
     locked_directory,
     pack_head,
     publish_head,
@@ -37,7 +38,7 @@ from blosc2.owner import Owner
 class ReadOnlyDirectoryCarrier(Carrier):
     """A directory frame that is only read."""
 
-    __slots__ = ("_head", "_path")
+    __slots__ = ("_head", "_identity", "_path")
 
     def __init__(self, path: str, **how: Any) -> None:
         self._path = os.path.abspath(path)  # stays right when the process goes to another folder
@@ -46,15 +47,19 @@ class ReadOnlyDirectoryCarrier(Carrier):
         self._show(found)
 
     def _show(self, found: Directory) -> None:
-        self._head = found.head
+        self._head, self._identity = found.head, found.identity
 
     @property
     def contiguous(self) -> bool:
         return False
 
+    def _is_current(self) -> bool:
+        # The same bytes may name other chunk files: numbers are used again.
+        return head_identity(self._path) == self._identity and read_head(self._path) == self._head
+
     def refresh(self) -> bool:
         """Take up the version that is on disk now; True when it is another one."""
-        if read_head(self._path) == self._head:
+        if self._is_current():
             return False
         found = read_directory(self._path)
         self._show(found)
@@ -90,7 +95,7 @@ class DirectoryCarrier(ReadOnlyDirectoryCarrier):
         with locked_directory(self._path, exclusive=self._exclusive):
             if draft.frame is not self.frame:
                 raise RuntimeError("the array was changed by another thread at the same time; try again")
-            if read_head(self._path) != self._head:
+            if not self._is_current():
                 raise FormatError(
                     "another handle or process changed this frame since it was opened: open it again, "
                     "or call refresh(), before writing", path=self.urlpath,
@@ -103,6 +108,9 @@ class DirectoryCarrier(ReadOnlyDirectoryCarrier):
             except BaseException:
                 self._memory.frame = old
                 take_back(self._path, self._head, written, owner)
+                with contextlib.suppress(OSError, FormatError):
+                    if read_head(self._path) == self._head:
+                        self._identity = head_identity(self._path)
                 raise
 
     def _publish(self, draft: Draft, written: dict[int, int], owner: Owner) -> None:
@@ -124,6 +132,7 @@ class DirectoryCarrier(ReadOnlyDirectoryCarrier):
         self._files = _files_by_offset(self._memory.frame, np.frombuffer(numbers, np.int64))
         self._sizes = {number: sizes[number] for number in used}
         self._adopt(self._memory.frame)
+        self._identity = head_identity(self._path)
         self._head = head  # last: a child that is forked before this knows that it is behind
         for number in gone:
             # What cannot be removed takes room, no more.

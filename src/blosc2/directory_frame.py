@@ -24,6 +24,7 @@ from blosc2._core.source import Source
 from blosc2.allocation import FREE, table_limit, too_much
 from blosc2.draft import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Fields, Stored, lay_out
 from blosc2.exceptions import ExistingFileError, FormatError
+from blosc2.file_identity import file_identity
 from blosc2.file_lock import locked
 from blosc2.file_sync import sync_folder, sync_names
 from blosc2.new_file import NewFile, through_link
@@ -36,6 +37,8 @@ _FRAME_TYPE = 26
 _CBYTES = 39
 _CHUNK_NAME = re.compile("[0-9A-F]{8}")
 _LAST_NUMBER: Final = 0xFFFFFFFF
+# How often writers may be faster than a reader.
+_TRIES: Final = 1000
 
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
@@ -52,11 +55,14 @@ class Directory(NamedTuple):
         Of each chunk, its file; or an offset that stands for a chunk without data. One such may stand for all.
     frame : Frame
         All of it in memory.
+    identity : tuple of int or None
+        Of the header file: each version has a new one, though it may hold the same bytes as one before.
     """
 
     head: bytes
     numbers: Integers
     frame: Frame
+    identity: tuple[int, ...] | None = None
 
 
 def is_directory_frame(path: str) -> bool:
@@ -75,6 +81,11 @@ def chunk_number(name: str) -> int | None:
     return int(stem, 16) if suffix == ".chunk" and _CHUNK_NAME.fullmatch(stem) else None
 
 
+def head_identity(path: str) -> tuple[int, ...] | None:
+    """`Directory.identity` of the version that is current."""
+    return file_identity(os.path.join(path, HEADER_FILE))
+
+
 def read_head(path: str) -> bytes:
     """The content of the header file."""
     source = Source.open(os.path.join(path, HEADER_FILE))
@@ -88,17 +99,32 @@ def read_directory(path: str) -> Directory:
     ------
     FormatError
         A file is missing or is not what its name says.
+    OSError
+        Writers publish versions faster than one can be read.
     """
-    head = read_head(path)
-    while True:
+    for _ in range(_TRIES):
+        # Open until the end, so that no other file gets its inode.
+        source = Source.open(os.path.join(path, HEADER_FILE))
+        head = source.read(0, source.size)
         try:
-            return _read(path, head)
+            found = _read(path, head)
         except FormatError:
             # A writer may have published another version meanwhile, and removed chunks of this one.
-            now = read_head(path)
-            if now == head:
+            if _is_current(path, source):
                 raise
-            head = now
+            continue
+        # Numbers of chunk files are used again: what was read may be made of several versions, and look sound.
+        if _is_current(path, source):
+            return found._replace(identity=source.identity)
+    raise OSError(errno.EBUSY, "other versions were published all the time while it was read; try again", path)
+
+
+def _is_current(path: str, header: Source) -> bool:
+    """Whether this is still the header file: each version has a new one."""
+    with suppress(FileNotFoundError):
+        status = os.stat(os.path.join(path, HEADER_FILE))
+        return header.identity is not None and (status.st_dev, status.st_ino) == header.identity[:2]
+    return False
 
 
 def frame_of_head(name: str, head: bytes) -> tuple[Frame, Integers]:

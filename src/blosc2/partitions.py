@@ -191,6 +191,11 @@ def geometry_of(shape: Shape, chunks: Any, blocks: Any, dtype: np.dtype[Any]) ->
     return Geometry(shape, chunks, blocks, dtype.itemsize)
 
 
+def can_hold_items(chunks: Shape, blocks: Shape, itemsize: int) -> bool:
+    """Whether chunks of this shape are small enough; those of an array without items may not be."""
+    return padded_chunk_nbytes(chunks, blocks, itemsize) <= MAX_BUFFERSIZE
+
+
 def padded_chunk_nbytes(chunks: Shape, blocks: Shape, itemsize: int) -> int:
     """Bytes of a chunk, padded to whole blocks; 0 for chunks without items."""
     return _nbytes([b and b * -(-c // b) for c, b in zip(chunks, blocks, strict=True)], itemsize)

@@ -1,7 +1,9 @@
 from collections.abc import Iterable
+from typing import final
 
 from blosc2._core.archive import Archive
 
+@final
 class KeyTable:
     @property
     def count(self) -> int: ...
