@@ -15,6 +15,8 @@ DAMAGE = {
     "filter": (71, b"\x63"),
     "filter meta": (79, b"\xff"),
     "two deltas": (71, b"\x03\x03"),
+    "two deltas beside a filter of arrays": (71, b"\x03\x03\x20"),
+    "a delta among three": (71, b"\x03\x01\x20"),
 }
 
 

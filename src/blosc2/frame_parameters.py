@@ -89,6 +89,7 @@ def check_declared(frame: Frame, dtype: np.dtype[Any] | None = None) -> None:
     with _refusing(frame, _OFFSETS["filters"]):
         CParams(**{name: getattr(declared, name) for name in _NAMES})
         encoding = Encoding(*known)
+        encoding.check()
         if not encoding.needs_geometry:  # what does, was made use of when the array was opened
             encode(encoding, _SAMPLE)
     if len(_usable) >= _MOST:

@@ -515,6 +515,27 @@ cdef class Encoding:
         return self.codec >= 32 or any(
             f in (32, 33) or (f == 35 and m == 0) for f, m in zip(self.filters, self.filters_meta))
 
+    cdef int filter_count(self) except -1:
+        return sum([item != 0 for item in self.filters])
+
+    def check(self):
+        """Refuse what could not be undone, or what the codec does not have.
+
+        Raises
+        ------
+        ValueError
+        """
+        filters = self.filter_count()
+        deltas = self.filters.count(DELTA)
+        if self.codec == ZFP_RATE and self.codec_meta > MOST_RATE:
+            raise ValueError(f"codec_meta of ZFP_RATE is a percentage, up to {MOST_RATE}, not {self.codec_meta}")
+        if deltas > 1 or (deltas and filters >= SCRIBBLING):
+            # The bytes to take the difference from are gone when the second block comes.
+            raise ValueError("the filter DELTA can be used once and with one other filter: more could not be undone")
+        if filters >= SCRIBBLING and self.use_dict:
+            # It goes over the data twice, and what it finds there is filtered already the second time.
+            raise ValueError("a dictionary cannot be used with more than two filters: what it gives could not be undone")
+
     cdef c.blosc2_cparams parameters(self, int32_t nbytes):
         """For a chunk of that many bytes.
 
@@ -662,17 +683,8 @@ cdef class Encoder:
             c.blosc2_free_ctx(<c.blosc2_context *> self.cctx)
             self.cctx = NULL
         encoding = <Encoding> self.encoding
-        if encoding.codec == ZFP_RATE and encoding.codec_meta > MOST_RATE:
-            raise ValueError(f"codec_meta of ZFP_RATE is a percentage, up to {MOST_RATE}, not {encoding.codec_meta}")
-        filters = sum([item != 0 for item in encoding.filters])
-        deltas = encoding.filters.count(DELTA)
-        if deltas > 1 or (deltas and filters >= SCRIBBLING):
-            # The bytes to take the difference from are gone when the second block comes.
-            raise ValueError("the filter DELTA can be used once and with one other filter: more could not be undone")
-        if filters >= SCRIBBLING and encoding.use_dict:
-            # It goes over the data twice, and what it finds there is filtered already the second time.
-            raise ValueError("a dictionary cannot be used with more than two filters: what it gives could not be undone")
-        if filters >= SCRIBBLING and encoding.clevel:
+        encoding.check()
+        if encoding.filter_count() >= SCRIBBLING and encoding.clevel:
             free(self.copy)
             self.copy = <uint8_t *> malloc(max(nbytes, 1))
             if self.copy == NULL:
