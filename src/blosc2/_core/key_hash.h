@@ -14,45 +14,6 @@ static inline uint64_t b2_word(const uint8_t *p) {
     memcpy(&word, p, 8);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     word = __builtin_bswap64(word);
-/* Hashes of the beginnings of one path, each longer than the one before: together they take as long as that of the last. */
-typedef struct {
-    uint64_t v0, v1, v2, v3;
-    size_t done;
-} prefix_hashes;
-
-static inline void start_prefixes(prefix_hashes *state, uint64_t seed0, uint64_t seed1) {
-    state->v0 = seed0 ^ UINT64_C(0x736F6D6570736575);
-    state->v1 = seed1 ^ UINT64_C(0x646F72616E646F6D);
-    state->v2 = seed0 ^ UINT64_C(0x6C7967656E657261);
-    state->v3 = seed1 ^ UINT64_C(0x7465646279746573);
-    state->done = 0;
-}
-
-static inline uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_t length) {
-    uint64_t v0 = state->v0, v1 = state->v1, v2 = state->v2, v3 = state->v3;
-    uint64_t word;
-    uint8_t last[8] = {0};
-    size_t done = state->done;
-    for (; done + 8 <= length; done += 8) {
-        word = b2_word(p + done);
-        v3 ^= word;
-        B2_SIP_ROUND;
-        v0 ^= word;
-    }
-    state->v0 = v0, state->v1 = v1, state->v2 = v2, state->v3 = v3;
-    state->done = done;
-    memcpy(last, p + done, length - done);
-    word = b2_word(last) | (uint64_t)length << 56;
-    v3 ^= word;
-    B2_SIP_ROUND;
-    v0 ^= word;
-    v2 ^= 0xFF;
-    B2_SIP_ROUND;
-    B2_SIP_ROUND;
-    B2_SIP_ROUND;
-    return v0 ^ v1 ^ v2 ^ v3;
-}
-
 #endif
     return word;
 }
@@ -65,33 +26,6 @@ static inline uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_
         v2 += v1; v1 = b2_rotated(v1, 17) ^ v2; v2 = b2_rotated(v2, 32);                                               \
     } while (0)
 
-static inline uint64_t key_hash(uint64_t seed0, uint64_t seed1, const uint8_t *p, size_t length) {
-    uint64_t v0 = seed0 ^ UINT64_C(0x736F6D6570736575), v1 = seed1 ^ UINT64_C(0x646F72616E646F6D);
-    uint64_t v2 = seed0 ^ UINT64_C(0x6C7967656E657261), v3 = seed1 ^ UINT64_C(0x7465646279746573);
-    uint64_t word;
-    uint8_t last[8] = {0};
-    size_t left = length;
-    while (left >= 8) {
-        word = b2_word(p);
-        v3 ^= word;
-        B2_SIP_ROUND;
-        v0 ^= word;
-        p += 8;
-        left -= 8;
-    }
-    if (left)
-        memcpy(last, p, left);
-    word = b2_word(last) | (uint64_t)length << 56;
-    v3 ^= word;
-    B2_SIP_ROUND;
-    v0 ^= word;
-    v2 ^= 0xFF;
-    B2_SIP_ROUND;
-    B2_SIP_ROUND;
-    B2_SIP_ROUND;
-    return v0 ^ v1 ^ v2 ^ v3;
-}
-
 /* Hashes of the beginnings of one path, each longer than the one before: together they take as long as that of the last. */
 typedef struct {
     uint64_t v0, v1, v2, v3;
@@ -129,6 +63,12 @@ static inline uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_
     B2_SIP_ROUND;
     B2_SIP_ROUND;
     return v0 ^ v1 ^ v2 ^ v3;
+}
+
+static inline uint64_t key_hash(uint64_t seed0, uint64_t seed1, const uint8_t *p, size_t length) {
+    prefix_hashes state;
+    start_prefixes(&state, seed0, seed1);
+    return next_prefix(&state, p, length);
 }
 
 #endif
