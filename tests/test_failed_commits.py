@@ -15,41 +15,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from store_makers import Maker, values_of
 
 import blosc2
 from blosc2 import backed_store, embedded_file, new_file
 from blosc2._core.source import Source
 
-KINDS = {
-    "b2e": (blosc2.EmbedStore, ".b2e", {}),
-    "b2z": (blosc2.DictStore, ".b2z", {}),
-    "b2z-mixed": (blosc2.DictStore, ".b2z", {"threshold": 100}),
-    "tree-b2z": (blosc2.TreeStore, ".b2z", {}),
-    "b2d": (blosc2.DictStore, ".b2d", {}),
-    "b2d-mixed": (blosc2.TreeStore, ".b2d", {"threshold": 100}),
-}
+KINDS = ("b2e", "b2z", "b2z-mixed", "tree-b2z", "b2d", "tree-b2d")
 FILES = [kind for kind in KINDS if "b2d" not in kind]
 NOISE = np.random.default_rng(3).integers(0, 1 << 62, 40_000)
-
-
-class Maker:
-    """Opens stores of one kind at one path."""
-
-    def __init__(self, kind: str, folder: Path) -> None:
-        self.cls, suffix, self.options = KINDS[kind]
-        self.path = folder / f"store{suffix}"
-
-    def __call__(self, mode: str = "a", **more: Any) -> Any:
-        options = {} if mode == "r" else self.options
-        return self.cls(str(self.path), mode=mode, **options, **more)
-
-    def values(self, **more: Any) -> dict[str, list[Any]]:
-        with self("r", **more) as store:
-            return values_of(store)
-
-
-def values_of(store: Any) -> dict[str, list[Any]]:
-    return {key: leaf[:].tolist() for key in sorted(store) if isinstance(leaf := store[key], blosc2.NDArray)}
 
 
 @pytest.fixture(params=KINDS)
