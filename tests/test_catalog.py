@@ -480,6 +480,27 @@ def test_hostile_fields_of_the_footer(forgery: Forgery, field: str) -> None:
         forgery.expect_no_harm(resealed(catalog, 0, sums_at))
 
 
+@pytest.mark.parametrize("kind", [blosc2.DictStore, blosc2.TreeStore])
+def test_changes_of_a_store_whose_catalog_leads_nowhere(forgery: Forgery, kind: type[blosc2.DictStore]) -> None:
+    """Keys that are listed and not found are refused as damage, not as a missing key; nothing is lost."""
+    catalog = forgery.catalog
+    at = len(catalog) - FOOTER + AT["seed0"]
+    catalog[at] ^= 1
+    lie = bytes(resealed(catalog, 0, forgery.fields["sums"]))
+    forged = forgery.data[: forgery.start] + lie + forgery.data[forgery.stop :]
+    forgery.path.write_bytes(forged)
+    with kind(str(forgery.path), mode="a") as store:
+        listed = list(store.keys())
+        for key in listed:
+            with pytest.raises((FormatError, KeyError)):
+                del store[key]
+        for change in (store.popitem, store.clear):
+            with pytest.raises((FormatError, KeyError)):
+                change()
+        assert list(store.keys()) == listed
+    assert forgery.path.read_bytes() == forged
+
+
 @pytest.mark.parametrize("place", [8, 12, SAMPLE, SUMS, 216, 252])
 def test_hostile_words_of_the_footer(forgery: Forgery, place: int) -> None:
     for other in (0, 1, 2, 3, 255, 256, 257, 1 << 31, (1 << 32) - 1):

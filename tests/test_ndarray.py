@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import blosc2
 from blosc2 import Codec, Filter
-from blosc2.exceptions import ShapeError
+from blosc2.exceptions import FormatError, ShapeError
 from blosc2.ndarray import NDArray
 
 SOURCES: tuple[str | None, ...] = (None, "r")
@@ -905,3 +905,24 @@ def test_a_repeated_value_need_not_be_one_item(width, value):
     found = next(array.iterchunks_info())
     assert found.special == blosc2.SpecialValue.VALUE
     assert (None if found.repeated_value is None else int(found.repeated_value)) == value
+
+
+def test_text_of_numbers_that_are_no_characters(tmp_path: Path, source: str | None) -> None:
+    """NumPy raises a SystemError when it makes a string of such an item."""
+    path = str(tmp_path / "a.b2nd")
+    numbers = np.full((3, 1), 65, "u4")
+    numbers[1] = 0xDEADBEEF
+    text = numbers.view("<U1")[:, 0]
+    with pytest.raises(SystemError):
+        text[1]
+    blosc2.asarray(text, urlpath=path)
+    array = blosc2.open(path, mmap_mode=source)
+    assert bytes(array[:]) == text.tobytes()
+    found = iter(array)
+    assert next(found) == "A"
+    with pytest.raises(FormatError, match="no Unicode character"):
+        next(found)
+    with pytest.raises(FormatError, match="no Unicode character") as refused:
+        array.item(1)
+    assert refused.value.path == path
+    assert array.item(2) == "A"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
@@ -19,6 +20,7 @@ from blosc2.carrier import Carrier
 from blosc2.copying import copied
 from blosc2.draft import Draft
 from blosc2.executor import PARALLEL_WORK, compressed
+from blosc2.exceptions import FormatError
 from blosc2.fields import FieldViews, short_text
 from blosc2.fields import NDField as NDField  # other packages look for it here
 from blosc2.indexing import basic_selection
@@ -382,7 +384,25 @@ class NDArray(Stored):
         # Chunk by chunk along axis 0, so that each is decoded once.
         step = max(self.chunks[0], 1)
         for start in range(0, len(self), step):
-            yield from self[start : start + step]
+            part = self[start : start + step]
+            yield from self._scalars(part) if self.dtype.kind == "U" and self.ndim == 1 else part
+
+    def _scalars(self, items: np.ndarray[Any, Any]) -> Iterator[Any]:
+        """Items of text, one by one."""
+        for number in range(len(items)):
+            with self._characters():
+                text = items[number]
+            yield text
+
+    @contextmanager
+    def _characters(self) -> Iterator[None]:
+        """NumPy raises a SystemError for text in which a number is no character, which a damaged file may have."""
+        try:
+            yield
+        except SystemError:
+            raise FormatError(
+                f"an item of dtype {self.dtype} has a number that is no Unicode character", path=self.urlpath
+            ) from None
 
     def item(self, *index: Any) -> Any:
         """One item as a Python scalar; without an index, of an array of size 1."""
@@ -390,8 +410,11 @@ class NDArray(Stored):
             key = index[0] if len(index) == 1 and isinstance(index[0], tuple) else index
             if len(key) == 1 and self.ndim != 1:
                 key = np.unravel_index(operator.index(key[0]), self.shape)
-            return self[tuple(key)].item()
-        return self[...].item() if self.size == 1 else self._only_scalars("item()")
+            found = self[tuple(key)]
+        else:
+            found = self[...] if self.size == 1 else self._only_scalars("item()")
+        with self._characters():
+            return found.item()
 
     def _only_scalars(self, what: str) -> Any:
         raise ValueError(f"{what} needs an array of size 1, this one has {self.size} items")

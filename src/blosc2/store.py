@@ -17,7 +17,7 @@ from blosc2.all_or_none import AllOrNone
 from blosc2.bulk import Items, no_progress, pairs, set_many
 from blosc2.checking import check, check_bytes
 from blosc2.compaction import Compaction, Progress
-from blosc2.exceptions import explain
+from blosc2.exceptions import FormatError, explain
 from blosc2.findings import CheckReport
 from blosc2.leaf import frame_of, window_of_bytes
 from blosc2.store_keys import canonical_key, new_key
@@ -169,8 +169,13 @@ class Store(ReadableStore):
         self._forget_leaf(key)
         if self._is_published(key):
             self._changes[key] = None
-        else:
-            del self._changes[key]
+        elif self._changes.pop(key, None) is None:
+            raise FormatError(
+                "the store lists this key and does not find it: its catalog is damaged. Run blosc2.check() on the "
+                "file, and compact() it to write a new catalog",
+                path=self._path,
+                key=key,
+            )
 
     def update(self, other: Items = (), /, **more: Any) -> None:  # type: ignore[override]  # one for all of its forms
         """Set many keys, of a mapping or of pairs of key and value, as a dict does; if anything raises, none of them.
