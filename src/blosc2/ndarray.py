@@ -19,8 +19,8 @@ from blosc2.batch_reading import read_many
 from blosc2.carrier import Carrier
 from blosc2.copying import copied
 from blosc2.draft import Draft
-from blosc2.executor import PARALLEL_WORK, compressed
 from blosc2.exceptions import FormatError
+from blosc2.executor import PARALLEL_WORK, compressed
 from blosc2.fields import FieldViews, short_text
 from blosc2.fields import NDField as NDField  # other packages look for it here
 from blosc2.indexing import basic_selection
