@@ -315,12 +315,13 @@ def requests() -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def main() -> None:
+def serve(jobs: dict[str, Job]) -> None:
+    """Answer requests until there are no more."""
     # nothing but answers may reach the driver
     answers, sys.stdout = sys.stdout, sys.stderr
     for request in requests():
         try:
-            answer = JOBS[request["job"]](request)
+            answer = jobs[request["job"]](request)
         except Exception as error:  # noqa: BLE001 - the driver decides what a failing job means
             answer = {"error": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")
@@ -328,4 +329,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(JOBS)

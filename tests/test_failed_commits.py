@@ -210,6 +210,16 @@ def test_what_was_visible_is_not_cut_off(make_file: Maker, forever: bool, after:
     assert [one for one in blosc2.check(make_file.path) if one.kind == "damage"] == []
 
 
+def no_more_files(patched: pytest.MonkeyPatch) -> None:
+    """What was published cannot be opened."""
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    patched.setattr(backed_store, "read_embedded", fail)
+    patched.setattr(embedded_file, "open_source", fail)
+
+
 @pytest.mark.parametrize("again", ["flush", "discard", "refresh"])
 def test_a_version_that_cannot_be_read_after_it_was_published(
     make: Maker, again: str, monkeypatch: pytest.MonkeyPatch
@@ -219,12 +229,8 @@ def test_a_version_that_cannot_be_read_after_it_was_published(
     change(store)
     pending = values_of(store)
 
-    def fail(*_: Any, **__: Any) -> Any:
-        raise OSError(errno.EMFILE, "Too many open files")
-
     with monkeypatch.context() as patched:
-        patched.setattr(backed_store, "read_embedded", fail)
-        patched.setattr(embedded_file, "open_source", fail)
+        no_more_files(patched)
         with pytest.raises(OSError, match=r"Too many open files.*they are kept"):
             store.flush()
     # The b2d writes its embedded values in the same way, so what is published may be the one or the other.
@@ -268,12 +274,8 @@ def test_packing_anew_and_not_being_able_to_read_it(make: Maker, monkeypatch: py
     store.flush()
     shown = values_of(store)
 
-    def fail(*_: Any, **__: Any) -> Any:
-        raise OSError(errno.EMFILE, "Too many open files")
-
     with monkeypatch.context() as patched:
-        patched.setattr(backed_store, "read_embedded", fail)
-        patched.setattr(embedded_file, "open_source", fail)
+        no_more_files(patched)
         with pytest.raises(OSError, match="Too many"):
             store.compact()
     assert values_of(store) == shown

@@ -135,13 +135,18 @@ def test_a_version_that_cannot_be_read_after_it_was_published(
     assert everything(blosc2.open(path)) == everything(handle)
 
 
+def make_frame(path: Path, make: Any, plain: bool) -> None:
+    """A file with checksums, or one without."""
+    make(path)
+    if plain:
+        path.write_bytes(blosc2.open(path).to_cframe())
+
+
 @each
 @pytest.mark.parametrize("plain", [False, True], ids=["with sums", "without"])
 def test_a_flipped_bit_of_the_header_loses_no_version(path: Path, make: Any, change: Any, plain: bool) -> None:
     """Whatever the header says, opening for writing and a change leave all that follows it where it is."""
-    make(path)
-    if plain:
-        path.write_bytes(blosc2.open(path).to_cframe())
+    make_frame(path, make, plain)
     change(blosc2.open(path, mode="a"))
     data = path.read_bytes()
     start = int.from_bytes(data[11:15])
@@ -169,9 +174,7 @@ def rewritten(old: bytes, new: bytes) -> bool:
 @pytest.mark.parametrize("plain", [False, True], ids=["with sums", "without"])
 def test_a_version_to_which_the_header_does_not_lead(path: Path, make: Any, change: Any, plain: bool) -> None:
     """Nothing tells it from an append that was not finished, and it may have been visible: it is kept."""
-    make(path)
-    if plain:
-        path.write_bytes(blosc2.open(path).to_cframe())
+    make_frame(path, make, plain)
     old, before = path.read_bytes(), everything(blosc2.open(path))
     change(blosc2.open(path, mode="a"))
     data = path.read_bytes()
