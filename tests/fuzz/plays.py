@@ -636,7 +636,7 @@ def change_store(rec: Recorder, x: Any, rng: random.Random) -> None:
         if type(leaf) is blosc2.NDArray:
             change_array(rec, leaf, rng)
         elif isinstance(leaf, blosc2.TreeStore):
-            rec("change", "set attribute", lambda: leaf.vlmeta.__setitem__("a", 1), asked=asked, compare=False)
+            rec("change_store", "set attribute", lambda: leaf.vlmeta.__setitem__("a", 1), asked=asked, compare=False)
         if rng.random() < 0.5:
             rec("change_store", "flush", x.flush, asked=asked, compare=False)
 
