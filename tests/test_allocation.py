@@ -16,12 +16,12 @@ from fixture_kit.isolated import Worker
 import blosc2
 from blosc2 import salvage_frames
 from blosc2._core.frame_writer import pack_trailer
-from blosc2._core.packed import unpacked_size
+from blosc2._core.packed import MOST_PER_BYTE, unpacked_size
 from blosc2.allocation import FREE, Allowance, allowed
 from blosc2.draft import ZERO_OFFSET
 from blosc2.dtypes import dtype_from_description
 from blosc2.exceptions import FormatError
-from blosc2.serialization import pack, unpack
+from blosc2.serialization import FEW_BYTES, pack, unpack
 
 needs_proc = pytest.mark.skipif(not limits.LINUX, reason="measures memory in /proc")
 # What the process takes besides, for the interpreter and the allocator.
@@ -196,6 +196,38 @@ def test_what_compresses_well_can_be_read_back(tmp_path: Path, source: str | Non
         tree.attrs["log"] = value
     with blosc2.open(str(tmp_path / "t.b2z"), mmap_mode=source) as tree:
         assert tree.attrs["log"] == value
+
+
+DENSE = {
+    "negative numbers of sets": [set(range(-32, 128)) | {None}],
+    "sets of 16": [set(range(-16, 0))] * 20,
+    "sets of 15": [frozenset(range(-15, 0))] * 20,
+    "sets of 7": [set(range(-7, 0))] * 20,
+    "sets of 5": [set(range(-5, 0))] * 20,
+    "sets of sets": [{frozenset(range(-n, 0)) for n in range(1, 30)}],
+    "empty sets": [set()] * 100,
+    "empty maps": [{}] * 100,
+    "maps of one": [{"": {}}] * 100,
+    "maps of six": [{name: -1 for name in ("", *"abcde")}] * 40,
+    "tuples": [()] * 100,
+    "complex numbers": [1j] * 100,
+    "arrays": [np.arange(1)] * 30,
+    "objects": [np.array([[], {}, None, (), 1.5], dtype=object)] * 30,
+}
+
+
+@pytest.mark.parametrize("what", DENSE)
+def test_values_that_are_largest_for_their_bytes(tmp_path: Path, source: str | None, what: str) -> None:
+    """Short data is not counted when it is written; reading it must not find that it is too large."""
+    array = blosc2.zeros(3, urlpath=str(tmp_path / "a.b2nd"))
+    value = DENSE[what] * ((FEW_BYTES - 10) // len(pack(DENSE[what])))
+    packed = pack(value)
+    assert len(packed) <= FEW_BYTES
+    assert unpacked_size(packed) <= MOST_PER_BYTE * len(packed)
+    array.attrs["x"] = value
+    found = blosc2.open(array.urlpath, mmap_mode=source).attrs["x"]
+    assert found == value if what not in ("arrays", "objects") else pack(found) == packed
+    assert blosc2.check(array.urlpath).ok
 
 
 def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:

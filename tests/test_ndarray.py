@@ -918,10 +918,8 @@ def test_text_of_numbers_that_are_no_characters(tmp_path: Path, source: str | No
     blosc2.asarray(text, urlpath=path)
     array = blosc2.open(path, mmap_mode=source)
     assert bytes(array[:]) == text.tobytes()
-    found = iter(array)
-    assert next(found) == "A"
     with pytest.raises(FormatError, match="no Unicode character"):
-        next(found)
+        list(array)
     with pytest.raises(FormatError, match="no Unicode character") as refused:
         array.item(1)
     assert refused.value.path == path

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
@@ -385,24 +384,17 @@ class NDArray(Stored):
         step = max(self.chunks[0], 1)
         for start in range(0, len(self), step):
             part = self[start : start + step]
-            yield from self._scalars(part) if self.dtype.kind == "U" and self.ndim == 1 else part
+            if self.dtype.kind == "U":
+                self._check_characters(part)
+            yield from part
 
-    def _scalars(self, items: np.ndarray[Any, Any]) -> Iterator[Any]:
-        """Items of text, one by one."""
-        for number in range(len(items)):
-            with self._characters():
-                text = items[number]
-            yield text
-
-    @contextmanager
-    def _characters(self) -> Iterator[None]:
-        """NumPy raises a SystemError for text in which a number is no character, which a damaged file may have."""
-        try:
-            yield
-        except SystemError:
+    def _check_characters(self, text: np.ndarray[Any, Any]) -> None:
+        """Refuse numbers that are no characters, which a damaged file may have: NumPy raises a SystemError for some."""
+        numbers = text.reshape(-1).view(text.dtype.str.replace(f"U{text.dtype.itemsize // 4}", "u4"))
+        if len(numbers) and numbers.max() > 0x10FFFF:
             raise FormatError(
-                f"an item of dtype {self.dtype} has a number that is no Unicode character", path=self.urlpath
-            ) from None
+                f"text that holds {int(numbers.max()):#x}, which is no Unicode character", path=self.urlpath
+            )
 
     def item(self, *index: Any) -> Any:
         """One item as a Python scalar; without an index, of an array of size 1."""
@@ -413,8 +405,9 @@ class NDArray(Stored):
             found = self[tuple(key)]
         else:
             found = self[...] if self.size == 1 else self._only_scalars("item()")
-        with self._characters():
-            return found.item()
+        if self.dtype.kind == "U":
+            self._check_characters(found)
+        return found.item()
 
     def _only_scalars(self, what: str) -> Any:
         raise ValueError(f"{what} needs an array of size 1, this one has {self.size} items")

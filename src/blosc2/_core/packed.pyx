@@ -24,8 +24,9 @@ cdef enum:
     ARRAY_CODE = 46
     DEEPEST = 7         # extensions inside of extensions; the reader takes fewer
 
-#: No value takes more bytes in memory for each packed one.
-MOST_PER_BYTE = 160
+#: No value takes more bytes in memory for each packed one: in a set a negative integer, of one byte, is counted as
+#: SLOT + SET_ITEM + SCALAR.
+MOST_PER_BYTE = 200
 
 
 cdef inline int64_t _number(const uint8_t *p, int size) noexcept nogil:
