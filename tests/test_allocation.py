@@ -208,7 +208,7 @@ DENSE = {
     "empty sets": [set()] * 100,
     "empty maps": [{}] * 100,
     "maps of one": [{"": {}}] * 100,
-    "maps of six": [{name: -1 for name in ("", *"abcde")}] * 40,
+    "maps of six": [dict.fromkeys(("", *"abcde"), -1)] * 40,
     "tuples": [()] * 100,
     "complex numbers": [1j] * 100,
     "arrays": [np.arange(1)] * 30,

@@ -13,11 +13,21 @@ import numpy as np
 import pytest
 
 import blosc2
+from blosc2 import archive_tail
 from blosc2._core.archive import Archive
 from blosc2._core.archive_writer import ArchiveWriter
 from blosc2._core.source import Source
 from blosc2.archive_tail import SEALED, lost_end
 from blosc2.exceptions import FormatError
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["one by one", "together"])
+def together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places where a record may be are looked at in two ways, which must find the same."""
+    if request.param:
+        monkeypatch.setattr(archive_tail, "_FEW_PLACES", 0)
+        monkeypatch.setattr(archive_tail, "_PIECE", 1 << 10)
+        monkeypatch.setattr(archive_tail, "_AT_ONCE", 3)
 
 
 def two_versions(path: Path, *, sealed: bool = True, leaves: int = 2) -> bytes:
@@ -233,3 +243,27 @@ def test_a_false_end_is_no_damage(tmp_path: Path) -> None:
         archive = Archive(Source.of_buffer(data + tail))
         assert archive.end == len(data)
         assert lost_end(archive.source, archive) is None
+
+
+@pytest.mark.parametrize(
+    "mark", [b"PK\5\6", b"PK\5\6PK\6\6", b"PK\5\6PK\6\7" + bytes(8), b"blosc2 0123456789abcdef ", b"PK\5\6" + bytes(50)]
+)
+def test_a_tail_full_of_marks_is_gone_through_in_proportion(tmp_path: Path, mark: bytes, source: str | None) -> None:
+    """Marks, each of which a record may begin with: they are looked at together, and the store opens."""
+    path = tmp_path / "x.b2z"
+    data = two_versions(path, leaves=1)
+    count = 20_000
+    path.write_bytes(data + mark * count)
+    looked_at = 0
+    real = archive_tail._was_plain
+
+    def counted(*args: Any) -> bool:
+        nonlocal looked_at
+        looked_at += 1
+        return real(*args)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(archive_tail, "_was_plain", counted)
+        with blosc2.open(path, mmap_mode=source) as store:
+            assert list(store) == ["/new/0", "/old"]
+    assert looked_at < 100

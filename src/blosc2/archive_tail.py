@@ -12,10 +12,12 @@ beginning or an end of it, up to a sector, is zeros; what else is a few bits awa
 
 from __future__ import annotations
 
-import re
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 from blosc2._core.archive import Archive
 from blosc2._core.source import Source
@@ -31,7 +33,15 @@ DIGITS: Final = 8
 FEW_BITS: Final = 24
 
 _SIGNATURE: Final = b"PK\5\6"
-_MARKS: Final = re.compile(rb"PK\x05\x06|blosc2 [0-9a-f]{16} ")
+_SEAL: Final = b"blosc2 "
+_SEAL_BYTES: Final = np.frombuffer(_SEAL, np.uint8)
+_DIGITS: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
+_BITS: Final = np.array([byte.bit_count() for byte in range(256)], np.uint8)
+_FAR_MARK: Final = int.from_bytes(b"PK\6\6", "little")
+_LOCATOR_MARK: Final = int.from_bytes(b"PK\6\7", "little")
+# Places of a piece that are looked at one by one, and of more how many together.
+_FEW_PLACES: Final = 1000
+_AT_ONCE: Final = 50_000
 _SECTOR: Final = 512
 _LOCATOR: Final = 20
 _FAR_END: Final = 56
@@ -83,14 +93,54 @@ def _candidates(source: Source, end: int) -> Iterator[int]:
         if source.size - length >= end - END:
             yield source.size - length
     start = max(0, end - END)  # the length of a seal may be what is damaged
-    at = start
-    while at < source.size:
-        piece = source.read(at, min(_PIECE + SEALED, source.size - at))
-        for match in _MARKS.finditer(piece):
-            place = at + match.start() - (0 if match[0] == _SIGNATURE else END)
-            if place >= start:
-                yield place
-        at += _PIECE
+    # With what a record has before it and behind where it begins.
+    before, behind = _LOCATOR + _FAR_END, SEALED
+    for at in range(start, source.size, _PIECE):
+        first = max(0, at - before)
+        piece = source.read(first, min(at + _PIECE + behind, source.size) - first)
+        places = sorted({*_found(piece, _SIGNATURE, 0, first), *_found(piece, _SEAL, END, first)})
+        places = places[bisect_left(places, at) : bisect_left(places, at + _PIECE)]
+        yield from places if len(places) <= _FEW_PLACES else _possible(piece, first, np.array(places))
+
+
+def _found(piece: bytes, mark: bytes, behind: int, first: int) -> Iterator[int]:
+    """Where records begin that have a mark so many bytes behind, in a piece of the file from a place on."""
+    at = piece.find(mark)
+    while at >= 0:
+        yield first + at - behind
+        at = piece.find(mark, at + 1)
+
+
+def _possible(piece: bytes, first: int, places: np.ndarray[Any, Any]) -> Iterator[int]:
+    """Of many places, those where a record may be; at the others is none, however closely they are looked at."""
+    before = _LOCATOR + _FAR_END
+    rows = np.frombuffer(bytes(before) + piece + bytes(SEALED), np.uint8)
+    rows = np.lib.stride_tricks.sliding_window_view(rows, before + SEALED)
+    for begin in range(0, len(places), _AT_ONCE):
+        some = places[begin : begin + _AT_ONCE]
+        found = rows[some - first]
+
+        def number(at: int, size: int, found: np.ndarray[Any, Any] = found) -> np.ndarray[Any, Any]:
+            return np.ascontiguousarray(found[:, at : at + size]).view(f"<u{size}")[:, 0].astype(np.uint64)
+
+        place = some.astype(np.uint64)
+        far = place - np.uint64(before)
+        said = number(before + 12, 4) + number(before + 16, 4)
+        # It says where it is, or is one bit away from that; or one of the two records before it says so.
+        fits = _one_bit(said - place) | _one_bit(place - said)
+        fits |= (number(0, 4) == _FAR_MARK) & (number(40, 8) + number(48, 8) == far)
+        fits |= (number(_FAR_END, 4) == _LOCATOR_MARK) & (number(_FAR_END + 8, 8) == far)
+        # The text of a seal has the place in hexadecimal digits.
+        digits = (place[:, None] >> np.arange(60, -4, -4, dtype=np.uint64) & np.uint64(15)).astype(np.intp)
+        text = np.concatenate([np.broadcast_to(_SEAL_BYTES, (len(some), len(_SEAL))), _DIGITS[digits]], axis=1)
+        at = before + END
+        wrong = _BITS[found[:, at : at + text.shape[1]] ^ text].sum(axis=1)
+        yield from some[fits | (wrong <= FEW_BITS)].tolist()
+
+
+def _one_bit(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Whether numbers have one bit at most."""
+    return np.asarray(numbers & (numbers - np.uint64(1)) == 0)
 
 
 def sealed_end(place: int, record: bytes) -> bytes:

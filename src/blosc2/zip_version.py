@@ -55,18 +55,19 @@ def open_version(path: str, mmap_mode: str | None, old: Source | None, advice: s
         source = open_source(path, None, old)
         try:
             record = _last_record(source)
+            archive = None
             if not record:
                 archive = Archive(source)
                 check_tail(source, archive)
-                if mmap_mode is not None:
-                    # Mapped bytes that are cut off must not be touched, not even to look for the end.
-                    source = source.mapped_to(archive.end, old)
-            elif mmap_mode is not None:
-                source = source.mapped_to(source.size, old)
+            if mmap_mode is not None:
+                # Mapped bytes that are cut off must not be touched, not even to look for the end.
+                source = source.mapped_to(source.size if archive is None else archive.end, old)
+                archive = None
             if advice is not None:
                 source.advise(advice)
-            archive = Archive(source)
-            check_tail(source, archive)
+            if archive is None:
+                archive = Archive(source)
+                check_tail(source, archive)
             if not record or archive.end < source.size:
                 start = max(0, archive.end - SEALED)
                 record = source.read(start, archive.end - start)
