@@ -253,6 +253,7 @@ def test_a_reader_that_is_always_too_late(path: Path, monkeypatch: pytest.Monkey
         return found
 
     monkeypatch.setattr(directory_frame, "_TRIES", 5)
+    monkeypatch.setattr(directory_frame, "_PATIENCE", 0)
     monkeypatch.setattr(directory_frame, "_read", meanwhile)
     with pytest.raises(OSError, match="published all the time"):
         blosc2.open(path)
@@ -318,3 +319,42 @@ def test_entries_that_cannot_be(entries: list[int], reason: str, path: Path) -> 
     with pytest.raises(FormatError, match=reason):
         blosc2.open(path)[:]
     assert [reason in one.problem for one in blosc2.check(str(path)).findings] == [True]
+
+
+def test_a_file_of_the_last_number(path: Path) -> None:
+    """Numbers behind it are none that a chunk file could have: lower ones are used again."""
+    blosc2.asarray(ITEMS, chunks=(300,), urlpath=path, contiguous=False)
+    (path / "FFFFFFFF.chunk").write_bytes(b"")
+    again = blosc2.asarray(-ITEMS, chunks=(300,), urlpath=path, contiguous=False, mode="w")
+    assert np.array_equal(blosc2.open(path)[:], -ITEMS)
+    check_files(path)
+    again[:] = ITEMS
+    assert np.array_equal(blosc2.open(path)[:], ITEMS)
+    assert blosc2.check(str(path)).ok
+
+
+def test_a_chunk_of_the_last_number(path: Path) -> None:
+    SChunk(chunksize=4, data=b"aaaa", urlpath=path, contiguous=False, cparams={"typesize": 1})
+    head = path / "chunks.b2frame"
+    frame, _ = directory_frame.frame_of_head(str(head), head.read_bytes())
+    fields = Fields(frame, 4, variable=False, vlblocks=False)
+    head.write_bytes(directory_frame.pack_head(fields, {}, {}, [0xFFFFFFFF], 1, 4, 36))
+    (path / "00000000.chunk").rename(path / "FFFFFFFF.chunk")
+    schunk = blosc2.open(path, mode="a")
+    assert schunk[:] == b"aaaa"
+    schunk.append_data(b"bbbb")
+    schunk.update_data(0, b"cccc")
+    assert blosc2.open(path)[:] == b"ccccbbbb"
+    check_files(path)
+
+
+def test_numbers_in_a_row() -> None:
+    last = 0xFFFFFFFF
+    assert directory_frame.first_free([], 3) == 0
+    assert directory_frame.first_free([4, 2], 3) == 5
+    assert directory_frame.first_free([last - 3], 3) == last - 2
+    assert directory_frame.first_free([last - 2], 3) == 0
+    assert directory_frame.first_free([last, 1, 5], 3) == 2
+    assert directory_frame.first_free([last, 1, 5], 4) == 6
+    with pytest.raises(ValueError, match="numbers in a row"):
+        directory_frame.first_free([last, 2], last - 2)

@@ -58,9 +58,10 @@ def _refuse_mask(value: Any) -> None:
 def _check_ends(value: Any) -> None:
     if isinstance(value, (bytes, str)):
         if value[-1:] in (b"\0", "\0"):
+            other = "value" if isinstance(value, bytes) else "value.encode()"
             raise ValueError(
-                f"{type(value).__name__} that end in zeros would lose them: take np.frombuffer(value, 'u1'), or "
-                "blosc2.SChunk(data=value)"
+                f"{type(value).__name__} that end in zeros would lose them: take np.frombuffer({other}, 'u1'), or "
+                f"blosc2.SChunk(data={other})"
             )
     elif isinstance(value, (list, tuple)):
         for item in value:

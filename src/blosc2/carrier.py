@@ -194,7 +194,7 @@ class Carrier:
     def _check_own(self) -> None:
         """Refuse to publish a change that was begun before this process was forked."""
         if self._lock.inherited:
-            raise refusal(self.urlpath, os.getppid())
+            raise refusal(self.urlpath, self._lock.holder)
 
     def set_vlmeta(self, changes: dict[str, bytes | None]) -> None:
         """Publish packed values of metadata entries, all at once; None removes one."""

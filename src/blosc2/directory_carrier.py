@@ -20,6 +20,7 @@ from blosc2.directory_frame import (
     Directory,
     Integers,
     chunk_file,
+    first_free,
     head_identity,
     locked_directory,
     pack_head,
@@ -141,7 +142,7 @@ class DirectoryCarrier(ReadOnlyDirectoryCarrier):
 
     def _write_new(self, draft: Draft, written: dict[int, int], owner: Owner) -> array[int]:
         """Write files for the new chunks; gives the number of each chunk's file."""
-        number = max(self._sizes, default=-1)
+        number = first_free(self._sizes, len(draft.new)) - 1
         numbers = array("q")
         for index, offset in numbered(draft.offsets):
             stored = draft.new.get(index)

@@ -10,7 +10,8 @@ import errno
 import os
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
@@ -37,8 +38,9 @@ _FRAME_TYPE = 26
 _CBYTES = 39
 _CHUNK_NAME = re.compile("[0-9A-F]{8}")
 _LAST_NUMBER: Final = 0xFFFFFFFF
-# How often writers may be faster than a reader.
-_TRIES: Final = 1000
+# How often writers may be faster than a reader, and for how many seconds.
+_TRIES: Final = 10
+_PATIENCE: Final = 10.0
 
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
@@ -102,7 +104,9 @@ def read_directory(path: str) -> Directory:
     OSError
         Writers publish versions faster than one can be read.
     """
-    for _ in range(_TRIES):
+    tries, stop = 0, time.monotonic() + _PATIENCE
+    while tries < _TRIES or time.monotonic() < stop:
+        tries += 1
         # Open until the end, so that no other file gets its inode.
         source = Source.open(os.path.join(path, HEADER_FILE))
         head = source.read(0, source.size)
@@ -291,7 +295,7 @@ def _replace_frame(path: str, temporary: str, files: int, head: Callable[[int], 
     with locked_directory(path):
         old = read_head(path)
         there = _chunk_numbers(path)
-        first = max(there, default=-1) + 1
+        first = first_free(there, files)
         try:
             for number in range(files):
                 owner.rename(chunk_file(temporary, number), chunk_file(path, first + number))
@@ -320,6 +324,21 @@ def _remove_chunks(path: str, numbers: Iterable[int], owner: Owner) -> None:
         # What cannot be removed takes room, no more.
         with suppress(OSError):
             owner.unlink(chunk_file(path, number))
+
+
+def first_free(taken: Collection[int], count: int) -> int:
+    """The first of so many numbers in a row that no chunk file has: behind all others, as long as numbers last."""
+    last = max(taken, default=-1)
+    if last + count <= _LAST_NUMBER:
+        return last + 1
+    before = -1
+    for number in sorted(taken):
+        if number - before > count:
+            return before + 1
+        before = number
+    raise ValueError(
+        f"no {count} numbers in a row are left for chunk files: write the frame anew, with copy(urlpath=...)"
+    )
 
 
 def _chunk_numbers(path: str) -> list[int]:

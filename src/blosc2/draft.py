@@ -20,7 +20,7 @@ from blosc2._core.frame_writer import header_length, pack_header, pack_index, pa
 from blosc2._core.grid_write import StoredChunk
 from blosc2._core.source import Source
 from blosc2.alignment import PADDING, hole_before
-from blosc2.allocation import FREE, table_limit, too_much
+from blosc2.allocation import FREE, table_limit
 from blosc2.exceptions import FormatError
 from blosc2.sums import MARK_AT, Running, Sums, as_table, carried, from_table
 
@@ -66,13 +66,13 @@ class Draft:
         self._appended = 0  # bytes of a last chunk that `_sizes` need not know, because it is None
 
     def require_table(self, count: int) -> None:
-        """Refuse a table of so many chunks in place of one value for all: it would take more memory than may be."""
-        if 8 * count <= FREE // 2:
-            return
-        most = table_limit(self.frame.file_size)
-        if 8 * count > most:
-            raise FormatError(too_much(8 * count, f"a table of {count} chunks", most), path=self.frame.source.path,
-                              key=self.frame.key)  # fmt: skip
+        """Refuse a table of so many chunks in place of one value for all: no reader would take it (`allocation`)."""
+        if 8 * count > FREE // 2 and 8 * count > table_limit(self.frame.file_size):
+            raise FormatError(
+                f"{count} chunks, for most of which nothing is stored, are too many to change some of them: choose "
+                "larger chunks, with copy(chunks=...). If it never had as many, it is damaged",
+                path=self.frame.source.path, key=self.frame.key,
+            )  # fmt: skip
 
     @property
     def offsets(self) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -244,7 +244,7 @@ def lay_out(
     if nbytes:
         one = len(offsets) == 1 and offsets[0] < 0
         if not one:
-            _check_table(count, start + position)
+            check_table(count, start + position)
         index = pack_index(offsets[0] if one else np.array(offsets, np.int64), count)
     trailer = pack_trailer(vlmeta)
     before = start + position + len(index)
@@ -344,7 +344,7 @@ def numbered(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[tuple[int
         yield from enumerate(offsets[first : first + _PIECE].tolist(), first)
 
 
-def _check_table(count: int, stored: int) -> None:
+def check_table(count: int, stored: int) -> None:
     """Refuse to write a table of offsets that readers of a file of so many bytes would refuse."""
     if 8 * count > table_limit(stored):
         raise ValueError(
@@ -390,7 +390,7 @@ def appended(draft: Draft, start: int, *, variable: bool) -> tuple[bytes, bytes]
         count = int(frame.nchunks)
     else:
         offsets, count = draft.offsets, len(draft.offsets)
-        _check_table(count, start)
+        check_table(count, start)
         for number, stored in sorted(draft.new.items()):
             hole = hole_before(position) if PADDING in draft.metalayers else b""
             parts += [hole, stored]

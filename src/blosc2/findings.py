@@ -13,9 +13,9 @@ Kind = Literal["damage", "unverified", "note"]
 
 #: How many findings of one frame are told; a file that is damaged all over does not need more.
 MOST: Final = 100
-# What to do about damage, where nothing else is said.
 # Of findings, how many the `repr` of a report shows.
 _MOST_SHOWN: Final = 10
+# What to do about damage, where nothing else is said.
 _ADVICE: Final = "restore the file from a copy, or recover what is whole with blosc2.salvage"
 _ADVISED: Final = ("salvage", "restore", "remove it", "compact()")
 

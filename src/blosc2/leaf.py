@@ -67,7 +67,7 @@ class LiveCarrier(MemoryCarrier):
         if frame.metalayers().keys() != self.frame.metalayers().keys():
             return False
         with self._lock:
-            self._arena, self._used, self._cparams = None, 0, None
+            self._arena, self._used, self._cparams, self._declared = None, 0, None, True
             super()._adopt(frame)
         return True
 

@@ -15,7 +15,7 @@ from blosc2._core.geometry import Geometry
 from blosc2._core.grid_read import Read
 from blosc2._core.grid_write import Write
 from blosc2.carrier import Carrier, vlmeta_chunk
-from blosc2.draft import UNINIT_OFFSET, ZERO_OFFSET, Draft
+from blosc2.draft import UNINIT_OFFSET, ZERO_OFFSET, Draft, check_table
 from blosc2.partitions import as_shape
 from blosc2.serialization import pack
 from blosc2.view_carrier import ViewCarrier
@@ -59,7 +59,8 @@ def resize_draft(carrier: Carrier, draft: Draft, new: Geometry) -> bool:
     if isinstance(carrier, ViewCarrier):
         raise ValueError("cannot resize this array: it is a view; resize the array below it, or a copy")
     old, dtype, _ = carrier.array  # type: ignore[misc]
-    draft.require_table(max(old.nchunks, new.nchunks))
+    draft.require_table(old.nchunks)
+    check_table(new.nchunks, draft.frame.file_size)
     if old.size and new.size:
         for nchunk in _chunks_with_padding_to_show(old, new):
             offset = int(draft.offsets[nchunk])

@@ -98,7 +98,7 @@ class Sidecar:
     def _check_own(self) -> None:
         """Refuse what was begun before this process was forked, in which the parent may wait for this one."""
         if self._thread.inherited:
-            raise refusal(self._path, self._owner[0] if self._owner else os.getppid())
+            raise refusal(self._path, self._thread.holder)
 
     @contextmanager
     def shared(self) -> Iterator[None]:

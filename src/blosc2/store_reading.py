@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from blosc2._core.forking import Lock, in_child
+from blosc2._core.forking import Lock, each, in_child
 from blosc2._core.frame import Frame
 from blosc2._core.handles import hold, sweep
 from blosc2._core.leaf_batch import LeafBatch
@@ -507,8 +507,7 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
 
 
 def _begin_child() -> None:
-    for store in list(_writable.values()):
-        store._begin_child()
+    each(lambda store: store._begin_child(), list(_writable.values()))
 
 
 in_child(_begin_child)

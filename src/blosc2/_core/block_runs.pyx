@@ -32,7 +32,7 @@ cdef int extent(const Chunk *chunk, int32_t block, int32_t *start, int32_t *stop
     cdef int status = block_span(chunk, block, start, &end)
     if status:
         return status
-    if not chunk.data[2] & NOT_SPLIT and nbytes == chunk.blocksize and nbytes % chunk.typesize == 0:
+    if chunk.split and nbytes == chunk.blocksize and nbytes % chunk.typesize == 0:
         streams = chunk.typesize
     position = start[0]
     byte[0] = -1

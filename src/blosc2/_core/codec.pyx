@@ -18,7 +18,7 @@ from libc.string cimport memcpy, memset
 
 from blosc2._core cimport cblosc2 as c
 
-from blosc2._core.forking import in_child
+from blosc2._core.forking import each, in_child
 from blosc2.exceptions import CompressionError, FormatError, codec_error_text
 
 MINIMUM_LIBRARY = (3, 3, 5)
@@ -563,8 +563,11 @@ _plugins = weakref.WeakSet()
 
 
 def _start_anew():
-    for plugin in list(_plugins):
-        (<Plugin> plugin).start_anew()
+    each(_start_plugin, list(_plugins))
+
+
+def _start_plugin(Plugin plugin):
+    plugin.start_anew()
 
 
 in_child(_start_anew)

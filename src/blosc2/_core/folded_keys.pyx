@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
-"""Which keys differ in what some file systems overlook, as case, and which are the same: by 64 bits of a hash each, for millions of them."""
+"""Keys that differ only in what some file systems overlook, such as case, among millions: by a 64-bit hash of each."""
 
 import os
 from unicodedata import normalize

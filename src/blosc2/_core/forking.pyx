@@ -13,6 +13,8 @@ from threading import RLock
 
 # Goes up by one in each child.
 cdef long _generation = 0
+# Of each generation, the process: that of the parent is not to be had any more when it has ended.
+_processes = [os.getpid()]
 _renewals = []
 _files = weakref.WeakSet()
 
@@ -69,6 +71,11 @@ cdef class Lock:
         self.current()
         return self.depth > 0 and self.taken != _generation
 
+    @property
+    def holder(self):
+        """The process in which it was taken last."""
+        return _processes[self.taken]
+
 
 def in_child(renewal):
     """Have something done in each forked child, before it goes on."""
@@ -107,14 +114,24 @@ def _lead_nowhere():
             os.close(nowhere)
 
 
+def each(function, items):
+    """Call a function for each of some items, whatever it raises for one of them."""
+    for item in items:
+        try:
+            function(item)
+        except BaseException:   # the others count all the same
+            sys.excepthook(*sys.exc_info())
+
+
 def _begin_child():
     global _generation
     _generation += 1
-    for renewal in _renewals:
-        try:
-            renewal()
-        except BaseException:   # the others count all the same
-            sys.excepthook(*sys.exc_info())
+    _processes.append(os.getpid())
+    each(_call, _renewals)
+
+
+def _call(renewal):
+    renewal()
 
 
 in_child(_lead_nowhere)

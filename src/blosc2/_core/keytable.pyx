@@ -424,7 +424,10 @@ cdef class KeyTable:
         slot = self._insert(member.name, stem, Entry(place), key_hash(self.seed0, self.seed1, member.name, stem))
         if slot == -2:
             raise MemoryError("no slot is left for a key")
-        return self._settle(place, slot) if slot >= 0 else 0
+        if slot == -1:
+            self.came[self.count - 1] = Entry(place)
+            return 0
+        return self._settle(place, slot)
 
     cdef int _settle(self, int64_t place, int64_t slot) except -1:
         """Let the better of two members of one key stay."""

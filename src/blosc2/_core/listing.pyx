@@ -503,7 +503,7 @@ cdef class KeyCursor:
         self.before = None
 
     def take(self, Py_ssize_t most):
-        """Up to so many keys, fewer where they are long, or some more, or all that are left; none at the end."""
+        """About so many of the next keys, fewer where they are long; none at the end. With -1 all that are left."""
         cdef list result = []
         self._go(result, most)
         return result
