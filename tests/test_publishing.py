@@ -290,7 +290,10 @@ def test_the_lock_goes_over_to_a_new_file(make: Maker) -> None:
 
 @POSIX
 def test_two_that_make_the_same_store(make: Maker) -> None:
-    first, second = make("w"), make("w")
+    first = make("w")
+    with pytest.raises(blosc2.exceptions.StoreLockedError):
+        make("w")
+    second = make("w", exclusive=False)  # who goes without the lock is found out
     first["/a"], second["/b"] = [1], [2]
     first.flush()
     with pytest.raises(OSError, match=r"somebody else|open for writing"):

@@ -3,6 +3,9 @@
 It is an advisory lock of the operating system on the store's own file or directory, so it is gone when its process is,
 and no other file tells of it. (Over NFS a directory cannot be locked: there a file in it is, which stays.) A store that
 is replaced by a new file passes the lock on to that before it takes its name. Readers never ask for it.
+
+For a store that is not there yet a hidden file beside its place is locked (see `creation_lock`). It goes when the store
+is there, or nobody makes it any more. One that a killed process left locks nothing, and is used by the next.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import weakref
 from contextlib import suppress
 
 from blosc2._core.forking import in_child
+from blosc2.creation_lock import CreationLock
 from blosc2.exceptions import StoreLockedError
 from blosc2.file_identity import check_permission
 from blosc2.file_lock import flock
@@ -37,7 +41,7 @@ class WriterLock:
     Parameters
     ----------
     path : str
-        Of the store; when nothing is there yet, the lock is held from `take` on.
+        Of the store, which need not be there yet. The folders that it will lie in are made then.
     timeout : float or None
         How many seconds to wait for another writer; None waits as long as it takes.
     exclusive : bool
@@ -58,10 +62,12 @@ class WriterLock:
         The file system has no locks.
     """
 
-    __slots__ = ("__weakref__", "_descriptor", "_exclusive", "_next", "_path", "owner")
+    __slots__ = ("__weakref__", "_creation", "_descriptor", "_exclusive", "_next", "_path", "owner")
 
     def __init__(self, path: str, timeout: float | None = 0, *, exclusive: bool = True) -> None:
         self._descriptor = self._next = -1
+        # What is locked instead of a store that is still to be made.
+        self._creation: CreationLock | None = None
         self._path = path
         self.owner = Owner()
         check_permission(path)
@@ -72,7 +78,7 @@ class WriterLock:
 
     @property
     def held(self) -> bool:
-        """Whether something is locked: a store that is still to be made has nothing to lock."""
+        """Whether something is locked: the store, or the place where it will be."""
         return self._descriptor >= 0
 
     @property
@@ -84,15 +90,26 @@ class WriterLock:
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = _PAUSE
         while True:
+            creation = None
             try:
                 descriptor = os.open(self._path, _FLAGS)
             except (FileNotFoundError, NotADirectoryError):
-                return
+                creation = CreationLock(self._path, self.owner)
+                descriptor = creation.open()
+                if descriptor < 0:  # somebody has removed the folder again
+                    continue
             try:
-                if self._try(descriptor, self._path):
-                    # What was waited for may have been replaced meanwhile.
-                    if self._is_current(descriptor):
-                        self._descriptor, descriptor = descriptor, -1
+                try:
+                    is_ours = self._try(descriptor, self._path if creation is None else creation.path)
+                except OSError:
+                    if creation is not None:  # nobody has it locked, as there are no locks
+                        creation.remove()
+                    raise
+                if is_ours:
+                    # What was waited for may have been replaced or removed meanwhile, or made.
+                    if self._is_current(descriptor) if creation is None else creation.is_current(descriptor):
+                        self._descriptor, self._creation = descriptor, creation
+                        descriptor, creation = -1, None
                         return
                     continue
                 if deadline is not None and time.monotonic() >= deadline:
@@ -100,6 +117,8 @@ class WriterLock:
             finally:
                 if descriptor >= 0:
                     os.close(descriptor)
+                if creation is not None:
+                    creation.remove_folders()
             wait = pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic()))
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -151,8 +170,11 @@ class WriterLock:
         if self._next >= 0:
             # At once: there is no moment in which nothing is held.
             before, self._descriptor, self._next = self._descriptor, self._next, -1
+            creation, self._creation = self._creation, None
             if before >= 0:
                 try:
+                    if creation is not None:
+                        creation.remove()
                     self._unlock(before)
                 finally:
                     os.close(before)
@@ -183,8 +205,11 @@ class WriterLock:
     def _let_go(self) -> None:
         if self._descriptor < 0:
             return
-        descriptor = self._descriptor
+        descriptor, creation = self._descriptor, self._creation
         try:
+            if creation is not None and not self.inherited:
+                creation.remove()
+                creation.remove_folders()
             self._unlock(descriptor)
         finally:
             # In this order: an interrupt in between leaves it open, but unlocked, and never lets it be closed twice.

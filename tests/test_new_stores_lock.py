@@ -1,0 +1,229 @@
+"""The lock of a store that is not there yet: whoever comes second waits or is refused, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fixture_kit.isolated import environment
+from store_makers import KINDS, Maker
+
+import blosc2
+from blosc2 import creation_lock, store_lock
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="locks of POSIX")
+
+MODES = pytest.mark.parametrize("mode", ["a", "w"])
+
+
+@pytest.fixture(params=KINDS)
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
+    return Maker(request.param, tmp_path)
+
+
+def outside(code: str, *arguments: str) -> subprocess.Popen[str]:
+    program = "import sys, time, os, numpy as np, blosc2\nkind, path, mode, me = sys.argv[1:]\n"
+    program += "cls = getattr(blosc2, kind)\n" + code
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *arguments], env=environment(), text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+
+
+# The writer waits until all programs have started, then opens, adds one leaf and closes.
+FILL = """
+print("ready", flush=True)
+sys.stdin.readline()
+store = cls(path, mode="a", timeout=60)
+store[f"/job{me}"] = np.arange(10) + int(me)
+store[f"/group{me}/more"] = np.full(2000, int(me))
+store.close()
+"""
+
+
+@pytest.mark.parametrize("count", [2, 6, 16])
+@pytest.mark.parametrize(("cls", "suffix"), [("EmbedStore", ".b2e"), ("DictStore", ".b2z"), ("TreeStore", ".b2d")])
+def test_programs_that_make_one_store_together_lose_nothing(cls: str, suffix: str, count: int, tmp_path: Path) -> None:
+    path = tmp_path / "deep" / f"store{suffix}"
+    programs = [outside(FILL, cls, str(path), "a", str(n)) for n in range(count)]
+    for program in programs:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "ready\n"
+    for program in programs:
+        assert program.stdin is not None
+        program.stdin.write("go\n")
+        program.stdin.close()
+    for program in programs:
+        assert program.wait(timeout=60) == 0
+        assert program.stdout is not None
+        program.stdout.close()
+    with getattr(blosc2, cls)(str(path), mode="r") as store:
+        for n in range(count):
+            assert np.array_equal(store[f"/job{n}"][:], np.arange(10) + n)
+            assert np.array_equal(store[f"/group{n}/more"][:], np.full(2000, n))
+    assert os.listdir(path.parent) == [path.name]
+
+
+@MODES
+def test_a_second_writer_of_a_new_store_is_refused(mode: str, make: Maker) -> None:
+    first = make(mode)
+    with pytest.raises(blosc2.exceptions.StoreLockedError, match="another handle of this process"):
+        make(mode)
+    began = time.monotonic()
+    with pytest.raises(blosc2.exceptions.StoreLockedError):
+        make(mode, timeout=0.2)
+    assert 0.2 <= time.monotonic() - began < 10
+    first["/a"] = [1, 2]
+    first.close()
+    with make("a") as second:
+        second["/b"] = [3]
+    assert make.values() == {"/a": [1, 2], "/b": [3]}
+    assert os.listdir(make.path.parent) == [make.path.name]
+
+
+@MODES
+def test_threads_wait_for_each_other(mode: str, make: Maker) -> None:
+    first = make(mode)
+    first["/a"] = [1]
+    begun, opened = threading.Event(), threading.Event()
+
+    def second() -> None:
+        begun.set()
+        with make("a", timeout=30) as store:
+            opened.set()
+            store["/b"] = [2]
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    begun.wait()
+    assert not opened.wait(0.1)
+    first.close()
+    thread.join(60)
+    assert make.values() == {"/a": [1], "/b": [2]}
+
+
+def test_without_the_lock_nobody_is_kept_out(make: Maker) -> None:
+    with make("a") as first:
+        other = make("a", exclusive=False)
+        other.discard()
+        other.close()
+        first["/a"] = [1]
+    assert make.values()["/a"] == [1]
+
+
+@MODES
+def test_a_killed_creator_blocks_nobody(mode: str, make: Maker) -> None:
+    code = "store = cls(path, mode=mode)\nprint('open', flush=True)\ntime.sleep(60)"
+    program = outside(code, make.cls.__name__, str(make.path), mode, "0")
+    assert program.stdout is not None
+    assert program.stdout.readline() == "open\n"
+    with pytest.raises(blosc2.exceptions.StoreLockedError, match=f"process {program.pid}"):
+        make(mode)
+    program.send_signal(signal.SIGKILL)
+    program.wait()
+    for stream in (program.stdout, program.stdin):
+        assert stream is not None
+        stream.close()
+    with make(mode) as store:
+        store["/a"] = [1]
+    assert make.values() == {"/a": [1]}
+    assert os.listdir(make.path.parent) == [make.path.name]
+
+
+def test_nothing_is_left_where_nothing_is_made(make: Maker) -> None:
+    folder = make.path.parent / "new" / "folders"
+    make.path = folder / make.path.name
+    with pytest.raises(FileNotFoundError):
+        make("r")
+    store = make("a")
+    store.discard()
+    store.close()
+    if not make.path.exists():  # as a `.b2z` that nothing was assigned to
+        assert not folder.parent.exists()
+    assert not [name for name in folder.parent.rglob("*") if name.name.endswith(".lock")]
+
+
+def test_links_lock_what_they_lead_to(make: Maker) -> None:
+    real = make.path
+    link = real.parent / f"link{real.suffix}"
+    link.symlink_to(real.name)
+    first = make("w")
+    make.path = link
+    with pytest.raises(blosc2.exceptions.StoreLockedError):
+        make("a")
+    first["/a"] = [1]
+    first.close()
+    with make("a") as store:
+        store["/b"] = [2]
+    assert link.is_symlink()
+    make.path = real
+    assert make.values() == {"/a": [1], "/b": [2]}
+    assert sorted(os.listdir(real.parent)) == sorted([real.name, link.name])
+
+
+def test_the_file_of_another_creation_is_not_taken_for_ones_own(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the opening of the file and its lock, a store is made and removed again."""
+    opened = creation_lock.CreationLock.open
+    held: list[Any] = []
+
+    def open_late(self: Any) -> int:
+        descriptor = opened(self)
+        if not held:
+            held.append(None)
+            other = make("w")
+            other["/other"] = [1]
+            other.close()
+        return descriptor
+
+    monkeypatch.setattr(creation_lock.CreationLock, "open", open_late)
+    with make("a") as store:
+        assert store["/other"][:].tolist() == [1]
+        store["/a"] = [2]
+    assert make.values() == {"/other": [1], "/a": [2]}
+    assert os.listdir(make.path.parent) == [make.path.name]
+
+
+def test_the_lock_goes_over_to_the_store(tmp_path: Path) -> None:
+    path = tmp_path / "x.b2z"
+    lock = store_lock.WriterLock(str(path))
+    assert lock.held
+    assert os.listdir(tmp_path) == [".x.b2z.lock"]
+    with path.open("wb") as file:
+        lock.take(file.fileno())
+        lock.settle()
+    assert os.listdir(tmp_path) == ["x.b2z"]
+    with pytest.raises(blosc2.exceptions.StoreLockedError):
+        store_lock.WriterLock(str(path))
+    lock.release()
+    store_lock.WriterLock(str(path)).release()
+    assert os.listdir(tmp_path) == ["x.b2z"]
+
+
+def test_a_forked_child_leaves_the_lock_alone(make: Maker) -> None:
+    store = make("w")
+    pid = os.fork()
+    if pid == 0:
+        try:
+            del store
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    with pytest.raises(blosc2.exceptions.StoreLockedError):
+        make("a")
+    store["/a"] = [1]
+    store.close()
+    assert make.values() == {"/a": [1]}
+
+
+def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(NotADirectoryError):
+        blosc2.DictStore(str(tmp_path / "file" / "x.b2z"), mode="w")
