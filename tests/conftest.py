@@ -50,3 +50,9 @@ def one_thread() -> Iterator[None]:
     old = blosc2.set_nthreads(1)
     yield
     blosc2.set_nthreads(old)
+
+
+@pytest.fixture
+def changes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stores publish nothing by themselves, as a large one does not with each assignment: changes wait for `flush`."""
+    monkeypatch.setattr("blosc2.pace.Pace.is_due", lambda self, waiting, values: False)

@@ -368,6 +368,7 @@ class StoreContract:
         assert errors == []
 
     # ------------------------------------------------------------------ against a dictionary
+    @pytest.mark.usefixtures("changes_wait")
     def test_as_a_dictionary(self, tmp_path: Path) -> None:
         """Any sequence of changes, flushes and reopenings, compared with a plain dictionary."""
         contract = self
@@ -479,6 +480,9 @@ class StoreContract:
 class FileStoreContract(StoreContract):
     """What every store with a file or directory must do besides."""
 
+    #: Whether assignments and deletions are published when they return.
+    at_once = False
+
     def test_a_leaf_of_a_closed_store_is_read_only(self, path: Path) -> None:
         store = self.make(path)
         store["/a"] = np.arange(5)
@@ -495,12 +499,15 @@ class FileStoreContract(StoreContract):
             store["/a"] = [1]
             store.flush()
             reader = self.kind(str(path), mode="r")
+            store["/a"][0] = 4  # no assignment to a key: it waits in every store
+            before = reader["/a"]
             store["/b"] = [2]
             store["/a"] = [3]
-            for other in (reader, self.kind(str(path), mode="r")):
-                assert list(other) == ["/a"]
-                assert other["/a"][0] == 1
-                other.close()
+            with self.kind(str(path), mode="r") as newer:
+                assert sorted(newer) == (["/a", "/b"] if self.at_once else ["/a"])
+                assert newer["/a"][0] == (3 if self.at_once else 1)
+            assert before[0] == reader["/a"][0] == 1
+            reader.close()
             store.flush()
             with self.kind(str(path), mode="r") as other:
                 assert sorted(other) == ["/a", "/b"]
@@ -519,24 +526,51 @@ class FileStoreContract(StoreContract):
         reader.close()
         np.testing.assert_array_equal(leaf[::100], np.arange(0, 50_000, 100))
 
-    def test_an_exception_publishes_nothing(self, filled: Any, path: Path) -> None:
+    def test_an_exception_publishes_what_was_assigned(self, filled: Any, path: Path) -> None:
         filled.close()
-        before = tree_state(path)
         with pytest.raises(ZeroDivisionError), self.make(path) as store:
             store["/new"] = [1]
             store["/numpy"][0] = 5
             del store["/list"]
             _ = 1 / 0
         assert store.closed
-        assert tree_state(path) == before
+        with self.kind(str(path), mode="r") as store:
+            assert {*VALUES, "/new"} - set(store) == {"/list"}
+            assert "/list" not in store
+            assert store["/new"][:].tolist() == [1]
+            assert (store["/numpy"][0] == 5).all()
         assert sorted(os.listdir(path.parent)) == [path.name]
 
-    def test_an_exception_leaves_no_new_store(self, path: Path) -> None:
-        with pytest.raises(ZeroDivisionError), self.make(path) as store:
+    def test_an_exception_makes_a_new_store_of_what_was_assigned(self, path: Path) -> None:
+        with pytest.raises(ZeroDivisionError), self.make(path, "w") as store:
             store["/new"] = [1]
             _ = 1 / 0
-        assert os.listdir(path.parent) == []
+        with self.kind(str(path), mode="r") as store:
+            assert {key: store[key][:].tolist() for key in store} == {"/new": [1]}
+        assert os.listdir(path.parent) == [path.name]
 
+    def test_an_exception_before_any_assignment_replaces_nothing(self, filled: Any, path: Path) -> None:
+        filled.close()
+        before = tree_state(path)
+        with pytest.raises(ZeroDivisionError), self.make(path, "w"):
+            _ = 1 / 0
+        assert tree_state(path) == before
+        assert os.listdir(path.parent) == [path.name]
+
+    def test_who_wants_nothing_of_it_discards(self, filled: Any, path: Path) -> None:
+        filled.close()
+        before = tree_state(path)
+        with pytest.raises(ZeroDivisionError), self.make(path) as store, store.transaction():
+            store["/new"] = [1]
+            del store["/list"]
+            _ = 1 / 0
+        assert tree_state(path) == before
+        with self.make(path) as store:
+            store["/numpy"][0] = 5
+            store.discard()
+        assert tree_state(path) == before
+
+    @pytest.mark.usefixtures("changes_wait")
     def test_discard(self, filled: Any, path: Path) -> None:
         filled.flush()
         before = tree_state(path)
@@ -560,14 +594,16 @@ class FileStoreContract(StoreContract):
             store.flush()
         assert tree_state(path) == before
 
-    def test_unclosed_changes_are_warned_of(self, path: Path) -> None:
+    def test_what_is_dropped_is_published_and_warned_of(self, path: Path) -> None:
         store = self.make(path)
         store["/a"] = [1]
+        store["/a"][0] = 2  # which waits in every kind of store
         holder = [store]
         del store
-        with pytest.warns(ResourceWarning, match="not closed"):
+        with pytest.warns(ResourceWarning, match=r"not closed: its changes are published now"):
             holder.clear()
-        assert not path.exists() or path.is_dir()
+        with self.kind(str(path), mode="r") as store:
+            assert store["/a"][:].tolist() == [2]
         store = self.make(path)
         store.close()
         with warnings.catch_warnings():
@@ -599,8 +635,13 @@ class FileStoreContract(StoreContract):
         store = self.make(path, "w")
         assert list(store) == []
         assert "/numpy" not in store
-        store["/only"] = [1]
         assert tree_state(path) == before  # until the first changes are published
+        store["/only"] = [1]
+        if self.at_once:
+            with self.kind(str(path), mode="r") as other:
+                assert list(other) == ["/only"]
+        else:
+            assert tree_state(path) == before
         store = self.read_back(store, path, source)
         assert list(store) == ["/only"]
         assert store["/only"][0] == 1

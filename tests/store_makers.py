@@ -27,6 +27,8 @@ class Maker:
         self.path = folder / f"store{suffix}"
         self.is_tree = self.cls is blosc2.TreeStore
         self.is_directory = suffix == ".b2d"
+        #: Whether assignments and deletions are published when they return.
+        self.at_once = suffix == ".b2e"
 
     def __call__(self, mode: str = "a", **more: Any) -> Any:
         options = {} if mode == "r" else self.options

@@ -22,6 +22,7 @@ FIXTURES = [e for e in manifest.FILES if e["path"].endswith(".b2e")]
 class TestFile(FileStoreContract):
     kind = blosc2.EmbedStore
     suffix = ".b2e"
+    at_once = True
 
 
 class TestMemory(StoreContract):
@@ -173,8 +174,11 @@ def test_a_file_that_another_changed_is_not_replaced(tmp_path: Path) -> None:
     with blosc2.EmbedStore(path) as store:
         store["/a"] = [1]
     first, second = blosc2.EmbedStore(path), blosc2.EmbedStore(path, exclusive=False)
-    first["/b"], second["/c"] = [2], [3]
-    first.flush()
+    first["/b"] = [2]
+    with pytest.raises(OSError, match="changed by somebody else"):
+        second["/c"] = [3]
+    assert "/c" not in second
+    second["/a"][0] = 5
     first["/d"] = [4]
     first.close()
     with pytest.raises(OSError, match="changed by somebody else"):

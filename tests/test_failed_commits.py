@@ -21,6 +21,7 @@ import blosc2
 from blosc2 import backed_store, embedded_file, new_file
 from blosc2._core.source import Source
 
+pytestmark = pytest.mark.usefixtures("changes_wait")
 KINDS = ("b2e", "b2z", "b2z-mixed", "tree-b2z", "b2d", "tree-b2d")
 FILES = [kind for kind in KINDS if "b2d" not in kind]
 NOISE = np.random.default_rng(3).integers(0, 1 << 62, 40_000)

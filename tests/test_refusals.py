@@ -45,6 +45,7 @@ CLASHES = ["/KEEP", "/small.b2nd/x", "/G/k1"]
 
 @pytest.mark.parametrize("pending", [False, True])
 @pytest.mark.parametrize("new", CLASHES)
+@pytest.mark.usefixtures("changes_wait")
 def test_a_refused_rename(filled: Any, make: Maker, new: str, pending: bool) -> None:
     if make.cls is blosc2.EmbedStore:
         new = "/keep"
@@ -364,14 +365,20 @@ def test_attributes_that_are_refused(tree: Any) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ compaction
+@pytest.mark.usefixtures("changes_wait")
 @pytest.mark.parametrize("mode", ["w", "a"])
 def test_compaction_of_what_was_dropped(make: Maker, mode: str) -> None:
     with make(mode) as store:
         store["/x"] = [1]
         store.discard()
-        assert store.compact() == (0, 0)
-        assert not make.path.exists()
-        assert store.compact() == (0, 0)
+        if make.at_once:  # an empty store is there since it was opened
+            before, after = store.compact()
+            assert 0 < after <= before
+            assert make.values() == {}
+        else:
+            assert store.compact() == (0, 0)
+            assert not make.path.exists()
+            assert store.compact() == (0, 0)
         store["/y"] = [2]
         before, after = store.compact()
         assert 0 < after <= before
@@ -406,6 +413,7 @@ def test_compaction_does_not_replace_what_must_not_be_written(
 
 
 # ------------------------------------------------------------------------------------------------ leaves in hand
+@pytest.mark.usefixtures("changes_wait")
 def test_leaves_show_what_is_published_after_discard(filled: Any, make: Maker) -> None:
     before, leaves = values_of(filled), {key: filled[key] for key in ("/g/k0", "/g/k1", "/g/k2", "/small", "/keep")}
     leaves["/g/k0"][:5] = -1
@@ -425,6 +433,7 @@ def test_leaves_show_what_is_published_after_discard(filled: Any, make: Maker) -
     check_nothing_happened(filled, make, before)
 
 
+@pytest.mark.usefixtures("changes_wait")
 def test_leaves_of_what_was_never_published(filled: Any, make: Maker) -> None:
     before = values_of(filled)
     filled["/new"], filled["/small"] = [1, 2], blosc2.SChunk(data=b"12345678")

@@ -21,7 +21,8 @@ class AllOrNone(Block):
     """A block whose changes of a store's keys, by this thread, are taken back when it raises.
 
     The store tells of each key right before it changes it, so a block costs what it changes and not what waits to be
-    published. Leaves that were handed out go on as they were.
+    published. Leaves that were handed out go on as they were. At the end of the outermost block a store that publishes
+    by itself does so; if that fails, the changes of the block are taken back.
     """
 
     __slots__ = ("_before", "_beside", "_ended", "_outer", "_store")
@@ -40,6 +41,11 @@ class AllOrNone(Block):
         self._outer = store._blocks.get(thread)
         store._blocks[thread] = self
         return self
+
+    @property
+    def is_inner(self) -> bool:
+        """Whether there is a block around it."""
+        return self._outer is not None
 
     def note(self, key: str) -> None:
         """A key is about to be changed."""
@@ -62,6 +68,9 @@ class AllOrNone(Block):
         if self._ended:
             return
         store, outer, thread = self._store, self._outer, threading.get_ident()
+        if not failed and self._before and store._is_due(0, self):
+            with store._lock:
+                store._publish_now()
         if not failed and outer is not None:
             for key, before in self._before.items():
                 outer._before.setdefault(key, before)

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from blosc2.owner import Owner
 
-_FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
 class CreationLock:
@@ -47,12 +47,12 @@ class CreationLock:
         self._make_folders(os.path.dirname(self.path))
         try:
             try:
-                return os.open(self.path, _FLAGS | os.O_CREAT, 0o666)
+                return self._owner.open_lock(self.path, _FLAGS | os.O_RDWR)
             except PermissionError:
                 # One that another user left can be locked all the same.
                 if not os.path.lexists(self.path):
                     raise
-                return os.open(self.path, _FLAGS & ~os.O_RDWR | os.O_RDONLY)
+                return os.open(self.path, _FLAGS | os.O_RDONLY)
         except FileNotFoundError:
             return -1
 

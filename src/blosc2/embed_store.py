@@ -10,6 +10,7 @@ from typing import Any, Self
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
 from blosc2.advice import check_advice, lasting
+from blosc2.all_or_none import AllOrNone
 from blosc2.compaction import Progress
 from blosc2.deserialization import deserialize_mode
 from blosc2.embedded import Embedded, open_embedded
@@ -19,6 +20,7 @@ from blosc2.exceptions import FormatError
 from blosc2.file_identity import begins_with, file_identity
 from blosc2.modes import local_path
 from blosc2.new_file import remove_leftovers, through_link
+from blosc2.pace import MAP_BYTES, Pace
 from blosc2.serialization import pack
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 from blosc2.store import Store
@@ -36,8 +38,8 @@ class EmbedStore(Store):
     urlpath : str, bytes or path, optional
         The file. Without it the store lives in memory; `to_cframe` gives its bytes.
     mode : {'r', 'a', 'w', 'x'}
-        Read only; read and write, created if missing; start empty (an old file is replaced when the first
-        changes are published); create only.
+        Read only; read and write, created if missing; start empty (an old file is replaced with the first
+        change); create only.
     cparams : CParams or dict, optional
         How arrays are compressed that the store makes of plain values. Arrays of this package keep their own bytes.
     dparams : DParams or dict, optional
@@ -72,11 +74,15 @@ class EmbedStore(Store):
 
     Notes
     -----
-    **Publishing.** Values set, deleted or changed become part of the file together, at `flush` or `close`: they are
-    appended, with a new map of all keys, and one small write makes them current. What readers have open stays as it
-    is. A `with` block that raises publishes nothing. Leaves of a store open for writing are live: a change of such a
-    leaf is published with the store's next flush. What was replaced or deleted stays as dead bytes until they are more
-    than the live ones, or `compact` is called: then a new file is written and renamed into the place of the old one.
+    **Publishing.** A new file is there when it is opened. A value that is set or deleted is published when that
+    returns, as long as that is cheap: it is appended, with a new map of all keys, and one small write makes both
+    current. A large store publishes when what waits is as large as its map, or a second after the last time; and at
+    `flush` and `close`, when all becomes durable too. What readers have open stays as it is. `transaction`, `update`
+    and `write_many` publish all at once. Leaves of a store open for writing are live: a change of such a leaf is
+    published with what is published next. A `with` block that raises publishes what was assigned, and so does a store
+    that nobody closes, when it is dropped or the interpreter ends, with a `ResourceWarning`; `discard` drops what
+    waits. What was replaced or deleted stays as dead bytes until they are more than the live ones, or `compact` is
+    called: then a new file is written and renamed into the place of the old one.
 
     **Mapping.** With ``mmap_mode="r"`` the file is mapped once, however many leaves are open, and leaves read from
     the mapping without a system call or a copy of compressed bytes. It costs a few microseconds at open and address
@@ -140,6 +146,7 @@ class EmbedStore(Store):
         self._identity: tuple[int, ...] | None = None
         self._absolute = None if path is None else absolute(path)
         self._place: EmbeddedFile | None = None
+        self._pace = Pace()
         # What is in memory only was made here, so it is trusted.
         policy = deserialize or ("safe" if path is not None or _from_schunk is not None else "full")
         super().__init__(path, mode, mmap_mode, str(deserialize_mode(policy)))
@@ -184,6 +191,8 @@ class EmbedStore(Store):
             raise missing(path)
         else:
             self._unwritten = True
+            if not exists:  # an old file stays until there is something to replace it
+                self._flush(durable=True)
 
     @classmethod
     def _from_buffer(cls, buffer: Any, mode: str = "a", deserialize: str | None = None) -> Self:
@@ -245,6 +254,36 @@ class EmbedStore(Store):
             self._load(_embedded_in(Source.of_buffer(self._after(changes).compose())))
         else:
             self._show(self._place.publish(self._after(changes), durable=durable))
+
+    def _is_due(self, nbytes: int, block: AllOrNone | None = None) -> bool:
+        embedded = self._embedded
+        # First what mostly says no.
+        if not self._pace.is_due(self._in_memory + nbytes, 0 if embedded is None else len(embedded.entries)):
+            return False
+        return self._place is not None and self._may_publish(block)
+
+    def _publish_now(self) -> None:
+        place = self._place
+        assert place is not None
+        with self._pace:
+            place.lazy = True
+            try:
+                self._flush(durable=True)
+            finally:
+                place.lazy = False
+
+    def _flush(self, durable: bool) -> None:
+        super()._flush(durable)
+        if durable and self._place is not None and not self._place.lazy:
+            self._place.settle()
+
+    @property
+    def _is_open_end(self) -> bool:
+        return self._unpublished or (self._place is not None and self._place.unsettled)
+
+    def _remove(self, key: str) -> None:
+        super()._remove(key)
+        self._in_memory += MAP_BYTES
 
     @property
     def _is_behind(self) -> bool:

@@ -21,6 +21,7 @@ from blosc2.embedded_append import Output, Plan, can_grow
 from blosc2.embedded_changes import EmbeddedChanges, is_damaged
 from blosc2.exceptions import FormatError
 from blosc2.file_identity import changed_by_others, check_same_file, check_writable_file, file_identity, identity_of
+from blosc2.file_sync import sync_folder
 from blosc2.frame_tail import end_of_versions
 from blosc2.new_file import Lock, NewFile, through_link
 from blosc2.owner import Owner
@@ -30,6 +31,8 @@ from blosc2.temporary_place import is_mount_point
 
 # Where the fields of a header begin that an append changes.
 _FIELDS: Final = 16
+# Behind what such a change touches at most.
+_FIELDS_END: Final = 512
 
 
 class EmbeddedFile:
@@ -52,6 +55,9 @@ class EmbeddedFile:
         The process that opened it.
     beside : str or None
         Where new files are written instead of beside the old one, before they replace it.
+    lazy : bool
+        Whether a version that is appended need not be durable when it is published, but its bytes, so that a power cut
+        leaves it or the one before; `settle` makes it durable.
     """
 
     def __init__(self, path: str, lock: Lock | None = None) -> None:
@@ -60,6 +66,9 @@ class EmbeddedFile:
         self.identity: tuple[int, ...] | None = None
         self.was_there = False
         self.beside: str | None = None
+        self.lazy = False
+        # Whether the version that is there may be lost by a power cut.
+        self.unsettled = self._doubtful = False
         self.owner = Owner()
         # What was published here last, and what it was appended to; and whether it could not be read afterwards.
         self._latest: Embedded | None = None
@@ -116,6 +125,23 @@ class EmbeddedFile:
         except BaseException:
             self.end_change()
             raise
+
+    def settle(self) -> None:
+        """Make durable what was published."""
+        if not self.unsettled:
+            return
+        path = through_link(self.path)
+        with self.owner.open_raw(path, "r+b") as file:
+            if self._doubtful:
+                # After a failure the system takes what it could not write for written.
+                header = file.read(_FIELDS_END)
+                file.seek(0)
+                file.write(header)
+                self.identity = identity_of(os.fstat(file.fileno()))
+            self._doubtful = True
+            os.fsync(file.fileno())
+        sync_folder(path)
+        self.unsettled = self._doubtful = False
 
     def end_change(self) -> None:
         """Take back what did not come to its end, wherever it stopped; nothing if it did."""
@@ -226,6 +252,7 @@ class _Replacement:
             raise
         try:
             self._new.commit(durable=self._durable)
+            self._file.unsettled = not self._durable
             self._file._change = None
             return self._file.load(self._entries)
         except BaseException:
@@ -276,10 +303,15 @@ class _Append:
             file._behind = True  # until what is shown is read, or taken back
             self._may_show = True
             self._show(self._header)
-            if self._durable:
+            if self._durable and not file.lazy:
                 os.fsync(self._raw.fileno())
+            file.unsettled = file.lazy or not self._durable
             self._shows = True
-            self._end()
+            try:
+                self._end()
+            except OSError:
+                if not self._durable:  # else all of it is on the disk
+                    raise
         except BaseException:
             self.abandon()
             raise

@@ -55,6 +55,11 @@ class Owner:
         self.check(path)
         return file
 
+    def open_lock(self, path: str, flags: int) -> int:
+        """A descriptor to lock, of a file that is made where there is none."""
+        self.check(path)
+        return os.open(path, flags | os.O_CREAT, 0o666)
+
     # ------------------------------------------------------------------ names
     def replace(self, old: str, new: str) -> None:
         """Rename, also over what has the name."""

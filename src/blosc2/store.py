@@ -7,7 +7,6 @@ In a store open for writing changes gather, those of leaves that were handed out
 from __future__ import annotations
 
 import threading
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
@@ -20,6 +19,8 @@ from blosc2.compaction import Compaction, Progress
 from blosc2.exceptions import FormatError, explain
 from blosc2.findings import CheckReport
 from blosc2.leaf import frame_of, window_of_bytes
+from blosc2.pace import MAP_BYTES
+from blosc2.store_endings import end_forgotten, see_to_child
 from blosc2.store_keys import canonical_key, new_key
 from blosc2.store_layout import Moved, Window
 from blosc2.store_reading import ReadableStore
@@ -39,6 +40,8 @@ class Store(ReadableStore):
     def __init__(self, path: str | None, mode: str, mmap_mode: str | None, deserialize: str) -> None:
         super().__init__(path, mode, mmap_mode, deserialize)
         self._blocks = {}
+        if mode != "r":
+            see_to_child()
 
     # ------------------------------------------------------------------ what a kind of store provides
     @abstractmethod
@@ -65,6 +68,22 @@ class Store(ReadableStore):
     def _is_behind(self) -> bool:
         """Whether something was published here that could not be made durable, or not be read afterwards."""
         return False
+
+    def _is_due(self, nbytes: int, block: AllOrNone | None = None) -> bool:  # noqa: ARG002 - for those that do
+        """Whether the store publishes by itself now what waits, and so many bytes more; a `block` is about to end."""
+        return False
+
+    def _may_publish(self, block: AllOrNone | None) -> bool:
+        """Whether what waits may be published now: not within what is published at once, nor in a forked child."""
+        return (
+            self._transaction is None
+            and self._blocks.get(threading.get_ident()) is block
+            and (block is None or not block.is_inner)
+            and not (self._closed or self._streaming or self._is_inherited)
+        )
+
+    def _publish_now(self) -> None:
+        """Do that."""
 
     def _catch_up(self) -> None:
         """Show that, after pending changes were dropped."""
@@ -109,9 +128,9 @@ class Store(ReadableStore):
         with self._lock:
             self._check_place(key)
             window = frame_of(value, key, self._path, self._encoding())
-            if self._in_memory + window[2] <= MEMORY_LIMIT:
+            if self._in_memory + window[2] <= MEMORY_LIMIT and not self._is_due(window[2]):
                 self._put(key, window, value)
-            else:  # what is in memory is to be written, which may fail
+            else:  # something is to be written, which may fail
                 with AllOrNone(self):
                     self._put(key, window, value)
 
@@ -121,6 +140,13 @@ class Store(ReadableStore):
         with self._lock:
             if not self._has(key):
                 raise self._missing_key(key)
+            self._remove_one(key)
+
+    def _remove_one(self, key: str) -> None:
+        if self._is_due(MAP_BYTES):
+            with AllOrNone(self):
+                self._remove(key)
+        else:
             self._remove(key)
 
     def clear(self) -> None:
@@ -265,6 +291,11 @@ class Store(ReadableStore):
     @property
     def _unpublished(self) -> bool:
         return bool(self._changes or self._edited)
+
+    @property
+    def _is_open_end(self) -> bool:
+        """Whether there is something to do at the end: to publish, or to make durable what was published."""
+        return self._unpublished
 
     def flush(self, durable: bool = True) -> None:
         """Publish all changes: when it returns they are on disk, and other readers see them.
@@ -548,8 +579,8 @@ class Store(ReadableStore):
         if self._closed:
             return
         try:
-            if kind is not None and not self._is_inherited:
-                self.discard()
+            if kind is not None and not self._unpublished and not self._is_inherited:
+                self._drop()  # a new store is not made, and an old one not emptied, for nothing
             self.close()
         finally:
             # What could not be published by now never will be.
@@ -561,13 +592,8 @@ class Store(ReadableStore):
 
     def __del__(self) -> None:
         # A store whose making failed has no state to speak of.
-        if not getattr(self, "_closed", True) and self._unpublished and not self._is_inherited:
-            warnings.warn(
-                f"{self!r} was not closed and its unpublished changes are lost; use it in a 'with' statement",
-                ResourceWarning,
-                stacklevel=2,
-                source=self,
-            )
+        if not getattr(self, "_closed", True):
+            end_forgotten(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._check_open()

@@ -506,8 +506,13 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         return StoreKeyError(f"Key {key!r} not found in the store", path=self._path)
 
 
+def writable_stores() -> list[ReadableStore]:
+    """The stores of this process that were not opened to be read only, closed ones among them."""
+    return list(_writable.values())
+
+
 def _begin_child() -> None:
-    each(lambda store: store._begin_child(), list(_writable.values()))
+    each(lambda store: store._begin_child(), writable_stores())
 
 
 in_child(_begin_child)

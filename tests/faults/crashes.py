@@ -144,7 +144,13 @@ def go_on(kind: Kind) -> list[Step]:
     """Steps of a program that finds what a crash left, and makes a change."""
 
     def opened(play: Play) -> None:
-        play.handle = kind.open(play.path, "a")
+        def act() -> None:
+            play.handle = kind.open(play.path, "a")
+
+        if kind.at_once and play.published is None:
+            play.publish({}, act)
+        else:
+            act()
 
     def extended(play: Play) -> None:
         publication = Publication({}, play.clock())

@@ -116,17 +116,21 @@ def _schunk_changes(rng: random.Random, version: dict[str, Value]) -> Iterator[t
 
 
 def _store_changes(
-    rng: random.Random, version: dict[str, Value], *, hasty: bool = True
+    rng: random.Random, version: dict[str, Value], *, hasty: bool = True, at_once: bool = False
 ) -> Iterator[tuple[Change, dict[str, Value]]]:
-    """A few changes of a store, and a commit of them all."""
+    """A few changes of a store, and a commit of them all.
+
+    Where changes may be published by themselves, only those of a transaction are one commit.
+    """
     ways = ["flush", "flush", "transaction", "compact", *["hasty"] * hasty]
     while True:
         changes: list[Change] = []
         committed = version
-        for _ in range(rng.randint(1, 4)):
+        many = not at_once or rng.random() < 0.3
+        for _ in range(rng.randint(1, 4) if many else 1):
             change, version = _store_change(rng, version, committed)
             changes.append(change)
-        yield _committed(changes, rng.choice(ways)), version
+        yield _committed(changes, "transaction" if at_once and many else rng.choice(ways)), version
 
 
 def _store_change(
@@ -205,7 +209,8 @@ def _targets() -> dict[str, tuple[Kind, Callable[[str], Any], Callable[..., Any]
         kind = story.kind
         first = story.steps[0]
         if isinstance(kind, StoreKind):
-            found[name] = kind, lambda path, kind=kind: kind.open(path, "w").close(), _store_changes
+            changes = partial(_store_changes, at_once=kind.at_once)
+            found[name] = kind, lambda path, kind=kind: kind.open(path, "w").close(), changes
         else:
             changes = _schunk_changes if "schunk" in name else _array_changes
             found[name] = kind, first, changes

@@ -71,6 +71,8 @@ class Kind:
     atomic: bool = True
     #: Whether mode "a" makes one where there is none.
     creates = False
+    #: Whether it may publish changes before it is told to.
+    at_once = False
 
     def open(self, path: str, mode: str) -> Any:
         raise NotImplementedError
@@ -356,6 +358,11 @@ class StoreKind(Kind):
     def is_tree(self) -> bool:
         return self.make is blosc2.TreeStore
 
+    @property
+    def at_once(self) -> bool:  # type: ignore[override]
+        """Whether assignments and deletions may be published when they return, and a new store when it is opened."""
+        return self.make is blosc2.EmbedStore
+
     def open(self, path: str, mode: str) -> Any:
         return self.make(path, mode=mode, **self.options)
 
@@ -384,7 +391,7 @@ class StoreKind(Kind):
 
 
 class StoreStory:
-    """Steps for a store, which publishes on flush and close."""
+    """Steps for a store, which publishes on flush and close, and may do so with each assignment, durable or not."""
 
     def __init__(self, kind: StoreKind) -> None:
         self.kind = kind
@@ -394,26 +401,39 @@ class StoreStory:
 
     def opened(self, mode: str) -> None:
         def step(play: Play) -> None:
-            play.handle = play.kind.open(play.path, mode)
+            def act() -> None:
+                play.handle = play.kind.open(play.path, mode)
+
+            if self.kind.at_once and mode == "w" and not os.path.lexists(play.path):
+                play.publish({}, act)
+            else:
+                act()
             if mode == "w":
                 play.now = {}
 
         self.steps.append(step)
 
+    def change(self, play: Play, version: dict[str, Value], act: Callable[[], Any]) -> None:
+        """Do what changes keys; where that may be published at once, it is certain only when it is flushed."""
+        if self.kind.at_once:
+            play.publish(version, act, durable=False)
+        else:
+            act()
+        play.now = version
+
     def put(self, key: str, array: Any) -> None:
         array = np.asarray(array)
 
         def step(play: Play) -> None:
-            play.handle[key] = array
-            play.now = {**play.now, key: value_of(array)}
+            self.change(play, {**play.now, key: value_of(array)}, lambda: play.handle.__setitem__(key, array))
 
         self.steps.append(step)
 
     def delete(self, key: str) -> None:
         def step(play: Play) -> None:
             if key in play.now:
-                del play.handle[key]
-                play.now = {k: v for k, v in play.now.items() if k != key}
+                version = {k: v for k, v in play.now.items() if k != key}
+                self.change(play, version, lambda: play.handle.__delitem__(key))
 
         self.steps.append(step)
 
@@ -421,8 +441,8 @@ class StoreStory:
         def step(play: Play) -> None:
             gone = [k for k in play.now if k.startswith((f"{group}/", f"attributes of {group}"))]
             if any(not k.startswith("attr") for k in gone):
-                del play.handle[group]
-                play.now = {k: v for k, v in play.now.items() if k not in gone}
+                version = {k: v for k, v in play.now.items() if k not in gone}
+                self.change(play, version, lambda: play.handle.__delitem__(group))
 
         if self.kind.is_tree:
             self.steps.append(step)
@@ -464,8 +484,8 @@ class StoreStory:
 
         def step(play: Play) -> None:
             if old in play.now and new not in play.now:
-                play.handle.rename(old, new)
-                play.now = {new if key == old else key: value for key, value in play.now.items()}
+                version = {new if key == old else key: value for key, value in play.now.items()}
+                self.change(play, version, lambda: play.handle.rename(old, new))
 
         self.steps.append(step)
 
@@ -479,8 +499,8 @@ class StoreStory:
 
         def step(play: Play) -> None:
             if any(key.startswith(old + "/") for key in play.now):
-                play.handle.rename(old, new)
-                play.now = {moved(key): value for key, value in play.now.items()}
+                version = {moved(key): value for key, value in play.now.items()}
+                self.change(play, version, lambda: play.handle.rename(old, new))
 
         if self.kind.is_tree:
             self.steps.append(step)

@@ -1,0 +1,54 @@
+"""How often a store publishes by itself what is assigned to it.
+
+A publication writes the whole map of values and waits for the disk. So small stores publish each assignment, and large
+ones when what waits is as large as the map: then n assignments write in all a constant times what they hold. And what
+publishing takes of the time is bounded, however slow the disk is.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+#: Bytes of the map for each value, about.
+MAP_BYTES: Final = 64
+# Up to so many values a map is small.
+_FEW: Final = 64
+# In seconds: what waits longer is published with the next assignment, however little it is.
+_LONGEST_WAIT: Final = 1.0
+# Publications may take so many seconds in all, and beyond that one part of the time in so many.
+_ALLOWANCE: Final = 0.1
+_PART: Final = 20
+
+
+class Pace:
+    """The publications that one handle makes by itself. As a context manager it measures one.
+
+    Attributes
+    ----------
+    count : int
+        How many there were.
+    """
+
+    __slots__ = ("_began", "_ended", "_spent", "_took", "count")
+
+    def __init__(self) -> None:
+        self._ended = time.monotonic()
+        self._began = self._spent = self._took = 0.0
+        self.count = 0
+
+    def is_due(self, waiting: int, values: int) -> bool:
+        """Whether so many waiting bytes are to be published now, in a store of so many values."""
+        since = time.monotonic() - self._ended
+        if waiting < MAP_BYTES * values and values > _FEW and since < _LONGEST_WAIT:
+            return False
+        return self._spent < _ALLOWANCE or since >= _PART * self._took
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic()
+
+    def __exit__(self, *error: object) -> None:
+        self._ended = time.monotonic()
+        self._took = self._ended - self._began
+        self._spent += self._took
+        self.count += 1

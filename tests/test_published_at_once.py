@@ -1,0 +1,281 @@
+"""What is assigned is published when the assignment returns, as long as that is cheap: `EmbedStore`."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fixture_kit.isolated import environment
+from store_makers import KINDS, Maker
+
+import blosc2
+from blosc2 import pace
+
+AT_ONCE = [kind for kind in KINDS if kind == "b2e"]
+
+
+@pytest.fixture(params=AT_ONCE)
+def make(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Maker:
+    monkeypatch.setattr(pace, "_ALLOWANCE", 1e9)  # however slow the disk of this machine is
+    return Maker(request.param, tmp_path)
+
+
+@pytest.mark.parametrize("mode", ["a", "w", "x"])
+def test_a_store_is_there_when_it_is_opened(mode: str, make: Maker) -> None:
+    store = make(mode)
+    assert make.values() == {}
+    assert os.listdir(make.path.parent) == [make.path.name]
+    store.close()
+    assert make.values() == {}
+
+
+def test_an_old_store_stays_until_something_is_assigned(make: Maker) -> None:
+    with make("w") as store:
+        store["/old"] = [1]
+    store = make("w")
+    assert list(store) == []
+    assert make.values() == {"/old": [1]}
+    store["/new"] = [2]
+    assert make.values() == {"/new": [2]}
+    store.close()
+    make("w").close()
+    assert make.values() == {}
+
+
+def test_each_change_is_seen_when_it_returns(make: Maker) -> None:
+    rng = np.random.default_rng(5)
+    now: dict[str, list[int]] = {}
+    with make("w") as store:
+        for n in range(40):
+            key = f"/g{n % 4}/k{n % 7}"
+            now[key] = rng.integers(0, 99, n + 1).tolist()
+            store[key] = now[key]
+            assert make.values() == now
+        for key in list(now)[::2]:
+            del store[key], now[key]
+            assert make.values() == now
+        first, second, *_ = now
+        store.rename(first, "/renamed")
+        now["/renamed"] = now.pop(first)
+        assert make.values() == now
+        store.pop(second)
+        del now[second]
+        assert make.values() == now
+        store.setdefault("/default", [1])
+        now["/default"] = [1]
+        store.update({f"/many/{n}": [n] for n in range(5)})
+        now |= {f"/many/{n}": [n] for n in range(5)}
+        assert make.values() == now
+        store.clear()
+        assert make.values() == {}
+
+
+def test_changes_that_belong_together_are_published_together(make: Maker) -> None:
+    store = make("w")
+    store["/a"] = [1]
+
+    def values(count: int) -> Any:
+        for n in range(count):
+            assert make.values() == {"/a": [1]}
+            yield f"/k{n}", [n]
+        if count == 3:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        store.update(values(3))
+    assert make.values() == {"/a": [1]}
+    with store.transaction():
+        store["/b"] = [2]
+        del store["/a"]
+        store.update(values(4))
+        assert make.values() == {"/a": [1]}
+    assert make.values() == {"/b": [2], **{f"/k{n}": [n] for n in range(4)}}
+    with pytest.raises(ZeroDivisionError), store.transaction():
+        store["/c"] = [1]
+        1 / 0  # noqa: B018
+    assert "/c" not in make.values()
+    store.close()
+
+
+def test_edits_of_leaves_wait_for_the_next_publication(make: Maker) -> None:
+    with make("w") as store:
+        store["/a"] = [1, 2]
+        leaf = store["/a"]
+        leaf[0] = 5
+        assert make.values() == {"/a": [1, 2]}
+        store["/b"] = [3]
+        assert make.values() == {"/a": [5, 2], "/b": [3]}
+        leaf[1] = 6
+        assert store["/a"] is leaf
+        store.discard()
+        assert leaf[:].tolist() == [5, 2]
+
+
+def test_what_cannot_be_published_is_taken_back(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    with make("w") as store:
+        store["/a"] = [1]
+        store["/b"] = [2]
+        now = make.values()
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with monkeypatch.context() as broken:
+
+            def fsync(descriptor: int) -> None:
+                raise full
+
+            broken.setattr(os, "fsync", fsync)
+            for change in (
+                lambda: store.__setitem__("/c", [3]),
+                lambda: store.__setitem__("/a", np.arange(5000)),
+                lambda: store.__delitem__("/a"),
+                lambda: store.rename("/a", "/x"),
+                lambda: store.update({"/c": [1], "/a": [2]}),
+                store.clear,
+            ):
+                with pytest.raises(OSError, match="No space"):
+                    change()
+                assert {key: store[key][:].tolist() for key in store} == now
+                assert make.values() == now
+        store["/c"] = [3]
+        assert make.values() == {**now, "/c": [3]}
+    assert os.listdir(make.path.parent) == [make.path.name]
+
+
+@pytest.mark.parametrize("length", [1, 500])
+def test_many_assignments_write_in_all_what_they_hold(length: int, make: Maker) -> None:
+    """As many publications as the values times a constant, one by one, whatever their number."""
+    value = np.random.default_rng(1).integers(0, 1 << 62, length)
+    counts = []
+    for number in (2000, 8000):
+        with make("w") as store:
+            for n in range(number):
+                store[f"/k{n}"] = value
+            counts.append(store._pace.count)
+            waiting = len(store._changes)
+        with make("r") as reader:
+            assert len(reader) == number
+        held = number * (value.nbytes + 500)
+        assert os.path.getsize(make.path) < 4 * held
+        assert waiting * (value.nbytes + 100) <= 64 * number + value.nbytes + 1000
+    assert 0 < counts[0] < 1000
+    assert counts[1] - counts[0] < counts[0]  # four times as many values: a constant more
+
+
+def test_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    one = pace.Pace()
+    assert one.is_due(1, 0)
+    assert one.is_due(1, 64)  # a small store
+    assert not one.is_due(6399, 100)
+    assert one.is_due(6400, 100)  # as much as the map
+    now += 1
+    assert one.is_due(1, 100)  # a second
+    with one:
+        now += 0.05
+    assert one.is_due(6400, 100)
+    with one:
+        now += 0.06
+    assert not one.is_due(6400, 100)  # more than a tenth of a second in all, and no twenty times the last
+    now += 1.19
+    assert not one.is_due(6400, 100)
+    now += 0.02
+    assert one.is_due(6400, 100)
+    assert one.count == 2
+
+
+def test_a_large_store_publishes_what_waits_at_flush(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "_LONGEST_WAIT", 1e9)
+    with make("w") as store:
+        store.write_many((f"/k{n}", [n]) for n in range(1000))
+        store["/new"] = [1]
+        del store["/k5"]
+        found = make.values()
+        assert "/new" not in found
+        assert "/k5" in found
+        store.flush()
+        found = make.values()
+        assert found["/new"] == [1]
+        assert "/k5" not in found
+        monkeypatch.setattr(pace, "_LONGEST_WAIT", 0.0)
+        store["/newer"] = [2]  # a second has passed
+        assert make.values()["/newer"] == [2]
+
+
+WRITER = """
+import sys, numpy as np, blosc2
+store = getattr(blosc2, sys.argv[1])(sys.argv[2], mode="a")
+n = len(store)
+print("open", flush=True)
+while True:
+    store[f"/k{n}"] = np.full(1 + 37 * n % 700, n)
+    n += 1
+    print(n, flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_a_killed_writer_loses_nothing_that_was_published(make: Maker) -> None:
+    """The store holds the first keys, each whole, and of the first ones all that were assigned."""
+    rng = random.Random(7)
+    before = 0
+    for _ in range(5):
+        with subprocess.Popen([sys.executable, "-c", WRITER, make.cls.__name__, str(make.path)], env=environment(),
+                              stdout=subprocess.PIPE, text=True) as writer:  # fmt: skip
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "open\n"
+            time.sleep(rng.uniform(0, 0.1))
+            writer.send_signal(signal.SIGKILL)
+            told = [int(line) for line in writer.stdout.read().split("\n")[:-1]]
+        values = make.values()
+        assert values == {f"/k{n}": [n] * (1 + 37 * n % 700) for n in range(len(values))}
+        assert blosc2.check(make.path).ok
+        assert len(values) >= min(before + 8, told[-1] if told else before)
+        before = len(values)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no forks on Windows")
+def test_a_forked_child_publishes_nothing(make: Maker) -> None:
+    store = make("w")
+    store["/a"] = [1]
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            store["/b"] = [2]
+        except blosc2.exceptions.StoreLockedError:
+            os.write(writer, b"refused")
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    os.close(writer)
+    assert os.read(reader, 100) == b"refused"
+    os.close(reader)
+    assert make.values() == {"/a": [1]}
+    store.close()
+
+
+def test_threads_assign_at_the_same_time(make: Maker) -> None:
+    store = make("w")
+
+    def fill(which: int) -> None:
+        for n in range(40):
+            store[f"/t{which}/{n}"] = [which, n]
+
+    threads = [threading.Thread(target=fill, args=(which,)) for which in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = {f"/t{which}/{n}": [which, n] for which in range(4) for n in range(40)}
+    store.close()
+    assert make.values() == expected
