@@ -23,6 +23,7 @@ from blosc2.exceptions import (
     MissingMetadataError,
     ReadOnlyError,
     ShapeError,
+    StaleHandleError,
     StoreKeyError,
     StoreLockedError,
     UnsafeDeserializationError,
@@ -33,6 +34,7 @@ from blosc2.exceptions import (
 
 EXAMPLES = [
     (FormatError("cut short", path="a.b2nd", key="/k", offset=9), (ValueError, RuntimeError)),
+    (StaleHandleError("changed since", path="a.b2nd", key="/k"), (ValueError, RuntimeError)),
     (MissingFileError(errno.ENOENT, "No such file or directory", "p"), (FileNotFoundError, RuntimeError)),
     (ExistingFileError(errno.EEXIST, "File exists", "p"), (FileExistsError, RuntimeError)),
     (ReadOnlyError("reading mode", path="p", key="/k"), (ValueError,)),

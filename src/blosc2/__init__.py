@@ -64,7 +64,7 @@ from blosc2.creation import (
 )
 from blosc2.dict_store import DictStore
 from blosc2.embed_store import EmbedStore
-from blosc2.exceptions import FormatError, StoreLockedError, UnsafeDeserializationError
+from blosc2.exceptions import FormatError, StaleHandleError, StoreLockedError, UnsafeDeserializationError
 from blosc2.findings import CheckReport, Finding
 from blosc2.ndarray import NDArray, NDField
 from blosc2.objects import BatchArray, ObjectArray
@@ -178,9 +178,9 @@ __all__ = [
     "MAX_BUFFERSIZE", "MAX_DIM", "MAX_OVERHEAD", "MAX_TYPESIZE", "MIN_HEADER_LENGTH", "USER_REGISTERED_CODECS_STOP",
     "VERSION_DATE", "VERSION_STRING", "BatchArray", "CParams", "CheckReport", "Codec", "DParams", "DeserializeMode",
     "DictStore", "EmbedStore", "Filter", "Finding", "FormatError", "NDArray", "NDField", "ObjectArray", "SChunk",
-    "SalvageReport", "SpecialValue", "SplitMode", "Storage", "StoreLockedError", "TreeStore", "Tuner",
-    "UnsafeDeserializationError", "__upstream_api__", "__version__", "arange", "are_partitions_behaved", "array",
-    "asarray", "astype", "blosclib_version", "check", "clib_info", "compress", "compress2", "compressor_list",
+    "SalvageReport", "SpecialValue", "SplitMode", "StaleHandleError", "Storage", "StoreLockedError", "TreeStore",
+    "Tuner", "UnsafeDeserializationError", "__upstream_api__", "__version__", "arange", "are_partitions_behaved",
+    "array", "asarray", "astype", "blosclib_version", "check", "clib_info", "compress", "compress2", "compressor_list",
     "compute_chunks_blocks", "concat", "copy", "cparams_dflts", "decompress", "decompress2",
     "detect_number_of_cores", "dparams_dflts", "empty", "empty_like", "estore_from_cframe", "expand_dims", "eye",
     "free_resources", "from_cframe", "frombuffer", "fromiter", "full", "full_like", "get_blocksize",

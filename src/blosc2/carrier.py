@@ -25,7 +25,7 @@ from blosc2.compaction import Compaction
 from blosc2.draft import Draft, Fields, frame_bytes, write_frame
 from blosc2.dtypes import parse_dtype
 from blosc2.encoders import encode
-from blosc2.exceptions import FormatError, MissingFileError, ReadOnlyError, explain
+from blosc2.exceptions import FormatError, MissingFileError, ReadOnlyError, StaleHandleError, explain
 from blosc2.file_identity import check_permission
 from blosc2.file_lock import locked
 from blosc2.frame_append import append_version, closed_quietly
@@ -436,9 +436,9 @@ class FileCarrier(Carrier):
             or place != (now.st_dev, now.st_ino)
             or (file.read(len(fixed)) != fixed)
         ):
-            raise FormatError(
+            raise StaleHandleError(
                 "another handle or process changed this file since it was opened: open it again, "
-                "or call refresh(), before writing",
+                "or call refresh(), before writing; with locking=True handles wait for each other and follow",
                 path=self.urlpath,
             )
 

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from blosc2._core.descriptions import describe
 from blosc2._core.frame import Frame
@@ -561,6 +561,19 @@ class DictStore(BackedStore):
     def info(self) -> InfoReporter:
         """A short description, for people."""
         return InfoReporter(self)
+
+    def _given(self) -> dict[str, Any]:
+        given = {"cparams": self._cparams, "dparams": self._dparams}
+        return given if self._threshold == 0 else {**given, "threshold": self._threshold}
+
+    @classmethod
+    def _stand_in(cls, path: str, error: Exception, recipe: tuple[Any, ...]) -> Self:
+        self = cls.__new__(cls)
+        self._cparams = self._dparams = None
+        self._threshold = 0
+        BackedStore.__init__(self, path, "r", None, "safe")
+        self._lost, self._closed = (error.with_traceback(None), recipe), True
+        return self
 
     def __repr__(self) -> str:
         if self._closed:

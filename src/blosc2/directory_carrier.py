@@ -31,7 +31,7 @@ from blosc2.directory_frame import (
     write_chunk,
 )
 from blosc2.draft import Draft, Fields, numbered
-from blosc2.exceptions import FormatError
+from blosc2.exceptions import FormatError, StaleHandleError
 from blosc2.file_sync import sync_names
 from blosc2.owner import Owner
 
@@ -97,9 +97,10 @@ class DirectoryCarrier(ReadOnlyDirectoryCarrier):
             if draft.frame is not self.frame:
                 raise RuntimeError("the array was changed by another thread at the same time; try again")
             if not self._is_current():
-                raise FormatError(
+                raise StaleHandleError(
                     "another handle or process changed this frame since it was opened: open it again, "
-                    "or call refresh(), before writing", path=self.urlpath,
+                    "or call refresh(), before writing; with locking=True handles wait for each other and follow",
+                    path=self.urlpath,
                 )  # fmt: skip
             owner = Owner()
             written: dict[int, int] = {}

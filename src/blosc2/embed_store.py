@@ -340,6 +340,20 @@ class EmbedStore(Store):
         # What is in memory only is not lost by being forgotten.
         return self._path is not None and super()._unpublished
 
+    def _given(self) -> dict[str, Any]:
+        given = {"cparams": self._cparams, "dparams": self._dparams}
+        return {name: value for name, value in given.items() if value != type(value)()}
+
+    @classmethod
+    def _stand_in(cls, path: str, error: Exception, recipe: tuple[Any, ...]) -> Self:
+        self = cls.__new__(cls)
+        self._absolute = path
+        self._embedded = self._place = self._identity = None
+        self._cparams, self._dparams = CParams(), DParams()
+        Store.__init__(self, path, "r", None, "safe")
+        self._lost, self._closed = (error.with_traceback(None), recipe), True
+        return self
+
     def __reduce__(self) -> tuple[Any, ...]:
         if self._path is None:
             return _from_bytes, (type(self), self.to_cframe(), self._mode, self._deserialize)

@@ -61,6 +61,13 @@ def _rebuild_format_error(
     return kind(reason, path=path, key=key, offset=offset)
 
 
+class StaleHandleError(FormatError):
+    """A file is not, or no longer, what a handle to it stands for: another handle or process has changed it since.
+
+    Nothing is damaged. The text says what to do: open it again, or have ``locking=True`` keep handles together.
+    """
+
+
 class _PlacedError(Exception):
     """Shared by the classes below: a reason, and the file and key that it is about.
 

@@ -1,4 +1,9 @@
-"""Pickling of arrays and super-chunks: those with a file as its name, those in memory as their bytes."""
+"""Pickling of arrays and super-chunks: those with a file as its name, those in memory as their bytes.
+
+A pickle of a file says which version of it the handle showed. Where that is opened again, it is the same items or an
+error. Nothing raises while a pickle is read: a pool of processes loses a task whose arguments cannot be unpickled, and
+its caller waits for ever. What cannot be opened raises when it is used, see `LostCarrier`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,12 @@ import copyreg
 import os
 from typing import Any
 
-from blosc2.carrier import Carrier, MemoryCarrier
-from blosc2.exceptions import FormatError
+from blosc2.advice import LASTING
+from blosc2.carrier import Carrier, FileCarrier, MemoryCarrier
+from blosc2.directory_carrier import DirectoryCarrier
+from blosc2.exceptions import StaleHandleError, StoreKeyError
+from blosc2.frame_versions import FrameVersion, version_of
+from blosc2.lost_carrier import LOST_ERRORS, LostCarrier
 from blosc2.ndarray import NDArray
 from blosc2.objects import BatchArray, ObjectArray, OpaqueArray, OpaqueSChunk
 from blosc2.opening import from_cframe, open
@@ -18,66 +27,126 @@ from blosc2.view_carrier import Axes, ViewCarrier
 
 def reduce_stored(stored: Stored) -> tuple[Any, ...]:
     """How an array or super-chunk travels."""
-    carrier = stored._carrier
-    as_array = not isinstance(stored, SChunk)
+    carrier, kind = stored._carrier, type(stored)
+    if isinstance(carrier, LostCarrier):
+        return carrier.recipe
     if isinstance(carrier, ViewCarrier):
-        return revive_view, (carrier.base, carrier.axes, as_array)
+        return revive_view, (kind, carrier.base, carrier.axes)
+    given: dict[str, Any] = {}
+    if carrier.dparams is not None:
+        given["dparams"] = carrier.dparams
+    if not carrier._declared:
+        given["cparams"] = carrier.cparams
     if isinstance(carrier, MemoryCarrier) or carrier.urlpath is None:
-        return revive, (stored.to_cframe(), carrier.deserialize, as_array)
-    # Who reads the pickle may be in another folder, and finds the file made.
+        return revive, (kind, stored.to_cframe(), carrier.deserialize, given)
+    return reopen, (kind, os.path.abspath(carrier.urlpath), carrier.key, _how(carrier), given, version_of(carrier))
+
+
+def _how(carrier: Carrier) -> dict[str, Any]:
+    """The keywords of `open`, as far as they are not its defaults."""
+    frame = carrier.frame
+    # Who reads the pickle finds the file made.
     mmap_mode = "r+" if carrier.mmap_mode == "w+" else carrier.mmap_mode
-    how = (os.path.abspath(carrier.urlpath), carrier.mode, mmap_mode, carrier.frame.offset, carrier.deserialize)
-    state = None if carrier.locking else _state(carrier)  # a file that is shared changes, and may
-    return reopen, (*how, carrier.key, state, as_array, carrier.locking, carrier.verify)
+    advice = frame.source.advice
+    how = {
+        "mode": carrier.mode, "mmap_mode": mmap_mode, "offset": frame.offset if carrier.key is None else 0,
+        "deserialize": carrier.deserialize, "verify": carrier.verify, "locking": carrier.locking,
+        "advise": advice if advice in LASTING[1:] else None,
+    }  # fmt: skip
+    how = {name: value for name, value in how.items() if value}
+    if isinstance(carrier, (FileCarrier, DirectoryCarrier)) and not carrier._exclusive:
+        how["exclusive"] = False
+    return how
 
 
-def _state(carrier: Carrier) -> tuple[int, int] | None:
-    """Size and time of the file that the frame was read from."""
-    identity = carrier.frame.source.identity
-    return None if identity is None else (identity[2], identity[3])
-
-
-def revive(cframe: bytes, deserialize: str, as_array: bool) -> Any:
+def revive(kind: type[Stored], cframe: bytes, deserialize: str, given: dict[str, Any]) -> Any:
     """An object in memory from its bytes."""
-    found = from_cframe(cframe, deserialize=deserialize)
-    return found if as_array or not isinstance(found, NDArray) else found.schunk
+    return _finish(_as_kind(kind, from_cframe(cframe, deserialize=deserialize)), given)
 
 
-def revive_view(base: NDArray, axes: Axes, as_array: bool) -> Any:
+def revive_view(kind: type[Stored], base: NDArray, axes: Axes) -> Any:
     """A view, of an array that travelled with it."""
-    found = NDArray._of(ViewCarrier(base, axes))
-    return found if as_array else found.schunk
+    carrier = base._carrier
+    if isinstance(carrier, LostCarrier):
+        return carrier.stand_in(kind)
+    return _as_kind(kind, NDArray._of(ViewCarrier(base, axes)))
 
 
 def reopen(
-    path: str, mode: str, mmap_mode: str | None, offset: int, deserialize: str, key: str | None,
-    state: tuple[int, int] | None, as_array: bool, locking: bool = False, verify: bool = False,
+    kind: type[Stored], path: str, key: str | None, how: dict[str, Any], given: dict[str, Any],
+    version: FrameVersion | None,
 ) -> Any:  # fmt: skip
-    """An object from its file, or its leaf from its store; refuses a file that is another one by now."""
-    if key is None:
-        found = open(path, mode, offset, mmap_mode=mmap_mode, deserialize=deserialize, locking=locking, verify=verify)
-    else:
-        found = _store(path, mmap_mode, deserialize, verify)[key]
-    now = _state(found._carrier)
-    # Times of files are coarse: what was an array may be none, at the same time and of the same size.
-    if (state is not None and now != state) or (as_array and isinstance(found, SChunk)):
-        raise FormatError(
-            "the file changed since the handle to it was pickled: open it anew where it is needed", path=path, key=key
+    """An object from its file, or its leaf from its store, if that is the version that was pickled."""
+    try:
+        found = _find(kind, path, key, how, version)
+    except LOST_ERRORS as error:
+        recipe = reopen, (kind, path, key, how, given, version)
+        return LostCarrier(error, recipe, path, key, how).stand_in(kind)
+    return _finish(found, given)
+
+
+def _find(kind: type[Stored], path: str, key: str | None, how: dict[str, Any], version: FrameVersion | None) -> Any:
+    global _last
+    known = _last
+    try:
+        found = open(path, **how) if key is None else _store(path, how)[key]
+    except StoreKeyError:
+        found = None
+    if _is_it(kind, found, version):
+        return _as_kind(kind, found)
+    if key is not None and known is not None and _last is known:
+        # The store was opened for a leaf before, and shows what there was then.
+        _last = None
+        return _find(kind, path, key, how, version)
+    raise _stale(path, key, how)
+
+
+def _is_it(kind: type[Stored], found: Any, version: FrameVersion | None) -> bool:
+    if not isinstance(found, Stored):  # no leaf, or a group by now
+        return False
+    # Of an array, the super-chunk may be wanted.
+    return (type(found) is kind or issubclass(kind, SChunk)) and version == version_of(found._carrier)
+
+
+def _as_kind(kind: type[Stored], found: Any) -> Any:
+    return found if type(found) is kind or not issubclass(kind, SChunk) else kind._of(found._carrier)
+
+
+def _stale(path: str, key: str | None, how: dict[str, Any]) -> StaleHandleError:
+    if key is not None:
+        reason = (
+            "what this handle shows was changed or removed since the handle was pickled: hand over the open store "
+            "instead, which shows its newest version, or open the store in the process that needs it"
         )
-    return found if as_array or not isinstance(found, NDArray) else found.schunk
+    elif how.get("mode", "r") == "r":
+        reason = "the file was changed since this handle was pickled: open it in the process that needs it"
+    else:
+        reason = (
+            "the file was changed since this handle was pickled: for processes that change one file together, open it "
+            "with locking=True, and hand over that handle"
+        )
+    return StaleHandleError(reason, path=path, key=key)
+
+
+def _finish(found: Any, given: dict[str, Any]) -> Any:
+    for name, value in given.items():
+        setattr(found._carrier, name, value)
+    return found
 
 
 # The store that the last leaves came from: those of one store share one mapping here too.
 _last: tuple[tuple[Any, ...], Any] | None = None
 
 
-def _store(path: str, mmap_mode: str | None, deserialize: str, verify: bool) -> Any:
+def _store(path: str, how: dict[str, Any]) -> Any:
     global _last
+    how = {**how, "mode": "r"}
     status = os.stat(path)
-    name = (path, mmap_mode, deserialize, verify, status.st_ino, status.st_size, status.st_mtime_ns)
-    if _last is None or _last[0] != name:
-        _last = (name, open(path, "r", mmap_mode=mmap_mode, deserialize=deserialize, verify=verify))
-    return _last[1]
+    name = (path, tuple(sorted(how.items())), status.st_ino, status.st_size, status.st_mtime_ns)
+    known = _last
+    if known is None or known[0] != name:
+        _last = known = (name, open(path, **how))
+    return known[1]
 
 
 for _kind in (NDArray, SChunk, ObjectArray, BatchArray, OpaqueArray, OpaqueSChunk):

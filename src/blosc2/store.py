@@ -19,6 +19,7 @@ from blosc2.compaction import Compaction, Progress
 from blosc2.exceptions import FormatError, explain
 from blosc2.findings import CheckReport
 from blosc2.leaf import frame_of, window_of_bytes
+from blosc2.lost_carrier import LOST_ERRORS
 from blosc2.pace import MAP_BYTES
 from blosc2.store_endings import end_forgotten, see_to_child
 from blosc2.store_keys import canonical_key, new_key
@@ -596,22 +597,34 @@ class Store(ReadableStore):
             end_forgotten(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._lost is not None:
+            return self._lost[1]
         self._check_open()
         if self._mode != "r" or self._file is None:
             raise TypeError(f"{self!r} is open for writing; only a store in mode 'r' can be pickled")
-        return _reopen, (type(self), self._file, self._mmap_mode, self._deserialize, self._verify, self._advice)
+        how = {
+            "mmap_mode": self._mmap_mode, "deserialize": self._deserialize, "verify": self._verify,
+            "advise": self._advice, **self._given(),
+        }  # fmt: skip
+        return _reopen, (type(self), self._file, {name: value for name, value in how.items() if value})
+
+    def _given(self) -> dict[str, Any]:
+        """What else the store was made with, by the names of the parameters."""
+        return {}
+
+    @classmethod
+    def _stand_in(cls, path: str, error: Exception, recipe: tuple[Any, ...]) -> Self:
+        """A closed store, whose every use says why it could not be opened."""
+        raise NotImplementedError(path, error, recipe)
 
 
-def _reopen(
-    kind: type[Store],
-    path: str,
-    mmap_mode: str | None,
-    deserialize: str,
-    verify: bool = False,
-    advise: str | None = None,
-) -> Store:
+def _reopen(kind: type[Store], path: str, how: dict[str, Any]) -> Store:
+    """A store from its pickle; raises nothing, as `pickling` says."""
     make: Any = kind
-    store: Store = make(path, mode="r", mmap_mode=mmap_mode, deserialize=deserialize, verify=verify, advise=advise)
+    try:
+        store: Store = make(path, mode="r", **how)
+    except LOST_ERRORS as error:
+        return kind._stand_in(path, error, (_reopen, (kind, path, how)))
     return store
 
 

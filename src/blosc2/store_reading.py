@@ -10,6 +10,7 @@ stores differ in where these frames lie. What they share when they are read is h
 
 from __future__ import annotations
 
+import copy
 import weakref
 from abc import abstractmethod
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, MutableMapping, ValuesView
@@ -49,6 +50,8 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
     _hidden_name: ClassVar[str | None] = None
     # Whether what is read is checked against checksums.
     _verify: bool = False
+    # Why a store could not be opened that travelled here, and how it was to be made.
+    _lost: tuple[Exception, tuple[Any, ...]] | None = None
     # What was advised for all of it; None where nothing was.
     _advice: str | None = None
     # What the frame of embedded values holds; None where there is none yet.
@@ -499,7 +502,9 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
     def _look_again_at_keys(self) -> None:
         """Forget what is known of the keys that are there, published or not."""
 
-    def _closed_error(self) -> ClosedStoreError:
+    def _closed_error(self) -> Exception:
+        if self._lost is not None:
+            return copy.copy(self._lost[0])  # each with a traceback of its own
         return ClosedStoreError("this is a closed store; leaves taken from it before stay valid", path=self._path)
 
     def _missing_key(self, key: str) -> StoreKeyError:

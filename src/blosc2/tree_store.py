@@ -676,6 +676,10 @@ class SubtreeView(TreeStore):
         return getattr(self._root, name)
 
     @property
+    def _lost(self) -> tuple[Exception, tuple[Any, ...]] | None:  # type: ignore[override]  # is never assigned here
+        return self._root._lost
+
+    @property
     def subtree_path(self) -> str:
         """The group that this view shows."""
         return self._prefix
