@@ -71,11 +71,11 @@ def test_limits_are_told_and_nothing_is_stored(attributes: Any) -> None:
         ({"": 1}, ValueError, "1 to 31"),
         ({"a\0b": 1}, ValueError, "NUL"),
         ({5: 1}, TypeError, "must be a str"),
-        ({f"n{n}": n for n in range(16)}, ValueError, "16 entries"),
+        ({f"n{n}": n for n in range(8000)}, ValueError, "8000 entries"),
         ({"a": 1 << 64}, (ValueError, OverflowError), "."),
         ({"a": object()}, TypeError, "can not serialize"),
         ({"a": {1: 2}}, TypeError, "."),
-        ({"a": np.datetime64("2020-01-01")}, TypeError, "can not serialize"),
+        ({"a": np.timedelta64(1, "s")}, TypeError, "can not serialize"),
     ):
         for act in (lambda c: attributes.update(c), lambda c: attributes.__setitem__(slice(None), {"good": 1, **c})):
             with pytest.raises(kind, match=text):
@@ -84,11 +84,11 @@ def test_limits_are_told_and_nothing_is_stored(attributes: Any) -> None:
 
 
 def test_more_entries_at_once_than_there_can_be(attributes: Any) -> None:
-    with pytest.raises(ValueError, match="16 entries"):
-        attributes[:] = {f"n{n}": n for n in range(17)}
+    with pytest.raises(ValueError, match="8000 entries"):
+        attributes[:] = {f"n{n}": n for n in range(8001)}
     assert attributes[:] == {}
-    attributes[:] = {f"n{n}": n for n in range(16)}
-    assert len(attributes) == 16
+    attributes[:] = {f"n{n}": n for n in range(8000)}
+    assert len(attributes) == 8000
 
 
 def test_a_value_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:

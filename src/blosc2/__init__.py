@@ -15,6 +15,7 @@ array([10, 16])
 
 import math as _math
 import sys as _sys
+from builtins import bool as _bool
 from types import ModuleType as _ModuleType
 from typing import Any as _Any
 
@@ -132,6 +133,8 @@ from blosc2.threads import detect_number_of_cores, ncores, set_nthreads
 from blosc2.threads import get_nthreads as _get_nthreads
 from blosc2.tree_store import TreeStore
 from blosc2.version import VERSION_DATE, __version__
+from blosc2.vlmeta import set_strict_compatibility as _set_strict_compatibility
+from blosc2.vlmeta import strict_compatibility as _strict_compatibility
 
 # The level of the older implementation's interface that is followed.
 __upstream_api__ = "4.14"
@@ -156,7 +159,7 @@ nthreads: int
 
 
 class _Module(_ModuleType):
-    """The module itself, so that ``blosc2.nthreads`` can be read and assigned."""
+    """The module itself, so that ``blosc2.nthreads`` and its like can be read and assigned."""
 
     @property
     def nthreads(self) -> int:
@@ -166,6 +169,15 @@ class _Module(_ModuleType):
     @nthreads.setter
     def nthreads(self, value: _Any) -> None:
         set_nthreads(value)
+
+    @property
+    def strict_compatibility(self) -> _bool:
+        """Whether only that is written which other Blosc2 programs can change, too: up to 16 attributes."""
+        return _strict_compatibility()
+
+    @strict_compatibility.setter
+    def strict_compatibility(self, value: _bool) -> None:
+        _set_strict_compatibility(value)
 
     def __getattr__(self, name: str) -> _Any:
         raise _explain_name(name)

@@ -31,7 +31,7 @@ from blosc2.leaf_batches import read_leaf
 from blosc2.new_keys import NewKeys
 from blosc2.storage import CParams
 from blosc2.store import MEMORY_LIMIT, Store, is_in_memory
-from blosc2.store_keys import suffixed_folders
+from blosc2.store_keys import KEY_RULES, suffixed_folders
 from blosc2.store_layout import LEAF_SUFFIXES, RESERVED, Moved, Window, filed_as
 from blosc2.tiers import find_again, list_tiers
 from blosc2.zip_backend import CATALOG_LEAST, ZipBackend
@@ -313,7 +313,7 @@ class BackedStore(Store):
         other = repr(other) if other.startswith("/") else other
         return ValueError(
             f"Key {key!r} differs from {other} in case only, or in how its accents are written, which not every file "
-            "system allows"
+            f"system allows {KEY_RULES}"
         )
 
     def _batches_of_leaves(self) -> Iterator[list[str]]:

@@ -21,7 +21,9 @@ more items than the bytes can hold, and values that take more memory than the ru
 
 from __future__ import annotations
 
+import datetime as dt
 import math
+import os
 import re
 import struct
 from collections.abc import Callable, Mapping
@@ -96,6 +98,18 @@ def pack(value: Any) -> bytes:
     {'shape': (3, 4)}
     """
     return _pack(value, 0)
+
+
+def pack_attribute(value: Any) -> bytes:
+    """Pack a value of metadata that a user gave: as `pack`, and dates, times and paths in it become text.
+
+    Examples
+    --------
+    >>> import datetime
+    >>> unpack(pack_attribute({"taken": datetime.date(2026, 11, 22)}))
+    {'taken': '2026-11-22'}
+    """
+    return _pack(value, 0, _DEFAULTS_WITH_TEXTS)
 
 
 def pack_checked(value: Any) -> bytes:
@@ -223,9 +237,9 @@ def check_stored_readable(chunks: Mapping[str, bytes], changes: Mapping[str, byt
 # Packing
 
 
-def _pack(value: Any, level: int) -> bytes:
+def _pack(value: Any, level: int, defaults: tuple[Callable[[Any], Any], ...] | None = None) -> bytes:
     try:
-        packed: bytes = msgpack.packb(value, default=_DEFAULTS[level], strict_types=True)
+        packed: bytes = msgpack.packb(value, default=(defaults or _DEFAULTS)[level], strict_types=True)
         if type(value) not in _PLAIN:
             # The packer takes any key, the reader refuses most. Strings stay bytes here: only keys matter.
             msgpack.unpackb(packed, raw=True, strict_map_key=True)
@@ -245,12 +259,20 @@ def _pack(value: Any, level: int) -> bytes:
     return packed
 
 
-def _replace(value: Any, *, level: int) -> Any:
-    """Give what to pack in place of a value of a type that msgpack does not know."""
+def _replace(value: Any, *, level: int, texts: bool = False) -> Any:
+    """Give what to pack in place of a value of a type that msgpack does not know.
+
+    With `texts`, that is a text for those that have one which says all of them.
+    """
     if level == _MAX_LEVELS:
         raise ValueError(
             f"can not serialize sets and arrays nested deeper than {_MAX_LEVELS} levels, or that contain themselves"
         )
+    defaults = _DEFAULTS_WITH_TEXTS if texts else _DEFAULTS
+    if texts:
+        text = _text_of(value)
+        if text is not None:
+            return text
     if isinstance(value, np.generic):
         return _replace_scalar(value)
     if isinstance(value, tuple):
@@ -259,11 +281,11 @@ def _replace(value: Any, *, level: int) -> Any:
         return _pack_complex(value)
     if isinstance(value, (set, frozenset)):
         # Sorted, so that equal sets give equal bytes whatever the seed of the hashes.
-        items = sorted(_pack(item, level + 1) for item in value)
+        items = sorted(_pack(item, level + 1, defaults) for item in value)
         header: bytes = msgpack.Packer().pack_array_header(len(items))
         return msgpack.ExtType(_SET, header + b"".join(items))
     if isinstance(value, np.ndarray):
-        return msgpack.ExtType(_NDARRAY, _pack(_describe_array(value), level + 1))
+        return msgpack.ExtType(_NDARRAY, _pack(_describe_array(value), level + 1, defaults))
     to_cframe = getattr(type(value), "to_cframe", None)
     if to_cframe is not None:
         return msgpack.ExtType(_FRAME, to_cframe(value))
@@ -279,6 +301,19 @@ def _replace(value: Any, *, level: int) -> Any:
 
 
 _DEFAULTS = tuple(partial(_replace, level=level) for level in range(_MAX_LEVELS + 1))
+_DEFAULTS_WITH_TEXTS = tuple(partial(_replace, level=level, texts=True) for level in range(_MAX_LEVELS + 1))
+
+
+def _text_of(value: Any) -> str | None:
+    """The text that a date, a time or a path is stored as; None for all else."""
+    if isinstance(value, (dt.date, dt.time)):  # a datetime is a date
+        return value.isoformat()
+    if isinstance(value, np.datetime64):
+        return str(value)
+    if isinstance(value, os.PathLike):
+        path = os.fspath(value)
+        return path if isinstance(path, str) else os.fsdecode(path)
+    return None
 
 
 def _replace_scalar(value: np.generic) -> Any:

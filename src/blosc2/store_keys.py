@@ -40,6 +40,14 @@ _OWN: Final = (EMBED, LOCK, RESERVED.rstrip("/"))
 #: A key with one more would not be listed in a directory.
 MAX_SEGMENTS: Final = 257
 
+#: What each message says that refuses a key, besides the reason.
+KEY_RULES: Final = (
+    f"(a key has 1 to {MAX_SEGMENTS} segments behind '/' each, of up to {_MAX_SEGMENT_BYTES} bytes of UTF-8, "
+    f"{_MAX_BYTES} in all; no segment is empty, '.' or '..', has a control character or one of \\ : < > \" | ? *, ends "
+    "in a dot or a blank, or is a device on Windows such as con, nul, com1; keys of files differ in more than case and "
+    "accents)"
+)
+
 
 class KeyKindError(TypeError, ValueError):
     """A key that is not a string."""
@@ -48,7 +56,7 @@ class KeyKindError(TypeError, ValueError):
 def plain_key(key: object) -> str:
     """A key as a string and nothing more, such as NumPy's strings are; `KeyKindError` for what is none."""
     if not isinstance(key, str):
-        raise KeyKindError(f"Key must be a string, not {type(key).__name__}")
+        raise KeyKindError(f"Key must be a string, not {type(key).__name__} {KEY_RULES}")
     return str.__str__(key)
 
 
@@ -64,9 +72,9 @@ def canonical_key(key: object) -> str:
     if not key.startswith("/"):
         key = "/" + key
     if key.endswith("/"):
-        raise ValueError(f"Key cannot end with '/': {key!r} names no leaf")
+        raise ValueError(f"Key cannot end with '/': {key!r} names no leaf {KEY_RULES}")
     if "//" in key:
-        raise ValueError(f"Key cannot contain empty path segments '//': {key!r}")
+        raise ValueError(f"Key cannot contain empty path segments '//': {key!r} {KEY_RULES}")
     return key
 
 
@@ -81,26 +89,41 @@ def new_key(key: object) -> str:
     ):  # fmt: skip
         return key
     key = canonical_key(key)
-    if _UNSOUND.search(key):
+    unsound = _UNSOUND.search(key)
+    if unsound:
         raise ValueError(
-            f"Key {key!r} could not be the name of a file everywhere, as each key must: it has a '.' or '..' segment, "
-            'a control character, one of \\ : < > " | ? *, a segment that ends in a dot or a blank, or one that is a '
-            "device on Windows (con, nul, com1, ...)"
+            f"Key {_shown(key)} could not be the name of a file everywhere, as each key must: it has "
+            f"{_what_is_unsound(unsound[0])} {KEY_RULES}"
         )
     if key.count("/") > MAX_SEGMENTS:
-        raise ValueError(f"Key {key[:60]!r}... has more than {MAX_SEGMENTS} segments")
+        raise ValueError(f"Key {_shown(key)} has more than {MAX_SEGMENTS} segments {KEY_RULES}")
     try:
         name = key.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"Key {key!r} has a character that UTF-8 cannot express") from None
+        raise ValueError(f"Key {_shown(key)} has a character that UTF-8 cannot express {KEY_RULES}") from None
     if _is_long(name):
-        raise ValueError(
-            f"Key {key[:60]!r}... is too long: a segment may have {_MAX_SEGMENT_BYTES} bytes in UTF-8, and all of it "
-            f"{_MAX_BYTES}"
-        )
+        raise ValueError(f"Key {_shown(key)} or a segment of it is too long {KEY_RULES}")
     if key.split("/", 2)[1] in _OWN:
-        raise ValueError(f"Key {key!r}: the name {key.split('/', 2)[1]!r} is reserved for the store itself")
+        own = key.split("/", 2)[1]
+        raise ValueError(f"Key {_shown(key)}: the name {own!r} is reserved for the store itself {KEY_RULES}")
     return key
+
+
+def _shown(key: str) -> str:
+    return repr(key) if len(key) <= _MAX_SEGMENT_BYTES else f"{key[:60]!r}..."
+
+
+def _what_is_unsound(text: str) -> str:
+    """What the part of a key is that `_UNSOUND` has found."""
+    if len(text) == 1 and text not in ". ":
+        return f"the character {text!r}"
+    if text.strip("/") in ("", ".", ".."):
+        if text[0] == "/":
+            return f"the segment {text.strip('/')!r}"
+        return "a segment that ends in a dot"
+    if not text.strip(" /"):
+        return "a segment that ends in a blank"
+    return f"the segment {text[1:]!r}, which is a device on Windows"
 
 
 def suffixed_folders(key: str) -> list[str]:

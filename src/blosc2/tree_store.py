@@ -261,7 +261,12 @@ class TreeStore(DictStore):
                 return ForeignObject(self._path, path, self._object_at(path) or {})
             if self._is_group(path):
                 return self.get_subtree(path)
-        raise StoreKeyError(f"Key {key!r} not found", path=self._path)
+        raise self._missing_key(key)
+
+    def _missing_key(self, key: str) -> StoreKeyError:
+        if self._mode == "r":
+            return super()._missing_key(key)
+        return StoreKeyError(f"Key {key!r} not found in the store; create_group(key) makes a group", path=self._path)
 
     def _shows_at_once(self) -> bool:
         return super()._shows_at_once() and not self._has_objects()
@@ -385,6 +390,36 @@ class TreeStore(DictStore):
         return self if not path else SubtreeView(self, path)
 
     # ------------------------------------------------------------------ writing
+    def create_group(self, key: str) -> TreeStore:
+        """Make a group, also one without leaves, and return its view; one that is there stays as it is.
+
+        It stays until it is deleted, or the last of its attributes. Groups above it appear with it.
+
+        Raises
+        ------
+        ValueError
+            There is a leaf at this key or above it, or no store can have such a key.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import blosc2
+        >>> with blosc2.TreeStore(os.path.join(tempfile.mkdtemp(), "study.b2z"), mode="w") as tree:
+        ...     tree.create_group("/mri/007").attrs["age"] = 41
+        ...     list(tree)
+        ['/mri', '/mri/007']
+        """
+        path = _group_path(key)
+        self._check_writable("make groups", path or "/")
+        if path:
+            with self._lock:
+                self._check_new_group(path)
+                if self._object_at(path) is not None:
+                    raise ValueError(f"Key {path!r} is an object of another kind; delete it first")
+                if not self._is_group(path):
+                    self._put(path + _HIDDEN, metadata_frame({}))
+        return self.get_subtree(path)
+
     def __setitem__(self, key: str, value: Any) -> None:
         if key == "/":
             raise ValueError("Cannot assign array to structural path '/', the root of the tree")
@@ -571,13 +606,18 @@ class TreeStore(DictStore):
                 return
             group = key[: -len(ATTRIBUTES) - 1]
             if group:
-                new_key(group)
-                if self._has(group):
-                    raise ValueError(f"{group!r} is a leaf: its attributes are those of the array")
-                if ATTRIBUTES in group.split("/"):
-                    raise ValueError(f"Group {group!r}: the name {ATTRIBUTES} is reserved for attributes")
-                self._check_above(group)
+                self._check_new_group(group)
             self._put(key, metadata_frame(values))
+
+    def _check_new_group(self, group: str) -> None:
+        """Refuse a group that cannot be, beside what is there."""
+        new_key(group)
+        self._check_not_inside(group)
+        if self._has(group):
+            raise ValueError(f"{group!r} is a leaf: its attributes are those of the array")
+        if ATTRIBUTES in group.split("/"):
+            raise ValueError(f"Group {group!r}: the name {ATTRIBUTES} is reserved for attributes")
+        self._check_above(group)
 
     def _delete_attribute(self, key: str, name: str) -> None:
         """Delete an entry of such a leaf, and the leaf with its last."""
@@ -727,6 +767,10 @@ class SubtreeView(TreeStore):
 
     def _children(self, path: str) -> tuple[list[str], list[str]]:
         return self._root._children(self._prefix + path)
+
+    def create_group(self, key: str) -> TreeStore:
+        """Make a group of the view; see `TreeStore.create_group`."""
+        return self._root.create_group(self._prefix + _group_path(key))
 
     def get_subtree(self, path: str) -> TreeStore:
         """A view of a group of the view."""

@@ -12,12 +12,17 @@ from typing import Any, Protocol
 
 from blosc2.alignment import PADDING
 from blosc2.exceptions import FormatError, MissingMetadataError, UnsafeDeserializationError
-from blosc2.serialization import FEW_BYTES, FrameOpener, Together, check_readable, pack, unpack
+from blosc2.serialization import FEW_BYTES, FrameOpener, Together, check_readable, pack_attribute, unpack
 from blosc2.storage import MAX_BUFFERSIZE, cparams_from
 
 # Limits of the C library: beyond them it crashes, or refuses every later write.
 MAX_ENTRIES = 16
 MAX_NAME_BYTES = 31
+#: Entries of variable metadata that are written all the same, unless `strict_compatibility`; the C library reads them.
+MOST_ENTRIES = 8000
+
+# Whether entries are refused that other programs can read, but not change: see `strict_compatibility`.
+_strict = False
 
 # Metalayers that are not up to users: the geometry of arrays, and the filling that moves data to an aligned position.
 _GEOMETRY = "b2nd"
@@ -26,6 +31,19 @@ _RESERVED = (_GEOMETRY, PADDING)
 # Characters of a value that are shown; and packed bytes from which on no more of it is made into text.
 _SHOWN = 200
 _LONG_VALUE = 4096
+
+
+def strict_compatibility() -> bool:
+    """Whether only that is written which other Blosc2 programs can change, too; `blosc2.strict_compatibility`."""
+    return _strict
+
+
+def set_strict_compatibility(value: bool) -> None:
+    """Set it, for the whole process."""
+    global _strict
+    if not isinstance(value, bool):
+        raise TypeError(f"strict_compatibility is True or False, not {value!r}")
+    _strict = value
 
 
 class FrameMetadata(Protocol):
@@ -110,7 +128,7 @@ def pack_metalayers(meta: Mapping[str, Any] | None, reserved: Iterable[str] = ()
     for name, value in (meta or {}).items():
         if check_name(name) in taken or name in _RESERVED:
             raise ValueError(f"the metalayer {name!r} is written by the library; choose another name")
-        packed[name] = pack(value)
+        packed[name] = pack_attribute(value)
         check_content(name, packed[name])
     check_readable(packed, sum(map(len, packed.values())))
     if len(packed) + len(taken) > MAX_ENTRIES:
@@ -189,6 +207,16 @@ class _ShortText(reprlib.Repr):
         return f"array(shape={value.shape}, dtype={value.dtype})"
 
 
+def _too_many(entries: int) -> str:
+    instead = "put several values into one dictionary"
+    if entries > MOST_ENTRIES:
+        return f"there can be {MOST_ENTRIES} entries of variable metadata, not {entries}: {instead}"
+    return (
+        f"there can be {MAX_ENTRIES} entries of variable metadata, not {entries}: other programs could not change the "
+        f"file any more; {instead}, or set blosc2.strict_compatibility = False, which allows {MOST_ENTRIES}"
+    )
+
+
 def _only_whole(key: slice) -> None:
     if key != slice(None):
         raise NotImplementedError("Slicing is not supported, unless [:]")
@@ -225,7 +253,7 @@ class Meta(_Metadata, Mapping[str, Any]):
         old = self._content(name)
         if name in _RESERVED:
             raise ValueError(f"the metalayer {name!r} is written by the library and cannot be assigned")
-        new = pack(value)
+        new = pack_attribute(value)
         if len(new) != len(old):
             raise ValueError(
                 f"The length of the content in a metalayer cannot change: {name!r} has {len(old)} bytes, "
@@ -283,7 +311,10 @@ class VLMeta(_Metadata, MutableMapping[str, Any]):
     """The variable-length metadata of an array or super-chunk: a mapping of names to values.
 
     ``vlmeta[:]`` reads all entries, ``vlmeta[:] = {...}`` merges a dictionary. Each assignment is published at once;
-    `update`, `clear` and ``[:] =`` publish all their changes together.
+    `update`, `clear` and ``[:] =`` publish all their changes together, which many entries should be.
+
+    There can be 8,000 entries. Other Blosc2 programs read that many but change only files with up to 16;
+    ``blosc2.strict_compatibility = True`` refuses further ones. Dates and paths become text, ISO 8601 for dates.
 
     Examples
     --------
@@ -309,7 +340,7 @@ class VLMeta(_Metadata, MutableMapping[str, Any]):
             _only_whole(name)
             self.update(value)
         else:
-            self._publish({name: pack(value)})
+            self._publish({name: pack_attribute(value)})
 
     def __delitem__(self, name: str) -> None:
         self._carrier.require_writable()
@@ -337,7 +368,7 @@ class VLMeta(_Metadata, MutableMapping[str, Any]):
         >>> vlmeta[:]
         {'a': 1, 'b': 2}
         """
-        self._publish({name: pack(value) for name, value in dict(other, **entries).items()})
+        self._publish({name: pack_attribute(value) for name, value in dict(other, **entries).items()})
 
     def clear(self) -> None:
         """Delete all entries, publishing all changes together."""
@@ -456,9 +487,6 @@ class VLMeta(_Metadata, MutableMapping[str, Any]):
                 entries += name not in old
                 grows = grows or name not in old
         # Files with more exist; they can be changed, but not made worse.
-        if entries > MAX_ENTRIES and grows:
-            raise ValueError(
-                f"there can be {MAX_ENTRIES} entries of variable metadata, not {entries}: other programs "
-                "could not change the file any more; put several values into one dictionary"
-            )
+        if grows and entries > (MAX_ENTRIES if _strict else MOST_ENTRIES):
+            raise ValueError(_too_many(entries))
         self._carrier.set_vlmeta(dict(changes))

@@ -49,7 +49,7 @@ DOCUMENTED: dict[str, tuple[type[BaseException], ...]] = {
     # changes: also what is refused by kind, and values that do not fit what a damaged header states
     "change": (*FOREIGN, *ACTIVE, e.ReadOnlyError, e.ShapeError, e.ChunkSizeError, e.ChunkIndexError, e.StoreKeyError,
                e.UnsupportedValueError, e.CompressionError),
-    # other programs can read 16 entries: a ValueError says so
+    # there can be 8,000 entries: a ValueError says so
     "set_vlmeta": (*FOREIGN, *ACTIVE, e.ReadOnlyError, ValueError),
     "compact": (*FOREIGN, *ACTIVE),
     "copy": (*FOREIGN, *ACTIVE),

@@ -196,3 +196,14 @@ def test_both_assign_by_arrays(recipe: dict[str, Any], tmp_path: Path, upstream:
     want = manifest.sha256(np.ascontiguousarray(data).tobytes())
     assert upstream.describe(path=ours)["sha256"] == want
     assert peer.describe(theirs)["sha256"] == want
+
+
+@pytest.mark.parametrize("count", [17, 1900, 8000])
+def test_upstream_reads_thousands_of_attributes(count: int, tmp_path: Path, upstream: Any) -> None:
+    """Above some 1,700 the table of names has no room for its size, which nobody reads."""
+    want = {f"{n:04d}" + "n" * 27: n for n in range(count)}
+    array = blosc2.asarray([1.5, 2.5], urlpath=tmp_path / "a.b2nd")
+    array.attrs[:] = want
+    found = upstream.describe(path=str(tmp_path / "a.b2nd"))
+    assert found["vlmeta"] == want
+    assert found["sha256"] == manifest.sha256(np.array([1.5, 2.5]).tobytes())

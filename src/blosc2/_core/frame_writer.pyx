@@ -68,11 +68,14 @@ def pack_index(offsets, count):
 
 
 def pack_trailer(dict vlmeta):
-    """The trailer with these entries: name -> stored chunk."""
+    """The trailer with these entries: name -> stored chunk.
+
+    The field for the size of the table has 16 bits, of some 1,700 entries. Nobody reads it; of more it has the low ones.
+    """
     cdef list names = [name.encode() for name in vlmeta]
     map_size = 6 + sum([6 + len(name) for name in names])
     contents = 2 + 1 + map_size + 3
-    entries = [struct.pack(">BBBBHBH", 0x94, 1, 0x93, 0xCD, map_size, 0xDE, len(names))]
+    entries = [struct.pack(">BBBBHBH", 0x94, 1, 0x93, 0xCD, map_size & 0xFFFF, 0xDE, len(names))]
     values = [struct.pack(">BH", 0xDC, len(names))]
     for name, content in zip(names, vlmeta.values()):
         entries.append(struct.pack(f">B{len(name)}sBi", 0xA0 | len(name), name, 0xD2, contents))
