@@ -410,8 +410,11 @@ def test_names_of_copies(tmp_path: Path) -> None:
             store.to_b2d()
     with blosc2.DictStore(tmp_path / "x.b2z", mode="r") as store:
         assert store["/a"][0] == 2
-        with pytest.raises(ValueError, match=r"\.b2z DictStore opened in read mode"):
-            store.to_b2z(tmp_path / "y.b2z")
+        assert store.to_b2z() == store.to_b2z(tmp_path / "x.b2z") == str(tmp_path / "x.b2z")  # it is there
+        with blosc2.open(store.to_b2z(tmp_path / "y.b2z")) as copy:
+            assert copy["/a"][0] == 2
+        with pytest.raises(FileExistsError):
+            store.to_b2z(filename=tmp_path / "y.b2z")
         with pytest.raises(FileExistsError):
             store.to_b2d()
         (tmp_path / "other").mkdir()

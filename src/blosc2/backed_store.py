@@ -25,7 +25,7 @@ from blosc2.directory_backend import DirectoryBackend
 from blosc2.embedded import REGISTRY, Embedded, read_embedded
 from blosc2.embedded_changes import EmbeddedChanges
 from blosc2.embedded_frame import stored_value
-from blosc2.exceptions import FormatError
+from blosc2.exceptions import FormatError, name_file
 from blosc2.leaf import leaf_reader, window_of_bytes
 from blosc2.leaf_batches import read_leaf
 from blosc2.new_keys import NewKeys
@@ -441,7 +441,8 @@ class BackedStore(Store):
             if embedded is None or shadowed or self._new_registry is not None:
                 frame = self._after(shadowed)
             backend.end_stream(frame, fresh=embedded is None)
-        except BaseException:
+        except BaseException as error:
+            name_file(error, self._file)
             backend.discard()
             raise
         backend.must_load = True  # nothing of it waits any more

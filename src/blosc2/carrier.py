@@ -25,7 +25,7 @@ from blosc2.compaction import Compaction
 from blosc2.draft import Draft, Fields, frame_bytes, write_frame
 from blosc2.dtypes import parse_dtype
 from blosc2.encoders import encode
-from blosc2.exceptions import FormatError, MissingFileError, ReadOnlyError, StaleHandleError, explain
+from blosc2.exceptions import FormatError, MissingFileError, ReadOnlyError, StaleHandleError, explain, name_file
 from blosc2.file_identity import check_permission
 from blosc2.file_lock import locked
 from blosc2.frame_append import append_version, closed_quietly
@@ -406,6 +406,7 @@ class FileCarrier(Carrier):
             shows = self.frame.header_bytes() != before
             what = "the change is in the file all the same, and shows" if shows else "the file is what it was"
         explain(error, what)
+        name_file(error, self._path)
 
     def editing(self) -> AbstractContextManager[Any]:
         """See `Carrier.editing`. What the last change came to is looked at first, where it did not come to its end."""

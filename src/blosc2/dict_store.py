@@ -21,7 +21,7 @@ from blosc2.directory_backend import DirectoryBackend
 from blosc2.dtypes import parse_dtype
 from blosc2.embed_store import EmbedStore
 from blosc2.embedded import Embedded, read_embedded
-from blosc2.exceptions import FormatError
+from blosc2.exceptions import FormatError, name_file
 from blosc2.info import InfoReporter
 from blosc2.leaf import window_of_bytes
 from blosc2.leaf_info import LeafInfo, codec_name, leaf_info
@@ -78,7 +78,8 @@ class DictStore(BackedStore):
     ValueError
         A mode or a combination that does not exist; a path that is no store (`FormatError`).
     FileNotFoundError, FileExistsError
-        Mode 'r' without a store; mode 'x' with something in its place; mode 'w' and a directory that is no store.
+        Mode 'r' without a store; mode 'x' with something in its place; mode 'w' and a directory that is no store, or a
+        file that neither is one nor is named like one.
     StoreLockedError
         A mode other than 'r', and another handle has the store open for writing, in this process or another.
 
@@ -244,7 +245,8 @@ class DictStore(BackedStore):
         overwrite : bool
             Whether a file of that name is replaced. A path in its place is taken as `filename`.
         filename : str or path, optional
-            The file; by default the store's own path with the suffix ``.b2z``.
+            The file; by default the store's own path with the suffix ``.b2z``. Where the store is that file, its
+            changes are published, and nothing else is done.
 
         Returns
         -------
@@ -254,19 +256,16 @@ class DictStore(BackedStore):
         Raises
         ------
         ValueError
-            The name has another suffix; or the store is a `.b2z` opened in read mode already.
+            The name has another suffix.
         FileExistsError
             The file exists and `overwrite` is False.
         """
         if not isinstance(overwrite, bool):
             overwrite, filename = False, overwrite
         self._check_open()
-        if self.is_zip_store:
-            if self._mode == "r":
-                raise ValueError(f"{self._path}: a .b2z DictStore opened in read mode is packed already; copy the file")
-            if filename is None or self._is_here(local_path(filename)):
-                self.flush()
-                return os.path.abspath(self._file)
+        if self.is_zip_store and (filename is None or self._is_here(local_path(filename))):
+            self.flush()
+            return os.path.abspath(self._file)
         target = os.path.splitext(self._file)[0] + ".b2z" if filename is None else local_path(filename)
         if not target.endswith(".b2z"):
             raise ValueError(f"the file must have a .b2z extension, unlike {target!r}")
@@ -336,6 +335,9 @@ class DictStore(BackedStore):
             try:
                 backend.exists()
                 backend.publish(files, frame, fresh=True)
+            except OSError as error:
+                name_file(error, target)
+                raise
             finally:
                 backend.close()
                 lock.release()
@@ -362,7 +364,7 @@ class DictStore(BackedStore):
 
     # ------------------------------------------------------------------ description
     def describe(self, key: str) -> LeafInfo:
-        """What a leaf is: kind, shape, dtype, codec, sizes; without a look at it where a catalog knows.
+        """What a leaf is: kind, shape, dtype, codec, sizes, key; without a look at it where a catalog knows.
 
         Raises
         ------
@@ -393,7 +395,7 @@ class DictStore(BackedStore):
                     with suppress(FormatError):  # of the catalog, without which the leaf itself says it
                         description = catalog.description(position)
                         if description:
-                            return leaf_info(description)
+                            return leaf_info(description)._replace(key=key, stored=self._stored_bytes(key))
         return self._describe_leaf(key)
 
     def _describe_leaf(self, key: str) -> LeafInfo:
@@ -404,8 +406,20 @@ class DictStore(BackedStore):
         frame = Frame.open(*window, key)
         description = describe(frame, parse_dtype)
         if description:
-            return leaf_info(description)
-        return LeafInfo("other", None, None, codec_name(frame.codec), frame.nbytes, frame.cbytes)
+            info = leaf_info(description)
+        else:
+            info = LeafInfo("other", None, None, codec_name(frame.codec), frame.nbytes, frame.cbytes)
+        pending = edited is not None or key in self._changes
+        return info._replace(key=key, stored=int(frame.frame_len) if pending else self._stored_bytes(key))
+
+    def _stored_bytes(self, key: str) -> int:
+        """The bytes that a published leaf takes in the file, as far as that is known without a look at it."""
+        place = self._backend.place(key)
+        if place is not None:
+            return place[2]
+        entry = {} if self._embedded is None else self._embedded.entries.get(key, {})
+        length = entry.get("length")
+        return length if type(length) is int else 0
 
     def stats(self, group: str = "/", depth: int = 0, *, by: str | Iterable[str] | None = None) -> list[GroupStats]:
         """How many leaves there are below a group, and how many bytes, by group, kind, dtype and codec.
@@ -426,7 +440,8 @@ class DictStore(BackedStore):
         Returns
         -------
         list of GroupStats
-            Named tuples, which ``pandas.DataFrame`` takes; a group comes before those in it.
+            Named tuples, which ``pandas.DataFrame`` takes; a group comes before those in it. The
+            row of all of the store says what its files take, too.
 
         Examples
         --------
@@ -460,7 +475,14 @@ class DictStore(BackedStore):
             below = "/" if path == "/" else path + "/"
             embedded = [key for key in self._embedded_keys() if key.startswith(below) and listing.table.find(key) < 0]
             counter.add_leaves(readable(embedded, self._describe_published), path, depth)
-        return counter.rows()
+        rows = counter.rows()
+        if path == "/" and by is None:
+            # Nothing is there of a store that was not published yet.
+            try:
+                rows[0] = rows[0]._replace(file_bytes=self._size())
+            except FileNotFoundError:  # nothing was published yet
+                rows[0] = rows[0]._replace(file_bytes=0)
+        return rows
 
     def _describe_published(self, key: str) -> LeafInfo:
         window = self._published(key)

@@ -31,7 +31,7 @@ from blosc2.directory_frame import (
     write_chunk,
 )
 from blosc2.draft import Draft, Fields, numbered
-from blosc2.exceptions import FormatError, StaleHandleError
+from blosc2.exceptions import FormatError, StaleHandleError, name_file
 from blosc2.file_sync import sync_names
 from blosc2.owner import Owner
 
@@ -107,7 +107,8 @@ class DirectoryCarrier(ReadOnlyDirectoryCarrier):
             old = self._memory.frame
             try:
                 self._publish(draft, written, owner)
-            except BaseException:
+            except BaseException as error:
+                name_file(error, self._path)
                 self._memory.frame = old
                 take_back(self._path, self._head, written, owner)
                 with contextlib.suppress(OSError, FormatError):

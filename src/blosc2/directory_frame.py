@@ -24,7 +24,7 @@ from blosc2._core.grid_write import StoredChunk
 from blosc2._core.source import Source
 from blosc2.allocation import FREE, table_limit, too_much
 from blosc2.draft import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Fields, Stored, lay_out
-from blosc2.exceptions import ExistingFileError, FormatError
+from blosc2.exceptions import ExistingFileError, FormatError, name_file
 from blosc2.file_identity import file_identity
 from blosc2.file_lock import locked
 from blosc2.file_sync import sync_folder, sync_names
@@ -280,7 +280,10 @@ def write_directory(
         else:
             publish_head(temporary, head(0), owner)
             _take_name(temporary, place, owner, replace=replace)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and str(error.filename).startswith(temporary):
+            error.filename = path  # the temporary name would tell a caller nothing here either
+        name_file(error, path)
         owner.remove_tree(temporary)
         raise
     sync_folder(place)

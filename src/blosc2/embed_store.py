@@ -25,7 +25,7 @@ from blosc2.serialization import pack
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 from blosc2.store import Store
 from blosc2.store_keys import absolute
-from blosc2.store_layout import Window, missing, taken
+from blosc2.store_layout import NOT_REPLACED, Window, missing, taken
 from blosc2.store_lock import WriterLock
 from blosc2.store_modes import check_mmap_mode, check_mode, refuse_locking
 
@@ -190,6 +190,8 @@ class EmbedStore(Store):
         elif self._mode == "r":
             raise missing(path)
         else:
+            if exists and not _is_replaceable(path, str(self._path)):
+                raise taken(path, NOT_REPLACED)
             self._unwritten = True
             if not exists:  # an old file stays until there is something to replace it
                 self._flush(durable=True)
@@ -389,6 +391,16 @@ class EmbedStore(Store):
         if self._closed:
             return f"<EmbedStore {self._path or 'in memory'}, closed>"
         return f"<EmbedStore {self._path or 'in memory'}: {len(self)} keys, mode {self._mode!r}>"
+
+
+def _is_replaceable(path: str, named: str) -> bool:
+    """Whether a file is a store of this kind, is named like one, or is empty."""
+    if ".b2e" in (os.path.splitext(path)[1], os.path.splitext(named)[1]) or not os.path.isfile(path):
+        return True
+    try:
+        return not os.path.getsize(path) or open_embedded(path, None).kind == "b2embed"
+    except FormatError:
+        return False
 
 
 def _embedded_in(source: Source) -> Embedded:

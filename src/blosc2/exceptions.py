@@ -6,6 +6,7 @@ meant, what was expected, and what to do.
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 
@@ -18,6 +19,26 @@ def _place(path: object, key: str | None, offset: int | None) -> str:
     if offset is not None:
         parts.append(f"byte {offset}")
     return ", ".join(parts)
+
+
+#: Errors of the system about a disk, which come of writing to what is open and name no file.
+_OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+
+
+def name_file(error: BaseException, path: object) -> None:
+    """Have an error of a full or broken disk name a file, where it names none.
+
+    Examples
+    --------
+    >>> error = OSError(28, "No space left on device")
+    >>> name_file(error, "scans.b2z")
+    >>> error
+    OSError(28, 'No space left on device')
+    >>> str(error)
+    "[Errno 28] No space left on device: 'scans.b2z'"
+    """
+    if isinstance(error, OSError) and error.filename is None and error.errno in _OF_DISKS and path is not None:
+        error.filename = str(path)
 
 
 def explain(error: BaseException, what: str) -> None:

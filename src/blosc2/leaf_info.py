@@ -34,6 +34,10 @@ class LeafInfo(NamedTuple):
         Uncompressed bytes.
     cbytes : int
         Compressed bytes of its chunks.
+    key : str
+        Its key in the store.
+    stored : int
+        Bytes that it takes in the file, with headers, metadata, its name, and up to 63 bytes that align it.
     """
 
     kind: str
@@ -42,6 +46,8 @@ class LeafInfo(NamedTuple):
     codec: str
     nbytes: int
     cbytes: int
+    key: str = ""
+    stored: int = 0
 
     def __str__(self) -> str:
         return self.kind if self.shape is None else f"{self.shape} {self.dtype}"

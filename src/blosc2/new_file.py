@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import BinaryIO, Protocol
 
-from blosc2.exceptions import StoreLockedError
+from blosc2.exceptions import StoreLockedError, name_file
 from blosc2.file_sync import sync_folder
 from blosc2.owner import Owner
 
@@ -74,6 +74,8 @@ class NewFile:
         if kind is None:
             self.commit()
         else:
+            if error is not None:
+                name_file(error, self.path)
             self.abandon()
 
     def commit(self, *, durable: bool = True, lock: Lock | None = None) -> None:
@@ -93,7 +95,8 @@ class NewFile:
                 _replace(self._temporary, self.path, self._owner)
             else:
                 publish_new(self._temporary, self.path, self._owner)
-        except BaseException:
+        except BaseException as failed:
+            name_file(failed, self.path)
             self.abandon()
             if lock is not None:
                 lock.settle_if_current()

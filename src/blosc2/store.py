@@ -16,7 +16,7 @@ from blosc2.all_or_none import AllOrNone
 from blosc2.bulk import Items, no_progress, pairs, set_many
 from blosc2.checking import check, check_bytes
 from blosc2.compaction import Compaction, Progress
-from blosc2.exceptions import FormatError, explain
+from blosc2.exceptions import FormatError, explain, name_file
 from blosc2.findings import CheckReport
 from blosc2.leaf import frame_of, window_of_bytes
 from blosc2.lost_carrier import LOST_ERRORS
@@ -182,7 +182,11 @@ class Store(ReadableStore):
             return
         self._in_memory += window[2]
         if self._in_memory > MEMORY_LIMIT:
-            self._changes.update(self._stage({k: w for k, w in self._changes.items() if w and is_in_memory(w)}))
+            try:
+                self._changes.update(self._stage({k: w for k, w in self._changes.items() if w and is_in_memory(w)}))
+            except OSError as error:
+                name_file(error, self._file)
+                raise
             self._in_memory = 0
 
     def _remove_all(self, keys: Iterable[str]) -> None:
@@ -335,6 +339,7 @@ class Store(ReadableStore):
                 self._publish(self._changes, durable=durable)
             except BaseException as error:
                 explain(error, self._outcome())
+                name_file(error, self._file)
                 raise
             self._forget_published()
             self._forget_blocks()
@@ -468,7 +473,11 @@ class Store(ReadableStore):
             if self._embedded is None:  # nothing was ever published, or all of it was dropped
                 return Compaction(0, 0)
             before = self._size()
-            self._compact(progress)
+            try:
+                self._compact(progress)
+            except OSError as error:
+                name_file(error, self._file)
+                raise
             return Compaction(before, self._size())
 
     def refresh(self) -> bool:

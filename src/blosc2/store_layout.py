@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from blosc2._core.descriptions import describe
 from blosc2._core.frame import Frame
@@ -130,6 +130,12 @@ def missing(path: str) -> MissingFileError:
     return MissingFileError(
         errno.ENOENT, "No such file or directory: the store does not exist; modes 'a' and 'w' create it", path
     )
+
+
+#: Why a file stays that a new store would replace.
+NOT_REPLACED: Final = (
+    "this file is no store, and is not replaced by one: remove it first, or give the store another name (.b2z, .b2e)"
+)
 
 
 def taken(path: str, why: str) -> ExistingFileError:

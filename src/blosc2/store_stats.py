@@ -39,6 +39,9 @@ class GroupStats(NamedTuple):
         Their uncompressed bytes, and the compressed ones of their chunks.
     cratio : float
         The first by the second; 0 where nothing is stored.
+    file_bytes : int or None
+        Of the row of the whole store: bytes of its files. They hold some 300 to 500 bytes more for each leaf (header,
+        metadata, names, checksums), and what was replaced and not compacted away. None in all other rows.
     """
 
     group: str
@@ -50,6 +53,7 @@ class GroupStats(NamedTuple):
     nbytes: int
     cbytes: int
     cratio: float
+    file_bytes: int | None = None
 
 
 def parts_of(by: str | Iterable[str] | None) -> tuple[bool, ...]:

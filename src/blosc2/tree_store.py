@@ -824,7 +824,8 @@ class SubtreeView(TreeStore):
 
     def describe(self, key: str) -> LeafInfo:
         """What a leaf of the view is; see `DictStore.describe`."""
-        return self._root.describe(self._full(key))
+        info = self._root.describe(self._full(key))
+        return info._replace(key=info.key[len(self._prefix) :])
 
     def stats(self, group: str = "/", depth: int = 0, *, by: str | Iterable[str] | None = None) -> list[GroupStats]:
         """How much there is below a group of the view; see `DictStore.stats`."""

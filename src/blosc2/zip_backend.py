@@ -34,6 +34,7 @@ from blosc2.store_layout import (
     EMBED,
     LEAF_SUFFIXES,
     LOCK,
+    NOT_REPLACED,
     RESERVED,
     Moved,
     Window,
@@ -41,6 +42,7 @@ from blosc2.store_layout import (
     missing,
     open_source,
     pieces,
+    taken,
     whole,
 )
 from blosc2.store_lock import WriterLock
@@ -121,7 +123,20 @@ class ZipBackend:
         return self._was_there
 
     def check_replaceable(self) -> None:
-        """Refuse to put an archive in the place of a directory."""
+        """Refuse to put an archive in the place of a directory, or of a file that neither is nor is named like one."""
+        self._check_no_directory()
+        if ".b2z" in (os.path.splitext(path)[1] for path in (self.root, self.named)) or not os.path.isfile(self.root):
+            return
+        if os.path.getsize(self.root) and not self._is_store():
+            raise taken(self.root, NOT_REPLACED)
+
+    def _is_store(self) -> bool:
+        try:
+            return self._open().archive.embedded(_EMBED) is not None
+        except FormatError:
+            return False
+
+    def _check_no_directory(self) -> None:
         if os.path.isdir(self.root):
             raise IsADirectoryError(errno.EISDIR, "a .b2z store is a file, and this is a directory", self.root)
 
@@ -130,7 +145,7 @@ class ZipBackend:
         try:
             version = self._open()
         except (OSError, ValueError):
-            self.check_replaceable()  # which says it better of a directory
+            self._check_no_directory()  # which says it better
             raise
         window = version.archive.embedded(_EMBED)
         if window is None:

@@ -1,0 +1,83 @@
+"""What is in the place of a new store and is none: files of other kinds stay."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+
+
+def text(path: Path) -> None:
+    path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(5000))
+
+
+def archive(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("data.npy", bytes(100))
+
+
+def array(path: Path) -> None:
+    blosc2.asarray(np.arange(100), urlpath=path)
+
+
+OTHERS: list[Callable[[Path], None]] = [text, archive, array]
+KINDS = [blosc2.TreeStore, blosc2.DictStore, blosc2.EmbedStore]
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+
+
+@each_kind
+@pytest.mark.parametrize("make", OTHERS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("name", ["d.h5", "d", "d.npz", "d.b2nd"])
+def test_a_file_that_is_no_store_stays(kind: Any, make: Any, name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    make(path)
+    before = path.read_bytes()
+    for mode in ("w", "a", "x"):
+        with pytest.raises((FileExistsError, ValueError), match=r"no store|not|exist|already") as caught:
+            kind(str(path), mode=mode)
+        assert str(path) in str(caught.value)
+    with pytest.raises(FileExistsError, match="remove it first"):
+        kind(str(path), mode="w")
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+@each_kind
+def test_a_link_to_such_a_file(kind: Any, tmp_path: Path) -> None:
+    text(tmp_path / "d.h5")
+    (tmp_path / "link").symlink_to("d.h5")
+    with pytest.raises(FileExistsError, match="no store"):
+        kind(str(tmp_path / "link"), mode="w")
+    assert (tmp_path / "d.h5").read_bytes()[:4] == b"\x89HDF"
+
+
+@each_kind
+@pytest.mark.parametrize("name", ["named", "d.store", "suffixed"])
+def test_a_store_is_replaced_whatever_its_name(kind: Any, name: str, tmp_path: Path) -> None:
+    suffix = ".b2e" if kind is blosc2.EmbedStore else ".b2z"
+    path = tmp_path / f"d{suffix}"
+    with kind(str(path), mode="w") as store:
+        store["/old"] = [1, 2]
+    path = path.rename(tmp_path / name)
+    with kind(str(path), mode="w") as store:
+        store["/new"] = [3]
+    with kind(str(path), mode="r") as store:
+        assert list(store) == ["/new"]
+
+
+@each_kind
+def test_what_is_named_like_a_store_or_empty_is_replaced(kind: Any, tmp_path: Path) -> None:
+    suffix = ".b2e" if kind is blosc2.EmbedStore else ".b2z"
+    text(tmp_path / f"d{suffix}")
+    (tmp_path / "empty").touch()
+    for name in (f"d{suffix}", "empty"):
+        with kind(str(tmp_path / name), mode="w") as store:
+            store["/new"] = [3]
+        with kind(str(tmp_path / name), mode="r") as store:
+            assert store["/new"][0] == 3
