@@ -26,6 +26,8 @@ cdef enum:
     FIRST_READ = 4096       # of a chunk read by position: its header, and all of a small one
     MAX_CHUNKS = 268435455
     PREFETCHED = 1 << 20    # of a mapped chunk: as much as the caches near a core hold
+    FORESEEN = 1 << 14      # stored bytes of a block that decoders run through, above which processors foresee the most of it
+    FORMAT_ZSTD = 4         # in the header of a chunk, where the library says what its streams are
     EXPANSION = 4096        # an offsets table may hold this many times its stored bytes
     SURELY_ALLOWED = 32 << 20   # bytes of such a table that the rule of allocation gives any file
 
@@ -40,6 +42,14 @@ cdef inline int64_t _i64le(const uint8_t *p) noexcept nogil:
     for i in range(8):
         value |= <uint64_t> p[i] << (8 * i)
     return <int64_t> value
+
+cdef inline bint is_worth_asking(const Chunk *chunk, int64_t stored) noexcept nogil:
+    """Whether the bytes of blocks stored in so many had better be asked for before they are decoded.
+
+    zstd reads several places at once. Others run through a block, nearly as fast as one can ask for it.
+    """
+    return stored <= FORESEEN or chunk.data[2] >> 5 == FORMAT_ZSTD
+
 
 cdef class ChunkTable(Header):
     """A header with its table of offsets, decoded and checked when it is first needed."""
@@ -336,7 +346,8 @@ cdef class ChunkTable(Header):
 
     cdef int load_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
         cdef int status
-        if self.source.base != NULL and chunk.data != NULL:
+        if (self.source.base != NULL and chunk.data != NULL and chunk.kind == KIND_REGULAR
+                and is_worth_asking(chunk, chunk.cbytes // chunk.nblocks)):
             prefetch(chunk.data, min(chunk.cbytes, PREFETCHED))
         status = self.load_span(index, chunk, chunk.loaded, chunk.cbytes)
         if status == CHUNK_OK:
@@ -350,7 +361,7 @@ cdef class ChunkTable(Header):
         cdef int status
         if self.source.base != NULL and chunk.kind == KIND_REGULAR:
             status = block_span(chunk, block, &start, &stop)
-            if status == CHUNK_OK:
+            if status == CHUNK_OK and is_worth_asking(chunk, stop - start):
                 prefetch(chunk.data + start, stop - start)
             return status
         if chunk.loaded >= chunk.cbytes:
