@@ -183,7 +183,7 @@ def test_what_was_visible_is_not_cut_off(make_file: Maker, forever: bool, after:
 
     with failing_sync(2, look, forever=forever), pytest.raises(OSError, match="Input/output") as raised:
         store.flush()
-    assert "they are kept" in str(raised.value)
+    assert "your changes are kept" in str(raised.value)
     (reader, leaves, size) = readers[0]
     assert values_of(reader) == pending
     if not forever:
@@ -232,7 +232,7 @@ def test_a_version_that_cannot_be_read_after_it_was_published(
 
     with monkeypatch.context() as patched:
         no_more_files(patched)
-        with pytest.raises(OSError, match=r"Too many open files.*they are kept"):
+        with pytest.raises(OSError, match=r"Too many open files.*your changes are kept"):
             store.flush()
     # The b2d writes its embedded values in the same way, so what is published may be the one or the other.
     if again == "flush":

@@ -25,11 +25,13 @@ class AllOrNone(Block):
     by itself does so; if that fails, the changes of the block are taken back.
     """
 
-    __slots__ = ("_before", "_beside", "_ended", "_outer", "_store")
+    __slots__ = ("_before", "_beside", "_ended", "_made", "_outer", "_store")
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._before: dict[str, Before] = {}
+        # The pending changes that it made: a key that has another one by now was set by another thread.
+        self._made: dict[str, Any] = {}
         self._beside: tuple[Any, ...] = ()
         self._outer: AllOrNone | None = None
         self._ended = False
@@ -58,9 +60,21 @@ class AllOrNone(Block):
         change: Any = store._changes.get(key, ...)
         self._before[key] = change, store._tier(key), carrier, leaf, edited
 
+    def made(self, key: str, change: Any) -> None:
+        """A key was given a pending change, or lost it, for which ... stands."""
+        self._made[key] = change
+
+    def staged(self, before: dict[str, Any], now: dict[str, Any]) -> None:
+        """Pending changes were moved, in this block or one around it."""
+        for key, window in now.items():
+            if key in self._made and self._made[key] is before[key]:
+                self._made[key] = window
+        if self._outer is not None:
+            self._outer.staged(before, now)
+
     def forget(self) -> None:
         """What was changed by now is published, and stays."""
-        self._before = {}
+        self._before, self._made = {}, {}
         self._beside = self._store._beside_keys()
 
     def _leave(self, failed: bool) -> None:
@@ -74,6 +88,7 @@ class AllOrNone(Block):
         if not failed and outer is not None:
             for key, before in self._before.items():
                 outer._before.setdefault(key, before)
+            outer._made.update(self._made)
         if failed and not store.closed and (self._before or self._beside != store._beside_keys()):
             with store._lock:
                 self._take_back()
@@ -87,6 +102,8 @@ class AllOrNone(Block):
         store = self._store
         store._revision += 1
         for key, (window, tier, carrier, leaf, edited) in self._before.items():
+            if key in self._made and store._changes.get(key, ...) is not self._made[key]:
+                continue
             store._forget_leaf(key)
             if window is ...:
                 store._changes.pop(key, None)
@@ -101,3 +118,4 @@ class AllOrNone(Block):
             if leaf is not None:
                 store._held[key] = weakref.ref(leaf)
         store._bring_back_beside(self._beside)
+        store._count_memory()

@@ -87,7 +87,7 @@ class BackedStore(Store):
 
     def _outcome(self) -> str:
         if isinstance(self._backend, DirectoryBackend):
-            return "each leaf that was to change is as it was, or as it should be"
+            return "some leaves may be new already, the others are as they were"
         return super()._outcome()
 
     def _settle(self) -> None:
@@ -364,12 +364,19 @@ class BackedStore(Store):
         first: list[tuple[str, int, Filed]] = [
             (key, 0, (*filed_as(window), window)) for key, window in changes.items() if window is not None
         ]
+        waiting = self._changes, self._external
         self._changes, self._external = {}, {}
         self._recount()
-        with self._streamed(items) as (admit, source):
-            for key, *_ in first:
-                admit(key)
-            self._write_stream(backend, admit, chain(_drained(first), source), no_progress)
+        try:
+            with self._streamed(items) as (admit, source):
+                for key, *_ in first:
+                    admit(key)
+                self._write_stream(backend, admit, chain(_drained(first), source), no_progress)
+        except BaseException:
+            if not backend.must_load:  # nothing is published: what other threads set goes on waiting
+                self._changes, self._external = waiting
+                self._recount()
+            raise
 
     def _write_many(self, items: Iterator[tuple[str, Any]], progress: Callable[[int, int], Any]) -> int:
         backend = self._backend
@@ -629,7 +636,7 @@ class BackedStore(Store):
 
     def _reload(self) -> bool:
         header = b"" if self._embedded is None else self._embedded.frame.header_bytes()
-        if isinstance(self._backend, DirectoryBackend):
+        if isinstance(self._backend, DirectoryBackend) and self._mode == "r":
             self._forget_leaves()  # one of them may be new, which nothing tells
         if not self._backend.reload(header):
             return False

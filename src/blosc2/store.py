@@ -78,7 +78,7 @@ class Store(ReadableStore):
         """Whether what waits may be published now: not within what is published at once, nor in a forked child."""
         return (
             self._transaction is None
-            and self._blocks.get(threading.get_ident()) is block
+            and list(self._blocks.values()) == ([] if block is None else [block])  # nor in a block of another thread
             and (block is None or not block.is_inner)
             and not (self._closed or self._streaming or self._is_inherited)
         )
@@ -166,24 +166,31 @@ class Store(ReadableStore):
                 f"cannot {what}: another thread has a transaction under way; wait for its end, or do it in that thread"
             )
 
-    def _note(self, key: str) -> None:
-        """A key is about to be changed."""
+    def _note(self, key: str) -> AllOrNone | None:
+        """A key is about to be changed; the block to which that belongs, if there is one."""
         self._check_thread("change keys")
         block = self._blocks.get(threading.get_ident()) if self._blocks else None
         if block is not None:
             block.note(key)
+        return block
 
     def _put(self, key: str, window: Window, value: Any = None) -> None:  # noqa: ARG002 - for tiers
-        self._note(key)
+        block = self._note(key)
         self._revision += not self._has(key)
         self._changes[key] = window
+        if block is not None:
+            block.made(key, window)
         self._forget_leaf(key)
         if isinstance(window, Moved):
             return
         self._in_memory += window[2]
         if self._in_memory > MEMORY_LIMIT:
             try:
-                self._changes.update(self._stage({k: w for k, w in self._changes.items() if w and is_in_memory(w)}))
+                before = {k: w for k, w in self._changes.items() if w and is_in_memory(w)}
+                staged = self._stage(before)
+                self._changes.update(staged)
+                for block in list(self._blocks.values()):
+                    block.staged(before, staged)
             except OSError as error:
                 name_file(error, self._file)
                 raise
@@ -195,24 +202,34 @@ class Store(ReadableStore):
                 self._remove(key)
 
     def _remove(self, key: str) -> None:
-        self._note(key)
-        self._revision += 1
-        self._forget_leaf(key)
-        if self._is_published(key):
-            self._changes[key] = None
-        elif self._changes.pop(key, None) is None:
+        published = self._is_published(key)
+        if not published and self._changes.get(key) is None:
             raise FormatError(
-                "the store lists this key and does not find it: its catalog is damaged. Run blosc2.check() on the "
-                "file, and compact() it to write a new catalog",
+                "the store lists this key and does not find it, so it is damaged, or another program changes it: run "
+                "blosc2.check() on it",
                 path=self._path,
                 key=key,
             )
+        block = self._note(key)
+        self._revision += 1
+        self._forget_leaf(key)
+        if published:
+            self._changes[key] = None
+        else:
+            del self._changes[key]
+        if block is not None:
+            block.made(key, None if published else ...)
+
+    def _count_memory(self) -> None:
+        """Pending changes are others than those that were counted."""
+        self._in_memory = sum(window[2] for window in self._changes.values() if window and is_in_memory(window))
 
     def update(self, other: Items = (), /, **more: Any) -> None:  # type: ignore[override]  # one for all of its forms
         """Set many keys, of a mapping or of pairs of key and value, as a dict does; if anything raises, none of them.
 
         They are published with the next flush, like all changes. Only when a `.b2z` without pending changes is given
-        256 or more, outside of a transaction, they are too many to wait: they are published when all are written.
+        256 or more, outside of a transaction, they are too many to wait: they are published when all are written, with
+        what other threads set meanwhile. Keys that another thread gives a value of its own meanwhile keep that one.
         """
         with AllOrNone(self):
             self._update(pairs(other, more))
@@ -329,7 +346,7 @@ class Store(ReadableStore):
             try:
                 self._flush(durable)
             except BaseException as error:
-                explain(error, "they are kept: flush() again, or discard() them")
+                explain(error, "your changes are kept in the store object: flush() again, or discard() them")
                 raise
 
     def _flush(self, durable: bool) -> None:

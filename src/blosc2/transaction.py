@@ -62,16 +62,28 @@ class Transaction(Block):
             if not failed:
                 store._transaction = None
                 self._pending = store._changes
-                store._flush(durable=True)
-            elif self._pending is None or store._changes is self._pending:
-                self._undo(self._before)
-                if self._pending is not None:
-                    # What was published of it all the same is shown, as it is in the file.
-                    with suppress(OSError, FormatError):
-                        store._catch_up()
-                    store._show_leaves_again(self._touched)
+                try:
+                    store._flush(durable=True)
+                except BaseException:
+                    # With the lock still held: what other threads set afterwards is not part of it.
+                    self._take_back(self._before)
+                    self._before = None
+                    raise
+            else:
+                self._take_back(self._before)
             store._transaction = None
             self._before = None
+
+    def _take_back(self, before: tuple[Any, ...]) -> None:
+        store = self._store
+        if self._pending is not None and store._changes is not self._pending:
+            return
+        self._undo(before)
+        if self._pending is not None:
+            # What was published of it all the same is shown, as it is in the file.
+            with suppress(OSError, FormatError):
+                store._catch_up()
+            store._show_leaves_again(self._touched)
 
     def _undo(self, before: tuple[Any, ...]) -> None:
         store = self._store

@@ -33,6 +33,8 @@ _DESCRIPTION = "_meta"
 # How the keys of leaves end that hold the attributes of a group.
 _HIDDEN = "/" + ATTRIBUTES
 _DRAWN_LINES = 100
+# A default that nobody gives.
+_MISSING: Any = object()
 
 
 class TreeStore(DictStore):
@@ -494,7 +496,7 @@ class TreeStore(DictStore):
         with suppress(StoreKeyError):
             del self["/"]
 
-    def pop(self, key: str, /, *default: Any) -> Any:
+    def pop(self, key: str, default: Any = _MISSING) -> Any:
         """Take a leaf out of the tree, and return it; it stays readable. A default, if given, is for a missing key.
 
         Raises
@@ -508,9 +510,9 @@ class TreeStore(DictStore):
             try:
                 leaf = self[key]
             except KeyError:
-                if not default:
+                if default is _MISSING:
                     raise
-                return default[0]
+                return default
             if isinstance(leaf, (TreeStore, ForeignObject)):
                 raise TypeError(
                     f"Key {key!r} is no leaf: pop() takes out leaves alone; del removes it with all below it"
