@@ -11,6 +11,32 @@ import pytest
 import blosc2
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts what is mapped in /proc")
+@pytest.mark.parametrize("size", [10, 40_000])
+def test_leaves_that_wait_in_files_take_few_mappings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """A process has 65,530 of them. Large frames have a file each, and small ones lie together."""
+    monkeypatch.setattr("blosc2.store.MEMORY_LIMIT", 100_000)
+    path = str(tmp_path / "x.b2d")
+    noise = np.random.default_rng(0).random(size)
+    with blosc2.DictStore(path, mode="w") as store, store.transaction():
+        before = len(Path("/proc/self/maps").read_text().splitlines())
+        for number in range(3000 if size < 100 else 20):
+            store[f"/{number}"] = noise + number
+            store[f"/small/{number}"] = np.arange(number)
+        staged = [window for window in store._changes.values() if window[0].path]
+        assert len(staged) > 20
+        assert len(Path("/proc/self/maps").read_text().splitlines()) - before < 60
+        assert np.array_equal(store["/1"][:], noise + 1)
+    with blosc2.open(path) as found:
+        for number in range(0, len(found) // 2, 7):
+            assert np.array_equal(found[f"/{number}"][:], noise + number)
+            assert np.array_equal(found[f"/small/{number}"][:], np.arange(number))
+    assert blosc2.check(path).ok
+    assert sorted(os.listdir(tmp_path)) == ["x.b2d"]
+
+
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts what is open in /proc")
 def test_leaves_that_wait_in_files_are_not_kept_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blosc2.store.MEMORY_LIMIT", 1000)

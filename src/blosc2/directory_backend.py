@@ -20,7 +20,7 @@ from blosc2._core.header import file_window
 from blosc2._core.keytable import KeyTable
 from blosc2._core.source import Source
 from blosc2.compaction import Progress
-from blosc2.directory_files import folders_between, has_dead_bytes, in_steps, write_new
+from blosc2.directory_files import folders_between, has_dead_bytes, in_steps, write_in_a_row, write_new
 from blosc2.directory_scan import Folder, scan
 from blosc2.draft import Draft, write_frame
 from blosc2.embedded import Embedded
@@ -57,6 +57,9 @@ _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _TICK = 3 * 10**9
 # Up to here reading a whole file costs less than mapping it.
 _SMALL_FILE = 64 << 10
+# Staged frames from this size on have a file of their own; how the names of files of several end.
+_OWN_FILE = 256 << 10
+_TOGETHER = ".frames"
 # Whatever lies under the name of a leaf, opening it must not wait.
 _FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -334,11 +337,25 @@ class DirectoryBackend:
 
     # ------------------------------------------------------------------ writing
     def stage(self, changes: dict[str, Window]) -> dict[str, Window]:
-        """Move frames out of memory into files beside the tree."""
-        # There may be more of them than a process may have files open; a mapping is none.
+        """Move frames out of memory into files beside the tree: large ones each into its own, which is its file later.
+
+        The others go into one file: a process may have some tens of thousands of mappings, and fewer files open.
+        """
         opener = Source.map if os.name == "posix" else Source.open
-        staged = {key: opener(self._write_aside(window)) for key, window in changes.items()}
-        return {key: (source, 0, source.size) for key, source in staged.items()}
+        staged: dict[str, Window] = {}
+        small = {}
+        for key, window in changes.items():
+            if window[2] < _OWN_FILE:
+                small[key] = window
+            else:
+                source = opener(self._write_aside(window))
+                staged[key] = (source, 0, source.size)
+        if small:
+            path = self._new_aside() + _TOGETHER
+            starts = write_in_a_row(path, small.values(), self._owner)
+            source = opener(path)
+            staged.update((key, (source, at, small[key][2])) for key, at in zip(small, starts, strict=True))
+        return staged
 
     def publish(
         self, changes: dict[str, Window | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True
@@ -729,7 +746,7 @@ class DirectoryBackend:
     def _staged_path(self, window: Window) -> str | None:
         """The file beside the tree that a frame lies in, if it does, and if it can be taken for the leaf's own."""
         path = window[0].path
-        if path is None or os.path.dirname(path) != self._staging:
+        if path is None or os.path.dirname(path) != self._staging or path.endswith(_TOGETHER):
             return None
         if path not in self._doubtful and os.path.exists(path):
             return str(path)

@@ -74,6 +74,16 @@ def write_new(path: str, window: Window, owner: Owner) -> None:
                 view = view[file.write(view) :]
 
 
+def write_in_a_row(path: str, windows: Iterable[Window], owner: Owner) -> list[int]:
+    """Write frames to a file that must not exist, one behind the other; gives where they begin."""
+    starts, end = [], 0
+    with owner.open(path, "xb") as file:
+        for window in windows:
+            starts.append(end)
+            end += sum(map(file.write, pieces(window)))
+    return starts
+
+
 def folders_between(top: str, folder: str) -> Iterator[str]:
     """A folder and those above it, up to another."""
     while folder != top:
