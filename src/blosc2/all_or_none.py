@@ -119,3 +119,5 @@ class AllOrNone(Block):
                 store._held[key] = weakref.ref(leaf)
         store._bring_back_beside(self._beside)
         store._count_memory()
+        if store._is_behind:  # what was taken back may be published: then the version before is to come again
+            store._unwritten = True

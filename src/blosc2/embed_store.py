@@ -281,7 +281,8 @@ class EmbedStore(Store):
 
     @property
     def _is_open_end(self) -> bool:
-        return self._unpublished or (self._place is not None and self._place.unsettled)
+        place = self._place
+        return self._unpublished or (place is not None and (place.unsettled or (self._unwritten and self._is_behind)))
 
     def _remove(self, key: str) -> None:
         super()._remove(key)
