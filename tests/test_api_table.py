@@ -18,6 +18,8 @@ def rows() -> Iterator[tuple[str, str, str]]:
     """Dotted name below the package, yes or no, and the remark of every name of the page."""
     owner = ""
     for line in PAGE.read_text(encoding="utf-8").splitlines():
+        if line == "<!-- differences -->":  # whose table has no names
+            break
         if found := re.fullmatch(r"<!-- names of: (\S+) -->", line):
             owner = "" if found[1] == "blosc2" else found[1] + "."
         elif line.startswith("| `"):

@@ -202,7 +202,7 @@ def test_all_nan_and_repeated_values() -> None:
 
 def test_signatures() -> None:
     assert str(inspect.signature(blosc2.compress)).startswith(
-        "(src: 'Any', typesize: 'int' = 8, clevel: 'int' = 1, filter: 'Filter' = <Filter.SHUFFLE: 1>, "
+        "(src: 'Any', typesize: 'int | None' = 8, clevel: 'int' = 1, filter: 'Filter' = <Filter.SHUFFLE: 1>, "
         "codec: 'Codec' = <Codec.ZSTD: 5>, _ignore_multiple_size: 'bool' = False)"
     )
     assert list(inspect.signature(blosc2.decompress).parameters) == ["src", "dst", "as_bytearray"]

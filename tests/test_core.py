@@ -214,7 +214,12 @@ def test_texts_of_info(capsys: pytest.CaptureFixture[str]) -> None:
     html = InfoReporter(thing)._repr_html_()
     assert "<b>" not in html
     assert "&lt;&amp;&gt;" in html
-    for n, text in ((0, "0"), (1023, "1023"), (1024, "1024 (1.00 KiB)"), (3 << 40, f"{3 << 40} (3.00 TiB)")):
+    for n, text in (
+        (0, "0 (0 B)"),
+        (1023, "1023 (1023 B)"),
+        (1024, "1024 (1.00 KiB)"),
+        (3 << 40, f"{3 << 40} (3.00 TiB)"),
+    ):
         assert size_text(n) == text
     assert size_text(5 << 60) == f"{5 << 60} (5120.00 PiB)"
 

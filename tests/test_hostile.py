@@ -37,6 +37,9 @@ def test_hostile(entry: dict[str, Any], source: str | None, reader: Worker) -> N
     path = manifest.path_of(entry)
     answer = reader.ask({"path": str(path), "mmap_mode": source})
     what = f"{entry['what']}: {answer}"
+    if path.name == "zip_leaf_deflated.b2z":  # it has no key; see `test_a_compressed_leaf_is_no_key`
+        assert (answer["step"], answer["error"]) == ("read", None)
+        return
     assert answer["error"] is not None, f"accepted; {what}"
     assert STEPS.index(answer["step"]) <= STEPS.index(entry["error_by"]), what
 

@@ -320,7 +320,7 @@ def test_chunks_and_their_descriptions() -> None:
     assert [info.special.name for info in infos] == ["NOT_SPECIAL", "ZERO", "VALUE", "VALUE", "NOT_SPECIAL"]
     assert [info.repeated_value for info in infos[1:4]] == [None, b"\7\0\0\0", np.float32(2.5).tobytes()]
     assert infos[2].cratio == pytest.approx(400 / 36)
-    assert infos[0].lazychunk == schunk.get_chunk(0) == schunk.get_lazychunk(0)
+    assert infos[0].lazychunk == schunk.get_lazychunk(0) == schunk.get_chunk(0)[:32]
     for got, want in zip(
         schunk.iterchunks("<i4"), [items, items * 0, items * 0 + 7, np.full(100, 2.5, "<f4").view("<i4"), items[:3]],
         strict=True,

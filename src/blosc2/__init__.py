@@ -79,7 +79,7 @@ from blosc2.opening import (
     schunk_from_cframe,
 )
 from blosc2.out_of_scope import explain_name as _explain_name
-from blosc2.partitions import are_partitions_behaved, compute_chunks_blocks
+from blosc2.partitions import are_partitions_aligned, are_partitions_behaved, compute_chunks_blocks
 from blosc2.pickled_buffers import pack, pack_array, unpack, unpack_array
 from blosc2.rearranging import (
     astype,
@@ -171,6 +171,11 @@ class _Module(_ModuleType):
         set_nthreads(value)
 
     @property
+    def cpu_info(self) -> dict[str, _Any]:
+        """What `get_cpu_info` gives."""
+        return get_cpu_info()
+
+    @property
     def strict_compatibility(self) -> _bool:
         """Whether only that is written which other Blosc2 programs can change, too: up to 16 attributes."""
         return _strict_compatibility()
@@ -191,7 +196,8 @@ __all__ = [
     "VERSION_DATE", "VERSION_STRING", "BatchArray", "CParams", "CheckReport", "Codec", "DParams", "DeserializeMode",
     "DictStore", "EmbedStore", "Filter", "Finding", "FormatError", "NDArray", "NDField", "ObjectArray", "SChunk",
     "SalvageReport", "SpecialValue", "SplitMode", "StaleHandleError", "Storage", "StoreLockedError", "TreeStore",
-    "Tuner", "UnsafeDeserializationError", "__upstream_api__", "__version__", "arange", "are_partitions_behaved",
+    "Tuner", "UnsafeDeserializationError", "__upstream_api__", "__version__", "arange",
+    "are_partitions_aligned", "are_partitions_behaved",
     "array", "asarray", "astype", "blosclib_version", "check", "clib_info", "compress", "compress2", "compressor_list",
     "compute_chunks_blocks", "concat", "copy", "cparams_dflts", "decompress", "decompress2",
     "detect_number_of_cores", "dparams_dflts", "empty", "empty_like", "estore_from_cframe", "expand_dims", "eye",

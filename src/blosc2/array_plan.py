@@ -32,6 +32,26 @@ _MOST_DEFAULTS = 256
 _SHUFFLE = CParams().filters
 
 
+def plain_dtype(dtype: Any) -> tuple[np.dtype[Any], Shape]:
+    """A dtype without a shape, and the axes that it had.
+
+    Examples
+    --------
+    >>> plain_dtype(("f8", (10,)))
+    (dtype('float64'), (10,))
+    """
+    dtype = np.dtype(dtype)
+    more: Shape = ()
+    while dtype.subdtype is not None:
+        dtype, axes = dtype.subdtype
+        more += axes
+    return dtype, more
+
+
+def _with_axes(lengths: Shape, more: Shape, ndim: int) -> Shape:
+    return lengths + more if len(lengths) + len(more) == ndim else lengths
+
+
 class ArrayLike(Protocol):
     """What a new array may take over from another."""
 
@@ -119,7 +139,8 @@ class ArrayPlan:
     Parameters
     ----------
     shape, dtype
-        A text dtype without a length stands for texts of one letter, as it does for NumPy.
+        A text dtype without a length stands for texts of one letter, as it does for NumPy. The axes of a dtype that has
+        a shape follow those of the array, as in NumPy; chunks and blocks may leave them out, and have them whole then.
     kwargs : dict
         Keywords of a constructor.
     like : optional
@@ -128,12 +149,12 @@ class ArrayPlan:
 
     def __init__(self, shape: Any, dtype: Any, kwargs: dict[str, Any], like: ArrayLike | None = None) -> None:
         self.keywords: ConstructorKeywords = array_keywords(kwargs)
-        self.dtype = np.dtype(dtype)
+        self.dtype, more = plain_dtype(dtype)
         if self.dtype.itemsize == 0 and self.dtype.kind in "SU":
             self.dtype = np.dtype((self.dtype.type, 1))
         if self.dtype.itemsize > MAX_TYPESIZE:
             raise ValueError(f"items of {self.dtype.itemsize} bytes are too large: {MAX_TYPESIZE} at most")
-        self.shape = as_shape(shape, "shape")
+        self.shape = as_shape(shape, "shape") + more
         if self.keywords.storage.urlpath is not None:
             check_target(self.keywords.storage, "NDArray")
         chunks, blocks = self.keywords.chunks, self.keywords.blocks
@@ -146,8 +167,8 @@ class ArrayPlan:
             and (like.size or can_hold_items(like.chunks, like.blocks, like.dtype.itemsize))
         ):
             chunks, blocks = like.chunks, like.blocks
-        chunks = None if chunks is None else as_shape(chunks, "chunks")
-        blocks = None if blocks is None else as_shape(blocks, "blocks")
+        chunks = None if chunks is None else _with_axes(as_shape(chunks, "chunks"), more, len(self.shape))
+        blocks = None if blocks is None else _with_axes(as_shape(blocks, "blocks"), more, len(self.shape))
         # The names of a structured dtype can be assigned, so two that are equal now may differ later.
         lay_out = _layout if self.dtype.names is None else _layout.__wrapped__
         layout = lay_out(self.shape, chunks, blocks, self.dtype)

@@ -25,7 +25,7 @@ from blosc2.directory_backend import DirectoryBackend
 from blosc2.embedded import REGISTRY, Embedded, read_embedded
 from blosc2.embedded_changes import EmbeddedChanges
 from blosc2.embedded_frame import stored_value
-from blosc2.exceptions import FormatError, name_file
+from blosc2.exceptions import FormatError, StoreKeyError, name_file
 from blosc2.leaf import leaf_reader, window_of_bytes
 from blosc2.leaf_batches import read_leaf
 from blosc2.new_keys import NewKeys
@@ -112,6 +112,14 @@ class BackedStore(Store):
             return None
         window = self._backend.locate(key)
         return self._embedded_window(key) if window is None else window
+
+    def _missing_key(self, key: str) -> StoreKeyError:
+        if isinstance(self._backend, ZipBackend) and self._backend.is_packed(key):
+            return StoreKeyError(
+                f"Key {key!r} cannot be read: another tool has compressed its member, and members are read in place; "
+                "unzip the file and pack it without compression (zip -0)", path=self._path,
+            )  # fmt: skip
+        return super()._missing_key(key)
 
     def _embedded_window(self, key: str) -> Window | None:
         """Where a leaf lies that has no file."""

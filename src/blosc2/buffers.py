@@ -38,7 +38,7 @@ _releasegil = False
 
 
 def compress(
-    src: Any, typesize: int = 8, clevel: int = 1, filter: Filter = Filter.SHUFFLE, codec: Codec = Codec.ZSTD,
+    src: Any, typesize: int | None = 8, clevel: int = 1, filter: Filter = Filter.SHUFFLE, codec: Codec = Codec.ZSTD,
     _ignore_multiple_size: bool = False,
 ) -> bytes:  # fmt: skip
     """Compress a buffer, with the few parameters that Blosc 1 had.
@@ -48,8 +48,8 @@ def compress(
     src : buffer
         Anything with the buffer protocol, and any NumPy array without object items, of at most 2,147,483,615 bytes. Its
         size must be a multiple of `typesize`.
-    typesize : int
-        Bytes of an item. Above 255 bytes are not grouped.
+    typesize : int or None
+        Bytes of an item. Above 255 bytes are not grouped. None stands for those of `src`, or 1 where it has no items.
     clevel : int
         0 (store only) to 9.
     filter : Filter
@@ -81,6 +81,8 @@ def compress(
         raise UnsupportedValueError(f"filter must be a member of blosc2.Filter, not {filter!r}")
     if not isinstance(codec, Codec):
         raise UnsupportedValueError(f"codec must be a member of blosc2.Codec, not {codec!r}")
+    if typesize is None:
+        typesize = _itemsize(src)
     encoding = _simple_encoding(typesize, clevel, filter._value_, codec._value_, _blocksize)
     data = src if type(src) is bytes else source_bytes(src)
     if len(data) % typesize and not _ignore_multiple_size:
@@ -151,7 +153,8 @@ def compress2(src: Any, **kwargs: Any) -> bytes:
         Anything with the buffer protocol, and any NumPy array without object items, of at most 2,147,483,615 bytes. It
         need not be a multiple of the typesize.
     **kwargs
-        The fields of `blosc2.CParams`, or ``cparams`` with such an object or a dictionary of them. Unlike there, items
+        The fields of `blosc2.CParams`, or ``cparams`` with such an object or a dictionary of them. ``typesize=None``
+        stands for the size of the items of `src`, 1 where it has none. Unlike there, items
         of ``filters_meta`` may be negative, as TRUNC_PREC and INT_TRUNC understand it: bits to remove.
 
     Returns
@@ -176,7 +179,7 @@ def compress2(src: Any, **kwargs: Any) -> bytes:
     (True, True)
     """
     kwargs, signed = _signed_metas(kwargs)
-    cparams = cparams_keywords(kwargs)
+    cparams = cparams_keywords(kwargs, _itemsize(src))
     encoding = encoding_of(cparams, cparams.typesize, cparams.blocksize)
     if signed:
         metas = tuple(signed.get(slot, meta) & 0xFF for slot, meta in enumerate(encoding.filters_meta))
@@ -185,6 +188,12 @@ def compress2(src: Any, **kwargs: Any) -> bytes:
     check_for_bytes(encoding)
     data = src if type(src) is bytes else source_bytes(src)
     return encode(encoding, data)
+
+
+def _itemsize(src: Any) -> int:
+    """The bytes of an item, of data that has some; 1 where the codec has no use for them."""
+    itemsize = getattr(src, "itemsize", 1)
+    return itemsize if isinstance(itemsize, int) and 1 <= itemsize <= MAX_TYPESIZE else 1
 
 
 def _signed_metas(kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[int, int]]:

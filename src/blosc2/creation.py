@@ -1,6 +1,7 @@
 """Making arrays: `asarray`, `zeros`, `arange` and their like.
 
-`c_order=False` allows items in any order that is convenient; C order is, so it is taken and changes nothing.
+`c_order=False` allows items in any order that is convenient; C order is, so it is taken and changes nothing, but in
+`fromiter`.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from blosc2._core.frame import special_chunk
-from blosc2.array_plan import ArrayPlan
+from blosc2.array_plan import ArrayPlan, plain_dtype
 from blosc2.assignment import lossless
+from blosc2.bands import bands, compressed_box
 from blosc2.copying import copied
-from blosc2.draft import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET
+from blosc2.draft import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Stored
 from blosc2.dtypes import format_dtype
 from blosc2.exceptions import ChunkSizeError
 from blosc2.ndarray import NDArray
@@ -205,9 +207,11 @@ def zeros(shape: Any, dtype: Any = np.float64, **kwargs: Any) -> NDArray:
 
 def nans(shape: Any, dtype: Any = np.float64, **kwargs: Any) -> NDArray:
     """Make an array of NaN; the dtype must be a floating one. See `zeros` for the parameters."""
-    dtype = np.dtype(dtype)
+    dtype, more = plain_dtype(dtype)
     if dtype.kind not in "fc":
         raise ValueError(f"there is no NaN in {dtype}; choose a floating dtype")
+    if more:
+        return full(shape, np.nan, (dtype, more), **kwargs)
     if dtype in (np.dtype("<f4"), np.dtype("<f8")):
         return _special(shape, dtype, NAN_OFFSET, kwargs)
     return full(shape, np.nan, dtype, **kwargs)
@@ -227,11 +231,17 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> NDArr
     >>> blosc2.full(3, 7, dtype="i2")[:]
     array([7, 7, 7], dtype=int16)
     """
+    # Of a dtype with a shape it has axes.
     item = np.empty((), np.asarray(fill_value).dtype if dtype is None else dtype)
     format_dtype(item.dtype)  # refuses what cannot be stored, before NumPy is asked to convert to it
-    item[()] = fill_value
-    plan = ArrayPlan(shape, item.dtype, kwargs)
+    item[...] = fill_value
+    plan = ArrayPlan(shape, (item.dtype, item.shape) if item.ndim else item.dtype, kwargs)
     raw = item.tobytes()
+    if item.ndim and raw:
+        one = raw[: item.itemsize]
+        if raw != one * item.size:
+            return _made(plan, lambda place: np.ascontiguousarray(np.broadcast_to(item, plan.shape)[place]))
+        raw = one
     if not any(raw):
         return NDArray._of(plan.write((ZERO_OFFSET,)))
     geometry = plan.geometry
@@ -346,8 +356,8 @@ def frombuffer(buffer: Any, shape: Any, dtype: Any = np.uint8, **kwargs: Any) ->
     >>> blosc2.frombuffer(b"abcd", (2, 2), dtype="S1")[1]
     array([b'c', b'd'], dtype='|S1')
     """
-    shape = as_shape(shape, "shape")
-    dtype = np.dtype(dtype)
+    dtype, more = plain_dtype(dtype)
+    shape = as_shape(shape, "shape") + more
     format_dtype(dtype)
     needed = math.prod(shape) * dtype.itemsize
     view = memoryview(buffer)
@@ -358,11 +368,24 @@ def frombuffer(buffer: Any, shape: Any, dtype: Any = np.uint8, **kwargs: Any) ->
     return _compressed(np.frombuffer(view.cast("B")[:needed], dtype).reshape(shape), kwargs)
 
 
-def fromiter(iterable: Any, shape: Any, dtype: Any, c_order: bool = True, **kwargs: Any) -> NDArray:  # noqa: ARG001
-    """Compress as many items of an iterable as the shape has, in C order.
+def fromiter(iterable: Any, shape: Any, dtype: Any, c_order: bool = True, **kwargs: Any) -> NDArray:
+    """Compress as many items of an iterable as the shape has.
 
     They are drawn and compressed as rows of chunks become full, so not all of them are in memory at a time. For an
     iterable of whole blocks see `asarray`.
+
+    Parameters
+    ----------
+    iterable : iterable
+        Of items; of arrays, where the dtype has a shape: ``("f8", (10,))`` is that of arrays of ten numbers, whose axis
+        becomes the last one.
+    shape : int, tuple or list
+        Without the axes of the dtype.
+    dtype : dtype
+    c_order : bool
+        False fills one chunk after the other, in the order in which they are stored, which takes the least memory.
+    **kwargs
+        As for `asarray`.
 
     Raises
     ------
@@ -378,6 +401,11 @@ def fromiter(iterable: Any, shape: Any, dtype: Any, c_order: bool = True, **kwar
     """
     plan = ArrayPlan(shape, dtype, kwargs)
     target, items = plan.shape, iter(iterable)
+    more = plain_dtype(dtype)[1]
+    if more:
+        items = chain.from_iterable(_one_by_one(item, more, plan.dtype) for item in items)
+    if not c_order and plan.geometry.size:
+        return NDArray._of(plan.write(_inserted(plan, items)))
     if plan.geometry.size == 0 or not target:
         return NDArray._of(plan.write(plan.compressed(_drawn(items, target, target, plan.dtype))))
     height, width = slab_height(plan), target[1:]
@@ -386,6 +414,22 @@ def fromiter(iterable: Any, shape: Any, dtype: Any, c_order: bool = True, **kwar
         for first in range(0, target[0], height)
     )
     return NDArray._of(plan.write(joined_rows(plan, slabs)))
+
+
+def _one_by_one(item: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterable[Any]:
+    """The numbers of an item that has axes."""
+    found = np.asarray(item, dtype)
+    if found.shape != shape:
+        raise ValueError(f"an item has the shape {found.shape}, and that of the dtype is {shape}")
+    numbers: Iterable[Any] = found.flat
+    return numbers
+
+
+def _inserted(plan: ArrayPlan, items: Iterator[Any]) -> Iterator[Stored]:
+    """The chunks of items that fill one chunk after the other."""
+    for band in bands(plan.geometry, 1):
+        chunks = compressed_box(plan, band.starts, _drawn(items, band.counts, plan.shape, plan.dtype))
+        yield chunks.pop(band.first)
 
 
 def _drawn(

@@ -202,7 +202,22 @@ class DirectoryBackend:
     def open_frame(self, key: str) -> Frame | None:
         """The frame of a key; None where there is none."""
         window = self.locate(key)
-        return None if window is None else Frame.open(*window, key)
+        if window is None:
+            return None
+        frame = Frame.open(*window, key)
+        if not (frame.only_array and str(window[0].path).endswith(".b2nd")):
+            self._check_suffix(frame, key)
+        return frame
+
+    def _check_suffix(self, frame: Frame, key: str) -> None:
+        """Tell of a leaf whose file was given a name that says something else than what it is."""
+        path = str(frame.source.path)
+        expected = suffix_of((frame.source, frame.offset, frame.frame_len))
+        if os.path.splitext(path)[1] in set(LEAF_SUFFIXES) - {expected}:
+            warnings.warn(
+                f"{path}: the leaf {key!r} has another suffix than its kind, {expected}: was the file renamed?",
+                UserWarning, stacklevel=2,
+            )  # fmt: skip
 
     def verify(self, key: str) -> None:
         """The files of leaves carry checksums of their own."""

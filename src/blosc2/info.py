@@ -45,11 +45,11 @@ def size_text(nbytes: int) -> str:
     Examples
     --------
     >>> size_text(800), size_text(3 << 20)
-    ('800', '3145728 (3.00 MiB)')
+    ('800 (800 B)', '3145728 (3.00 MiB)')
     """
     size = float(nbytes)
-    for unit in ("", "KiB", "MiB", "GiB", "TiB", "PiB"):
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
         if size < 1024 or unit == "PiB":
-            return f"{nbytes} ({size:.2f} {unit})" if unit else str(nbytes)
+            return f"{nbytes} ({size:.2f} {unit})" if unit != "B" else f"{nbytes} ({nbytes} B)"
         size /= 1024
     raise AssertionError("unreachable")

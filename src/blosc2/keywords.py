@@ -87,9 +87,17 @@ def schunk_keywords(keywords: dict[str, Any]) -> ConstructorKeywords:
     return _split(keywords)
 
 
-def cparams_keywords(keywords: dict[str, Any], **overrides: Any) -> CParams:
-    """Give the parameters of functions that take either `cparams=` or the fields themselves."""
-    return cparams_from(_either(keywords, "cparams"), **overrides)
+def cparams_keywords(keywords: dict[str, Any], itemsize: int = 1, **overrides: Any) -> CParams:
+    """Give the parameters of functions that take either `cparams=` or the fields themselves.
+
+    `itemsize` is that of the data, which ``typesize=None`` stands for.
+    """
+    given = _either(keywords, "cparams")
+    cparams = cparams_from(given, **overrides)
+    asked: Any = given["typesize"] if isinstance(given, dict) and "typesize" in given else cparams.typesize
+    if isinstance(given, CParams):
+        asked = given.typesize
+    return cparams if asked is not None else cparams_from(given, **{"typesize": itemsize, **overrides})
 
 
 def dparams_keywords(keywords: dict[str, Any]) -> DParams:

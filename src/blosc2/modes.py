@@ -6,7 +6,11 @@ import operator
 import os
 import re
 import reprlib
+import sys
+from typing import Any
 
+# What the C library maps at first, where it may write.
+_MAPPING_SIZE = 1 << 30
 # Mode of the file behind each kind of mapping.
 _MAPPING_MODES = {"r": "r", "r+": "a", "w+": "w", "c": "a"}
 
@@ -48,6 +52,19 @@ def check_modes(mode: object, mmap_mode: object = None, initial_mapping_size: ob
         if operator.index(initial_mapping_size) < 1:
             raise ValueError(f"initial_mapping_size must be positive, not {initial_mapping_size}")
     return str(mode) if mmap_mode is None else _MAPPING_MODES[mmap_mode]
+
+
+def tell_of_mapping(path: str, mmap_mode: str | None, initial_mapping_size: Any, size: int) -> None:
+    """Say on the standard error stream that a file was mapped, where the C library's variables ask for such texts.
+
+    It is the C library's text, with the size that it would map. Here files are mapped as large as they are.
+    """
+    if mmap_mode is None or not (os.environ.get("BLOSC_TRACE") or os.environ.get("BLOSC_INFO")):
+        return
+    if mmap_mode != "r":
+        size = max(size, _MAPPING_SIZE if initial_mapping_size is None else int(initial_mapping_size))
+    text = f"[INFO] - Opened memory-mapped file {path} in mode {mmap_mode} with an mapping size of {size} bytes."
+    print(text, file=sys.stderr)
 
 
 def local_path(path: object) -> str:

@@ -319,6 +319,12 @@ class NDArray(Stored):
     def _read_all(self) -> np.ndarray[Any, Any]:
         return read_whole(self._carrier.array, self._carrier.nthreads)  # type: ignore[arg-type]
 
+    def to_device(self, device: str, /, *, stream: Any = None) -> NDArray:
+        """The array itself, whose items are decoded to memory of the CPU; `ValueError` for other devices."""
+        if device != "cpu" or stream is not None:
+            raise ValueError(f"items are read to memory of the CPU, not to {device!r}: hand on what was read")
+        return self
+
     def view(self, key: Any = ...) -> np.ndarray[Any, Any]:
         """The items of a key where they lie, without a copy: a read-only view of the mapped file.
 

@@ -19,6 +19,7 @@ from blosc2.directory_carrier import directory_carrier
 from blosc2.directory_frame import is_directory_frame, write_directory
 from blosc2.draft import Draft, Fields, Stored, all_chunks, lay_out, write_chunks, write_frame
 from blosc2.exceptions import ExistingFileError
+from blosc2.modes import tell_of_mapping
 from blosc2.new_file import NewFile
 from blosc2.shared_carrier import check_locking, shared_carrier
 from blosc2.storage import MAX_OVERHEAD, CParams, DParams, Storage
@@ -132,4 +133,5 @@ def _opened_again(storage: Storage, **how: Any) -> Carrier:
     if not storage.contiguous:
         return directory_carrier(path, "a", **how)
     frame = open_frame(path, storage.mmap_mode)
+    tell_of_mapping(path, storage.mmap_mode, storage.initial_mapping_size, frame.source.size)
     return FileCarrier(frame, mode="a", urlpath=path, mmap_mode=storage.mmap_mode, **how)

@@ -19,7 +19,7 @@ from blosc2.directory_frame import is_directory_frame
 from blosc2.draft import Draft
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
-from blosc2.modes import check_modes, local_path
+from blosc2.modes import check_modes, local_path, tell_of_mapping
 from blosc2.ndarray import NDArray
 from blosc2.objects import ObjectArray
 from blosc2.recognise import wrap
@@ -157,6 +157,7 @@ def open(
         if offset == 0 and _is_zip(name):
             return _open_store(name, ".b2z", mode, mmap_mode, policy, store_how, locking)
         raise
+    tell_of_mapping(name, mmap_mode, kwargs.get("initial_mapping_size"), carrier.frame.source.size)
     if advise is not None:
         advise_frame(advise, carrier.frame)
     return _opened(carrier, effective, kwargs.get("cparams"))

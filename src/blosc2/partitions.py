@@ -202,7 +202,7 @@ def padded_chunk_nbytes(chunks: Shape, blocks: Shape, itemsize: int) -> int:
 
 
 def are_partitions_behaved(shape: Any, chunks: Any, blocks: Any) -> bool:
-    """Whether items lie in C order on disk when chunk follows chunk and block follows block.
+    """Whether items lie in C order on disk when chunk follows chunk and block follows block, with no padding.
 
     Examples
     --------
@@ -211,7 +211,23 @@ def are_partitions_behaved(shape: Any, chunks: Any, blocks: Any) -> bool:
     """
     shape = as_shape(shape, "shape")
     chunks, blocks = _axes(chunks, shape, "chunks"), _axes(blocks, shape, "blocks")
+    if any(c > n for n, c in zip(shape, chunks, strict=True)):  # which are padded
+        return False
     return _one_run(shape, chunks) and _one_run(chunks, blocks)
+
+
+def are_partitions_aligned(shape: Any, chunks: Any, blocks: Any) -> bool:
+    """Whether whole chunks fill the shape, and whole blocks the chunks, so that nothing is padded.
+
+    Examples
+    --------
+    >>> are_partitions_aligned((10, 10), (5, 10), (1, 5)), are_partitions_aligned((10, 10), (3, 10), (3, 10))
+    (True, False)
+    """
+    shape = as_shape(shape, "shape")
+    chunks, blocks = _axes(chunks, shape, "chunks"), _axes(blocks, shape, "blocks")
+    return all((c == n == 0 or (c and n % c == 0)) and (b == c == 0 or (b and c % b == 0))
+               for n, c, b in zip(shape, chunks, blocks, strict=True))  # fmt: skip
 
 
 def _one_run(outer: Shape, inner: Shape) -> bool:

@@ -31,7 +31,7 @@ def reduce_stored(stored: Stored) -> tuple[Any, ...]:
     if isinstance(carrier, LostCarrier):
         return carrier.recipe
     if isinstance(carrier, ViewCarrier):
-        return revive_view, (kind, carrier.base, carrier.axes)
+        return revive_view, (carrier.base, carrier.axes, kind)
     given: dict[str, Any] = {}
     if carrier.dparams is not None:
         given["dparams"] = carrier.dparams
@@ -64,7 +64,7 @@ def revive(kind: type[Stored], cframe: bytes, deserialize: str, given: dict[str,
     return _finish(_as_kind(kind, from_cframe(cframe, deserialize=deserialize)), given)
 
 
-def revive_view(kind: type[Stored], base: NDArray, axes: Axes) -> Any:
+def revive_view(base: NDArray, axes: Axes, kind: type[Stored]) -> Any:
     """A view, of an array that travelled with it."""
     carrier = base._carrier
     if isinstance(carrier, LostCarrier):

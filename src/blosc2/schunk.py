@@ -21,6 +21,7 @@ from blosc2.encoders import check_for_bytes
 from blosc2.exceptions import ChunkSizeError
 from blosc2.info import InfoReporter, size_text
 from blosc2.keywords import schunk_keywords
+from blosc2.lazy_chunks import lazy_chunk
 from blosc2.new_frame import check_target, copy_frame, new_carrier
 from blosc2.schunk_changes import ChangeableChunks
 from blosc2.shared_carrier import shared_carrier
@@ -41,7 +42,8 @@ class SChunk(ChangeableChunks):
     Parameters
     ----------
     chunksize : int, optional
-        Uncompressed bytes of a chunk; by default all data in one (up to 256 MiB), or 16 MiB without data.
+        Uncompressed bytes of a chunk; by default all data in one (up to 256 MiB), or 16 MiB without data. -1 is as
+        good as None.
     data : buffer, optional
         First content; anything with the buffer protocol.
     deserialize : {"full", "safe"}, optional
@@ -68,6 +70,7 @@ class SChunk(ChangeableChunks):
             self._carrier.deserialize = str(deserialize_mode("safe" if deserialize is None else deserialize))
             self._carrier.dparams = keywords.dparams
             return
+        chunksize = None if chunksize == -1 else chunksize
         policy = str(deserialize_mode("full" if deserialize is None else deserialize))
         check_target(storage, "super-chunk")
         view = memoryview(b"") if data is None else bytes_of(data)
@@ -306,15 +309,19 @@ class SChunk(ChangeableChunks):
         return stored
 
     def get_lazychunk(self, nchunk: int) -> bytes:
-        """The same as `get_chunk`: chunks are always read whole.
+        """What a chunk says of itself, without its data: its header of 32 bytes, and what readers of files need, too.
+
+        That is, for a chunk with data in a file, where its blocks begin, the number and place of the chunk, and the
+        length of each block; bit 3 of the last byte of the header says so. `get_chunk` gives all of a chunk.
 
         Examples
         --------
         >>> import blosc2
-        >>> len(blosc2.SChunk(data=bytes(1000)).get_lazychunk(0))
+        >>> len(blosc2.SChunk(data=b"0123456789" * 1000).get_lazychunk(0))
         32
         """
-        return self.get_chunk(nchunk)
+        frame = self._carrier.frame
+        return lazy_chunk(self._carrier, existing_chunk(frame, nchunk))
 
     def get_vlblock(self, nchunk: int, nblock: int) -> bytes:
         """The uncompressed bytes of one block of a chunk whose blocks differ in length, as those of `BatchArray` do.
@@ -392,10 +399,10 @@ class SChunk(ChangeableChunks):
 
 
 def chunk_description(carrier: Carrier, nchunk: int) -> tuple[float, SpecialValue, bytes | None, bytes]:
-    """cratio, special, repeated_value and stored bytes of a chunk."""
+    """cratio, special, repeated_value and header of a chunk."""
     frame = carrier.frame
     _, nbytes, cbytes, special, _, _ = frame.chunk_info(nchunk)
-    return nbytes / cbytes, SpecialValue(special), frame.special_value(nchunk), frame.chunk(nchunk)
+    return nbytes / cbytes, SpecialValue(special), frame.special_value(nchunk), lazy_chunk(carrier, nchunk)
 
 
 def repeated_item(value: bytes, dtype: np.dtype[Any]) -> Any | None:

@@ -147,8 +147,8 @@ class CParams:
         0 (store only) to 9.
     use_dict : bool
         Let blocks of a chunk share a dictionary.
-    typesize : int
-        Bytes of an item; arrays put theirs here.
+    typesize : int or None
+        Bytes of an item; arrays put theirs here. None stands for those of the data, or 8 where there are none.
     nthreads : int
     blocksize : int
         In bytes; 0 chooses one.
@@ -174,7 +174,7 @@ class CParams:
     codec_meta: int = 0
     clevel: int = 5
     use_dict: bool = False
-    typesize: int = 8
+    typesize: Any = 8  # an int, or None in what a user gives
     nthreads: int = field(default_factory=get_nthreads)
     blocksize: int = 0
     splitmode: SplitMode = SplitMode.AUTO_SPLIT
@@ -189,7 +189,8 @@ class CParams:
         if self.use_dict not in (False, True):
             raise ValueError(f"use_dict must be True or False, not {self.use_dict!r}")
         self.use_dict = bool(self.use_dict)
-        self.typesize = _integer(self.typesize, "typesize", 1, MAX_TYPESIZE)
+        if self.typesize is not None:
+            self.typesize = _integer(self.typesize, "typesize", 1, MAX_TYPESIZE)
         self.nthreads = check_nthreads(self.nthreads)
         self.blocksize = _integer(self.blocksize, "blocksize", 0, MAX_BLOCKSIZE)
         self.splitmode = _enum(SplitMode, self.splitmode, "splitmode")
@@ -209,7 +210,7 @@ class CParams:
         filters += [Filter.NOFILTER] * (_FILTER_SLOTS - len(filters))
         metas += [0] * (_FILTER_SLOTS - len(metas))
         for slot, item in enumerate(filters):
-            if item is Filter.BYTEDELTA and metas[slot] == 0:
+            if item is Filter.BYTEDELTA and metas[slot] == 0 and self.typesize is not None:
                 metas[slot] = _integer(self.typesize, "typesize under the filter BYTEDELTA", 1, 127)
         self.filters, self.filters_meta = filters, metas
 
@@ -311,7 +312,10 @@ def cparams_from(
         given = {**cparams_dflts, **(unless_given or {}), **partial}
         if "filters" in partial and "filters_meta" not in partial:
             given["filters_meta"] = _default_filters_meta()
-    return CParams(**{**given, **overrides})
+    made = {**given, **overrides}
+    if made["typesize"] is None:
+        made["typesize"] = (unless_given or {}).get("typesize") or cparams_dflts["typesize"] or 8
+    return CParams(**made)
 
 
 def dparams_from(value: DParams | Mapping[str, Any] | None, **overrides: Any) -> DParams:

@@ -266,8 +266,9 @@ class TreeStore(DictStore):
         raise self._missing_key(key)
 
     def _missing_key(self, key: str) -> StoreKeyError:
-        if self._mode == "r":
-            return super()._missing_key(key)
+        error = super()._missing_key(key)
+        if self._mode == "r" or "not found" not in error.reason:
+            return error
         return StoreKeyError(f"Key {key!r} not found in the store; create_group(key) makes a group", path=self._path)
 
     def _shows_at_once(self) -> bool:

@@ -67,6 +67,12 @@ class MetadataCarrier(Protocol):
     @property
     def urlpath(self) -> str | None: ...
     @property
+    def mode(self) -> str: ...
+    @property
+    def mmap_mode(self) -> str | None: ...
+    @property
+    def locking(self) -> bool: ...
+    @property
     def deserialize(self) -> str: ...
     def require_writable(self) -> None: ...
     def set_vlmeta(self, changes: dict[str, bytes | None], /) -> None: ...
@@ -373,6 +379,31 @@ class VLMeta(_Metadata, MutableMapping[str, Any]):
     def clear(self) -> None:
         """Delete all entries, publishing all changes together."""
         self._publish(dict.fromkeys(self))
+
+    @property
+    def mode(self) -> str:
+        """The mode that the array or super-chunk was opened with."""
+        return self._carrier.mode
+
+    @property
+    def mmap_mode(self) -> str | None:
+        """How its file is mapped; None when it is not."""
+        return self._carrier.mmap_mode
+
+    @property
+    def urlpath(self) -> str | None:
+        """Its file; None in memory."""
+        return self._carrier.urlpath
+
+    @property
+    def locking(self) -> bool:
+        """Whether it was opened with ``locking=True``."""
+        return self._carrier.locking
+
+    @property
+    def initial_mapping_size(self) -> None:
+        """Always None: files are mapped as large as they are."""
+        return None
 
     def getall(self) -> dict[str, Any]:
         """Read all values, of one version.

@@ -147,7 +147,15 @@ class ZipBackend:
         except (OSError, ValueError):
             self._check_no_directory()  # which says it better
             raise
-        window = version.archive.embedded(_EMBED)
+        try:
+            window = version.archive.embedded(_EMBED)
+        except FormatError as error:
+            if "compressed" not in error.reason:
+                raise
+            raise FormatError(
+                f"the archive holds a compressed {EMBED}, and members are read in place: unzip it and open the folder, "
+                "or pack that without compression (zip -0)", path=self.root, offset=error.offset,
+            ) from None  # fmt: skip
         if window is None:
             raise FormatError(f"not a store: the archive has no member {EMBED}", path=self.root)
         self._version = version
@@ -210,7 +218,7 @@ class ZipBackend:
         if version.keys is None:
             version.keys = keys = KeyTable.of_archive(version.archive, _SUFFIXES, _SKIPPED)
             version.find = keys.find
-            if keys.strangers or keys.clashes:
+            if keys.strangers or keys.clashes or keys.packed:
                 self._warn(keys)
         return version.keys
 
@@ -220,6 +228,13 @@ class ZipBackend:
         self._warned = True
         for key in keys.strangers:
             warnings.warn(f"{self.root}: {key!r} is a frame under an unusual suffix", UserWarning, stacklevel=2)
+        for key in keys.packed:
+            warnings.warn(
+                f"{self.root}: {key!r} is not shown, because another tool has compressed its member, and members are "
+                "read in place: unzip the file and pack it without compression (zip -0)",
+                UserWarning,
+                stacklevel=2,
+            )
         for key in keys.clashes:
             warnings.warn(
                 f"{self.root}: {key!r} has more than one member; of these, the suffixes "
@@ -227,6 +242,11 @@ class ZipBackend:
                 UserWarning,
                 stacklevel=2,
             )
+
+    def is_packed(self, key: str) -> bool:
+        """Whether a key has nothing but a member that another tool has compressed."""
+        version = self._version
+        return version is not None and (key if key.startswith("/") else "/" + key) in self._table_of(version).packed
 
     def locate(self, key: str) -> Window | None:
         """The member of a key; None where there is none."""
@@ -623,6 +643,7 @@ class ZipBackend:
             if place >= 0:
                 gone.add(place)
                 gone.update(shadowed.get(key, ()))
+            gone.update(keys.packed.get(key, ()))
         if embed:
             gone.update(archive.places(_EMBED))
         gone.update(archive.places(_CATALOG))  # it would not fit any more

@@ -36,6 +36,7 @@ cdef class KeyTable:
     cdef readonly Py_ssize_t count
     cdef readonly int64_t tables
     cdef readonly list strangers
+    cdef readonly dict packed
     cdef readonly list clashes
     cdef readonly dict shadowed
     cdef readonly Archive archive   # whose directory has the keys; None where they lie in memory of the table's own

@@ -141,6 +141,11 @@ cdef bytes prefix_of(str path):
     return (path[1:] if path[0] == "/" else path).encode("utf-8", "surrogateescape") + b"/"
 
 
+cdef inline bint is_packed(const Record *record) noexcept nogil:
+    """Whether a member is not stored as it is."""
+    return record.start[10] != 0 or record.start[11] != 0
+
+
 @cython.final
 cdef class KeyTable:
     """Keys and what each stands for.
@@ -151,6 +156,8 @@ cdef class KeyTable:
     ----------
     count : int
         Keys.
+    packed : dict of str to list of int
+        Keys of leaves that another tool has compressed, which cannot be read in place; and their places.
     strangers : list of str
         Keys of members that are frames under a suffix that is not a leaf's.
     clashes : list of str
@@ -165,6 +172,7 @@ cdef class KeyTable:
 
     def __cinit__(self):
         self.strangers = []
+        self.packed = {}
         self.clashes = []
         self.shadowed = {}
         self.seed0, self.seed1 = _seed0, _seed1
@@ -383,7 +391,8 @@ cdef class KeyTable:
                             record.name, record.name_length):
                         continue
                     stem = stem_length(record.name, record.name_length)
-                    odd = self._suffix(record.name + stem, record.name_length - stem) == STRANGER
+                    odd = is_packed(&record) or self._suffix(
+                        record.name + stem, record.name_length - stem) == STRANGER
                     if odd:
                         break
                     names[taken], stems[taken], entries[taken] = record.name, stem, Entry(place)
@@ -416,6 +425,10 @@ cdef class KeyTable:
         if member.name[member.name_length - 1] == 0x2F or self._skips(member.name, member.name_length):
             return 0
         stem = stem_length(member.name, member.name_length)
+        if is_packed(&member.record):
+            if self._suffix(member.name + stem, member.name_length - stem) != STRANGER:
+                self.packed.setdefault(text_of(member.name, stem), []).append(place)
+            return 0
         if self._suffix(member.name + stem, member.name_length - stem) == STRANGER:
             if not _begins_like_frame(self.archive, &member):
                 return 0
@@ -876,7 +889,7 @@ cdef class KeyTable:
     @property
     def regular(self):
         """Whether each key has one member, under a suffix of leaves and with a name in UTF-8."""
-        return not (self.strangers or self.clashes or self.shadowed or self.own != NULL
+        return not (self.strangers or self.packed or self.clashes or self.shadowed or self.own != NULL
                     or (self.archive is not None and self.archive._decoded_count))
 
     def __repr__(self):
