@@ -34,6 +34,9 @@ from blosc2.exceptions import FormatError
 from blosc2.store_layout import open_source
 from blosc2.sums import carried, verify_frame
 
+# What is looked at is one publication of several changes.
+pytestmark = pytest.mark.usefixtures("changes_wait")
+
 # The header fields that an append may change: length, sizes, whether there is metadata, and the mark of checksums.
 CHANGEABLE = {*range(16, 25), *range(30, 48), 68, 86}
 
@@ -213,7 +216,6 @@ def test_part_of_a_header_is_never_taken_for_a_version(change: Change, tmp_path:
 
 
 @each
-@pytest.mark.usefixtures("changes_wait")
 @pytest.mark.parametrize("after", [True, False], ids=["written", "not written"])
 def test_every_call_may_fail(
     change: Change, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str | None
@@ -777,14 +779,14 @@ store = blosc2.EmbedStore(sys.argv[1])
 version = int(store["/v0"][0])
 while True:
     version += 1
-    for n in range(4):
-        store[f"/v{n}"] = np.full(50 + 700 * n, version)
-    store[f"/new{version % 50}"] = np.full(10, version)
-    if version % 3 == 0:
-        store.rename(f"/new{version % 50}", f"/moved{version}")
+    with store.transaction():
+        for n in range(4):
+            store[f"/v{n}"] = np.full(50 + 700 * n, version)
+        store[f"/new{version % 50}"] = np.full(10, version)
+        if version % 3 == 0:
+            store.rename(f"/new{version % 50}", f"/moved{version}")
     if version % 11 == 0:
         store.compact()
-    store.flush()
     print(version, flush=True)
 """
 

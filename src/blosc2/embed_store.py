@@ -167,6 +167,7 @@ class EmbedStore(Store):
                 self._open_file(str(self._file))
             except BaseException:
                 # At once: the traceback keeps the object for a while.
+                self._closed = True
                 if self._writer_lock is not None:
                     self._writer_lock.release()
                 raise

@@ -30,6 +30,8 @@ _SLACK: Final = 1 << 20
 _CROSSING_PART: Final = 8
 # A last chunk up to here is written again with each append; a longer one only as long as to fill it up costs more.
 _SHORT_TAIL: Final = 64 << 10
+# Of such a one, a part that is not worth to be used.
+_NEARLY_FULL: Final = 8
 _CHUNK_HEADER: Final = 32
 # What is written at once.
 _PIECE: Final = 1 << 20
@@ -96,9 +98,10 @@ class Plan:
 
     def _end(self, end: int, added: int) -> int:
         last = end % self.size
-        if last > _SHORT_TAIL and last * last > 2 * added * self.size:
+        left = self.size - last
+        if last > _SHORT_TAIL and (last * last > 2 * added * self.size or left < last // _NEARLY_FULL):
             # Appends of this size would write the last chunk again and again, for more in all than its end takes.
-            return end + self.size - last
+            return end + left
         return end
 
     def _weight(self, entries: Iterable[dict[str, Any]]) -> tuple[int, int]:

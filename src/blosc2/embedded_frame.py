@@ -32,6 +32,8 @@ Value = Window | dict[str, Any]
 _LEAST_CHUNK: Final = 64 << 10
 LARGEST_CHUNK: Final = 64 << 20
 _CHUNK_TO_VALUE: Final = 4
+# A last chunk that is full but for so many bytes is filled up, so that an append need not write it again.
+_FILLED: Final = 2 * ALIGNMENT
 # What is written at once; up to here a value is one piece.
 _PIECE: Final = 1 << 20
 
@@ -262,6 +264,8 @@ def write_frame(
     size = chunksize_for(lengths, chunksize)
     places = arrange(lengths, size)
     nbytes = places[-1] + lengths[-1] if places else 0
+    if -nbytes % size <= _FILLED:
+        nbytes += -nbytes % size
     entries: dict[str, dict[str, Any]] = {key: v for key, v in values.items() if isinstance(v, dict)}
     made = {key: {"offset": p, "length": n} for key, p, n in zip(local, places, lengths, strict=True)}
     entries = {key: made.get(key) or entries[key] for key in values} if entries else made
