@@ -100,6 +100,7 @@ def test_long_ones(make: Callable[[int], Any], at: int) -> None:
             assert len(list(iter(store))) == 2101
 
 
+@pytest.mark.usefixtures("changes_wait")
 def test_discarded_changes_are_changes(make: Callable[[int], Any]) -> None:
     with make(5) as store:
         store["/new"] = [1]

@@ -253,6 +253,7 @@ def test_an_older_map(tmp_path: Path, out: Path) -> None:
     same(got, VALUES)
 
 
+@pytest.mark.usefixtures("changes_wait")  # else the map of an earlier version is found
 def test_embedded_values_without_any_map(tmp_path: Path, out: Path) -> None:
     path = tmp_path / "x.b2e"
     data = bytearray(make(path))
