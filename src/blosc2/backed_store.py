@@ -73,7 +73,7 @@ class BackedStore(Store):
         """Read what is published. If that fails, what was shown before still is."""
         shown, embedded = self._backend.shown(), self._embedded
         try:
-            self._embedded = read_embedded(self._backend.embed_window)
+            self._embedded = read_embedded(self._backend.embed_window, self._verify)
             self._start()
         except BaseException:
             self._backend.show(shown)
@@ -588,7 +588,7 @@ class BackedStore(Store):
             return {}
         before = {key: embedded.kept(key) if key in embedded.entries else None for key in moved}
         self._backend.publish_embedded(self._after(moved), durable=durable)
-        self._embedded = Embedded(self._backend.embed_window())
+        self._embedded = Embedded(self._backend.embed_window(), verify=self._verify)
         for key in moved:
             del values[key]
         return before
@@ -633,7 +633,7 @@ class BackedStore(Store):
         """Forget what is known of the keys that are there, published or not."""
         window = self._backend.look_again()
         if window is not None and self._embedded is not None:
-            self._embedded = Embedded(window)
+            self._embedded = Embedded(window, verify=self._verify)
         self._forget_keys()
         self._recount()
 

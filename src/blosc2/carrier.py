@@ -62,8 +62,9 @@ class Carrier:
         Of a leaf, its key in the store at `urlpath`.
     version : int
         Goes up by one with each change.
-    verify : bool
-        Whether each chunk is checked before it is decoded, where the frame carries checksums.
+    verify : bool or None
+        Where the frame carries checksums: whether each chunk is checked before anything of it is decoded; None checks
+        what is read as a whole.
     """
 
     __slots__ = ("__weakref__", "_cparams", "_declared", "array", "deserialize", "dparams", "frame", "key", "mmap_mode",
@@ -86,11 +87,13 @@ class Carrier:
         *,
         dparams: DParams | None = None,
         cparams: CParams | None = None,
-        verify: bool = False,
+        verify: bool | None = None,
     ) -> None:
         self.verify = verify
         if verify:
             check_reads(frame)
+        elif verify is None and frame.sums_len:
+            frame.check_wholes()
         self.frame = frame
         self.array: tuple[Geometry, np.dtype[Any], Frame] | None = None
         self.mode = mode
@@ -225,6 +228,8 @@ class Carrier:
     def _adopt(self, frame: Frame) -> None:
         if self.verify:
             check_reads(frame)
+        elif self.verify is None:
+            frame.check_wholes()
         if self.array is not None:
             self.array = array_of(frame)
         self.frame = frame

@@ -45,7 +45,7 @@ def check_embedded(window: Window, found: Findings, *, tail: bool = False) -> se
     if tail:
         check_whole_file(frame, found)
     try:
-        embedded = Embedded(window)
+        embedded = Embedded(window, verify=False)
         embedded.registry()
     except FAULTS as error:
         found.caught(error, path=frame.source.path)

@@ -66,8 +66,9 @@ class DictStore(BackedStore):
         What happens to active values in the metadata of leaves.
     timeout : float or None
         How many seconds a mode other than 'r' waits for another writer; None waits as long as it takes.
-    verify : bool
-        Check leaves against the checksums of the store when they are opened or read; see `blosc2.open`.
+    verify : bool, optional
+        By default what is read as a whole is checked against the checksums of the store; True checks each read, False
+        none. See `blosc2.open`.
     exclusive : bool
         False takes no lock, for file systems without any: then nobody else may write meanwhile.
     advise : str, optional
@@ -137,7 +138,7 @@ class DictStore(BackedStore):
         deserialize: str | None = None,
         timeout: float | None = 0,
         exclusive: bool = True,
-        verify: bool = False,
+        verify: bool | None = None,
         advise: str | None = None,
         _opened: tuple[DirectoryBackend | ZipBackend, Embedded] | None = None,
         _lock: WriterLock | None = None,
@@ -214,7 +215,7 @@ class DictStore(BackedStore):
         try:
             backend = _backend_of(path, mmap_mode, mode)
             backend.advice = lasting(how.get("advise"))
-            embedded = read_embedded(backend.embed_window)
+            embedded = read_embedded(backend.embed_window, how.get("verify"))
             if lock is not None:
                 backend.lock = lock
                 backend.cut_tail()

@@ -58,8 +58,9 @@ class EmbedStore(Store):
         How many seconds a mode other than 'r' waits for another writer; None waits as long as it takes.
     exclusive : bool
         False takes no lock, for file systems without any: then nobody else may write meanwhile.
-    verify : bool
-        Check values against the checksums of the file when they are opened; see `blosc2.open`.
+    verify : bool, optional
+        By default what is read as a whole is checked against the checksums of the store; True checks each read, False
+        none. See `blosc2.open`.
     advise : str, optional
         How the file will be read; see `advise`.
 
@@ -124,7 +125,7 @@ class EmbedStore(Store):
         deserialize: str | None = None,
         timeout: float | None = 0,
         exclusive: bool = True,
-        verify: bool = False,
+        verify: bool | None = None,
         advise: str | None = None,
     ) -> None:
         if advise is not None:
@@ -183,7 +184,7 @@ class EmbedStore(Store):
         if self._mode == "x" and os.path.lexists(path):
             raise taken(path, "mode='x' only creates, and there is a file already")
         if exists and self._mode != "w":
-            embedded = open_embedded(path, self._mmap_mode, advice=self._advice)
+            embedded = open_embedded(path, self._mmap_mode, advice=self._advice, verify=self._verify)
             self._load(embedded)
             if self._place is not None and self._writer_lock is not None and self._writer_lock.held:
                 self._place.cut_tail(embedded.frame)
@@ -295,7 +296,7 @@ class EmbedStore(Store):
 
     def _catch_up(self) -> None:
         if self._is_behind:
-            self._load(open_embedded(str(self._absolute), self._mmap_mode))
+            self._load(open_embedded(str(self._absolute), self._mmap_mode, verify=self._verify))
 
     def _reload(self) -> bool:
         before = self._embedded
@@ -305,7 +306,8 @@ class EmbedStore(Store):
             return False
         if identity == self._identity and not self._is_behind and begins_with(self._absolute, header):
             return False
-        self._load(open_embedded(self._absolute, self._mmap_mode, None if before is None else before.frame.source))
+        old = None if before is None else before.frame.source
+        self._load(open_embedded(self._absolute, self._mmap_mode, old, verify=self._verify))
         after = self._embedded
         # A writer at work makes the file longer before anything else is shown.
         return before is None or after is None or not _are_same(before.frame, after.frame)

@@ -38,6 +38,8 @@ class Embedded:
         Where the frame lies.
     entries : dict, optional
         What its map is known to hold, by who wrote it; otherwise it is read.
+    verify : bool, optional
+        None checks what is read as a whole, where the frame carries checksums; small values with the chunk around them.
 
     Attributes
     ----------
@@ -49,10 +51,15 @@ class Embedded:
         What whoever writes the frame keeps in mind about its size.
     """
 
-    def __init__(self, window: Window, entries: dict[str, dict[str, Any]] | None = None) -> None:
+    def __init__(
+        self, window: Window, entries: dict[str, dict[str, Any]] | None = None, *, verify: bool | None = None
+    ) -> None:
         source, offset, length = window
         self._source = source
+        self.verify = verify
         self.frame = Frame.open(source, offset, length)
+        if verify is None:
+            self.frame.check_wholes()
         self.kind = kind_of(self.frame)
         self.entries: dict[str, dict[str, Any]] = {} if entries is None else entries
         self.weight: tuple[int, int] | None = None
@@ -97,7 +104,7 @@ class Embedded:
         frame = self.frame
         if offset > frame.nbytes or length > frame.nbytes - offset:
             raise self._error(f"the value would end at {offset} + {length}, of {frame.nbytes} bytes", key)
-        start = frame.window_of(offset, length)
+        start = frame.window_of(offset, length, True)
         if start is not None:
             return self._source, start, length
         if length < len(FRAME_MAGIC) or frame.read_bytes(offset, offset + len(FRAME_MAGIC)) != FRAME_MAGIC:
@@ -155,10 +162,11 @@ class Embedded:
         return {name: chunk for name, chunk in chunks.items() if name != MAP}
 
 
-def open_embedded(path: str, mmap_mode: str | None, old: Source | None = None, advice: str | None = None) -> Embedded:
+def open_embedded(path: str, mmap_mode: str | None, old: Source | None = None, advice: str | None = None, *,
+                  verify: bool | None = None) -> Embedded:  # fmt: skip
     """Open a file of embedded values, which a writer may be changing just now.
 
-    For `old` see `open_source`; `advice` is given before anything is read.
+    For `old` see `open_source`; `advice` is given before anything is read; `verify` is that of `Embedded`.
     """
 
     def window() -> Window:
@@ -169,23 +177,25 @@ def open_embedded(path: str, mmap_mode: str | None, old: Source | None = None, a
             raise FormatError("the file is empty, so it is no store", path=path)
         return source, 0, -1
 
-    return read_embedded(window)
+    return read_embedded(window, verify)
 
 
-def read_embedded(open_window: Callable[[], Window]) -> Embedded:
+def read_embedded(open_window: Callable[[], Window], verify: bool | None = None) -> Embedded:
     """Read a frame of embedded values, which a writer may be changing just now.
 
     Parameters
     ----------
     open_window : callable
         Opens the file and says where in it the frame lies.
+    verify : bool, optional
+        As of `Embedded`.
     """
     last: tuple[int, ...] | None = None
     tries = 0
     while True:
         window = open_window()
         try:
-            return Embedded(window)
+            return Embedded(window, verify=verify)
         except FormatError:
             # A header that was read while it was written, or that tells of bytes which came after the file was opened.
             path = window[0].path

@@ -77,13 +77,14 @@ class LiveCarrier(MemoryCarrier):
 
 
 def read_only(
-    frame: Frame, key: str, path: str | None, mmap_mode: str | None, deserialize: str, verify: bool = False
+    frame: Frame, key: str, path: str | None, mmap_mode: str | None, deserialize: str, verify: bool | None = None
 ) -> Any:
-    """The leaf that a frame is, of a store that is only read; `verify` says that it was checked."""
+    """The leaf that a frame is, of a store that is only read; `verify` True says that it was checked."""
     # Arguments by position: this is on the way of every leaf that is opened.
-    carrier = Carrier(frame, "r", path, mmap_mode, key, deserialize)
-    if verify:
-        carrier.verify = True
+    if verify is None:
+        return wrap(Carrier(frame, "r", path, mmap_mode, key, deserialize))
+    carrier = Carrier(frame, "r", path, mmap_mode, key, deserialize, verify=False)
+    carrier.verify = verify
     return wrap(carrier)
 
 
@@ -94,10 +95,13 @@ def leaf_reader(
     return LeafReader(table, hidden, NDArray, Carrier, parse_dtype, ("r", path, mmap_mode, deserialize))
 
 
-def live_carrier(window: Window, key: str, store: ReadableStore, path: str | None, deserialize: str) -> LiveCarrier:
-    """A leaf that can be changed, over a window that never is."""
+def live_carrier(
+    window: Window, key: str, store: ReadableStore, path: str | None, deserialize: str, verify: bool | None = None
+) -> LiveCarrier:
+    """A leaf that can be changed, over a window that never is; `verify` True says that it will be checked."""
     frame = Frame.open(*window, key)
-    return LiveCarrier(frame, store, mode="a", urlpath=path, key=key, deserialize=deserialize)
+    whole = None if verify is None else False
+    return LiveCarrier(frame, store, mode="a", urlpath=path, key=key, deserialize=deserialize, verify=whole)
 
 
 def window_of_bytes(frame: bytes) -> Window:

@@ -45,7 +45,7 @@ def open(
     path: Any = None,
     shared_cache: bool = False,
     deserialize: str = "safe",
-    verify: bool = False,
+    verify: bool | None = None,
     advise: str | None = None,
     **kwargs: Any,
 ) -> Any:
@@ -65,11 +65,12 @@ def open(
         changes stay in memory. Stores take None and "r", and "r" only together with ``mode="r"``.
     deserialize : {"safe", "full"}
         Whether metadata may hold frames to be opened.
-    verify : bool
-        Check what is read against the checksums that files of this package carry: header and tables now, and each
-        chunk whenever something of it is read; all of its stored bytes are read for that. Leaves of a ``.b2z``, and
-        values of a ``.b2e``, are checked when they are opened. In a file that others wrote or changed there is nothing
-        to check. `check` looks at all bytes of a file at once.
+    verify : bool, optional
+        What to check against the checksums that files of this package carry. By default whatever is read as a whole:
+        headers, tables, metadata, chunks all of which is wanted, and small leaves of stores. True checks parts of
+        chunks too: each chunk whenever something of it is read, for which all of its stored bytes are read, and leaves
+        of a ``.b2z`` when they are opened. False checks nothing. In a file that others wrote or changed there is
+        nothing to check. `check` looks at all bytes of a file at once.
     advise : {None, "normal", "random", "sequential", "willneed", "dontneed"}
         What to tell the system about how the file will be read; see `NDArray.advise` and `DictStore.advise`.
     **kwargs
@@ -86,8 +87,8 @@ def open(
     FileNotFoundError
         There is nothing at this path.
     FormatError
-        What is there is damaged or is no file of this format; says which file, byte and reason. With `verify`, later
-        reads may raise it too.
+        What is there is damaged or is no file of this format; says which file, byte and reason. Later reads may
+        raise it too.
     ValueError
         Modes that do not go together, before any file is touched.
 
@@ -104,8 +105,8 @@ def open(
     if any(given.values()):
         kwargs |= {name: value for name, value in given.items() if value}
     how = _check_keywords(kwargs) if kwargs else {}
-    if verify:
-        how["verify"] = True
+    if verify is not None:
+        how["verify"] = bool(verify)
     # For stores; arrays take `exclusive` alone, for each change.
     store_how = how
     if advise is not None:

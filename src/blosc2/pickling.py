@@ -53,7 +53,7 @@ def _how(carrier: Carrier) -> dict[str, Any]:
         "deserialize": carrier.deserialize, "verify": carrier.verify, "locking": carrier.locking,
         "advise": advice if advice in LASTING[1:] else None,
     }  # fmt: skip
-    how = {name: value for name, value in how.items() if value}
+    how = {name: value for name, value in how.items() if value or (name == "verify" and value is not None)}
     if isinstance(carrier, (FileCarrier, DirectoryCarrier)) and not carrier._exclusive:
         how["exclusive"] = False
     return how

@@ -632,7 +632,7 @@ class Store(ReadableStore):
             "mmap_mode": self._mmap_mode, "deserialize": self._deserialize, "verify": self._verify,
             "advise": self._advice, **self._given(),
         }  # fmt: skip
-        return _reopen, (type(self), self._file, {name: value for name, value in how.items() if value})
+        return _reopen, (type(self), self._file, {name: value for name, value in how.items() if value is not None})
 
     def _given(self) -> dict[str, Any]:
         """What else the store was made with, by the names of the parameters."""

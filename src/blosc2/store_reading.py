@@ -48,8 +48,8 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
 
     # The last segment of keys that are not shown.
     _hidden_name: ClassVar[str | None] = None
-    # Whether what is read is checked against checksums.
-    _verify: bool = False
+    # Whether what is read is checked against checksums; None checks what is read as a whole.
+    _verify: bool | None = None
     # Why a store could not be opened that travelled here, and how it was to be made.
     _lost: tuple[Exception, tuple[Any, ...]] | None = None
     # What was advised for all of it; None where nothing was.
@@ -125,7 +125,7 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
             # Array, super-chunk and metadata views of one leaf share one carrier, or an edit would get lost.
             carrier = self._carriers.get(key)
             if carrier is None:
-                carrier = live_carrier(window, key, self, self._path, self._deserialize)
+                carrier = live_carrier(window, key, self, self._path, self._deserialize, self._verify)
                 if self._verify:
                     self._verify_leaf(key, carrier.frame)
                     carrier.verify = True

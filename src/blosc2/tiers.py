@@ -35,7 +35,7 @@ def find_again(store: BackedStore, key: str) -> Window | None:
         window = backend.locate_now(key) if backend.path_now(key) is not None else None
         if window is not None:
             return window
-        newer = _newer(backend)
+        newer = _newer(backend, store._verify)
         if newer is None:
             return None if store._newer_embedded is None else store._newer_embedded.locate(key)
         # Only for leaves that were missed: the others stay as they were when the store was opened.
@@ -50,7 +50,7 @@ def list_tiers(backend: DirectoryBackend, embedded: Embedded) -> tuple[KeyTable,
     """The keys of all files and the embedded values, of which neither lacks a leaf because it was in the other."""
     files = backend.table()
     for _ in range(_TRIES):
-        newer = _newer(backend)
+        newer = _newer(backend, embedded.verify)
         if newer is None:
             break
         embedded = newer
@@ -58,6 +58,6 @@ def list_tiers(backend: DirectoryBackend, embedded: Embedded) -> tuple[KeyTable,
     return files, embedded
 
 
-def _newer(backend: DirectoryBackend) -> Embedded | None:
+def _newer(backend: DirectoryBackend, verify: bool | None) -> Embedded | None:
     """The embedded values, if they are not those that were read last."""
-    return read_embedded(backend.embed_now) if backend.embed_has_changed() else None
+    return read_embedded(backend.embed_now, verify) if backend.embed_has_changed() else None

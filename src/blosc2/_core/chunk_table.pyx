@@ -13,7 +13,8 @@ from blosc2._core.codec cimport (
     BAD_LENGTH, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, KIND_ZERO, NO_MEMORY, Chunk, ChunkKind,
     KeptBlock, Plugin, Worker, block_span, borrow, decode_block, decode_whole, give_back, in_order, inspect,
     reserve_scratch, reserve_stored)
-from blosc2._core.header cimport Header
+from blosc2._core.header cimport SUMS_TAIL, TRAILER_TAIL, Header
+from blosc2._core.little_endian cimport u32
 
 from blosc2._core import codec
 from blosc2.allocation import table_limit, too_much
@@ -58,8 +59,10 @@ cdef class ChunkTable(Header):
         self.offsets = NULL
         self.starts = NULL
         self.sums = NULL
+        self.seen = NULL
 
     def __dealloc__(self):
+        free(self.seen)
         free(self.sums)
         free(self.offsets)
         free(self.starts)
@@ -113,6 +116,8 @@ cdef class ChunkTable(Header):
         cdef Chunk chunk
         cdef int64_t at, room, i, count, stored = 0, value, have
         cdef int64_t *table = NULL
+        cdef uint32_t *sums = NULL
+        cdef uint32_t own = 0
         cdef uint8_t *raw
         cdef int status
         cdef Worker *worker
@@ -141,6 +146,11 @@ cdef class ChunkTable(Header):
             self.check_entry(value, at)
             if value >= 0 and count > 1:
                 self.bad(at, f"{count} chunks are said to lie in one place")
+            if self.wholes:
+                if chunk.cbytes > have:
+                    self.bad(at + 12, "the offsets table is longer than its kind is")
+                # A copy that another thread has brought meanwhile stays.
+                self.take_sums(self.sums_of_trailer(&value, 1 if value >= 0 else 0, checksum(0, header, chunk.cbytes)))
             self.repeated = value
             self.chunk_count = count
             self.index_loaded = True
@@ -160,6 +170,8 @@ cdef class ChunkTable(Header):
             self.source.check(status, self.offset + at, chunk.cbytes)
             # What was checked is what is decoded, whatever the file shows by now.
             memcpy(raw, header, CHUNK_HEADER)
+            if self.wholes:
+                own = checksum(0, raw, chunk.cbytes)
             chunk.data = raw
             chunk.loaded = chunk.cbytes
             with nogil:
@@ -173,8 +185,12 @@ cdef class ChunkTable(Header):
                 table[i] = value
             if stored > 1 and stored > self.cbytes // CHUNK_HEADER:
                 self.bad(at, f"{stored} stored chunks do not fit {self.cbytes} bytes")
+            if self.wholes:
+                sums = self.sums_of_trailer(table, count, own)
             # Another thread may have been faster while the GIL was free.
             if not self.index_loaded:
+                self.take_sums(sums)
+                sums = NULL
                 if count == 1 and table[0] >= 0:
                     self.repeated = table[0]  # as leaves of stores often have, which then need no table
                 else:
@@ -186,7 +202,40 @@ cdef class ChunkTable(Header):
             give_back(worker)
             free(raw)
             free(table)
+            free(sums)
         return 0
+
+    cdef void take_sums(self, uint32_t *sums) noexcept:
+        if self.sums == NULL:
+            self.sums = sums
+        else:
+            free(sums)
+
+    cdef uint32_t *sums_of_trailer(self, const int64_t *table, int64_t count, uint32_t index_sum) except? NULL:
+        """The checksums of chunks, from a trailer that agrees with its own and with that of the table of offsets.
+
+        `count` is 0 where no chunk is stored.
+        """
+        cdef bytes trailer = self.checked_trailer()
+        cdef const uint8_t *last = <const uint8_t *> PyBytes_AS_STRING(trailer) + len(trailer) - TRAILER_TAIL - SUMS_TAIL
+        cdef const uint8_t *own
+        cdef int64_t i, stored = 0, many = (self.sums_len - SUMS_TAIL) // 4
+        cdef uint32_t *sums
+        if u32(last + 16) != index_sum:
+            self.bad(self.chunks_stop - self.offset, "the offsets table is not the one that was written, as its checksum says")
+        for i in range(count):
+            stored += table[i] >= 0
+        if stored != many:
+            self.bad(self.frame_len - self.trailer_len, f"{many} checksums for {stored} stored chunks")
+        sums = <uint32_t *> calloc(max(count, 1), sizeof(uint32_t))
+        if sums == NULL:
+            raise MemoryError
+        own = last - 4 * many
+        for i in range(count):
+            if table[i] >= 0:
+                sums[i] = u32(own)
+                own += 4
+        return sums
 
     cdef int check_entry(self, int64_t value, int64_t at) except -1:
         if value >= 0:
@@ -281,7 +330,7 @@ cdef class ChunkTable(Header):
         Returns a status of `codec` or `source`.
         """
         cdef int status = self.find_chunk(index, worker, chunk)
-        if self.sums == NULL or status or chunk.data == NULL:
+        if not self.each_read or self.sums == NULL or status or chunk.data == NULL:
             return status
         status = self.load_chunk(index, worker, chunk)
         if status == CHUNK_OK and checksum(0, chunk.data, chunk.cbytes) != self.sums[index]:
@@ -354,6 +403,17 @@ cdef class ChunkTable(Header):
             chunk.loaded = chunk.cbytes
         return status
 
+    cdef int load_whole(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
+        """Bring a chunk all of which is wanted, and check it if its frame has checksums that are asked for."""
+        cdef int status
+        if self.sums == NULL or self.each_read or chunk.data == NULL:
+            return self.load_chunk(index, worker, chunk)
+        status = self.load_span(index, chunk, chunk.loaded, chunk.cbytes)
+        if status:
+            return status
+        chunk.loaded = chunk.cbytes
+        return CHUNK_OK if checksum(0, chunk.data, chunk.cbytes) == self.sums[index] else BAD_SUM
+
     cdef int load_block(self, int64_t index, Worker *worker, Chunk *chunk, int32_t block) noexcept nogil:
         """Bring what one block of a regular chunk needs: the table of starts and its own bytes."""
         cdef int64_t table = CHUNK_HEADER + 4 * <int64_t> chunk.nblocks
@@ -413,7 +473,7 @@ cdef class ChunkTable(Header):
         if status == CHUNK_OK and chunk.nbytes != size:
             status = BAD_LENGTH
         if status == CHUNK_OK:
-            status = self.load_chunk(index, worker, &chunk)
+            status = self.load_whole(index, worker, &chunk)
         if status:
             return status
         if chunk.needs_geometry and self.plugin is not None:
@@ -449,17 +509,36 @@ cdef class ChunkTable(Header):
                     table[i] = (sums[4 * n] | <uint32_t> sums[4 * n + 1] << 8 | <uint32_t> sums[4 * n + 2] << 16
                                 | <uint32_t> sums[4 * n + 3] << 24)
                 n += 1
-        if n != count or self.sums != NULL:
+        if n != count:
             free(table)
-            if n != count:
-                raise ValueError(f"{count} checksums for {n} stored chunks")
-            return
-        self.sums = table
+            raise ValueError(f"{count} checksums for {n} stored chunks")
+        self.take_sums(table)
+        self.each_read = True
 
     @property
     def checks_chunks(self):
-        """Whether each chunk is checked before it is decoded."""
-        return self.sums != NULL
+        """Whether each chunk is checked before anything of it is decoded."""
+        return bool(self.each_read)
+
+    def check_wholes(self):
+        """Check from now on what is read as a whole: the header, tables, metadata, and chunks all of which is wanted.
+
+        Nothing where the frame has no checksums. To be called before others know the frame.
+
+        Raises
+        ------
+        FormatError
+            The header is not the one that was written; for the rest, when it is read.
+        """
+        if self.sums_len == 0 or self.wholes:
+            return
+        if not self.header_holds:
+            self.bad(0, "the header is not the one that was written, as its checksum says")
+        self.wholes = True
+        if self.nbytes:
+            self.index_loaded = False   # once more, checked
+            free(self.offsets)
+            self.offsets = NULL
 
     def set_plugin(self, Plugin plugin not None):
         """Give the frame what codecs and filters need that work on array blocks, unless it has it.

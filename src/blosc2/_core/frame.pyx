@@ -8,7 +8,7 @@ checks the header and finds the trailer; offsets and metadata are checked when f
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport malloc
+from libc.stdlib cimport calloc, malloc
 from libc.string cimport memcpy
 
 from blosc2._core.archive cimport Archive
@@ -25,6 +25,9 @@ from blosc2._core import codec
 from blosc2.allocation import FREE as _free_bytes
 from blosc2.allocation import allowed, too_much
 from blosc2.exceptions import FormatError
+
+cdef enum:
+    SMALL_CHUNK = 1 << 20   # of small frames: it is checked when the first of them is opened
 
 # What the rule of allocation gives any file.
 cdef int64_t _FREE = _free_bytes
@@ -88,7 +91,7 @@ cdef class Frame(ChunkTable):
                 leave_turn()
                 status = self.open_chunk(index, worker, &chunk)
                 if status == CHUNK_OK:
-                    status = self.load_chunk(index, worker, &chunk)
+                    status = self.load_whole(index, worker, &chunk)
                 take_turn()
             if status:
                 self.fail(status, index)
@@ -162,7 +165,7 @@ cdef class Frame(ChunkTable):
             if status == CHUNK_OK and chunk.nbytes != size:
                 status = BAD_LENGTH
             if status == CHUNK_OK:
-                status = self.load_chunk(index, worker, &chunk)
+                status = self.load_whole(index, worker, &chunk)
             if status == CHUNK_OK:
                 if chunk.needs_geometry and self.plugin is not None:
                     status = self.plugin.decode(&chunk, destination)
@@ -275,16 +278,19 @@ cdef class Frame(ChunkTable):
         if self.variable and chunk.nbytes != self.starts[index + 1] - first:
             return BAD_LENGTH
         if chunk.kind == KIND_RAW:
-            status = self.load_span(index, &chunk, CHUNK_HEADER + begin, CHUNK_HEADER + end)
+            if end - begin == chunk.nbytes:
+                status = self.load_whole(index, worker, &chunk)
+            else:
+                status = self.load_span(index, &chunk, CHUNK_HEADER + begin, CHUNK_HEADER + end)
             if status == CHUNK_OK:
                 memcpy(destination, chunk.data + CHUNK_HEADER + begin, <size_t> (end - begin))
             return status
         if chunk.kind != KIND_REGULAR:
-            status = self.load_chunk(index, worker, &chunk)
+            status = self.load_whole(index, worker, &chunk)
             return status if status else fill(&chunk, begin, destination, end - begin)
         if chunk.whole or chunk.needs_geometry or end - begin == chunk.nbytes or (
                 ((end - begin) // chunk.blocksize + 2) * chunk.nblocks > MOST_STEPS):
-            status = self.load_chunk(index, worker, &chunk)
+            status = self.load_whole(index, worker, &chunk)
             if status:
                 return status
             if end - begin == chunk.nbytes and not chunk.needs_geometry:
@@ -319,8 +325,11 @@ cdef class Frame(ChunkTable):
             block += 1
         return CHUNK_OK
 
-    def window_of(self, int64_t start, int64_t length):
-        """Where uncompressed bytes ``start .. start + length`` lie verbatim: an absolute offset, or None."""
+    def window_of(self, int64_t start, int64_t length, bint check=False):
+        """Where uncompressed bytes ``start .. start + length`` lie verbatim: an absolute offset, or None.
+
+        `check` has a small chunk checked the first time, if the frame checks wholes.
+        """
         cdef Chunk chunk
         cdef Worker *worker
         cdef int64_t index, within
@@ -335,6 +344,14 @@ cdef class Frame(ChunkTable):
         worker = borrow(0)
         try:
             status = self.open_chunk(index, worker, &chunk)
+            if status == CHUNK_OK and check and self.sums != NULL and not self.each_read and chunk.cbytes <= SMALL_CHUNK:
+                if self.seen == NULL:
+                    self.seen = <uint8_t *> calloc(<size_t> self.chunk_count, 1)
+                    if self.seen == NULL:
+                        raise MemoryError
+                if not self.seen[index]:
+                    status = self.load_whole(index, worker, &chunk)
+                    self.seen[index] = status == CHUNK_OK
         finally:
             give_back(worker)
         if status:

@@ -20,6 +20,7 @@ cdef class Read(Operation):
     cdef int read_chunk(self, Worker *worker, int64_t nchunk, const Box *box, int64_t piece) noexcept nogil
     cdef int read_opened(
         self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box, int64_t piece) noexcept nogil
+    cdef bint takes_all(self, int64_t nchunk, const Box *box) noexcept nogil
     cdef int read_blocks(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box, const int64_t *low,
-                         const int64_t *many, int64_t begin, int64_t end, const uint8_t *decoded) noexcept nogil
+                         const int64_t *many, int64_t begin, int64_t end, const uint8_t *decoded, bint checked) noexcept nogil
     cdef int fill_special(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil

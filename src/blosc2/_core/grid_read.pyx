@@ -6,11 +6,12 @@ The latter where a block, or a whole chunk, is one run of the array.
 
 cimport numpy as cnp
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
+from blosc2._core.checksum cimport checksum
 from blosc2._core.codec cimport (
-    BAD_LENGTH, BAD_SPECIAL, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
-    Chunk, Encoder, Worker, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch)
+    BAD_LENGTH, BAD_SPECIAL, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
+    Chunk, Encoder, Worker, block_span, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch)
 from blosc2._core.crew cimport is_quick
 from blosc2._core.frame cimport Frame
 from blosc2._core.geometry cimport MAX_DIM, Geometry, Grid
@@ -116,7 +117,7 @@ cdef class Read(Operation):
 
     cdef int decode_aside(self, int64_t nchunk, Worker *worker, Chunk *chunk, uint8_t **scratch) noexcept nogil:
         """All of a chunk whose blocks cannot be had one by one, or not cheaply."""
-        cdef int status = self.frame.load_chunk(nchunk, worker, chunk)
+        cdef int status = self.frame.load_whole(nchunk, worker, chunk)
         if status:
             return status
         scratch[0] = reserve_scratch(worker, chunk.nbytes)
@@ -139,7 +140,7 @@ cdef class Read(Operation):
             return self.move_points(
                 worker, nchunk, &chunk, box, begin, end, <uint8_t *> chunk.data + CHUNK_HEADER, NULL)
         if chunk.kind < KIND_RAW:
-            status = self.frame.load_chunk(nchunk, worker, &chunk)
+            status = self.frame.load_whole(nchunk, worker, &chunk)
             if status:
                 return status
             if chunk.kind == KIND_VALUE and g.itemsize % (chunk.cbytes - CHUNK_HEADER):
@@ -167,6 +168,9 @@ cdef class Read(Operation):
         cdef const uint8_t *decoded = NULL  # the whole chunk, where it is at hand
         cdef uint8_t *scratch = NULL
         cdef int64_t touched = 1
+        cdef bint known = False     # whether all of the chunk was brought
+        cdef bint checked = False   # whether it is checked block by block, each before it is decoded
+        cdef bint aside             # whether it is decoded as a whole, not block by block
         cdef int64_t[MAX_DIM] low
         cdef int64_t[MAX_DIM] many
         cdef int d
@@ -175,18 +179,31 @@ cdef class Read(Operation):
             return CHUNK_OK if piece else self.fill_special(worker, nchunk, chunk, box)
         if (self.pieces == 1 and g.in_order and chunk.kind == KIND_REGULAR and not chunk.needs_geometry
                 and self.covers(box, g.chunks) and self.is_one_run(box)):
-            status = self.frame.load_chunk(nchunk, worker, chunk)
+            status = self.frame.load_whole(nchunk, worker, chunk)
             return status if status else decode_whole(worker, chunk, self.at(box))
         for d in range(g.ndim):
             low[d] = box.first[d] // g.blocks[d]
             many[d] = (box.first[d] + (box.count[d] - 1) * self.step[d]) // g.blocks[d] - low[d] + 1
             touched *= many[d]
+        aside = chunk.kind != KIND_RAW and (
+            chunk.whole or chunk.needs_geometry or chunk.blocksize != g.block_nbytes
+            or touched * chunk.nblocks > MOST_STEPS or self.together or self.aside != NULL)
+        if piece == 0 and not aside and self.frame.sums != NULL and self.takes_all(nchunk, box):
+            # Where threads share a chunk one of them checks it: not before others decode, but before anybody sees it.
+            if self.pieces > 1 or self.frame.each_read:
+                status = self.frame.load_whole(nchunk, worker, chunk)
+            else:
+                status = self.frame.load_span(nchunk, chunk, chunk.loaded, chunk.cbytes)
+                chunk.loaded = chunk.cbytes
+                checked = True
+            if status:
+                return status
+            known = True
         if chunk.kind == KIND_RAW:
-            if self.pieces == 1 and 2 * touched * g.block_nbytes >= chunk.nbytes:
+            if self.pieces == 1 and not known and 2 * touched * g.block_nbytes >= chunk.nbytes:
                 status = self.frame.load_chunk(nchunk, worker, chunk)
             decoded = chunk.data + CHUNK_HEADER
-        elif (chunk.whole or chunk.needs_geometry or chunk.blocksize != g.block_nbytes
-                or touched * chunk.nblocks > MOST_STEPS or self.together or self.aside != NULL):
+        elif aside:
             if piece:
                 return CHUNK_OK  # the first piece does all of it
             decoded = self.aside
@@ -195,18 +212,33 @@ cdef class Read(Operation):
                 decoded = scratch
                 if self.by_turns and status == CHUNK_OK:
                     self.aside = decoded
-        elif self.pieces == 1 and 2 * touched >= chunk.nblocks:
+        elif self.pieces == 1 and not known and 2 * touched >= chunk.nblocks:
             status = self.frame.load_chunk(nchunk, worker, chunk)
         if status:
             return status
         if self.pieces == 1 or (decoded != NULL and chunk.kind == KIND_REGULAR):
-            return self.read_blocks(worker, nchunk, chunk, box, low, many, 0, touched, decoded)
+            return self.read_blocks(worker, nchunk, chunk, box, low, many, 0, touched, decoded, checked)
         return self.read_blocks(worker, nchunk, chunk, box, low, many, piece * touched // self.pieces,
-                                (piece + 1) * touched // self.pieces, decoded)
+                                (piece + 1) * touched // self.pieces, decoded, False)
+
+    cdef bint takes_all(self, int64_t nchunk, const Box *box) noexcept nogil:
+        """Whether a box takes all items that a chunk has; what it has beyond the end of an axis does not count."""
+        cdef Grid *g = &self.geometry.c
+        cdef int64_t start
+        cdef int d
+        for d in range(g.ndim):
+            start = nchunk // g.chunk_strides[d] % g.grid[d] * g.chunks[d]
+            if box.count[d] != min(g.chunks[d], g.shape[d] - start):
+                return False
+        return True
 
     cdef int read_blocks(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box, const int64_t *low,
-                         const int64_t *many, int64_t begin, int64_t end, const uint8_t *decoded) noexcept nogil:
-        """Blocks ``begin .. end`` of those that the selection touches in a chunk."""
+                         const int64_t *many, int64_t begin, int64_t end, const uint8_t *decoded, bint checked) noexcept nogil:
+        """Blocks ``begin .. end`` of those that the selection touches in a chunk.
+
+        `checked` has all bytes of the chunk compared with their checksum: those of a block while they are in the cache
+        for it, the rest at the end.
+        """
         cdef Grid *g = &self.geometry.c
         cdef Box part
         cdef int64_t source_strides[MAX_DIM]
@@ -215,6 +247,9 @@ cdef class Read(Operation):
         cdef uint8_t *to
         cdef bint hit
         cdef int d, status
+        cdef uint32_t crc = 0
+        cdef int64_t summed = 0
+        cdef int32_t start = 0, stop = 0
         for d in range(g.ndim):
             source_strides[d] = g.item_strides[d] * self.step[d]
         for i in range(begin, end):
@@ -234,6 +269,14 @@ cdef class Read(Operation):
             if not hit:
                 continue
             to = self.at(&part)
+            if checked:
+                if chunk.kind == KIND_RAW:
+                    stop = <int32_t> (CHUNK_HEADER + (nblock + 1) * g.block_nbytes)
+                elif block_span(chunk, <int32_t> nblock, &start, &stop):
+                    stop = 0    # decoding it says what is wrong
+                if stop > summed:
+                    crc = checksum(crc, chunk.data + summed, stop - summed)
+                    summed = stop
             if decoded != NULL:
                 if chunk.kind == KIND_RAW:
                     status = self.frame.load_span(nchunk, chunk, CHUNK_HEADER + nblock * g.block_nbytes,
@@ -253,6 +296,8 @@ cdef class Read(Operation):
                 if status:
                     return status
             copy_items(to, self.strides, source + offset, source_strides, part.count, g.ndim, g.itemsize)
+        if checked and checksum(crc, chunk.data + summed, chunk.cbytes - summed) != self.frame.sums[nchunk]:
+            return BAD_SUM
         return CHUNK_OK
 
     cdef int fill_special(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil:
@@ -261,7 +306,7 @@ cdef class Read(Operation):
         cdef int64_t zero_strides[MAX_DIM]
         cdef uint8_t *item
         cdef int d
-        cdef int status = self.frame.load_chunk(nchunk, worker, chunk)
+        cdef int status = self.frame.load_whole(nchunk, worker, chunk)
         cdef int64_t total = g.itemsize
         if status:
             return status

@@ -44,6 +44,9 @@ cdef class Header:
     cdef uint8_t entry_count            # metalayers in the header
     cdef uint8_t whole                  # whether all of the frame lies in `header`
     cdef uint8_t index_loaded           # of the chunk table; there is room for it here
+    cdef uint8_t header_holds           # whether the header is the one of the checksums, where there are such
+    cdef uint8_t wholes                 # whether what is read as a whole is checked against them
+    cdef uint8_t each_read              # whether chunks are checked at each read, of parts too
     # Chunks lie between these two, absolute; offsets count from the first.
     cdef int64_t chunks_start, chunks_stop
     cdef uint8_t *header                # a checked copy, header_len bytes; NULL for a frame never serialised
@@ -64,4 +67,5 @@ cdef class Header:
     cdef const uint8_t *find_metalayer(self, const char *name, size_t n, int32_t *length) noexcept
     cdef bint holds_only_array(self) noexcept
     cdef bint wants_geometry(self) noexcept
+    cdef bytes checked_trailer(self)
     cdef dict load_vlmeta(self)

@@ -4,9 +4,11 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 
+from blosc2._core.checksum cimport checksum
 from blosc2._core.codec cimport CHUNK_HEADER, MAX_BLOCK, MAX_BUFFER
+from blosc2._core.little_endian cimport u32
 from blosc2._core.source cimport READ_OK, Source
 
 from blosc2.exceptions import FormatError
@@ -263,6 +265,8 @@ cdef class Header:
             length = last[8] | <uint32_t> last[9] << 8 | <uint32_t> last[10] << 16 | <uint32_t> last[11] << 24
             if SUMS_TAIL <= length and length <= self.trailer_len - MIN_TRAILER:
                 self.sums_len = length
+                self.header_holds = checksum(0, self.header, self.header_len) == (
+                    last[20] | <uint32_t> last[21] << 8 | <uint32_t> last[22] << 16 | <uint32_t> last[23] << 24)
         return 0
 
     cdef const uint8_t *memory(self, int64_t at) noexcept nogil:
@@ -428,6 +432,22 @@ cdef class Header:
 
     # ------------------------------------------------------------ variable-length metadata
 
+    cdef bytes checked_trailer(self):
+        """All of the trailer of a frame with checksums, as it was written."""
+        cdef int64_t start = self.frame_len - self.trailer_len if self.nbytes else self.header_len
+        cdef int64_t size = self.frame_len - start
+        cdef int64_t place = size - TRAILER_TAIL - 4
+        cdef uint8_t zeros[4]
+        cdef bytes trailer = PyBytes_FromStringAndSize(NULL, size)
+        cdef uint8_t *t = <uint8_t *> PyBytes_AS_STRING(trailer)
+        cdef uint32_t own
+        self.source.check(self.fetch(self.offset + start, size, t), self.offset + start, size)
+        memset(zeros, 0, 4)
+        own = checksum(checksum(checksum(0, t, place), zeros, 4), t + place + 4, TRAILER_TAIL)
+        if own != u32(t + place):
+            self.bad(start, "the trailer (metadata and checksums) is not the one that was written")
+        return trailer
+
     cdef dict load_vlmeta(self):
         """Parse the table in the trailer, once: name -> (absolute offset, length)."""
         cdef int64_t start = self.frame_len - self.trailer_len
@@ -444,7 +464,7 @@ cdef class Header:
             start = self.header_len
             size = self.frame_len - start
         end = size - TRAILER_TAIL - self.sums_len
-        trailer = self.source.read(self.offset + start, end)
+        trailer = self.checked_trailer() if self.wholes else self.source.read(self.offset + start, end)
         t = <const uint8_t *> PyBytes_AS_STRING(trailer)
         table = {}
         if end < at + 10 or t[at] != 0x93 or t[at + 1] != 0xCD or t[at + 4] != 0xDE:
