@@ -16,20 +16,22 @@ from blosc2.indexing import Selection, basic_selection
 from blosc2.reading import Items, Version, check_out, is_mask, is_names, read, read_picked
 
 #: Reads a key into an array of its shape.
-_Reader = Callable[[Items], object]
+Reader = Callable[[Items], object]
 
 
 def read_many(version: Version, keys: list[Any], nthreads: int, out: Items | None) -> Items | list[Items]:
     """The items of many keys: stacked where their shapes agree, else as a list."""
     geometry, dtype, frame = version
     operation = ReadMany(frame, geometry, keys, _selecting(geometry.shape))
-    readers: dict[int, _Reader] = {number: _reading(version, keys[number], nthreads) for number in operation.large}
+    readers: dict[int, Reader] = {number: reading(version, keys[number], nthreads) for number in operation.large}
     shapes: dict[int, tuple[int, ...]] = {}
     for number in operation.others:
-        shapes[number], readers[number] = _named(number, _planned, version, keys[number], nthreads)
+        shapes[number], readers[number] = _named(number, planned, version, keys[number], nthreads)
     common = _common_shape(operation, shapes, len(keys))
     if out is not None:
         _check_out(out, len(keys), common, dtype)
+    elif not keys:
+        return np.empty((0, *geometry.shape[1:]), dtype)
     elif common is not None:
         out = np.empty((len(keys), *common), dtype)
 
@@ -87,17 +89,17 @@ def _named(number: int, function: Callable[..., Any], *arguments: Any) -> Any:
         raise type(error)(f"selection {number} of the batch: {error}") from error
 
 
-def _reading(version: Version, key: Any, nthreads: int) -> _Reader:
+def reading(version: Version, key: Any, nthreads: int) -> Reader:
     return lambda row: read(version, key, nthreads, row)
 
 
-def _planned(version: Version, key: Any, nthreads: int) -> tuple[tuple[int, ...], _Reader]:
+def planned(version: Version, key: Any, nthreads: int) -> tuple[tuple[int, ...], Reader]:
     """Shape of a key with arrays, and what reads it."""
     key = plain_key(key)
     shape = version[0].shape
     if isinstance(key, str) or is_names(key):
         raise IndexError("names of fields are no selections of items; read these and take the fields from them")
     if is_mask(key, shape):
-        return (int(np.count_nonzero(key)), *shape[key.ndim :]), _reading(version, key, nthreads)
+        return (int(np.count_nonzero(key)), *shape[key.ndim :]), reading(version, key, nthreads)
     picked = advanced_selection(key, shape)
     return picked.shape, lambda row: read_picked(version, picked, nthreads, row)

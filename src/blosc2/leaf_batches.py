@@ -12,6 +12,7 @@ from blosc2._core.frame import Frame
 from blosc2._core.leaf_batch import LeafBatch
 from blosc2.carrier import array_of
 from blosc2.executor import PARALLEL_WORK
+from blosc2.leaf_selections import read_selections
 from blosc2.ndarray import NDArray
 from blosc2.reading import Version, check_out, read_whole
 from blosc2.store_keys import canonical_key
@@ -32,13 +33,15 @@ def read_leaf(store: ReadableStore, key: str) -> tuple[Items, Version]:
     return read_whole(version, get_nthreads()), version
 
 
-def read_leaves(store: ReadableStore, keys: Iterable[str], out: Items | None) -> Items | list[Items]:
+def read_leaves(store: ReadableStore, keys: Iterable[Any], out: Items | None) -> Items | list[Items]:
     """The arrays of some keys; see `ReadableStore.read_many`."""
     if isinstance(keys, (str, bytes)):
         raise TypeError("keys must be an iterable of keys, not one key")
     names = list(keys)
     if not names:
         return [] if out is None else _without_rows(out)
+    if not isinstance(names[0], str):
+        return read_selections(store, names, out)
     batch = store._batch(names, get_nthreads())
     if batch is not None:
         found = _read_batch(names, batch, out)

@@ -288,7 +288,8 @@ class NDArray(Stored):
         -------
         ndarray or list of ndarray
             `out` if there is one. Else a new array with the items of each selection in its row, where all selections
-            have the same shape; where they differ, a list with an array for each. Without any selection an empty list.
+            have the same shape; where they differ, a list with an array for each. Without any selection an array of
+            shape ``(0, *shape[1:])``.
 
         Raises
         ------

@@ -399,14 +399,16 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         return read_leaf(self, key)[0]
 
     def read_many(
-        self, keys: Iterable[str], out: np.ndarray[Any, Any] | None = None
+        self, keys: Iterable[str | tuple[str, Any]], out: np.ndarray[Any, Any] | None = None
     ) -> np.ndarray[Any, Any] | list[np.ndarray[Any, Any]]:
         """The items of many arrays, as a loader needs them for a batch: one call, whose work is spread over threads.
 
         Parameters
         ----------
-        keys : iterable of str
-            They may be repeated.
+        keys : iterable of str, or of (str, selection)
+            They may be repeated. With a selection, which is what goes between the brackets of an array, the items that
+            it stands for: patches of many volumes. Those of one array are read together, and blocks that several
+            need are decoded once as a rule.
         out : ndarray, optional
             What to read into, of shape ``(len(keys), *shape)`` and the dtype of the arrays, any strides.
 
@@ -422,8 +424,10 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
             A key is not there. Nothing has been read then.
         ValueError
             `out` does not fit the arrays, or they do not fit into one. Nothing has been written to it then.
+        IndexError
+            A selection is outside of its array; says which one.
         TypeError
-            A key is a group or something else that is no array.
+            A key is a group or something else that is no array; some items are keys and others pairs.
         FormatError
             An array is damaged. What `out` holds then is not defined.
 
@@ -440,6 +444,10 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         ...     store.read_many(["/tile/4", "/tile/1"])
         array([[4, 4, 4],
                [1, 1, 1]])
+        >>> with blosc2.DictStore(path, mode="r", mmap_mode="r") as store:
+        ...     store.read_many([("/tile/4", slice(0, 2)), ("/tile/1", slice(1, 3))])
+        array([[4, 4],
+               [1, 1]])
         """
         self._check_open()
         return read_leaves(self, keys, out)

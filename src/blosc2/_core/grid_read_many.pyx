@@ -16,6 +16,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, qsort, realloc
 
 from blosc2._core.codec cimport CHUNK_OK, Chunk, Encoder, Worker
+from blosc2._core.crew cimport Crew, Job, disband, do_together, gather
 from blosc2._core.frame cimport Frame
 from blosc2._core.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.grid cimport Box, Operation, clip
@@ -360,6 +361,32 @@ cdef class ReadMany(Operation):
         self.keep = tuple(arrays)
         return arrays
 
+    def into_rows(self, list rows not None):
+        """Read into arrays that are there: a list with one for each selection, of its shape."""
+        cdef int64_t moving[MAX_DIM]
+        cdef int64_t i
+        cdef int k, count
+        cdef cnp.ndarray items
+        if len(rows) != self.number:
+            raise ValueError(f"{len(rows)} arrays for {self.number} selections")
+        for i in range(self.number):
+            if i in self.left_out:
+                continue
+            items = rows[i]
+            self.check_items(items)
+            shape = self.shape_of(i)
+            if cnp.PyArray_NDIM(items) != len(shape):
+                raise ValueError("the results must have the shapes of the selections")
+            count = 0
+            for k in range(len(shape)):
+                if cnp.PyArray_DIM(items, k) != shape[k]:
+                    raise ValueError("the results must have the shapes of the selections")
+                if shape[k] != 1 and count < MAX_DIM:
+                    moving[count] = cnp.PyArray_STRIDE(items, k)
+                    count += 1
+            self.put(i, <uint8_t *> cnp.PyArray_DATA(items), moving)
+        self.keep = tuple(rows)
+
     cdef int check_items(self, cnp.ndarray out) except -1:
         if not cnp.PyArray_ISWRITEABLE(out):
             raise ValueError("the result must be writable")
@@ -615,3 +642,54 @@ cdef class ReadMany(Operation):
                     return
                 if self.status:
                     return
+
+
+cdef class ReadTogether:
+    """Reading of several arrays, shared by threads: each has one of them at a time.
+
+    Parameters
+    ----------
+    operations : list of ReadMany
+        Prepared, and not run yet.
+    """
+
+    cdef list operations
+    cdef void **table
+    cdef int64_t count, next_one
+
+    def __init__(self, list operations not None):
+        cdef int64_t i
+        self.operations = operations
+        self.count = len(operations)
+        self.table = <void **> malloc(max(self.count, 1) * sizeof(void *))
+        if self.table == NULL:
+            raise MemoryError
+        for i in range(self.count):
+            self.table[i] = <void *> <ReadMany?> operations[i]
+
+    def __dealloc__(self):
+        free(self.table)
+
+    def run(self, int threads=1):
+        """Read until nothing is left, in up to as many threads; releases the GIL."""
+        cdef Crew crew
+        try:
+            gather(&crew, min(threads, self.count) - 1, <void *> self, <Job> _together, 0)
+            with nogil:
+                do_together(&crew, <void *> self, <Job> _together, NULL)
+        finally:
+            disband(&crew)
+
+    def finish(self):
+        """Raise what went wrong first, in the order of the arrays."""
+        for operation in self.operations:
+            operation.finish()
+
+
+cdef void _together(ReadTogether all, Worker *worker, void *tool) noexcept nogil:
+    cdef int64_t i
+    while True:
+        i = counter_next(&all.next_one)
+        if i >= all.count:
+            return
+        (<ReadMany> all.table[i]).work(worker, None)
