@@ -406,7 +406,7 @@ cdef class ChunkTable(Header):
     cdef int load_whole(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
         """Bring a chunk all of which is wanted, and check it if its frame has checksums that are asked for."""
         cdef int status
-        if self.sums == NULL or self.each_read or chunk.data == NULL:
+        if self.sums == NULL or self.each_read or chunk.data == NULL or index >= self.chunk_count:
             return self.load_chunk(index, worker, chunk)
         status = self.load_span(index, chunk, chunk.loaded, chunk.cbytes)
         if status:
@@ -530,15 +530,12 @@ cdef class ChunkTable(Header):
         FormatError
             The header is not the one that was written; for the rest, when it is read.
         """
-        if self.sums_len == 0 or self.wholes:
+        if self.sums_len == 0 or self.wholes or self.each_read:
             return
         if not self.header_holds:
             self.bad(0, "the header is not the one that was written, as its checksum says")
-        self.wholes = True
-        if self.nbytes:
-            self.index_loaded = False   # once more, checked
-            free(self.offsets)
-            self.offsets = NULL
+        # Whoever has read the index goes on by it: what comes too late changes nothing.
+        self.wholes = not (self.index_loaded and self.nbytes)
 
     def set_plugin(self, Plugin plugin not None):
         """Give the frame what codecs and filters need that work on array blocks, unless it has it.

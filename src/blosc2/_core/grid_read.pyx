@@ -188,7 +188,8 @@ cdef class Read(Operation):
         aside = chunk.kind != KIND_RAW and (
             chunk.whole or chunk.needs_geometry or chunk.blocksize != g.block_nbytes
             or touched * chunk.nblocks > MOST_STEPS or self.together or self.aside != NULL)
-        if piece == 0 and not aside and self.frame.sums != NULL and self.takes_all(nchunk, box):
+        if (piece == 0 and not aside and self.frame.sums != NULL and nchunk < self.frame.chunk_count
+                and self.takes_all(nchunk, box)):
             # Where threads share a chunk one of them checks it: not before others decode, but before anybody sees it.
             if self.pieces > 1 or self.frame.each_read:
                 status = self.frame.load_whole(nchunk, worker, chunk)
