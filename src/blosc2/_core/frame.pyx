@@ -101,8 +101,8 @@ cdef class Frame(ChunkTable):
         finally:
             give_back(worker)
 
-    def chunk_stored_at(self, int64_t offset):
-        """The stored chunk at an offset of the table."""
+    def chunk_place_at(self, int64_t offset):
+        """Absolute offset and length of the stored chunk at an offset of the table."""
         cdef Chunk chunk
         cdef uint8_t header[CHUNK_HEADER]
         cdef int64_t at = self.chunks_start + offset
@@ -111,7 +111,11 @@ cdef class Frame(ChunkTable):
         if status:
             raise FormatError(
                 f"a stored chunk: {codec.reason(status)}", path=self.source.path, key=self.key, offset=at)
-        return self.source.read(at, chunk.cbytes)
+        return at, chunk.cbytes
+
+    def chunk_stored_at(self, int64_t offset):
+        """The stored chunk at an offset of the table."""
+        return self.source.read(*self.chunk_place_at(offset))
 
     def chunk_info(self, int64_t index):
         """(absolute offset or None, nbytes, cbytes, special kind or 0, raw, block size) of a chunk."""

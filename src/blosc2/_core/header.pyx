@@ -430,6 +430,36 @@ cdef class Header:
             to[length - TRAILER_TAIL + 1 + i] = <uint8_t> (value >> 8 * (3 - i))
         return result
 
+    def plain_ends(self):
+        """Header and trailer of a serialised frame, without the checksums that files carry."""
+        cdef int64_t start = self.header_len if self.nbytes == 0 else self.frame_len - self.trailer_len
+        cdef int64_t before = self.frame_len - TRAILER_TAIL - self.sums_len - start
+        cdef uint64_t value = self.frame_len - self.sums_len
+        cdef bytes header, trailer
+        cdef uint8_t *to
+        cdef int status, i
+        if self.header == NULL:
+            raise ValueError("a frame that was never serialised has no bytes of its own")
+        header = PyBytes_FromStringAndSize(<const char *> self.header, self.header_len)
+        trailer = PyBytes_FromStringAndSize(NULL, before + TRAILER_TAIL)
+        to = <uint8_t *> PyBytes_AS_STRING(trailer)
+        with nogil:
+            status = self.fetch(self.offset + start, before, to)
+            if status == READ_OK:
+                status = self.fetch(self.offset + self.frame_len - TRAILER_TAIL, TRAILER_TAIL, to + before)
+        self.source.check(status, self.offset + start, before)
+        if self.sums_len == 0:
+            return header, trailer
+        to = <uint8_t *> PyBytes_AS_STRING(header)
+        to[SUMS_MARK_AT] = 0
+        for i in range(8):
+            to[16 + i] = <uint8_t> (value >> 8 * (7 - i))
+        value = self.trailer_len - self.sums_len
+        to = <uint8_t *> PyBytes_AS_STRING(trailer) + before
+        for i in range(4):
+            to[1 + i] = <uint8_t> (value >> 8 * (3 - i))
+        return header, trailer
+
     # ------------------------------------------------------------ variable-length metadata
 
     cdef bytes checked_trailer(self):

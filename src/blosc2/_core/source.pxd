@@ -19,6 +19,14 @@ cdef class OpenFile:
     cdef int map(self, int fd, int64_t room) except -1
 
 
+cdef struct Run:
+    # Of a source that is joined of others: where it begins there, and where its bytes lie.
+    int64_t start
+    int64_t offset
+    const uint8_t *base
+    int fd
+
+
 cdef class Source:
     """A read-only file or buffer; see source.pyx."""
 
@@ -31,8 +39,15 @@ cdef class Source:
     cdef Py_buffer _view
     cdef bint _holds_buffer
     cdef readonly tuple identity
+    cdef readonly object sums
+    cdef Run *runs
+    cdef int64_t run_count
+    cdef tuple _joined
     cdef object __weakref__
 
     cdef int read_into(self, int64_t offset, int64_t length, void *destination) noexcept nogil
+    cdef int hold_below(self, object view) except -1
+    cdef int read_runs(self, int64_t offset, int64_t length, uint8_t *destination) noexcept nogil
+    cdef int64_t run_at(self, int64_t offset) noexcept nogil
     cdef int check(self, int status, int64_t offset, int64_t length) except -1
     cdef int show(self, OpenFile file, int64_t size) except -1

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
-"""A read-only file, mapped or read by position, or a buffer in memory.
+"""A read-only file, mapped or read by position, a buffer in memory, or runs of bytes of these joined.
 
 One source serves every leaf of a file: frames are windows (source, offset, length). A source never
 changes what it shows and has no file position, so any number of threads read it without a lock, and a
@@ -13,10 +13,13 @@ import mmap
 import os
 import sys
 
+cimport cython
+
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from blosc2.exceptions import FormatError
@@ -45,6 +48,8 @@ cdef int _LASTING = 3
 cdef int64_t _LEAST_ROOM = 64 << 20 if sys.maxsize > 1 << 32 else 0
 
 
+# Its buffer is released when it goes, not before: a collector that cleared it would leave an export behind.
+@cython.no_gc_clear
 cdef class OpenFile:
     """What the sources of one file share: a mapping, or a descriptor. It goes with the last of them."""
 
@@ -94,10 +99,11 @@ cdef OpenFile _mapping_of(int fd, int64_t size, bint grows):
     return file
 
 
+@cython.no_gc_clear
 cdef class Source:
-    """A read-only run of bytes: a mapping, a descriptor or a buffer.
+    """A read-only run of bytes: a mapping, a descriptor, a buffer, or what is joined of such.
 
-    Made by `Source.map`, `Source.open` or `Source.of_buffer`. `size` is that of the file when it was
+    Made by `Source.map`, `Source.open`, `Source.of_buffer` or `Source.joined`. `size` is that of the file when it was
     opened; bytes appended later are not seen: `reopen` gives a source that shows them.
     """
 
@@ -129,6 +135,139 @@ cdef class Source:
         self._holds_buffer = True
         self.base = <const uint8_t *> self._view.buf
         self.size = self._view.len
+        if isinstance(buffer, memoryview):
+            self.hold_below(buffer)
+        return self
+
+    cdef int hold_below(self, object view) except -1:
+        """Hold what a view is of, and not the view: a collector that finds both clears it although it is held."""
+        cdef Py_buffer below
+        try:
+            PyObject_GetBuffer(view.obj, &below, PyBUF_SIMPLE)
+        except (TypeError, BufferError):
+            return 0
+        if self.size == 0 or <const uint8_t *> below.buf <= self.base <= <const uint8_t *> below.buf + below.len - self.size:
+            PyBuffer_Release(&self._view)
+            self._view = below
+        else:
+            PyBuffer_Release(&below)
+        return 0
+
+    @staticmethod
+    def joined(parts, path=None, sums=None):
+        """The bytes of other sources one behind the other, read where they lie: nothing is copied.
+
+        Parameters
+        ----------
+        parts : iterable of (Source, int, int)
+            Windows: source, offset and length.
+        path : str, optional
+            What messages call it.
+        sums : object, optional
+            What is known of the checksums of these bytes; kept for whoever knows more of them.
+
+        Raises
+        ------
+        FormatError
+            A window reaches beyond its source.
+        """
+        cdef Source self = Source.__new__(Source), source
+        cdef int64_t at = 0, offset, length, i = 0, before
+        cdef Run *run
+        flat = []
+        for source, offset, length in parts:
+            if offset < 0 or length < 0 or offset > source.size or length > source.size - offset:
+                source.check(READ_SHORT, offset, length)
+            if length == 0:
+                continue
+            flat += source.windows(offset, length) if source.runs != NULL else [(source, offset, length)]
+        self.path, self.sums = path, sums
+        self.runs = <Run *> calloc(len(flat) + 1, sizeof(Run))
+        if self.runs == NULL:
+            raise MemoryError
+        kept = []
+        for source, offset, length in flat:
+            if i:
+                run = &self.runs[i - 1]
+                before = at - run.start
+                if run.fd == source.fd and run.base == source.base and run.offset + before == offset:
+                    # What follows is its continuation; of two sources of one file, the one that has it counts.
+                    kept[len(kept) - 1] = source, run.offset, before + length
+                    at += length
+                    continue
+            run = &self.runs[i]
+            run.start, run.offset, run.base, run.fd = at, offset, source.base, source.fd
+            kept.append((source, offset, length))
+            at += length
+            i += 1
+        self._joined = tuple(kept)
+        self.run_count = i
+        self.size = at
+        return self
+
+    def windows(self, int64_t offset, int64_t length):
+        """Where bytes lie that were joined, as windows of sources that are not; of any other source, one window."""
+        cdef int64_t i, first, size
+        if offset < 0 or length < 0 or offset > self.size or length > self.size - offset:
+            self.check(READ_SHORT, offset, length)
+        if self.runs == NULL:
+            return [(self, offset, length)]
+        found = []
+        if length == 0:
+            return found
+        i = self.run_at(offset)
+        while length:
+            source, start, size = self._joined[i]
+            first = offset - self.runs[i].start
+            size = min(size - first, length)
+            found.append((source, start + first, size))
+            offset += size
+            length -= size
+            i += 1
+        return found
+
+    def longer(self, int64_t size):
+        """The same file, open for positional reads, with as many bytes as were written to it by now."""
+        cdef Source other = Source.__new__(Source)
+        if self.fd < 0 or os.fstat(self.fd).st_size < size:
+            raise ValueError(f"this is no file of {size} bytes that is open for positional reads")
+        other.path, other.identity = self.path, self.identity
+        other.show(self.file, size)
+        return other
+
+    @property
+    def descriptor(self):
+        """The descriptor that positional reads use; -1 of what is read otherwise."""
+        return self.fd
+
+    @property
+    def is_joined(self):
+        """Whether it was made by `joined`."""
+        return self.runs != NULL
+
+    @property
+    def in_memory(self):
+        """Whether it is a buffer."""
+        return self._holds_buffer
+
+    def is_unchanged(self):
+        """Whether the file is as long as when it was opened and was not written to since; True of what is no file."""
+        if self.runs != NULL:
+            return all([source.is_unchanged() for source in {source for source, _, _ in self._joined}])
+        if self.identity is None or self.fd < 0:
+            return True
+        status = os.fstat(self.fd)
+        return (status.st_size, status.st_mtime_ns) == self.identity[2:]
+
+    @staticmethod
+    def of_descriptor(int descriptor, path=None):
+        """A file without a name, by a descriptor that is the source's from now on, for positional reads."""
+        cdef Source self = Source.__new__(Source)
+        cdef OpenFile file = OpenFile.__new__(OpenFile)
+        file.fd = descriptor
+        self.path = path
+        self._identify(os.fstat(descriptor))
+        self.show(file, self.size)
         return self
 
     def mapped_to(self, int64_t length, Source old=None):
@@ -206,6 +345,7 @@ cdef class Source:
         return 0
 
     def __dealloc__(self):
+        free(self.runs)
         if self._holds_buffer:
             PyBuffer_Release(&self._view)
 
@@ -217,12 +357,45 @@ cdef class Source:
         if length == 0:
             return READ_OK  # a source without bytes has no address to copy from
         if self.fd < 0:
+            if self.runs != NULL:
+                return self.read_runs(offset, length, <uint8_t *> destination)
             memcpy(destination, self.base + offset, <size_t> length)
             return READ_OK
         got = positional_read(self.fd, destination, length, offset)
         if got == length:
             return READ_OK
         return READ_SHORT if got >= 0 else <int> -got
+
+    cdef int64_t run_at(self, int64_t offset) noexcept nogil:
+        """The run that holds a byte of joined ones."""
+        cdef int64_t low = 0, high = self.run_count, middle
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.runs[middle].start <= offset:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    cdef int read_runs(self, int64_t offset, int64_t length, uint8_t *destination) noexcept nogil:
+        """The same of joined runs."""
+        cdef int64_t i = self.run_at(offset), within, size, got
+        cdef Run *run
+        while length:
+            run = &self.runs[i]
+            within = offset - run.start
+            size = min(length, (self.runs[i + 1].start if i + 1 < self.run_count else self.size) - offset)
+            if run.fd < 0:
+                memcpy(destination, run.base + run.offset + within, <size_t> size)
+            else:
+                got = positional_read(run.fd, destination, size, run.offset + within)
+                if got != size:
+                    return READ_SHORT if got >= 0 else <int> -got
+            destination += size
+            offset += size
+            length -= size
+            i += 1
+        return READ_OK
 
     cdef int check(self, int status, int64_t offset, int64_t length) except -1:
         """Raise what a status of `read_into` stands for."""
@@ -274,7 +447,7 @@ cdef class Source:
             _advise(self.file, kind, offset, stop - offset)
 
     def __getbuffer__(self, Py_buffer *view, int flags):
-        if self.fd >= 0:
+        if self.fd >= 0 or self.runs != NULL:
             raise BufferError("a source read by position has no buffer; open it with mmap_mode='r'")
         PyBuffer_FillInfo(view, self, <void *> self.base, self.size, 1, flags)
 
@@ -282,7 +455,7 @@ cdef class Source:
         return self.size
 
     def __repr__(self):
-        how = "mapped" if self.mapped else "positional" if self.fd >= 0 else "memory"
+        how = "mapped" if self.mapped else "positional" if self.fd >= 0 else "joined" if self.runs else "memory"
         return f"<Source {self.path or 'buffer'}: {self.size} bytes, {how}>"
 
 
