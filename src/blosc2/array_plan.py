@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
@@ -14,7 +14,7 @@ from blosc2._core.geometry import Geometry
 from blosc2._core.grid_write import Write
 from blosc2.alignment import with_padding
 from blosc2.carrier import Carrier, encoding_of
-from blosc2.draft import Stored
+from blosc2.draft import Fields, Stored, lay_out
 from blosc2.dtypes import format_dtype
 from blosc2.executor import compress
 from blosc2.frame_parameters import LOSSY_CODECS, check_lossy_codec
@@ -214,6 +214,13 @@ class ArrayPlan:
             nbytes=count * geometry.chunk_nbytes, chunksize=self._chunksize, metalayers=self.metalayers, vlmeta=vlmeta,
             variable=self._chunksize == 0, cparams=self.cparams, dparams=self.keywords.dparams,
         )  # fmt: skip
+
+    def lay_out(self, items: np.ndarray[Any, Any], write: Callable[[Any], Any]) -> bytes:
+        """Write the frame of these items, without checksums, except for its header, which is returned."""
+        fields = Fields(self.encoding, self._chunksize)
+        count: int = self.geometry.nchunks
+        nbytes = count * self.geometry.chunk_nbytes
+        return lay_out(write, fields, self.metalayers, {}, self.compressed(items), count, nbytes)
 
     def plugin(self) -> Plugin | None:
         if not self.encoding.needs_geometry or self.geometry.size == 0:

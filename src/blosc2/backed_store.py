@@ -519,7 +519,8 @@ class BackedStore(Store):
 
     def _stage(self, changes: dict[str, Window]) -> dict[str, Window]:
         external = {key: window for key, window in changes.items() if self._external.get(key, True)}
-        return {**changes, **self._backend.stage(external)}
+        embedded = {key: window for key, window in changes.items() if key not in external}
+        return {**super()._stage(embedded), **self._backend.stage(external)}
 
     def _moved(self, key: str) -> Window:
         return self._backend.moved(key) if key in self._backend else super()._moved(key)

@@ -17,13 +17,13 @@ from blosc2._core.grid_write import Write
 from blosc2.array_plan import ArrayPlan
 from blosc2.carrier import Carrier
 from blosc2.draft import Draft, Stored
-from blosc2.executor import compressed, run
+from blosc2.executor import compress, compressed, run
 from blosc2.partitions import can_hold_items
 from blosc2.reading import Items, Version
 from blosc2.storage import Codec, CParams, Filter
 
 #: Uncompressed bytes of the items of a band, except where one chunk has more.
-BAND_NBYTES: Final = 64 << 20
+BAND_NBYTES: Final = 24 << 20
 
 # What gives back the very items, whatever number of axes they have.
 _CODECS: Final = (Codec.BLOSCLZ, Codec.LZ4, Codec.LZ4HC, Codec.ZLIB, Codec.ZSTD)
@@ -132,15 +132,22 @@ def compressed_box(plan: ArrayPlan, starts: Shape, items: Items) -> dict[int, St
     return dict(compressed(operation, plan.geometry.chunk_nbytes, plan.cparams.nthreads))
 
 
+def compressed_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[Stored]:
+    """The same of a band, in the order of their numbers, each to be written or copied before the next one is drawn."""
+    operation = Write(None, plan.geometry, starts, (1,) * items.ndim, items.shape, items, plan.encoding, plan.plugin())
+    operation.summed = plan.keywords.storage.urlpath is not None  # a file carries checksums
+    for chunks in compress(operation, plan.geometry.chunk_nbytes, plan.cparams.nthreads):
+        for number in sorted(chunks):
+            yield chunks.pop(number)
+
+
 def compressed_bands(plan: ArrayPlan, items_of: Callable[[Shape, Shape], Items]) -> Iterator[Stored]:
     """The chunks of an array in their order.
 
     `items_of` gives the items of a box, from its first item and its number of items on each axis.
     """
     for band in bands(plan.geometry):
-        chunks = compressed_box(plan, band.starts, items_of(band.starts, band.counts))
-        for number in range(band.first, band.stop):
-            yield chunks.pop(number)
+        yield from compressed_in_order(plan, band.starts, items_of(band.starts, band.counts))
 
 
 def converted(source: Snapshot, plan: ArrayPlan) -> Iterator[Stored]:

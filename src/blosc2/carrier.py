@@ -30,9 +30,12 @@ from blosc2.file_identity import check_permission
 from blosc2.file_lock import locked
 from blosc2.frame_append import append_version, closed_quietly
 from blosc2.frame_parameters import check_declared
+from blosc2.frame_windows import SMALL_FRAME, draft_window, plain_window
+from blosc2.joined_chunks import JoinedChunks
 from blosc2.new_file import NewFile
 from blosc2.owner import Owner, refusal
 from blosc2.serialization import check_stored_readable
+from blosc2.spool import Spool, TemporaryFile, held
 from blosc2.storage import CParams, DParams, cparams_of
 from blosc2.sums import check_chunks, check_reads
 from blosc2.threads import get_nthreads
@@ -72,6 +75,8 @@ class Carrier:
 
     writable = False
     locking = False
+    # Whether nobody else writes to the file that it is in.
+    _owns_file = False
     _lock: Lock  # of the kinds that can be changed
     #: Turns an embedded frame of the metadata into an object; set by the layer that knows all kinds.
     open_cframe: ClassVar[Callable[[bytes], Any] | None] = None
@@ -245,6 +250,19 @@ class Carrier:
         check_chunks(self.frame)
         return self.frame.plain_bytes() if self.frame.serialised else frame_bytes(Draft(self.frame))
 
+    def window(self) -> tuple[Source, int, int]:
+        """The same frame as a window; the chunks of a large one stay where they are."""
+        frame = self.frame
+        if (frame.frame_len if frame.serialised else frame.source.size) <= SMALL_FRAME:
+            data = self.to_cframe()
+            return Source.of_buffer(data), 0, len(data)
+        check_chunks(frame)
+        return plain_window(frame, own=self._owns_file) if frame.serialised else draft_window(Draft(frame))
+
+    def spool(self) -> Spool:
+        """What takes the new chunks of a change until it is published."""
+        return Spool(None)
+
     def refresh(self) -> bool:
         """Take up the version that is on disk now; True when it is another one.
 
@@ -264,10 +282,10 @@ class MemoryCarrier(Carrier):
     """A frame in memory that nobody else sees.
 
     Chunks lie in one buffer. A change appends to it, so that readers of older versions keep theirs; when it is
-    full it is copied to a larger one.
+    full it is copied to a larger one. Many chunks that lie in a file stay there: see `JoinedChunks`.
     """
 
-    __slots__ = ("_arena", "_arena_of", "_contiguous", "_lock", "_used")
+    __slots__ = ("_arena", "_arena_of", "_contiguous", "_joined", "_joined_of", "_lock", "_used", "_waiting")
 
     writable = True
 
@@ -279,6 +297,11 @@ class MemoryCarrier(Carrier):
         self._used = 0
         # The frame whose chunks the buffer holds; None while it is changed, and after a change that did not end.
         self._arena_of: Frame | None = None
+        # The same of chunks that stay where they are.
+        self._joined: JoinedChunks | None = None
+        self._joined_of: Frame | None = None
+        # Where new ones wait that are too many for memory, if that is possible.
+        self._waiting: TemporaryFile | None = None
         self._lock = Lock()
 
     @property
@@ -299,6 +322,7 @@ class MemoryCarrier(Carrier):
             if self._arena_of is not frame:
                 self._arena = None
             self._arena_of = None
+            joined = self._join(frame)
             fields = Fields(frame, draft.chunksize, variable=variable, vlblocks=bool(frame.vlblocks))
             if not draft.edits_chunks and frame.repeated_offset is not None:
                 offsets: Any = int(frame.repeated_offset)
@@ -306,9 +330,12 @@ class MemoryCarrier(Carrier):
             else:
                 offsets = draft.offsets
                 count = len(offsets)
-                self._append(draft)
+                if joined is None:
+                    self._append(draft)
             source = frame.source if self._arena is None else Source.of_buffer(memoryview(self._arena)[: self._used])
-            if self._arena is None and frame.serialised:
+            if joined is not None:
+                source = joined.source_after(draft) if draft.edits_chunks else joined.source()
+            elif self._arena is None and frame.serialised:
                 start, stop = frame.chunks_window
                 source = Source.of_buffer(frame.source.read(start, stop - start))
             assembled = Frame.assemble(
@@ -317,6 +344,22 @@ class MemoryCarrier(Carrier):
             )  # fmt: skip
             self._adopt(assembled)
             self._arena_of = assembled
+            self._joined, self._joined_of = joined, assembled
+
+    def _join(self, frame: Frame) -> JoinedChunks | None:
+        """The chunks of a frame, to go on with where they are; None where they are few, or in memory already."""
+        if self._joined_of is frame:
+            return self._joined
+        if not frame.serialised or frame.source.in_memory or frame.repeated_offset is not None:
+            return None
+        start, stop = frame.chunks_window
+        return JoinedChunks(frame, self._waiting) if stop - start > SMALL_FRAME else None
+
+    def window(self) -> tuple[Source, int, int]:
+        joined = self._joined
+        if joined is None or self._joined_of is not self.frame:
+            return super().window()
+        return draft_window(Draft(self.frame), joined.sum_at())
 
     def _append(self, draft: Draft) -> None:
         """Put new chunks behind the ones that are there."""
@@ -339,7 +382,8 @@ class MemoryCarrier(Carrier):
                 larger = bytearray(2 * self._used + more)
                 larger[: self._used] = memoryview(self._arena)[: self._used]
                 self._arena = larger
-        for index, stored in sorted(draft.new.items()):
+        for index, kept in sorted(draft.new.items()):
+            stored = held(kept)
             self._arena[self._used : self._used + len(stored)] = stored
             draft.offsets[index] = self._used
             self._used += len(stored)
@@ -373,6 +417,9 @@ class FileCarrier(Carrier):
         self._exclusive = exclusive
         self._lock = Lock()
         self._path = os.path.abspath(str(self.urlpath))  # stays right when the process goes to another folder
+
+    def spool(self) -> Spool:
+        return Spool(TemporaryFile(self._path))
 
     def publish(self, draft: Draft, *, fresh: bool = False) -> None:
         with self._lock:

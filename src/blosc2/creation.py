@@ -10,6 +10,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from functools import partial
 from itertools import chain, islice
 from numbers import Real
 from typing import Any
@@ -29,6 +30,7 @@ from blosc2.partitions import as_shape
 from blosc2.piecewise import joined_rows, made, slab_height, slabs_of
 from blosc2.schunk import SChunk
 from blosc2.sequences import Place, Range, Spaced, eye_part, positions
+from blosc2.spool import waiting_items
 
 #: Bytes of a sequence from which it is made in parts, not as one NumPy array.
 _LONG_NBYTES = 16 << 20
@@ -138,8 +140,10 @@ def _of_blocks(blocks: Iterable[Any], shape: tuple[int, ...], dtype: Any, kwargs
         first = lossless(first)
         dtype, remaining = first.dtype, chain((first,), remaining)
     plan = ArrayPlan(shape, dtype, kwargs)
+    target = plan.keywords.storage.urlpath
     slabs = slabs_of(
-        remaining, lambda block: lossless(block, plan.dtype), shape, plan.dtype, slab_height(plan)
+        remaining, lambda block: lossless(block, plan.dtype), shape, plan.dtype, slab_height(plan),
+        np.empty if target is None else partial(waiting_items, target),
     )  # fmt: skip
     if plan.geometry.size == 0:
         for _ in slabs:  # only to see that they fit

@@ -23,7 +23,6 @@ from blosc2.embed_store import EmbedStore
 from blosc2.embedded import Embedded, read_embedded
 from blosc2.exceptions import FormatError, name_file
 from blosc2.info import InfoReporter
-from blosc2.leaf import window_of_bytes
 from blosc2.leaf_info import LeafInfo, codec_name, leaf_info
 from blosc2.modes import local_path
 from blosc2.new_file import through_link
@@ -401,7 +400,7 @@ class DictStore(BackedStore):
 
     def _describe_leaf(self, key: str) -> LeafInfo:
         edited = self._edited.get(key)
-        window = self._window(key) if edited is None else window_of_bytes(edited.to_cframe())
+        window = self._window(key) if edited is None else edited.window()
         if window is None:
             raise self._missing_key(key)
         frame = Frame.open(*window, key)

@@ -625,6 +625,7 @@ class DirectoryBackend:
 
     def compact(self, progress: Progress | None) -> None:
         """Write the files with dead bytes anew, one after the other."""
+        self.discard()  # what was moved out of memory, and nobody needs any more
         if self.lock is not None and self.lock.held:
             self._temporary.remove_leftovers()
         paths = self._all_files()

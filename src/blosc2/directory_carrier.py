@@ -34,6 +34,7 @@ from blosc2.draft import Draft, Fields, numbered
 from blosc2.exceptions import FormatError, StaleHandleError, name_file
 from blosc2.file_sync import sync_names
 from blosc2.owner import Owner
+from blosc2.spool import held
 
 
 class ReadOnlyDirectoryCarrier(Carrier):
@@ -151,7 +152,7 @@ class DirectoryCarrier(ReadOnlyDirectoryCarrier):
             if stored is not None:
                 number += 1
                 written[number] = len(stored)
-                write_chunk(self._path, number, stored, owner)
+                write_chunk(self._path, number, held(stored), owner)
                 numbers.append(number)
             else:
                 numbers.append(offset if offset < 0 else self._files[offset])

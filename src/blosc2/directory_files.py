@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import BinaryIO, Final, cast
 
 from blosc2._core.frame import Frame
 from blosc2.alignment import ALIGNMENT
+from blosc2.byte_copies import Part, check_unchanged, write_parts
 from blosc2.exceptions import FormatError
 from blosc2.owner import Owner
 from blosc2.store_layout import Window, pieces
-from blosc2.sums import with_sums
+from blosc2.sums import parts_with_sums
 
 # Dead bytes for which a file is not written anew: so many, or such a part of it.
 _SLACK: Final = 4096
@@ -29,13 +30,12 @@ def _most_live(frame: Frame) -> int:
     return int(frame.header_len + frame.stored_nbytes + frame.nchunks * ALIGNMENT + index + frame.trailer_len)
 
 
-def _with_sums(window: Window) -> Iterable[Any]:
+def _with_sums(window: Window) -> list[Part]:
     """The bytes of a leaf with checksums, as files carry them; of what is no sound frame, the bytes as they are."""
     try:
-        frame = Frame.open(*window)
-        return with_sums(frame)
+        return parts_with_sums(Frame.open(*window))
     except FormatError:
-        return pieces(window)
+        return [window]
 
 
 def in_steps(keys: list[str], renamed: dict[str, str]) -> list[list[str]]:
@@ -68,10 +68,8 @@ def in_steps(keys: list[str], renamed: dict[str, str]) -> list[list[str]]:
 def write_new(path: str, window: Window, owner: Owner) -> None:
     """Write a frame to a file that must not exist."""
     with owner.open_raw(path, "xb") as file:
-        for piece in _with_sums(window):
-            view = memoryview(piece)
-            while view:
-                view = view[file.write(view) :]
+        write_parts(cast("BinaryIO", file), _with_sums(window))
+    check_unchanged(window[0])
 
 
 def write_in_a_row(path: str, windows: Iterable[Window], owner: Owner) -> list[int]:

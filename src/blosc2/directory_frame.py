@@ -30,6 +30,7 @@ from blosc2.file_lock import locked
 from blosc2.file_sync import sync_folder, sync_names
 from blosc2.new_file import NewFile, through_link
 from blosc2.owner import Descriptor, Owner
+from blosc2.spool import Spooled
 
 HEADER_FILE: Final = "chunks.b2frame"
 # What is locked where a directory cannot be.
@@ -265,7 +266,7 @@ def write_directory(
             if isinstance(stored, int):
                 numbers.append(stored)
                 continue
-            write_chunk(temporary, files, stored, owner)
+            write_chunk(temporary, files, stored.read() if isinstance(stored, Spooled) else stored, owner)
             numbers.append(files)
             files += 1
             cbytes += len(stored)

@@ -22,6 +22,7 @@ from blosc2._core.source import Source
 from blosc2.alignment import PADDING, hole_before
 from blosc2.allocation import FREE, table_limit
 from blosc2.exceptions import FormatError
+from blosc2.spool import Spooled, held
 from blosc2.sums import MARK_AT, Running, Sums, as_table, carried, from_table
 
 #: Offsets of chunks for which nothing is stored (FORMATS 1.4).
@@ -32,10 +33,10 @@ UNINIT_OFFSET = -0x7C00000000000000
 # Entries of a table that are plain integers at a time.
 _PIECE: Final = 1 << 16
 
-Stored = bytes | StoredChunk | int  # a chunk, or one of the offsets above
+Stored = bytes | StoredChunk | Spooled | int  # a chunk, or one of the offsets above
 
 
-def own(stored: Stored) -> bytes | int:
+def own(stored: Stored) -> bytes | Spooled | int:
     """A chunk to keep: not in memory that others will use again."""
     return bytes(stored) if isinstance(stored, StoredChunk) else stored
 
@@ -48,7 +49,7 @@ class Draft:
     offsets : int64 array
         One for each chunk; meaningless where `new` has the chunk.
     new : dict
-        Chunk number -> stored bytes that are not in the frame yet.
+        Chunk number -> stored bytes that are not in the frame yet, or where these wait.
     sizes : int64 array
         Uncompressed bytes of each chunk.
     metalayers, vlmeta : dict
@@ -59,7 +60,7 @@ class Draft:
         self.frame = frame
         self.metalayers: dict[str, bytes] = frame.metalayers()
         self.vlmeta: dict[str, bytes] = frame.vlmeta_chunks()
-        self.new: dict[int, bytes] = {}
+        self.new: dict[int, bytes | Spooled] = {}
         self.chunksize: int = frame.chunksize
         self._offsets: np.ndarray[Any, np.dtype[np.int64]] | None = None
         self._sizes: np.ndarray[Any, np.dtype[np.int64]] | None = None
@@ -149,7 +150,7 @@ class Draft:
             if not isinstance(stored, int):
                 self.new[index + n] = stored
 
-    def _append(self, index: int, stored: bytes | int, size: int) -> bool:
+    def _append(self, index: int, stored: bytes | Spooled | int, size: int) -> bool:
         """Put a chunk behind full ones, which is the most common change; False when it is not that."""
         frame = self.frame
         chunksize = int(frame.chunksize)
@@ -302,10 +303,10 @@ def _lay_out_draft(write: Callable[[Any], Any], draft: Draft, sums: Running | No
 def all_chunks(draft: Draft) -> Iterator[Stored]:
     """What is stored for each chunk; one that is not as its checksum says is never given out."""
     frame = draft.frame
-    known = _sums_by_offset(frame)
+    known = sums_by_offset(frame)
     for index, offset in numbered(draft.offsets):
         if index in draft.new:
-            yield draft.new[index]
+            yield held(draft.new[index])
         elif offset < 0:
             yield offset
         else:
@@ -319,7 +320,7 @@ def all_chunks(draft: Draft) -> Iterator[Stored]:
             yield stored
 
 
-def _sums_by_offset(frame: Frame) -> dict[int, int]:
+def sums_by_offset(frame: Frame) -> dict[int, int]:
     """The checksum of the chunk at each offset of a frame; none of one that is unverified."""
     sums = carried(frame)
     if sums is None:
@@ -352,7 +353,7 @@ def check_table(count: int, stored: int) -> None:
         )
 
 
-def appended(draft: Draft, start: int, *, variable: bool) -> tuple[bytes, bytes]:
+def appended(draft: Draft, start: int, *, variable: bool) -> tuple[list[bytes | Spooled], bytes]:
     """The version that a draft is, behind the one that it is made of (FORMATS 8.1), and what may follow that.
 
     It goes on with the checksums of a version that carries them, and has none behind one that is unverified.
@@ -367,7 +368,7 @@ def appended(draft: Draft, start: int, *, variable: bool) -> tuple[bytes, bytes]
 
     Returns
     -------
-    what goes there, and the header that then makes it current.
+    what goes there, in its parts, and the header that then makes it current.
 
     Raises
     ------
@@ -420,7 +421,7 @@ def appended(draft: Draft, start: int, *, variable: bool) -> tuple[bytes, bytes]
         running.add(index)
         table = sums.chunks if isinstance(offsets, int) else _table_after(draft, sums, added)
         current, trailer = sealed(current, trailer, before, table, running.body, crc32c(index))
-    return b"".join((*parts, index, trailer)), current
+    return [*parts, index, trailer], current
 
 
 def _table_after(draft: Draft, sums: Sums, added: dict[int, int]) -> bytes:

@@ -25,6 +25,8 @@ KINDS: Final = ("b2embed", "b2dict", "b2tree")
 MAP: Final = "estore_metadata"
 REGISTRY: Final = "_object_registry"
 
+# A value that crosses chunks is read from them, where it is at least so long, and else copied out of them.
+_LONG: Final = 1 << 20
 # How often a file is opened that seems to be damaged and is being changed.
 _TRIES: Final = 10
 
@@ -140,8 +142,11 @@ class Embedded:
         return self._decoded(key, offset, length) if start is None else (self._source, start, length)
 
     def _decoded(self, key: str, offset: int, length: int) -> Window:
-        """A value of a compressed frame, in memory."""
+        """A value that is no one window: in memory, or in the chunks that hold a long one as it is."""
         frame = self.frame
+        joined = joined_value(frame, offset, length)
+        if joined is not None:
+            return joined, 0, length
         if length > allowed(self._source.size):
             raise self._error(too_much(length, "the value", allowed(self._source.size)), key)
         return Source.of_buffer(frame.read_bytes(offset, offset + length), self._source.path), 0, length
@@ -160,6 +165,22 @@ class Embedded:
         """Stored metadata entries besides the map, to be kept as they are."""
         chunks: dict[str, bytes] = self.frame.vlmeta_chunks()
         return {name: chunk for name, chunk in chunks.items() if name != MAP}
+
+
+def joined_value(frame: Frame, offset: int, length: int) -> Source | None:
+    """The bytes of a long value in the chunks that hold it; None where they are compressed, or it is not long."""
+    if length <= _LONG:
+        return None
+    parts = []
+    stop = offset + length
+    while offset < stop:
+        size = min(frame.chunksize - offset % frame.chunksize, stop - offset)
+        start = frame.window_of(offset, size)
+        if start is None:
+            return None
+        parts.append((frame.source, start, size))
+        offset += size
+    return Source.joined(parts, frame.source.path, False)
 
 
 def open_embedded(path: str, mmap_mode: str | None, old: Source | None = None, advice: str | None = None, *,

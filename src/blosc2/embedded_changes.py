@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 from blosc2._core.frame_writer import header_length
+from blosc2._core.source import Source
 from blosc2.alignment import PADDING
 from blosc2.compaction import Progress
 from blosc2.embedded import Embedded
 from blosc2.embedded_frame import Value, metalayers_of, write_frame
 from blosc2.exceptions import FormatError
+from blosc2.spool import TemporaryFile
 from blosc2.store_layout import Moved, Window
 from blosc2.sums import carried, verify_frame
+
+# Values of more bytes are put together in a file, where they are not written to their own at once.
+_IN_MEMORY: Final = 32 << 20
 
 
 class EmbeddedChanges:
@@ -63,6 +68,17 @@ class EmbeddedChanges:
         parts: list[bytes] = []
         header, _ = self._write(parts.append)
         return b"".join([header, *parts])
+
+    def window(self, beside: str) -> Window:
+        """The same as a window: in memory, or where that would take much, in a temporary file."""
+        values = values_after(self.old, self.changes).values()
+        if sum(value[2] for value in values if not isinstance(value, dict)) <= _IN_MEMORY:
+            whole = self.compose()
+            return Source.of_buffer(whole), 0, len(whole)
+        waiting = TemporaryFile(beside)
+        header, _ = self._write(waiting.add)
+        source = Source.joined(((Source.of_buffer(header), 0, len(header)), waiting.window(0)), sums=False)
+        return source, 0, source.size
 
     def write(self, file: BinaryIO, progress: Progress | None = None) -> dict[str, dict[str, Any]]:
         """Write all of the new frame to an empty file; what its map says is returned.

@@ -5,8 +5,8 @@ The threads are those of `_core.crew`, which the loops of `_core` run in without
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
 
 from blosc2._core import crew
 from blosc2._core.grid_write import StoredChunk, Write
@@ -21,6 +21,10 @@ BATCH_NBYTES = 4 << 20
 
 # More threads than cores would only take turns.
 crew.limit(detect_number_of_cores() - 1)
+
+
+#: What is kept of a stored chunk.
+Kept = TypeVar("Kept")
 
 
 class Operation(Protocol):
@@ -53,10 +57,16 @@ def compress(operation: Write, chunk_nbytes: int, nthreads: int) -> Iterator[dic
         yield operation.take_buffers()
 
 
-def compressed(operation: Write, chunk_nbytes: int, nthreads: int) -> dict[int, bytes | int]:
-    """The chunks of a write, by number, to keep."""
-    chunks: dict[int, bytes | int] = {}
+def compressed(
+    operation: Write,
+    chunk_nbytes: int,
+    nthreads: int,
+    keep: Callable[[StoredChunk], Kept] = bytes,  # type: ignore[assignment]
+) -> dict[int, Kept | int]:
+    """The chunks of a write, by number, as `keep` keeps them."""
+    chunks: dict[int, Kept | int] = {}
     for batch in compress(operation, chunk_nbytes, nthreads):
         for number, stored in batch.items():
-            chunks[number] = stored if isinstance(stored, int) else bytes(stored)
+            chunks[number] = stored if isinstance(stored, int) else keep(stored)
+        batch.clear()  # so that their memory can be used again for the next ones
     return chunks

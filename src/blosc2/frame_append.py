@@ -6,13 +6,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
-from typing import Final
+from typing import BinaryIO, Final, cast
 
+from blosc2.byte_copies import write_parts
 from blosc2.draft import Draft, appended
 from blosc2.frame_tail import end_of_versions
+from blosc2.spool import Spooled
 
 # Where the fields of a header begin that make a version current.
 _FIELDS: Final = 16
+# What is written at once of parts that are in memory.
+_PIECE: Final = 4 << 20
 
 
 def append_version(file: FileIO, path: str, draft: Draft, *, variable: bool) -> None:
@@ -37,11 +41,12 @@ def append_version(file: FileIO, path: str, draft: Draft, *, variable: bool) -> 
     """
     frame = draft.frame
     start = end_of_versions(path, frame)
-    added, header = appended(draft, start, variable=variable)
+    parts, header = appended(draft, start, variable=variable)
+    size = sum(map(len, parts))
     try:
-        _write_at(file, start, added)
+        _write_parts(file, start, parts)
         # What an unfinished append may have left behind the new end is no part of any version.
-        file.truncate(start + len(added))
+        file.truncate(start + size)
         os.fsync(file.fileno())
     except BaseException:
         # The old version is untouched; only what was added to it goes, and nobody ever saw that.
@@ -68,6 +73,25 @@ def closed_quietly(file: FileIO) -> Iterator[FileIO]:
     finally:
         with suppress(OSError):
             file.close()
+
+
+def _write_parts(file: FileIO, offset: int, parts: list[bytes | Spooled]) -> None:
+    """Write parts one behind the other, some MB at a time."""
+    waiting: list[bytes] = []
+    size = 0
+    for part in parts:
+        if not isinstance(part, Spooled):
+            waiting.append(part)
+            size += len(part)
+        if isinstance(part, Spooled) or size >= _PIECE:
+            _write_at(file, offset, b"".join(waiting))
+            offset += size
+            waiting, size = [], 0
+        if isinstance(part, Spooled):
+            file.seek(offset)
+            write_parts(cast("BinaryIO", file), (part.window,))
+            offset += len(part)
+    _write_at(file, offset, b"".join(waiting))
 
 
 def _write_at(file: FileIO, offset: int, data: bytes) -> None:

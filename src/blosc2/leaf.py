@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
 from blosc2._core.leaf_reader import LeafReader
 from blosc2._core.source import Source
+from blosc2.array_plan import ArrayPlan
 from blosc2.assignment import lossless
 from blosc2.carrier import Carrier, MemoryCarrier
 from blosc2.dtypes import parse_dtype
@@ -21,11 +23,16 @@ from blosc2.ndarray import NDArray
 from blosc2.recognise import wrap
 from blosc2.schunk import SChunk
 from blosc2.small_frames import TINY, cframe_of, tiny_frame
+from blosc2.spool import Spool, TemporaryFile
 from blosc2.store_layout import Window
 from blosc2.stored import Stored
 
 if TYPE_CHECKING:
     from blosc2.store_reading import ReadableStore
+
+
+# Uncompressed bytes of an array whose frame is not made in memory.
+_LARGE: Final = 64 << 20
 
 
 class LiveCarrier(MemoryCarrier):
@@ -36,9 +43,16 @@ class LiveCarrier(MemoryCarrier):
 
     __slots__ = ("_store",)
 
+    _owns_file = True
+
     def __init__(self, frame: Frame, store: ReadableStore, **how: Any) -> None:
         super().__init__(frame, **how)
         self._store: weakref.ref[ReadableStore] | None = weakref.ref(store)
+        if self.urlpath is not None:
+            self._waiting = TemporaryFile(os.path.abspath(self.urlpath))
+
+    def spool(self) -> Spool:
+        return Spool(self._waiting)
 
     def require_writable(self) -> None:
         store = None if self._store is None else self._store()
@@ -68,6 +82,7 @@ class LiveCarrier(MemoryCarrier):
             return False
         with self._lock:
             self._arena, self._used, self._cparams, self._declared = None, 0, None, True
+            self._joined = self._joined_of = None
             super()._adopt(frame)
         return True
 
@@ -121,9 +136,9 @@ def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -
         tiny = tiny_frame(value, encoding) if value.nbytes <= TINY else None
         if tiny is not None:
             return window_of_bytes(tiny[0])
-        return window_of_bytes(cframe_of(value, encoding))
+        return _compressed(value, path, encoding)
     if isinstance(value, Stored):
-        return window_of_bytes(value.to_cframe())
+        return value._carrier.window()
     if isinstance(value, (Mapping, AbstractSet)):
         raise _unsupported(value, key, path, "its values are stored one by one; to_b2z and to_b2d copy whole stores")
     try:
@@ -132,7 +147,18 @@ def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -
         raise _unsupported(value, key, path, str(error)) from None
     if array.dtype.hasobject or hasattr(value, "to_cframe"):
         raise _unsupported(value, key, path, "it is no array of numbers, strings or dates")
-    return window_of_bytes(cframe_of(array, encoding))
+    return _compressed(array, path, encoding)
+
+
+def _compressed(items: np.ndarray[Any, Any], path: str | None, encoding: dict[str, Any]) -> Window:
+    """The frame of an array; of a large one, it is made in a file that has no name yet."""
+    if path is None or items.nbytes <= _LARGE:
+        return window_of_bytes(cframe_of(items, encoding))
+    waiting = TemporaryFile(os.path.abspath(path))
+    header = ArrayPlan(items.shape, items.dtype, encoding).lay_out(items, waiting.add)
+    parts = (Source.of_buffer(header), 0, len(header)), waiting.window(0)
+    source = Source.joined(parts, parts[1][0].path, False)
+    return source, 0, source.size
 
 
 def _unsupported(value: Any, key: str, path: str | None, why: str) -> UnsupportedValueError:

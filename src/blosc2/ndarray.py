@@ -540,7 +540,8 @@ class NDArray(Stored):
                 frame, new, (start,), (1,), (items.size,), items, carrier.encoding(blocksize=int(new.block_nbytes)),
                 carrier.plugin(),
             )  # fmt: skip
-            for nchunk, stored in compressed(operation, new.chunk_nbytes, carrier.cparams.nthreads).items():
+            keep, nthreads = carrier.spool().keep, carrier.cparams.nthreads
+            for nchunk, stored in compressed(operation, new.chunk_nbytes, nthreads, keep).items():
                 draft.replace(nchunk, stored)
             mark_indexes_stale(self.vlmeta, draft)
             carrier.publish(draft)

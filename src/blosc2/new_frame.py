@@ -14,6 +14,7 @@ from blosc2._core.frame import Frame
 from blosc2._core.frame_writer import header_length
 from blosc2._core.source import Source
 from blosc2.arena import Arena
+from blosc2.byte_copies import write_parts
 from blosc2.carrier import Carrier, FileCarrier, MemoryCarrier, open_frame
 from blosc2.directory_carrier import directory_carrier
 from blosc2.directory_frame import is_directory_frame, write_directory
@@ -23,7 +24,7 @@ from blosc2.modes import tell_of_mapping
 from blosc2.new_file import NewFile
 from blosc2.shared_carrier import check_locking, shared_carrier
 from blosc2.storage import MAX_OVERHEAD, CParams, DParams, Storage
-from blosc2.sums import Running, check_chunks, with_sums
+from blosc2.sums import Running, check_chunks, parts_with_sums
 
 
 def check_target(storage: Storage, what: str) -> None:
@@ -118,8 +119,7 @@ def copy_frame(frame: Frame, storage: Storage, **how: Any) -> Carrier:
     with NewFile(storage.urlpath, replace=storage.mode == "w") as file:
         check_chunks(frame)
         if frame.serialised and frame.stored_nbytes == frame.cbytes:
-            for piece in with_sums(frame):
-                file.write(piece)
+            write_parts(file, parts_with_sums(frame))
         else:
             write_frame(file, Draft(frame))
     return _opened_again(storage, **how)

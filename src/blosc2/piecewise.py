@@ -10,7 +10,7 @@ import numpy as np
 
 from blosc2._core.geometry import Geometry
 from blosc2.array_plan import ArrayPlan
-from blosc2.bands import bands, compressed_box
+from blosc2.bands import bands, compressed_in_order
 from blosc2.draft import ZERO_OFFSET, Stored
 from blosc2.sequences import Place
 
@@ -34,9 +34,7 @@ def made(plan: ArrayPlan, make: Callable[[Place], Items | None]) -> Iterator[Sto
         if items is None:
             yield from [ZERO_OFFSET] * (band.stop - band.first)
         else:
-            chunks = compressed_box(plan, band.starts, items)
-            for number in range(band.first, band.stop):
-                yield chunks.pop(number)
+            yield from compressed_in_order(plan, band.starts, items)
 
 
 def joined_rows(plan: ArrayPlan, slabs: Iterable[Items]) -> Iterator[Stored]:
@@ -46,12 +44,9 @@ def joined_rows(plan: ArrayPlan, slabs: Iterable[Items]) -> Iterator[Stored]:
     for slab in slabs:
         # The slab's own numbering is the array's, less the chunks before it.
         part = Geometry(slab.shape, geometry.chunks, geometry.blocks, geometry.itemsize)
-        before = row // geometry.chunks[0] * math.prod(geometry.grid[1:])
         for band in bands(part, _limit(plan)):
             place = tuple(slice(start, start + n) for start, n in zip(band.starts, band.counts, strict=True))
-            chunks = compressed_box(plan, (row + band.starts[0], *band.starts[1:]), slab[place])
-            for number in range(band.first, band.stop):
-                yield chunks.pop(before + number)
+            yield from compressed_in_order(plan, (row + band.starts[0], *band.starts[1:]), slab[place])
         row += len(slab)
 
 
@@ -69,8 +64,9 @@ def _limit(plan: ArrayPlan) -> int:
 
 
 def slabs_of(
-    blocks: Iterable[Any], as_array: Callable[[Any], Items], shape: tuple[int, ...], dtype: np.dtype[Any], height: int
-) -> Iterator[Items]:
+    blocks: Iterable[Any], as_array: Callable[[Any], Items], shape: tuple[int, ...], dtype: np.dtype[Any], height: int,
+    room: Callable[[tuple[int, ...], np.dtype[Any]], Items] = np.empty,
+) -> Iterator[Items]:  # fmt: skip
     """Blocks that follow each other along axis 0, joined and cut to slabs of `height` rows and one of what is left.
 
     Parameters
@@ -80,6 +76,8 @@ def slabs_of(
         Turns a block into an array of the dtype.
     shape : tuple of int
         Of all blocks together.
+    room : callable
+        Gives the array of a shape and dtype in which rows wait.
 
     Raises
     ------
@@ -105,7 +103,7 @@ def slabs_of(
                 items = items[rows:]
                 continue
             if slab is None:
-                slab = np.empty((rows, *shape[1:]), dtype)
+                slab = room((rows, *shape[1:]), dtype)
             taken = min(rows - filled, len(items))
             slab[filled : filled + taken] = items[:taken]
             items = items[taken:]

@@ -10,7 +10,7 @@ from blosc2._core.frame import Frame
 from blosc2._core.source import Source
 from blosc2.allocation import allowed, too_much
 from blosc2.check_frames import check_window
-from blosc2.embedded import MAP, REGISTRY, kind_of
+from blosc2.embedded import MAP, REGISTRY, joined_value, kind_of
 from blosc2.exceptions import FormatError
 from blosc2.findings import FAULTS, Findings
 from blosc2.lost_versions import Head, versions
@@ -182,6 +182,9 @@ def _locate(frame: Frame, entry: dict[str, Any]) -> Window:
     start = frame.window_of(offset, length)
     if start is not None:
         return frame.source, start, length
+    joined = joined_value(frame, offset, length)
+    if joined is not None:
+        return joined, 0, length
     if length > allowed(frame.source.size):
         raise FormatError(too_much(length, "the value", allowed(frame.source.size)))
     if frame.read_bytes(offset, min(offset + len(FRAME_MAGIC), offset + length)) != FRAME_MAGIC:

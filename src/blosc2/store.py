@@ -18,9 +18,11 @@ from blosc2.checking import check, check_bytes
 from blosc2.compaction import Compaction, Progress
 from blosc2.exceptions import FormatError, explain, name_file
 from blosc2.findings import CheckReport
-from blosc2.leaf import frame_of, window_of_bytes
+from blosc2.frame_windows import settled
+from blosc2.leaf import frame_of
 from blosc2.lost_carrier import LOST_ERRORS
 from blosc2.pace import MAP_BYTES
+from blosc2.spool import TemporaryFile
 from blosc2.store_endings import end_forgotten, see_to_child
 from blosc2.store_keys import canonical_key, new_key
 from blosc2.store_layout import Moved, Window
@@ -29,12 +31,18 @@ from blosc2.transaction import Transaction
 
 #: Unpublished frames are held in memory up to this; a store that can then puts them into files.
 MEMORY_LIMIT: Final = 64 << 20
+# Smaller ones are not worth a call of the system each.
+_WORTH_MOVING: Final = 64 << 10
+# Files that are kept open for the values in them.
+_MOST_ELSEWHERE: Final = 64
 
 
 class Store(ReadableStore):
     """What every store does; see `EmbedStore`, `DictStore` and `TreeStore`."""
 
     _transaction: Transaction | None = None
+    # Where new values wait that are too many for memory, and have no place of their own yet.
+    _waiting: TemporaryFile | None = None
     # What takes changes back, by the thread that makes them.
     _blocks: dict[int, AllOrNone]
 
@@ -119,8 +127,18 @@ class Store(ReadableStore):
         """Remove what was written for changes that are not published."""
 
     def _stage(self, changes: dict[str, Window]) -> dict[str, Window]:
-        """Move unpublished frames out of memory, where the store can."""
-        return changes
+        """Move unpublished frames out of memory, where the store can: large ones, by default, to a temporary file."""
+        if self._file is None:
+            return {key: settled(window) for key, window in changes.items()}
+        waiting = self._waiting = self._waiting or TemporaryFile(self._file)
+        staged: dict[str, Window] = {}
+        for key, window in changes.items():
+            # A very large one in a file that carries checksums stays there; but each keeps its file open.
+            stays = window[2] <= _WORTH_MOVING or (
+                window[2] > MEMORY_LIMIT and bool(window[0].sums) and len(staged) < _MOST_ELSEWHERE
+            )
+            staged[key] = window if stays else waiting.add(window)
+        return staged
 
     # ------------------------------------------------------------------ writing
     def __setitem__(self, key: str, value: Any) -> None:
@@ -130,7 +148,7 @@ class Store(ReadableStore):
             self._check_place(key)
             window = frame_of(value, key, self._path, self._encoding())
             if self._in_memory + window[2] <= MEMORY_LIMIT and not self._is_due(window[2]):
-                self._put(key, window, value)
+                self._put(key, settled(window), value)
             else:  # something is to be written, which may fail
                 with AllOrNone(self):
                     self._put(key, window, value)
@@ -305,7 +323,7 @@ class Store(ReadableStore):
         for key, carrier in list(edited.items()):
             try:
                 del edited[key]  # first: what is changed meanwhile is noted again
-                self._changes[key] = window_of_bytes(carrier.to_cframe())
+                self._changes[key] = carrier.window()
             except BaseException:
                 edited.setdefault(key, carrier)
                 raise
@@ -366,6 +384,7 @@ class Store(ReadableStore):
         self._changes = {}
         self._in_memory = 0
         self._unwritten = False
+        self._waiting = None
 
     def _outcome(self) -> str:
         """What became of changes that could not be published."""

@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 from blosc2._core.descriptions import describe
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
+from blosc2.byte_copies import check_unchanged, checked_pieces
 from blosc2.dtypes import parse_dtype
 from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
 
@@ -50,8 +51,6 @@ LEAF_SUFFIXES = (".b2nd", ".b2f", ".b2b")
 #: What a frame begins with.
 FRAME_MAGIC = b"\x9e\xa8b2frame\0"
 
-_PIECE = 8 << 20
-
 
 def suffix_of(window: Window) -> str:
     """The suffix under which a frame is filed: it depends on what the frame holds."""
@@ -87,25 +86,16 @@ def _described(frame: Frame) -> bytes:
 
 
 def pieces(window: Window) -> Iterator[bytes | memoryview]:
-    """The bytes of a window, in pieces of bounded size."""
-    source, offset, length = window
-    try:
-        view = memoryview(source)[offset : offset + length]
-    except BufferError:
-        while length > 0:
-            size = min(length, _PIECE)
-            yield source.read(offset, size)
-            offset += size
-            length -= size
-        return
-    # A raw write takes at most 2 GiB at a time.
-    for start in range(0, length, 1 << 30):
-        yield view[start : start + (1 << 30)]
+    """The bytes of a window, in pieces of bounded size; they are checked as far as something is known of them."""
+    yield from checked_pieces(window)
+    check_unchanged(window[0])
 
 
 def whole(window: Window) -> bytes | memoryview:
     """The bytes of a window as one buffer, which is copied only when the source has none."""
     source, offset, length = window
+    if source.is_joined:
+        return b"".join(pieces(window))  # which are checked
     try:
         return memoryview(source)[offset : offset + length]
     except BufferError:

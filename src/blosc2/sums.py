@@ -14,7 +14,9 @@ from blosc2._core.frame import Frame
 from blosc2._core.frame_sums import has_odd_parity, index_size, range_sum, sealed, stored_chunks, sums_of
 from blosc2._core.grid_write import StoredChunk
 from blosc2._core.source import Source
+from blosc2.byte_copies import Part, pieces_of
 from blosc2.exceptions import FormatError
+from blosc2.spool import Spooled
 
 #: The byte of the header that says whether checksums hold; who publishes a header writes it anew.
 MARK_AT: Final = 86
@@ -27,7 +29,6 @@ _TAIL: Final = 23
 _NEAR: Final = 8
 # Frames up to this size are given out in one piece, larger ones in pieces of bounded size.
 _SMALL: Final = 1 << 16
-_PIECE: Final = 8 << 20
 
 
 class Sums(NamedTuple):
@@ -36,6 +37,26 @@ class Sums(NamedTuple):
     chunks: bytes
     body: int
     table: int
+
+
+class Known(NamedTuple):
+    """What is known of the checksums of a frame that is a window.
+
+    Attributes
+    ----------
+    chunks : bytes
+        Of each stored chunk, as in `Sums`.
+    body, table : int
+        Of all between header and trailer, and of the table of chunks.
+    start, stop : int
+        Where that is.
+    """
+
+    chunks: bytes
+    body: int
+    table: int
+    start: int
+    stop: int
 
 
 class Finding(NamedTuple):
@@ -65,7 +86,7 @@ class Running:
 
     def add_chunk(self, stored: Any) -> None:
         """Go on over a stored chunk."""
-        own = stored.sum if type(stored) is StoredChunk else None
+        own = stored.sum if type(stored) in (StoredChunk, Spooled) else None
         if own is None:
             own, self.body = crc32c_both(stored, self.body)
         else:
@@ -189,7 +210,7 @@ def verify_frame(frame: Frame) -> Iterator[Finding]:
         yield Finding(start, None, f"some of {stop - start} bytes, in no chunk, are not those that were written")
 
 
-def with_sums(data: Any) -> list[Any]:
+def with_sums(data: Any) -> Iterator[Any]:
     """The same frame with checksums, for a file: buffers, to be written one after the other.
 
     Parameters
@@ -204,29 +225,30 @@ def with_sums(data: Any) -> list[Any]:
     >>> len(b"".join(with_sums(plain))) - len(plain) in (32, 33, 34)
     True
     """
-    frame = data if isinstance(data, Frame) else Frame.open(Source.of_buffer(data))
+    for part in parts_with_sums(data if isinstance(data, Frame) else Frame.open(Source.of_buffer(data))):
+        if isinstance(part, tuple):
+            yield from pieces_of(part)
+        else:
+            yield part
+
+
+def parts_with_sums(frame: Frame) -> list[Part]:
+    """The same as buffers, and windows of what stays as it is, which are to be copied from where they lie."""
     source, offset, length = frame.source, frame.offset, frame.frame_len
     header = frame.header_bytes()
     start = frame.header_len
     if frame.sums_len:
-        return [header, *_pieces(source, offset + start, length - start)]
+        return [header, (source, offset + start, length - start)]
     stop = length - frame.trailer_len if frame.nbytes else start
-    chunks, body, index = sums_of(frame)
+    known = source.sums
+    if not known or offset:
+        chunks, body, index = sums_of(frame)
+    else:
+        chunks, body, index = known[:3]
     header, trailer = sealed(header, source.read(offset + stop, length - stop), stop, chunks, body, index)
     if length <= _SMALL:
         return [b"".join((header, source.read(offset + start, stop - start), trailer))]
-    return [header, *_pieces(source, offset + start, stop - start), trailer]
-
-
-def _pieces(source: Source, offset: int, length: int) -> Iterator[Any]:
-    """Bytes of a source in pieces; as they lie there, where they lie in memory."""
-    try:
-        view: memoryview | None = memoryview(source)
-    except BufferError:
-        view = None
-    for at in range(offset, offset + length, _PIECE):
-        size = min(_PIECE, offset + length - at)
-        yield source.read(at, size) if view is None else view[at : at + size]
+    return [header, (source, offset + start, stop - start), trailer]
 
 
 def _carried(frame: Frame) -> tuple[Sums | None, list[Finding]]:

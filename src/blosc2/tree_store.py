@@ -610,7 +610,8 @@ class TreeStore(DictStore):
             group = key[: -len(ATTRIBUTES) - 1]
             if group:
                 self._check_new_group(group)
-            self._put(key, metadata_frame(values))
+            with AllOrNone(self):  # what is in memory may have to be written, which may fail
+                self._put(key, metadata_frame(values))
 
     def _check_new_group(self, group: str) -> None:
         """Refuse a group that cannot be, beside what is there."""

@@ -17,8 +17,10 @@ from blosc2._core.frame import Frame
 from blosc2._core.geometry import Geometry
 from blosc2.alignment import PADDING
 from blosc2.bands import Snapshot, converted, plan_like
+from blosc2.byte_copies import Window
 from blosc2.carrier import Carrier
 from blosc2.draft import Draft, Stored
+from blosc2.spool import Spool
 from blosc2.storage import CParams
 
 if TYPE_CHECKING:
@@ -151,7 +153,13 @@ class ViewCarrier(Carrier):
     def refresh(self) -> bool:
         return self.base.refresh()
 
+    def spool(self) -> Spool:
+        return self.base._carrier.spool()
+
     # ------------------------------------------------------------ copies
+    def window(self) -> Window:
+        return self.copied(self.array[1], {}).window()
+
     def to_cframe(self) -> bytes:
         """A frame of its own, which has the shape of the view."""
         return self.copied(self.array[1], {}).to_cframe()

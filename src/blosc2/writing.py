@@ -15,8 +15,9 @@ from blosc2.executor import compressed
 from blosc2.indexing import basic_selection
 from blosc2.picking import hull_of, is_dense, pieces, points_of, put, reads_whole
 from blosc2.reading import Version, as_box, is_mask, is_names, read, read_whole
+from blosc2.spool import Spool, Spooled
 
-Chunks = dict[int, bytes | int]
+Chunks = dict[int, bytes | Spooled | int]
 Items = np.ndarray[Any, Any]
 
 
@@ -35,8 +36,9 @@ def chunks_with(version: Version, carrier: Carrier, key: Any, value: Any) -> Chu
         if selection.flip is not None:
             source = source[selection.flip]
         return _write_box(
-            version, carrier, selection.starts, selection.steps, selection.counts, as_box(source, selection)
-        )
+            version, carrier, carrier.spool(), selection.starts, selection.steps, selection.counts,
+            as_box(source, selection),
+        )  # fmt: skip
     key = plain_key(key)
     if is_names(key):
         whole = read_whole(version, carrier.nthreads)
@@ -51,18 +53,19 @@ def chunks_with(version: Version, carrier: Carrier, key: Any, value: Any) -> Chu
 def _write_all(version: Version, carrier: Carrier, items: Items) -> Chunks:
     geometry = version[0]
     ndim = geometry.ndim
-    return _write_box(version, carrier, (0,) * ndim, (1,) * ndim, geometry.shape, items)
+    return _write_box(version, carrier, carrier.spool(), (0,) * ndim, (1,) * ndim, geometry.shape, items)
 
 
 def _write_box(
-    version: Version, carrier: Carrier, starts: Any, steps: Any, counts: Any, source: Items, points: Any = None
-) -> Chunks:
+    version: Version, carrier: Carrier, spool: Spool, starts: Any, steps: Any, counts: Any, source: Items,
+    points: Any = None,
+) -> Chunks:  # fmt: skip
     geometry, _, frame = version
     operation = Write(
         frame, geometry, starts, steps, counts, source, carrier.encoding(blocksize=int(geometry.block_nbytes)),
         carrier.plugin(), points,
     )  # fmt: skip
-    return compressed(operation, geometry.chunk_nbytes, carrier.cparams.nthreads)
+    return compressed(operation, geometry.chunk_nbytes, carrier.cparams.nthreads, spool.keep)
 
 
 def _write_masked(version: Version, carrier: Carrier, mask: Items, value: Any) -> Chunks:
@@ -71,21 +74,26 @@ def _write_masked(version: Version, carrier: Carrier, mask: Items, value: Any) -
     count = int(np.count_nonzero(mask))
     source = as_items(value, dtype, (count, *geometry.shape[mask.ndim :]))
     chunks: Chunks = {}
+    spool = carrier.spool()
     for first, stop, begin, end in pieces(mask, geometry):
         rows = (stop - first, *geometry.shape[1:])
         if reads_whole(end - begin, math.prod(source.shape[1:]) * dtype.itemsize, math.prod(rows) * dtype.itemsize):
             items = read(version, slice(first, stop), carrier.nthreads)
             items[mask[first:stop]] = source[begin:end]
             starts = (first,) + (0,) * (geometry.ndim - 1)
-            chunks |= _write_box(version, carrier, starts, (1,) * geometry.ndim, rows, items)
+            chunks |= _write_box(version, carrier, spool, starts, (1,) * geometry.ndim, rows, items)
         else:
             picked = with_rows(advanced_selection(mask[first:stop], rows), first)
-            chunks |= write_picked(version, carrier, picked, source[begin:end])
+            chunks |= write_picked(version, carrier, picked, source[begin:end], spool)
     return chunks
 
 
-def write_picked(version: Version, carrier: Carrier, picked: Picked, source: Items) -> Chunks:
+def write_picked(
+    version: Version, carrier: Carrier, picked: Picked, source: Items, spool: Spool | None = None
+) -> Chunks:
+    """The chunks after items were given to a selection with arrays."""
     geometry, dtype, _ = version
+    spool = carrier.spool() if spool is None else spool
     if source.size == 0:
         return {}
     if picked.flip is not None:
@@ -98,6 +106,7 @@ def write_picked(version: Version, carrier: Carrier, picked: Picked, source: Ite
         )
         items = read(version, box, carrier.nthreads)
         put(picked, hull, items, source)
-        return _write_box(version, carrier, hull.starts, hull.steps, hull.counts, items)
+        return _write_box(version, carrier, spool, hull.starts, hull.steps, hull.counts, items)
     source = np.ascontiguousarray(source).reshape(source.shape)
-    return _write_box(version, carrier, picked.starts, picked.steps, picked.counts, source, points_of(picked, geometry))
+    points = points_of(picked, geometry)
+    return _write_box(version, carrier, spool, picked.starts, picked.steps, picked.counts, source, points)

@@ -393,7 +393,7 @@ class ZipBackend:
                 if window is not None and not self._is_appended(key, window):
                     self._append(key, window)
             if embed is not None:
-                writer.append(_EMBED, embed.compose())
+                self._append_embedded(writer, embed)
             writer.drain()
             self._check_own()
             self._write_directory(writer, changes, None if fresh else self._version, embedded=embed is not None)
@@ -413,6 +413,13 @@ class ZipBackend:
             else:
                 self._take_back(writer, end)
             raise
+
+    def _append_embedded(self, writer: ArchiveWriter, embed: EmbeddedChanges) -> None:
+        window = embed.window(self.root)
+        if window[0].in_memory:
+            writer.append(_EMBED, whole(window))
+        else:
+            writer.append_pieces(_EMBED, pieces(window), window[2])
 
     def _write_directory(
         self, writer: ArchiveWriter, changes: dict[str, Window | None], version: Version | None, *, embedded: bool
@@ -575,6 +582,8 @@ class ZipBackend:
         version = self._version
         if version is None:
             raise missing(self.root)
+        if self._staged or self._descriptor >= 0:  # what was moved out of memory, and nobody needs any more
+            self.discard()
         if file_identity(self.root) != self._identity or not version.is_in(self.root):
             raise self._refusal()
         check_writable_file(self.root)

@@ -1,0 +1,153 @@
+"""Copying bytes from file to file in pieces, by the system where it can.
+
+No operation holds more than a piece, whatever it copies. A file that is read by position is copied by the system
+(`copy_file_range`), which moves its bytes past this process; where it cannot, and for what lies in memory, they are
+read and written piece by piece. What was copied from a file that somebody changed meanwhile is refused, or can be told
+by its checksums: see `checked_pieces`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO, Final
+
+from blosc2._core.checksum import crc32c
+from blosc2._core.frame_sums import range_sum
+from blosc2._core.source import Source
+from blosc2.exceptions import FormatError
+
+#: Where bytes lie: a source, the offset in it, and how many.
+Window = tuple[Source, int, int]
+#: Bytes that are to be written: a buffer, or where they lie.
+Part = Any
+
+# What is read and written at once, and what the system is asked to copy at once: after each an interrupt is served.
+_PIECE: Final = 2 << 20
+_AT_ONCE: Final = 64 << 20
+# Fewer bytes are copied sooner than the system is asked.
+_WORTH_ASKING: Final = 256 << 10
+_NOT_WRITTEN: Final = (
+    "the chunks to be copied are not those that were written, as their checksums say; check() tells more"
+)
+# What a system answers that cannot copy between two files.
+_CANNOT: Final = (
+    errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF, errno.ETXTBSY, errno.EOVERFLOW,
+)  # fmt: skip
+
+
+def pieces_of(window: Window) -> Iterator[bytes | memoryview]:
+    """The bytes of a window, in pieces of bounded size; of a buffer or mapping, as they lie there."""
+    for source, offset, length in window[0].windows(*window[1:]):
+        try:
+            view = memoryview(source)[offset : offset + length]
+        except BufferError:
+            for at in range(offset, offset + length, _PIECE):
+                yield source.read(at, min(_PIECE, offset + length - at))
+            continue
+        # A raw write takes at most 2 GiB at a time.
+        for start in range(0, length, 1 << 30):
+            yield view[start : start + (1 << 30)]
+
+
+def checked_pieces(window: Window) -> Iterator[bytes | memoryview]:
+    """The same of all of a joined source; what its checksums say of it is checked when the last piece was drawn.
+
+    Raises
+    ------
+    FormatError
+        The bytes are not those that were written: they are damaged, or somebody changed the file meanwhile.
+    """
+    source, offset, length = window
+    sums = source.sums
+    if not sums or offset or length != source.size:
+        yield from pieces_of(window)
+        return
+    running = 0
+    at = 0
+    for piece in pieces_of(window):
+        # Of the body alone; header and trailer were checked when they were read.
+        low, high = max(sums.start - at, 0), min(sums.stop - at, len(piece))
+        if low < high:
+            running = crc32c(memoryview(piece)[low:high], running)
+        at += len(piece)
+        yield piece
+    if running != sums.body:
+        raise FormatError(_NOT_WRITTEN, path=_path_of(source), offset=sums.start)
+
+
+def check_unchanged(source: Source) -> None:
+    """Refuse what was copied from a file that was written to meanwhile, and has no checksums which would tell of it.
+
+    Of joined sources alone, whose `sums` are None: those of files that this process alone writes to have False there.
+    """
+    if source.is_joined and source.sums is None and not source.is_unchanged():
+        raise FormatError(
+            "the file was written to while it was copied, and has no checksums that would tell what was copied: "
+            "copy it again", path=_path_of(source),
+        )  # fmt: skip
+
+
+def check_copy(window: Window, copy: Window) -> None:
+    """Refuse a copy that is not what the checksums of its source say, or of which files were written to meanwhile."""
+    source, offset, length = window
+    sums = source.sums
+    if sums and not offset and length == source.size:
+        if range_sum(copy[0], copy[1] + sums.start, sums.stop - sums.start) != sums.body:
+            raise FormatError(_NOT_WRITTEN, path=_path_of(source), offset=sums.start)
+    else:
+        check_unchanged(source)
+
+
+def _path_of(source: Source) -> str | None:
+    """The file that most bytes of a joined source come from."""
+    parts = source.windows(0, source.size)
+    return max(parts, key=lambda part: part[2])[0].path if parts else None
+
+
+def write_parts(file: BinaryIO, parts: Iterable[Part]) -> None:
+    """Write buffers and windows one behind the other to a file, from where it is."""
+    raw = file.write
+    for part in parts:
+        if isinstance(part, tuple):
+            _copy(file, part)
+        else:
+            write_all(raw, part)
+
+
+def write_all(write: Callable[[Any], int], data: Any) -> None:
+    """Write all of a buffer, also where a write takes a part of it."""
+    view = memoryview(data)
+    while view:
+        view = view[write(view) :]
+
+
+def _copy(file: BinaryIO, window: Window) -> None:
+    """Write the bytes of a window to a file, from where it is."""
+    for source, offset, length in window[0].windows(*window[1:]):
+        if source.descriptor >= 0 and length >= _WORTH_ASKING and hasattr(os, "copy_file_range"):
+            done = _copy_by_system(file, source, offset, length)
+            offset, length = offset + done, length - done
+        for piece in pieces_of((source, offset, length)):
+            write_all(file.write, piece)
+
+
+def _copy_by_system(file: BinaryIO, source: Source, offset: int, length: int) -> int:
+    """Have the system copy bytes to a file; how many it did."""
+    file.flush()
+    position = file.tell()
+    done = 0
+    try:
+        while done < length:
+            count = min(length - done, _AT_ONCE)
+            copied = os.copy_file_range(source.descriptor, file.fileno(), count, offset + done, position + done)
+            if not copied:  # at the end of a file that was cut, or of one whose system has no such call for it
+                break
+            done += copied
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise
+    finally:
+        file.seek(position + done)
+    return done
