@@ -323,7 +323,7 @@ class MemoryCarrier(Carrier):
                 self._arena = None
             self._arena_of = None
             joined = self._join(frame)
-            fields = Fields(frame, draft.chunksize, variable=variable, vlblocks=bool(frame.vlblocks))
+            fields = Fields(frame, draft.chunksize, variable=variable, vlblocks=draft.vlblocks)
             if not draft.edits_chunks and frame.repeated_offset is not None:
                 offsets: Any = int(frame.repeated_offset)
                 count = int(frame.nchunks)
@@ -340,7 +340,7 @@ class MemoryCarrier(Carrier):
                 source = Source.of_buffer(frame.source.read(start, stop - start))
             assembled = Frame.assemble(
                 source, offsets, count, draft.nbytes, draft.chunksize, fields, draft.metalayers, draft.vlmeta,
-                vlblocks=bool(frame.vlblocks), variable=variable,
+                vlblocks=draft.vlblocks, variable=variable,
             )  # fmt: skip
             self._adopt(assembled)
             self._arena_of = assembled

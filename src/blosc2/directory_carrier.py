@@ -119,7 +119,7 @@ class DirectoryCarrier(ReadOnlyDirectoryCarrier):
 
     def _publish(self, draft: Draft, written: dict[int, int], owner: Owner) -> None:
         variable = draft.settle()
-        fields = Fields(draft.frame, draft.chunksize, variable=variable, vlblocks=bool(draft.frame.vlblocks))
+        fields = Fields(draft.frame, draft.chunksize, variable=variable, vlblocks=draft.vlblocks)
         one = draft.frame.repeated_offset if not draft.edits_chunks else None
         # One value that stands for all chunks stays one.
         numbers = self._write_new(draft, written, owner) if one is None else array("q")

@@ -54,6 +54,8 @@ class Draft:
         Uncompressed bytes of each chunk.
     metalayers, vlmeta : dict
         Name -> packed content; name -> stored chunk.
+    vlblocks : bool
+        Whether its chunks have blocks of variable length.
     """
 
     def __init__(self, frame: Frame) -> None:
@@ -62,6 +64,7 @@ class Draft:
         self.vlmeta: dict[str, bytes] = frame.vlmeta_chunks()
         self.new: dict[int, bytes | Spooled] = {}
         self.chunksize: int = frame.chunksize
+        self.vlblocks = bool(frame.vlblocks)
         self._offsets: np.ndarray[Any, np.dtype[np.int64]] | None = None
         self._sizes: np.ndarray[Any, np.dtype[np.int64]] | None = None
         self._appended = 0  # bytes of a last chunk that `_sizes` need not know, because it is None
@@ -179,6 +182,7 @@ class Draft:
             return bool(frame.variable)
         sizes = self._sizes
         if len(sizes) == 0:
+            self.vlblocks = False
             return False
         size = int(sizes[0]) if frame.variable or self.chunksize < 1 else self.chunksize
         variable = bool((sizes[:-1] != size).any() or sizes[-1] > size)
@@ -289,7 +293,7 @@ def write_chunks(
 def _lay_out_draft(write: Callable[[Any], Any], draft: Draft, sums: Running | None = None) -> bytes:
     variable = draft.settle()
     frame = draft.frame
-    fields = Fields(frame, draft.chunksize, variable=variable, vlblocks=bool(frame.vlblocks))
+    fields = Fields(frame, draft.chunksize, variable=variable, vlblocks=draft.vlblocks)
     repeated = None if draft.edits_chunks else frame.repeated_offset
     if repeated is not None and repeated < 0:
         chunks: Iterable[Stored] = (int(repeated),)
@@ -410,7 +414,7 @@ def appended(draft: Draft, start: int, *, variable: bool) -> tuple[list[bytes | 
     struct.pack_into(">q", header, 30, draft.nbytes)
     struct.pack_into(">q", header, 39, position - header_len)
     struct.pack_into(">i", header, 58, draft.chunksize)
-    header[25] = frame_flags(variable, bool(frame.vlblocks))
+    header[25] = frame_flags(variable, draft.vlblocks)
     header[68] = 0xC3 if draft.vlmeta else 0xC2
     header[MARK_AT] = 0
     if "b2nd" in draft.metalayers:

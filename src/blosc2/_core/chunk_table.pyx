@@ -283,6 +283,31 @@ cdef class ChunkTable(Header):
             free(starts)
         return 0
 
+    def know_sizes(self, const int64_t[::1] sizes not None):
+        """Be told the uncompressed sizes of variable chunks by who has just written them.
+
+        Otherwise the headers of all chunks are read for them. Sizes that do not fit are passed over. To be called before
+        others know the frame.
+        """
+        cdef int64_t i, total = 0
+        cdef int64_t *starts
+        if not self.variable or self.starts != NULL or sizes.shape[0] != self.chunk_count or not self.chunk_count:
+            return
+        starts = <int64_t *> malloc(8 * (self.chunk_count + 1))
+        if starts == NULL:
+            raise MemoryError
+        for i in range(self.chunk_count):
+            starts[i] = total
+            if not 0 < sizes[i] <= self.nbytes - total:
+                free(starts)
+                return
+            total += sizes[i]
+        starts[self.chunk_count] = total
+        if total != self.nbytes:
+            free(starts)
+            return
+        self.starts = starts
+
     @property
     def repeated_offset(self):
         """The one special offset that all chunks share, or None."""

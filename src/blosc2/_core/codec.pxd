@@ -36,6 +36,7 @@ cdef enum ChunkKind:
 
 cdef enum:
     CHUNK_HEADER = 32
+    ALONE = 36          # before the dictionary and the one block of a chunk
     MAX_BUFFER = 2147483615
     MAX_BLOCK = 536866816
 
@@ -128,6 +129,9 @@ cdef bint in_order(const Chunk *chunk, int32_t block) noexcept nogil
 cdef int block_span(const Chunk *chunk, int32_t block, int32_t *start, int32_t *stop) noexcept nogil
 cdef int check_block(const Chunk *chunk, int32_t block) noexcept nogil
 cdef int check_starts(const Chunk *chunk) noexcept nogil
+cdef int64_t dictionary_size(const Chunk *chunk) noexcept nogil
+cdef int copy_block(const Chunk *chunk, int64_t dictionary, int32_t start, int32_t stop, int32_t nbytes,
+                    uint8_t *to, Chunk *own) noexcept nogil
 cdef int decode_whole(Worker *worker, Chunk *chunk, uint8_t *destination) noexcept nogil
 cdef int decode_block(Worker *worker, Chunk *chunk, int32_t block, uint8_t *destination) noexcept nogil
 cdef int fill(const Chunk *chunk, int64_t start, uint8_t *destination, int64_t nbytes) noexcept nogil

@@ -488,6 +488,7 @@ cdef enum:
     # The library takes turns with buffers to filter from and to: the turn of the third filter is to write into its source.
     SCRIBBLING = 3
     MIN_DICTIONARY_CHUNK = 32
+    BEYOND = 1 << 18        # more than a dictionary takes
 
 
 cdef class Encoding:
@@ -771,6 +772,130 @@ cdef class Encoder:
             return PyBytes_FromStringAndSize(<const char *> room, size)
         finally:
             free(room)
+
+    def encode_blocks(self, list blocks not None):
+        """Compress buffers to one chunk, each to a block of its own length.
+
+        Raises
+        ------
+        ValueError
+            There are none, one is empty, they are too long together, or the filters do not work on such blocks.
+        """
+        cdef int64_t total = 0, room
+        cdef int32_t count, i, size = 0
+        cdef const uint8_t[::1] view
+        cdef c.blosc2_cparams cparams
+        cdef c.blosc2_context *context
+        cdef uint8_t *copy
+        cdef uint8_t *out
+        cdef const void **sources
+        cdef int32_t *sizes
+        cdef Encoding encoding = <Encoding> self.encoding
+        encoding.check()
+        if encoding.clevel == 0:    # of which the library does not come back with its own codec
+            return raw_blocks(blocks)
+        if encoding.needs_geometry or DELTA in encoding.filters or encoding.filter_count() >= SCRIBBLING:
+            raise ValueError("blocks of variable length take up to two filters, none of them DELTA or one of arrays")
+        for block in blocks:
+            total += len(block)
+        if not blocks or total > MAX_BUFFER - 16 * <int64_t> len(blocks) - BEYOND:
+            raise ValueError(f"{len(blocks)} blocks of together {total} bytes do not make a chunk")
+        count = <int32_t> len(blocks)
+        cparams = encoding.parameters(<int32_t> total)
+        cparams.blocksize = 0
+        room = CHUNK_HEADER + 16 * <int64_t> count + total + BEYOND
+        copy = <uint8_t *> malloc(<size_t> total + 1)
+        out = <uint8_t *> malloc(<size_t> room)
+        sources = <const void **> malloc(count * sizeof(void *))
+        sizes = <int32_t *> malloc(count * sizeof(int32_t))
+        try:
+            if copy == NULL or out == NULL or sources == NULL or sizes == NULL:
+                raise MemoryError
+            total = 0
+            for i in range(count):
+                view = memoryview(blocks[i]).cast("B")
+                if view.shape[0] == 0:
+                    raise ValueError("a block of variable length cannot be empty")
+                sizes[i] = <int32_t> view.shape[0]
+                sources[i] = copy + total
+                memcpy(copy + total, &view[0], <size_t> sizes[i])
+                total += sizes[i]
+            # One for each chunk: the library does not forget blocks of variable length.
+            context = c.blosc2_create_cctx(cparams)
+            if context == NULL:
+                raise ValueError("the C library does not take these compression parameters")
+            with nogil:
+                size = c.blosc2_vlcompress_ctx(context, sources, sizes, count, out, <int32_t> room)
+                c.blosc2_free_ctx(context)
+            if size <= CHUNK_HEADER:
+                raise CompressionError(f"could not compress the data: {codec_error_text(size)}")
+            return PyBytes_FromStringAndSize(<const char *> out, size)
+        finally:
+            free(copy)
+            free(out)
+            free(sources)
+            free(sizes)
+
+
+def raw_blocks(list blocks not None):
+    """A chunk of blocks of variable length that are stored as they are; see `Encoder.encode_blocks`."""
+    total = sum(map(len, blocks))
+    count = len(blocks)
+    at = CHUNK_HEADER + 4 * count
+    size = at + 4 * count + total
+    if not blocks or 0 in map(len, blocks) or size > MAX_BUFFER:
+        raise ValueError(f"{count} blocks of together {total} bytes do not make a chunk")
+    # Flags of zstd: each block says by its size that it is not compressed.
+    parts = [b"\x06\x01\x95\x01", *[n.to_bytes(4, "little") for n in (total, count, size)], bytes(6), b"\x05",
+             bytes(7), b"\x01\0"]
+    for block in blocks:
+        parts.append(at.to_bytes(4, "little"))
+        at += 4 + len(block)
+    for block in blocks:
+        parts += (len(block).to_bytes(4, "little"), block)
+    return b"".join(parts)
+
+
+cdef int64_t dictionary_size(const Chunk *chunk) noexcept nogil:
+    """Bytes of the dictionary of a chunk, with those that tell its size; 0 without one, or a negative status."""
+    cdef int64_t table = CHUNK_HEADER + 4 * <int64_t> chunk.nblocks
+    cdef int64_t size
+    if not chunk.dictionary:
+        return 0
+    if table + 4 > chunk.cbytes:
+        return BAD_STARTS
+    size = _i32(chunk.data + table)
+    return 4 + size if 0 <= size <= chunk.cbytes - table - 4 else <int64_t> BAD_STARTS
+
+
+cdef int copy_block(const Chunk *chunk, int64_t dictionary, int32_t start, int32_t stop, int32_t nbytes,
+                    uint8_t *to, Chunk *own) noexcept nogil:
+    """Make a chunk of its own of one block of variable length, whose bytes and size in memory these are.
+
+    The library then sees nothing else of the file, and nothing that may change meanwhile. There must be room for
+    ``ALONE + dictionary + stop - start`` bytes.
+    """
+    cdef int64_t at = CHUNK_HEADER + 4
+    cdef int64_t size = at + dictionary + stop - start
+    memcpy(to, chunk.data, CHUNK_HEADER)
+    if dictionary:
+        memcpy(to + at, chunk.data + CHUNK_HEADER + 4 * <int64_t> chunk.nblocks, <size_t> dictionary)
+        _put(to + at, <int32_t> (dictionary - 4))
+        at += dictionary
+    memcpy(to + at, chunk.data + start, <size_t> (stop - start))
+    _put(to + 4, nbytes)
+    _put(to + 8, 1)
+    _put(to + 12, <int32_t> size)
+    _put(to + CHUNK_HEADER, <int32_t> at)
+    _put(to + at, nbytes)
+    return inspect(to, size, own)
+
+
+cdef inline void _put(uint8_t *p, int32_t value) noexcept nogil:
+    p[0] = value & 0xFF
+    p[1] = value >> 8 & 0xFF
+    p[2] = value >> 16 & 0xFF
+    p[3] = value >> 24 & 0xFF
 
 
 def decode_bytes(buffer, int64_t largest=MAX_BUFFER, path=None, key=None, offset=None):

@@ -8,15 +8,16 @@ checks the header and finds the trailer; offsets and metadata are checked when f
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport calloc, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from blosc2._core.archive cimport Archive
 from blosc2._core.central_record cimport Member
 from blosc2._core.chunk_table cimport ChunkTable
 from blosc2._core.codec cimport (
-    BAD_LENGTH, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MAX_BUFFER, MOST_STEPS, NO_MEMORY, Chunk, Worker,
-    block_bytes, borrow, decode_block, decode_whole, fill, give_back, inspect, reserve_scratch)
+    ALONE, BAD_LENGTH, BAD_STARTS, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MAX_BUFFER, MOST_STEPS, NO_MEMORY,
+    Chunk, Worker, block_bytes, borrow, copy_block, decode_block, decode_whole, dictionary_size, fill, give_back,
+    inspect, reserve_scratch)
 from blosc2._core.crew cimport leave_turn, take_turn
 from blosc2._core.header cimport PREFIX_READ
 from blosc2._core.source cimport Source
@@ -28,6 +29,11 @@ from blosc2.exceptions import FormatError
 
 cdef enum:
     SMALL_CHUNK = 1 << 20   # of small frames: it is checked when the first of them is opened
+
+
+cdef inline int32_t _i32(const uint8_t *p) noexcept nogil:
+    return <int32_t> (<uint32_t> p[0] | <uint32_t> p[1] << 8 | <uint32_t> p[2] << 16 | <uint32_t> p[3] << 24)
+
 
 # What the rule of allocation gives any file.
 cdef int64_t _FREE = _free_bytes
@@ -197,6 +203,120 @@ cdef class Frame(ChunkTable):
             blocks.append(data[at:at + size])
             at += size
         return blocks
+
+    cdef int open_vl(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
+        """Open a chunk of blocks of variable length, and bring its table of starts."""
+        cdef int64_t table
+        cdef int status = self.open_chunk(index, worker, chunk)
+        if status:
+            return status
+        if not chunk.variable or chunk.needs_geometry or chunk.data == NULL:
+            return BAD_LENGTH
+        table = CHUNK_HEADER + 4 * <int64_t> chunk.nblocks
+        if chunk.loaded < table:
+            status = self.load_span(index, chunk, chunk.loaded, table)
+            if status == CHUNK_OK:
+                chunk.loaded = table
+        return status
+
+    def vl_count(self, int64_t index):
+        """How many blocks of variable length a chunk has."""
+        cdef Chunk chunk
+        cdef Worker *worker
+        cdef int status
+        self.check_index(index)
+        worker = borrow(0)
+        try:
+            status = self.open_vl(index, worker, &chunk)
+        finally:
+            give_back(worker)
+        if status:
+            self.fail(status, index)
+        return <int> chunk.nblocks
+
+    def vl_block(self, int64_t index, int32_t block, int64_t most=MAX_BUFFER):
+        """One block of a chunk of variable-length blocks, uncompressed; nothing else of the chunk is decoded.
+
+        Raises
+        ------
+        IndexError
+            There is no such block.
+        FormatError
+            It is damaged, or would take more than `most` bytes.
+        """
+        cdef Chunk chunk, own
+        cdef Worker *worker
+        cdef uint8_t *alone = NULL
+        cdef int64_t dictionary = 0
+        cdef int32_t start = 0, stop = 0, size = 0
+        cdef int status
+        cdef bytes result
+        cdef uint8_t *destination
+        self.check_index(index)
+        worker = borrow(0)
+        try:
+            status = self.open_vl(index, worker, &chunk)
+            if status:
+                self.fail(status, index)
+            if not 0 <= block < chunk.nblocks:
+                raise IndexError(f"chunk {index} has no block {block}, it has {chunk.nblocks}")
+            with nogil:
+                status = self.locate_vl(index, &chunk, block, &start, &stop, &size, &dictionary)
+            if status:
+                self.fail(status, index)
+            if size > most:
+                raise FormatError(
+                    too_much(size, f"block {block} of chunk {index}", most), path=self.source.path, key=self.key,
+                    offset=self.chunks_start + self.entry(index))
+            alone = <uint8_t *> malloc(<size_t> (ALONE + dictionary + stop - start))
+            if alone == NULL:
+                raise MemoryError
+            result = PyBytes_FromStringAndSize(NULL, size)
+            destination = <uint8_t *> PyBytes_AS_STRING(result)
+            with nogil:
+                status = copy_block(&chunk, dictionary, start, stop, size, alone, &own)
+                if status == CHUNK_OK:
+                    own.loaded = own.cbytes
+                    status = decode_whole(worker, &own, destination)
+            if status:
+                self.fail(status, index)
+            return result
+        finally:
+            free(alone)
+            give_back(worker)
+
+    cdef int locate_vl(self, int64_t index, Chunk *chunk, int32_t block, int32_t *start, int32_t *stop, int32_t *size,
+                       int64_t *dictionary) noexcept nogil:
+        """Bring one block of variable length, and the dictionary; say where they lie. What is read is checked."""
+        cdef const uint8_t *starts = chunk.data + CHUNK_HEADER + 4 * <int64_t> block
+        cdef int64_t table = CHUNK_HEADER + 4 * <int64_t> chunk.nblocks
+        cdef int64_t lowest
+        cdef int32_t first = _i32(starts)
+        cdef int32_t end = chunk.cbytes
+        cdef int status
+        if block + 1 < chunk.nblocks:
+            end = _i32(starts + 4)
+        if chunk.dictionary:
+            status = self.load_span(index, chunk, table, min(table + 4, <int64_t> chunk.cbytes))
+            if status:
+                return status
+        dictionary[0] = dictionary_size(chunk)
+        if dictionary[0] < 0:
+            return <int> dictionary[0]
+        lowest = table + dictionary[0]
+        if first < lowest or end > chunk.cbytes or end - 4 < first:
+            return BAD_STARTS
+        status = self.load_span(index, chunk, table, lowest)
+        if status == CHUNK_OK:
+            status = self.load_span(index, chunk, first, end)
+        if status:
+            return status
+        size[0] = _i32(chunk.data + first)
+        if size[0] < 0 or size[0] > chunk.nbytes:
+            return BAD_STARTS
+        start[0] = first
+        stop[0] = end
+        return CHUNK_OK
 
     # ------------------------------------------------------------ bytes
 

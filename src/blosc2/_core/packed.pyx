@@ -5,7 +5,9 @@ One pass over the bytes, with no regard to which value lies in which: each is co
 each list and map as long as it says. So it is an upper bound, also of data that turn out to be damaged on the way.
 """
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, malloc
 
 cdef enum:
     SLOT = 8            # of a list
@@ -23,6 +25,7 @@ cdef enum:
     SET_CODE = 45
     ARRAY_CODE = 46
     DEEPEST = 7         # extensions inside of extensions; the reader takes fewer
+    STEP = 64           # items of a list from one that is remembered to the next
 
 #: No value takes more bytes in memory for each packed one: in a set a negative integer, of one byte, is counted as
 #: SLOT + SET_ITEM + SCALAR.
@@ -168,3 +171,181 @@ def unpacked_size(data not None, int64_t enough=(1 << 62)):
     with nogil:
         size = _walk(&view[0], view.shape[0], 0, False, enough)
     return size
+
+
+cdef int64_t _behind(const uint8_t *data, int64_t at, int64_t size) noexcept nogil:
+    """Where the value ends that begins at a byte, with all that lies in it; -1 where that is beyond the end."""
+    cdef int64_t pending = 1, n
+    cdef int code, head
+    while pending:
+        if at >= size:
+            return -1
+        code = data[at]
+        at += 1
+        pending -= 1
+        head = 0
+        n = 0
+        if code < 0x80 or code >= 0xE0 or code == 0xC0 or code == 0xC2 or code == 0xC3:
+            continue
+        if code < 0x90:
+            pending += 2 * (code & 15)
+        elif code < 0xA0:
+            pending += code & 15
+        elif code < 0xC0:
+            n = code & 31
+        elif code == 0xC1:
+            return -1
+        elif code <= 0xC6:
+            head = 1 << (code - 0xC4)
+        elif code <= 0xC9:
+            head = 1 << (code - 0xC7)
+            n = 1
+        elif code <= 0xCB:
+            n = 4 << (code - 0xCA)
+        elif code <= 0xCF:
+            n = 1 << (code - 0xCC)
+        elif code <= 0xD3:
+            n = 1 << (code - 0xD0)
+        elif code <= 0xD8:
+            n = 1 + (1 << (code - 0xD4))
+        elif code <= 0xDB:
+            head = 1 << (code - 0xD9)
+        else:
+            head = 2 if code == 0xDC or code == 0xDE else 4
+            if head > size - at:
+                return -1
+            pending += _number(data + at, head) << (code >= 0xDE)
+            at += head
+            head = 0
+        if head:
+            if head > size - at:
+                return -1
+            n += _number(data + at, head)
+            at += head
+        if n > size - at or pending > size - at + 1:
+            return -1
+        at += n
+    return at
+
+
+cdef class PackedList:
+    """A packed list, of which single items are wanted: where they begin is known, and none is unpacked.
+
+    Parameters
+    ----------
+    data : bytes
+        One packed list and nothing after it.
+
+    Raises
+    ------
+    ValueError
+        It is something else.
+
+    Examples
+    --------
+    >>> packed = PackedList(bytes([0x93, 1, 0x92, 2, 3, 0xC0]))
+    >>> len(packed), packed.item(1)
+    (3, b'\\x92\\x02\\x03')
+    """
+
+    cdef bytes data
+    cdef const uint8_t *bytes_of    # the same
+    cdef int64_t size
+    cdef int64_t count
+    cdef int64_t *marks         # where each STEP-th item begins
+
+    def __init__(self, bytes data not None):
+        cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
+        cdef int64_t size = PyBytes_GET_SIZE(data)
+        cdef int64_t at = 1, i
+        cdef int head
+        if self.marks != NULL:
+            raise ValueError("a packed list is what it was made of")
+        if size and p[0] & 0xF0 == 0x90:
+            self.count = p[0] & 15
+        elif size and (p[0] == 0xDC or p[0] == 0xDD):
+            head = 2 if p[0] == 0xDC else 4
+            if size < 1 + head:
+                raise ValueError("the list ends before it says how long it is")
+            self.count = _number(p + 1, head)
+            at += head
+        else:
+            raise ValueError("it is no list")
+        if self.count > size - at:
+            raise ValueError(f"{self.count} items are not in {size - at} bytes")
+        self.marks = <int64_t *> malloc(8 * (self.count // STEP + 1))
+        if self.marks == NULL:
+            raise MemoryError
+        self.data = data
+        self.bytes_of = p
+        self.size = size
+        with nogil:
+            for i in range(self.count):
+                if i % STEP == 0:
+                    self.marks[i // STEP] = at
+                at = _behind(p, at, size)
+                if at < 0:
+                    break
+        if at != size:
+            raise ValueError("bytes follow its items" if at >= 0 else f"its item {i} is cut off or no value")
+
+    def __dealloc__(self):
+        free(self.marks)
+
+    def __len__(self):
+        return self.count
+
+    def item(self, int64_t index):
+        """The packed bytes of an item."""
+        cdef int64_t at
+        if index < 0 or index >= self.count:
+            raise IndexError(f"index {index} is out of range for {self.count} items")
+        at = self.start_of(index)
+        return PyBytes_FromStringAndSize(
+            <const char *> self.bytes_of + at, _behind(self.bytes_of, at, self.size) - at)
+
+    cdef int64_t start_of(self, int64_t index) noexcept nogil:
+        """Where an item begins, or the list ends."""
+        cdef const uint8_t *p = self.bytes_of
+        cdef int64_t at, i
+        if index >= self.count:
+            return self.size
+        at = self.marks[index // STEP]
+        for i in range(index % STEP):
+            at = _behind(p, at, self.size)
+        return at
+
+    def fitting(self, int64_t nbytes):
+        """How many of the first items have no more packed bytes together than this."""
+        cdef const uint8_t *p = self.bytes_of
+        cdef int64_t i, start = self.start_of(0), at = start
+        for i in range(self.count):
+            at = _behind(p, at, self.size)
+            if at - start > nbytes:
+                return i
+        return self.count
+
+    def parts(self, int64_t most):
+        """The same items as packed lists of at most so many.
+
+        Examples
+        --------
+        >>> PackedList(bytes([0x93, 1, 2, 3])).parts(2)
+        [b'\\x92\\x01\\x02', b'\\x91\\x03']
+        """
+        cdef int64_t first, last, start, stop
+        if most < 1:
+            raise ValueError(f"a part has at least one item, not {most}")
+        result = []
+        for first in range(0, self.count, most):
+            last = min(first + most, self.count)
+            start, stop = self.start_of(first), self.start_of(last)
+            n = last - first
+            if n < 16:
+                head = bytes((0x90 | n,))
+            elif n < 1 << 16:
+                head = b"\xdc" + n.to_bytes(2)
+            else:
+                head = b"\xdd" + n.to_bytes(4)
+            result.append(head + self.data[start:stop])
+        return result
