@@ -28,6 +28,7 @@ _refuse_mixed_install(__path__)
 from blosc2 import blosc2_ext as blosc2_ext
 from blosc2 import pickling as _pickling  # noqa: F401 - importing it makes arrays picklable
 from blosc2._core.codec import library_version as blosclib_version
+from blosc2.batch_array import Batch, BatchArray
 from blosc2.buffers import (
     compress,
     compress2,
@@ -68,7 +69,7 @@ from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import FormatError, StaleHandleError, StoreLockedError, UnsafeDeserializationError
 from blosc2.findings import CheckReport, Finding
 from blosc2.ndarray import NDArray, NDField
-from blosc2.objects import BatchArray, ObjectArray
+from blosc2.objectarray import ObjectArray
 from blosc2.opening import (
     estore_from_cframe,
     from_cframe,
@@ -193,7 +194,7 @@ _sys.modules[__name__].__class__ = _Module
 __all__ = [
     "DEFINED_CODECS_STOP", "EXTENDED_HEADER_LENGTH", "GLOBAL_REGISTERED_CODECS_STOP", "IS_WASM", "MAX_BLOCKSIZE",
     "MAX_BUFFERSIZE", "MAX_DIM", "MAX_OVERHEAD", "MAX_TYPESIZE", "MIN_HEADER_LENGTH", "USER_REGISTERED_CODECS_STOP",
-    "VERSION_DATE", "VERSION_STRING", "BatchArray", "CParams", "CheckReport", "Codec", "DParams", "DeserializeMode",
+    "VERSION_DATE", "VERSION_STRING", "Batch", "BatchArray", "CParams", "CheckReport", "Codec", "DParams", "DeserializeMode",
     "DictStore", "EmbedStore", "Filter", "Finding", "FormatError", "NDArray", "NDField", "ObjectArray", "SChunk",
     "SalvageReport", "SpecialValue", "SplitMode", "StaleHandleError", "Storage", "StoreLockedError", "TreeStore",
     "Tuner", "UnsafeDeserializationError", "__upstream_api__", "__version__", "arange",

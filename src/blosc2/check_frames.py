@@ -18,6 +18,7 @@ from blosc2._core.block_check import check_chunk as check_stored_chunk
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
 from blosc2.allocation import allowed, too_much
+from blosc2.batch_layout import LENGTHS, stored_lengths
 from blosc2.carrier import Carrier, array_of, make_plugin
 from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError
 from blosc2.findings import FAULTS, MOST, Findings
@@ -307,8 +308,9 @@ def _check_values(frame: Frame, found: Findings, key: str | None) -> None:
     if "vlarray" not in names and "batcharray" not in names:
         return
     faults = 0
+    lengths: dict[int, int] = {}
     try:
-        for _, error in wrong_values(frame, key):
+        for _, error in wrong_values(frame, key, lengths=lengths):
             if error is None:
                 found.unverified("its values are far larger than the file: those that follow are not unpacked", key=key,
                                  path=path)  # fmt: skip
@@ -317,14 +319,32 @@ def _check_values(frame: Frame, found: Findings, key: str | None) -> None:
             faults += 1
             if faults == MOST:
                 break
+        if "batcharray" in names:
+            _check_lengths(frame, lengths, found, key)
     except FAULTS as error:
         found.caught(error, key=key, path=path)
 
 
-def wrong_values(frame: Frame, key: str | None, known: Container[int] = ()) -> Iterator[tuple[int, Exception | None]]:
+def _check_lengths(frame: Frame, lengths: dict[int, int], found: Findings, key: str | None) -> None:
+    """Compare how many items batches have with what is written of that."""
+    told = stored_lengths(frame)
+    if told is None:
+        return
+    wrong = [index for index, length in lengths.items() if index >= len(told) or told[index] != length]
+    if wrong or len(told) != frame.nchunks:
+        which = f"that of batch {wrong[0]} is wrong" if wrong else f"there are {frame.nchunks} batches"
+        found.add(
+            f"variable metadata {LENGTHS!r} has the lengths of {len(told)} batches, and {which}",
+            key=key, path=frame.source.path,
+        )  # fmt: skip
+
+
+def wrong_values(
+    frame: Frame, key: str | None, known: Container[int] = (), lengths: dict[int, int] | None = None
+) -> Iterator[tuple[int, Exception | None]]:
     """The numbers of the chunks of a list whose values cannot be unpacked, and why; None where it would take too long.
 
-    Those whose numbers are `known` are not looked at.
+    Those whose numbers are `known` are not looked at. `lengths` is told how many items there are in each other one.
     """
     work = _WORK * allowed(frame.file_size)
     values = wrap(Carrier(frame, "r", frame.source.path, None, key, "full"))
@@ -339,7 +359,9 @@ def wrong_values(frame: Frame, key: str | None, known: Container[int] = ()) -> I
             if work < 0:
                 yield index, None
                 return
-            values._entry(index)
+            value = values._entry(index)
+            if lengths is not None and isinstance(value, list):
+                lengths[index] = len(value)
         except UnsupportedKindError:
             raise
         except FAULTS as error:

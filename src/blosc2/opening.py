@@ -21,7 +21,7 @@ from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
 from blosc2.modes import check_modes, local_path, tell_of_mapping
 from blosc2.ndarray import NDArray
-from blosc2.objects import ObjectArray
+from blosc2.objectarray import ObjectArray
 from blosc2.recognise import wrap
 from blosc2.schunk import SChunk
 from blosc2.shared_carrier import check_locking, shared_carrier
@@ -284,6 +284,14 @@ def from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") ->
     if carrier.frame.metalayer("b2embed") is not None:
         return EmbedStore._from_buffer(carrier.frame.source, deserialize=deserialize)
     return wrap(carrier)
+
+
+def _of_value(cframe: Any) -> Any:
+    """The object in a frame that lies in a value."""
+    return from_cframe(cframe, copy=False, deserialize="full")
+
+
+Carrier.open_cframe = staticmethod(_of_value)
 
 
 def _carrier_of(cframe: Any, copy: bool, deserialize: str) -> MemoryCarrier:

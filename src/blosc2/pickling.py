@@ -12,13 +12,15 @@ import os
 from typing import Any
 
 from blosc2.advice import LASTING
+from blosc2.batch_array import BatchArray
 from blosc2.carrier import Carrier, FileCarrier, MemoryCarrier
 from blosc2.directory_carrier import DirectoryCarrier
 from blosc2.exceptions import StaleHandleError, StoreKeyError
 from blosc2.frame_versions import FrameVersion, version_of
 from blosc2.lost_carrier import LOST_ERRORS, LostCarrier
 from blosc2.ndarray import NDArray
-from blosc2.objects import BatchArray, ObjectArray, OpaqueArray, OpaqueSChunk
+from blosc2.objectarray import ObjectArray
+from blosc2.objects import OpaqueArray, OpaqueSChunk
 from blosc2.opening import from_cframe, open
 from blosc2.schunk import SChunk
 from blosc2.stored import Stored

@@ -6,9 +6,11 @@ from typing import Any
 
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
+from blosc2.batch_array import BatchArray
 from blosc2.carrier import Carrier, MemoryCarrier
 from blosc2.ndarray import NDArray
-from blosc2.objects import OPAQUE_KINDS, BatchArray, ObjectArray, OpaqueArray, OpaqueSChunk
+from blosc2.objectarray import ObjectArray
+from blosc2.objects import OPAQUE_KINDS, OpaqueArray, OpaqueSChunk
 from blosc2.schunk import SChunk
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from blosc2._core.frame import Frame, special_chunk
 from blosc2._core.source import Source
 from blosc2.allocation import allowed
-from blosc2.carrier import array_of, make_plugin
+from blosc2.batch_layout import LENGTHS, packed_lengths
+from blosc2.carrier import array_of, make_plugin, vlmeta_chunk
 from blosc2.check_frames import check_chunk, check_frame, check_packed, wrong_values
 from blosc2.draft import ZERO_OFFSET, Draft, frame_bytes
 from blosc2.exceptions import FormatError, UnsupportedKindError
@@ -149,7 +150,8 @@ def _repaired(frame: Frame, lost: Findings, key: str | None, fill: Any) -> tuple
             bad.add(number)
     told = Findings(lost.path)
     metalayers = _metalayers(frame, told, key)
-    dropped = _lost_entries(frame, metalayers, bad, told, key)
+    lengths: dict[int, int] = {}
+    dropped = _lost_entries(frame, metalayers, bad, told, key, lengths)
     if dropped is None:
         return None, False
     if bad and fill is None and not dropped:
@@ -162,6 +164,8 @@ def _repaired(frame: Frame, lost: Findings, key: str | None, fill: Any) -> tuple
         return None, False
     lost.found += told.found
     vlmeta = _entries(frame, lost, key)
+    if "batcharray" in metalayers:
+        _put_lengths_right(frame, vlmeta, dropped, lengths)
     if trailer:
         lost.note("the end of the frame is damaged: its metadata entries are recovered as they are now", key=key,
                   path=path)  # fmt: skip
@@ -279,16 +283,19 @@ def _is_value(content: bytes, what: str, frame: Frame, lost: Findings, key: str 
 
 
 def _lost_entries(
-    frame: Frame, metalayers: dict[str, bytes], bad: set[int], lost: Findings, key: str | None
+    frame: Frame, metalayers: dict[str, bytes], bad: set[int], lost: Findings, key: str | None, lengths: dict[int, int]
 ) -> set[int] | None:
-    """The entries of a list of values that are left out, as their chunks or values are damaged; None if all are."""
+    """The entries of a list of values that are left out, as their chunks or values are damaged; None if all are.
+
+    `lengths` is told how many items others have, if they are batches.
+    """
     wrong: set[int] = set()
     if "vlarray" not in metalayers and "batcharray" not in metalayers:
         return wrong
     why = ""
     wrong.update(bad)
     try:
-        for number, error in wrong_values(frame, key, bad):
+        for number, error in wrong_values(frame, key, bad, lengths):
             if error is None:
                 break
             wrong.add(number)
@@ -305,6 +312,14 @@ def _lost_entries(
             key=key, path=frame.source.path,
         )  # fmt: skip
     return wrong
+
+
+def _put_lengths_right(frame: Frame, vlmeta: dict[str, bytes], without: set[int], lengths: dict[int, int]) -> None:
+    """Write how many items each batch that is left has; readers count where that is not known."""
+    left = [number for number in range(frame.nchunks) if number not in without]
+    vlmeta.pop(LENGTHS, None)
+    if left and all(number in lengths for number in left):
+        vlmeta[LENGTHS] = vlmeta_chunk(packed_lengths([lengths[number] for number in left]))
 
 
 def _detached(frame: Frame, metalayers: dict[str, bytes], vlmeta: dict[str, bytes], without: set[int]) -> Frame:

@@ -1,0 +1,430 @@
+"""`BatchArray`: a compressed list of batches, each a list of values of which single ones can be read."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from blosc2._core.codec import Encoder, Encoding
+from blosc2._core.frame import Frame
+from blosc2.allocation import allowed
+from blosc2.batch_blocks import Block, serializer_of
+from blosc2.batch_layout import (
+    BUDGETS,
+    LENGTHS,
+    BatchMetadata,
+    Layout,
+    NewBatch,
+    compressed_batch,
+    layout_of,
+    packed_lengths,
+    stored_lengths,
+)
+from blosc2.batch_views import Batch as Batch
+from blosc2.batch_views import BatchArrayItems as BatchArrayItems
+from blosc2.carrier import Carrier, vlmeta_chunk
+from blosc2.draft import Draft
+from blosc2.exceptions import FormatError, UnsupportedKindError
+from blosc2.info import size_text
+from blosc2.schunk import SChunk
+from blosc2.serialization import Together
+from blosc2.value_lists import ValueList
+from blosc2.vlmeta import MAX_ENTRIES, VLMeta
+
+
+class BatchArray(ValueList):
+    """A list of batches, each of them a list of values that is compressed in blocks, in memory or in a file.
+
+    It has the methods of a list, and its elements are batches: ``batches[2]`` is a `Batch`, ``batches[2][5]`` one item,
+    for which one block is decoded. Each call that changes it is published as one: readers see all of it or nothing.
+
+    Parameters
+    ----------
+    items_per_block : int, optional
+        Most items of a block. Small blocks are quicker to get one item of, large ones are smaller. By default as many
+        items of the first batch as have 1 MiB of packed bytes up to compression level 3, 8 MiB up to 6, 16 MiB up to 8,
+        and all of them with levels 9 and 0.
+    serializer : {"msgpack", "arrow"}
+        How items are packed: "msgpack" takes what `ObjectArray` takes, "arrow" Arrow arrays and lists of values of one
+        type; it needs pyarrow, which ``pip install 'python-blosc2[arrow]'`` brings.
+    deserialize : {"full", "safe"}, optional
+        What may happen to items that stand for an object to be opened: those of a new list are opened, those of a file
+        are refused.
+    **kwargs
+        ``cparams``, ``dparams``, ``storage``, or the fields of `blosc2.Storage`. With a ``urlpath`` of a list that
+        exists, modes "a" and "r" open it; "w" replaces it, "x" refuses it.
+
+    Raises
+    ------
+    FileNotFoundError
+        Mode "r", and no such file.
+    ImportError
+        Serializer "arrow" without pyarrow.
+    FormatError
+        There is something else in the file.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> batches = blosc2.BatchArray(items_per_block=2)
+    >>> batches.append(["a", "b", {"c": 3}])
+    1
+    >>> batches.extend([[1, 2], [None]])
+    >>> batches[0][2], batches[1][:], batches.items[3:]
+    ({'c': 3}, [1, 2], [1, 2, None])
+    """
+
+    __slots__ = ("_known", "_new_lengths", "_proposed")
+    _tag = "batcharray"
+    _own_entries = frozenset({LENGTHS})
+    # The lengths of the batches of a version; those of the one that is being made; the layout of a first batch.
+    _known: tuple[Frame, list[int]] | None
+    _new_lengths: list[int]
+    _proposed: Layout | None
+
+    def __init__(
+        self, items_per_block: int | None = None, serializer: str = "msgpack", _from_schunk: SChunk | None = None,
+        deserialize: str | None = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        self._known = self._proposed = None
+        if items_per_block is not None:
+            items_per_block = operator.index(items_per_block)
+            if items_per_block < 1:
+                raise ValueError(f"items_per_block must be a positive integer, not {items_per_block}")
+        serializer_of(serializer)
+        self._begin(Layout(serializer, items_per_block, None).packed(), None, _from_schunk, deserialize, kwargs)
+
+    @classmethod
+    def _of(cls, carrier: Carrier) -> Any:
+        self = super()._of(carrier)
+        self._known = self._proposed = None
+        return self
+
+    @staticmethod
+    def _check_encoding(encoding: Encoding) -> None:
+        Encoder(encoding).encode_blocks([bytes(range(64))] * 4)
+
+    # ------------------------------------------------------------ layout
+    def _layout(self, frame: Frame) -> Layout:
+        try:
+            return layout_of(frame.metalayer(self._tag) or b"")
+        except FormatError as error:
+            raise FormatError(error.reason, path=self._carrier.urlpath, key=self._carrier.key) from None
+
+    def _blocks(self, frame: Frame) -> Any:
+        """What packs and unpacks blocks."""
+        layout = self._layout(frame)
+        try:
+            return serializer_of(layout.serializer)
+        except ValueError:
+            raise UnsupportedKindError(
+                f"batches packed with {layout.serializer!r} cannot be read, only with 'msgpack' and 'arrow'",
+                path=self._carrier.urlpath, key=self._carrier.key,
+            ) from None  # fmt: skip
+
+    @property
+    def items_per_block(self) -> int | None:
+        """Items that one block holds at most; None as long as nobody said how many, and there is no batch."""
+        return self._layout(self._carrier.frame).items_per_block
+
+    @property
+    def serializer(self) -> str:
+        """How items are packed."""
+        return self._layout(self._carrier.frame).serializer
+
+    def _guess_blocksize(self, payload_sizes: Sequence[int]) -> int:
+        """Items of a block, from the packed sizes of those of the first batch."""
+        budget = BUDGETS.get(self.cparams.clevel)
+        if budget is None:
+            return len(payload_sizes)
+        return max(int(np.searchsorted(np.cumsum(payload_sizes), budget, "right")), 1)
+
+    # ------------------------------------------------------------ lengths
+    @property
+    def _batch_lengths(self) -> list[int]:
+        return self._lengths(self._carrier.frame)
+
+    def _lengths(self, frame: Frame) -> list[int]:
+        """How many items each batch of a version has."""
+        known = self._known
+        if known is not None and known[0] is frame:
+            return known[1]
+        lengths = self._stored_lengths(frame)
+        if lengths is None or len(lengths) != frame.nchunks:  # other programs need not have written them
+            together = Together(frame.file_size)
+            lengths = [sum(map(len, self._opened_blocks(frame, i, together))) for i in range(int(frame.nchunks))]
+        self._known = (frame, lengths)
+        return lengths
+
+    def _stored_lengths(self, frame: Frame) -> list[int] | None:
+        try:
+            return stored_lengths(frame)
+        except FormatError as error:
+            raise FormatError(error.reason, path=self._carrier.urlpath, key=self._carrier.key) from None
+
+    # ------------------------------------------------------------ reading
+    def _require_blocks(self, frame: Frame, index: int) -> None:
+        if not frame.vlblocks:
+            self._require_room(frame, index)
+            raise self._damaged(frame, index, f"chunk {index} does not consist of blocks of variable length")
+
+    def _block(self, frame: Frame, index: int, number: int) -> Block:
+        """One block of a batch."""
+        self._require_blocks(frame, index)
+        data = frame.vl_block(index, number, allowed(frame.file_size))
+        return self._opened(frame, index, number, data, self._blocks(frame), Together(frame.file_size))
+
+    def _opened_blocks(self, frame: Frame, index: int, together: Together) -> Iterator[Block]:
+        """The blocks of a batch, one after the other."""
+        self._require_blocks(frame, index)
+        kind = self._blocks(frame)
+        most = allowed(frame.file_size)
+        if frame.chunk_info(index)[1] > most // 2:
+            for number in range(frame.vl_count(index)):
+                yield self._opened(frame, index, number, frame.vl_block(index, number, most), kind, together)
+            return
+        for number, data in enumerate(frame.vl_blocks(index)):
+            yield self._opened(frame, index, number, data, kind, together)
+
+    def _opened(self, frame: Frame, index: int, number: int, data: bytes, kind: Any, together: Together) -> Block:
+        where = f"block {number} of chunk {index} of {self._carrier.urlpath or 'a frame in memory'}"
+        try:
+            block: Block = kind.open(data, where, self._carrier.deserialize, frame.file_size, together)
+        except FormatError as error:
+            raise self._damaged(frame, index, error.reason) from None
+        return block
+
+    def _items_of(self, frame: Frame, index: int) -> list[Any]:
+        """All items of a batch, which must be as many as are said to be there."""
+        items = self._all_items(frame, index)
+        length = self._lengths(frame)[index]
+        if len(items) != length:
+            raise self._damaged(frame, index, f"chunk {index}: the batch has {len(items)} items, not {length}")
+        return items
+
+    def _all_items(self, frame: Frame, index: int) -> list[Any]:
+        """All items of a batch; its blocks but the last are equally long."""
+        together = Together(frame.file_size)
+        items: list[Any] = []
+        longest = None
+        closed = False
+        for block in self._opened_blocks(frame, index, together):
+            length = len(block)
+            longest = length if longest is None else longest
+            if closed or not 0 < length <= longest:
+                raise self._damaged(frame, index, f"chunk {index}: the blocks of the batch are of all lengths")
+            closed = length < longest
+            try:
+                items += block.all()
+            except FormatError as error:
+                raise self._damaged(frame, index, error.reason) from None
+        return items
+
+    def _read(self, frame: Frame, index: int, together: Together | None = None) -> Batch:  # noqa: ARG002
+        return Batch(self, index, frame)
+
+    def _pop_read(self, frame: Frame, index: int) -> list[Any]:
+        return self._items_of(frame, index)
+
+    def _entry(self, index: int) -> list[Any]:
+        return self._all_items(self._carrier.frame, index)
+
+    def iter_items(self) -> Iterator[Any]:
+        """The items of all batches, one after the other.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> batches = blosc2.BatchArray()
+        >>> batches.extend([[1, 2], [3]])
+        >>> list(batches.iter_items())
+        [1, 2, 3]
+        """
+        frame = self._carrier.frame
+        for index in range(int(frame.nchunks)):
+            yield from self._items_of(frame, index)
+
+    @property
+    def items(self) -> BatchArrayItems:
+        """The items of all batches as one sequence, read-only."""
+        return BatchArrayItems(self)
+
+    # ------------------------------------------------------------ changing
+    def _encoding(self) -> Encoding:
+        self._proposed = None
+        return super()._encoding()
+
+    def _chunk_of(self, value: Any, encoding: Encoding) -> NewBatch:
+        frame = self._carrier.frame
+        kind = self._blocks(frame)
+        layout = self._layout(frame)
+        items = kind.batch(value)
+        proposal = layout.items_per_block is None
+        if proposal:
+            layout = self._proposed or layout
+        packed = kind.packed(items, layout.arrow_schema)
+        if layout.items_per_block is None or (layout.arrow_schema is None and kind.schema(packed) is not None):
+            wanted = layout.items_per_block
+            if wanted is None:
+                budget = BUDGETS.get(self.cparams.clevel)
+                wanted = len(items) if budget is None else max(kind.fitting(packed, budget), 1)
+            layout = layout._replace(items_per_block=wanted, arrow_schema=kind.schema(packed))
+            self._proposed = layout
+            proposal = True
+        assert layout.items_per_block is not None
+        blocks = kind.blocks(packed, layout.items_per_block)
+        return compressed_batch(kind, blocks, encoding, len(items), layout, items if proposal else None)
+
+    def _compressed_anew(self, other: Any, frame: Frame, index: int, encoding: Encoding) -> NewBatch:
+        ours, theirs = self._layout(self._carrier.frame), other._layout(frame)
+        if ours == theirs and ours.items_per_block is not None:
+            length = other._lengths(frame)[index]
+            return compressed_batch(other._blocks(frame), frame.vl_blocks(index), encoding, length, ours, None)
+        return self._chunk_of(other._items_of(frame, index), encoding)
+
+    def _fit(self, draft: Draft, new: list[NewBatch]) -> list[NewBatch]:
+        """New batches in the layout of what they are added to, which the first one decides."""
+        draft.vlblocks = True
+        layout = layout_of(draft.metalayers[self._tag])
+        if new and (layout.items_per_block is None or layout.arrow_schema is None):
+            first = new[0].layout
+            layout = Layout(
+                layout.serializer, layout.items_per_block or first.items_per_block,
+                layout.arrow_schema if layout.arrow_schema is not None else first.arrow_schema,
+            )  # fmt: skip
+            draft.metalayers[self._tag] = layout.packed()
+        if all(one.layout == layout for one in new):
+            return new
+        # Somebody else stored the first batch meanwhile.
+        self._proposed = layout
+        encoding = self._carrier.encoding()
+        return [one if one.layout == layout else self._chunk_of(one.items, encoding) for one in new]
+
+    def _splice(self, draft: Draft, index: int, removed: int, new: list[NewBatch]) -> None:
+        new = self._fit(draft, new)
+        lengths = list(self._lengths(draft.frame))
+        lengths[index : index + removed] = [one.length for one in new]
+        draft.splice(index, removed, [(one.stored, one.nbytes) for one in new])
+        self._new_lengths = lengths
+
+    def _replace(self, draft: Draft, indices: list[int], new: list[NewBatch]) -> None:
+        lengths = list(self._lengths(draft.frame))
+        for index, one in zip(indices, self._fit(draft, new), strict=True):
+            draft.replace(index, one.stored, one.nbytes)
+            lengths[index] = one.length
+        self._new_lengths = lengths
+
+    def _keep(self, draft: Draft, indices: np.ndarray[Any, Any]) -> None:
+        lengths = self._lengths(draft.frame)
+        super()._keep(draft, indices)
+        self._new_lengths = [lengths[i] for i in indices.tolist()]
+
+    def _publish(self, draft: Draft, *, fresh: bool = False) -> None:
+        lengths = self._new_lengths
+        if not lengths:
+            draft.vlmeta.pop(LENGTHS, None)
+        else:
+            if LENGTHS not in draft.vlmeta and len(draft.vlmeta) >= MAX_ENTRIES:
+                raise ValueError(
+                    f"there can be {MAX_ENTRIES} entries of variable metadata, and a list of batches needs one of "
+                    "them: delete one"
+                )
+            draft.vlmeta[LENGTHS] = vlmeta_chunk(packed_lengths(lengths))
+        fresh = fresh or draft.metalayers[self._tag] != draft.frame.metalayer(self._tag)
+        super()._publish(draft, fresh=fresh)
+        self._known = (self._carrier.frame, lengths)
+
+    # ------------------------------------------------------------ description
+    @property
+    def vlmeta(self) -> VLMeta:
+        """Variable-length metadata, by name. The entry `_batch_array_metadata` is the list's own."""
+        return BatchMetadata(self._carrier, Carrier.open_cframe)
+
+    @property
+    def info_items(self) -> list[tuple[str, Any]]:
+        """What `info` shows, as pairs."""
+        frame = self._carrier.frame
+        layout = self._layout(frame)
+        lengths = self._lengths(frame)
+        blocks = [n for i in range(len(lengths)) for n in self._block_lengths(frame, i, layout.items_per_block)]
+        return [
+            ("type", type(self).__name__), ("serializer", layout.serializer),
+            ("items_per_block", layout.items_per_block), ("nbatches", _summary(lengths, "batch")),
+            ("nblocks", _summary(blocks, "block")), ("nitems", sum(lengths)), ("nbytes", size_text(self.nbytes)),
+            ("cbytes", size_text(self.cbytes)), ("cratio", f"{self.cratio:.2f}x"), ("cparams", self.cparams),
+            ("dparams", self.dparams), *self._carrier.described_checks(),
+        ]  # fmt: skip
+
+    def _block_lengths(self, frame: Frame, index: int, most: int | None) -> list[int]:
+        """How many items each block of a batch has."""
+        count, length = frame.vl_count(index) if frame.vlblocks else 1, self._lengths(frame)[index]
+        most = most or length
+        if -(-length // most) == count:
+            return [most] * (count - 1) + [length - most * (count - 1)]
+        return [len(block) for block in self._opened_blocks(frame, index, Together(frame.file_size))]
+
+    def chunk_copy(self, **kwargs: Any) -> Self:
+        """A copy whose batches are the compressed bytes of these, moved as they are.
+
+        Parameters
+        ----------
+        **kwargs
+            ``storage`` or the fields of `blosc2.Storage`, and ``dparams``.
+
+        Raises
+        ------
+        ValueError
+            `cparams`, `items_per_block` or `serializer`, which would change the bytes: `copy` takes them.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> batches = blosc2.BatchArray()
+        >>> batches.extend([[1, 2], [3]])
+        >>> batches.chunk_copy()[0][:]
+        [1, 2]
+        """
+        for name in ("cparams", "items_per_block", "serializer"):
+            if name in kwargs:
+                raise ValueError(f"chunk_copy moves compressed bytes as they are, {name} would change them: use copy()")
+        return super().copy(**kwargs)
+
+    def copy(self, **kwargs: Any) -> Self:
+        """A copy with the same batches and metadata, in memory or where ``urlpath`` says.
+
+        Parameters
+        ----------
+        **kwargs
+            ``storage`` or the fields of `blosc2.Storage`, except ``meta``, which is copied too; ``items_per_block``,
+            ``serializer`` and ``cparams`` to pack and compress the items anew, otherwise they are copied as they are
+            stored; ``dparams``.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> batches = blosc2.BatchArray(items_per_block=10)
+        >>> batches.append([1, 2, 3])
+        1
+        >>> batches.copy(items_per_block=1).items_per_block
+        1
+        """
+        layout = self._layout(self._carrier.frame)
+        how = {name: kwargs.pop(name) for name in ("items_per_block", "serializer") if name in kwargs}
+        if kwargs.get("cparams") is None and all(getattr(layout, name) == value for name, value in how.items()):
+            return super().copy(**kwargs)
+        if "meta" in kwargs:
+            raise ValueError("meta should not be passed to copy: the copy has the same")
+        if kwargs.get("cparams") is None:
+            kwargs["cparams"] = self.cparams
+        return self._anew(kwargs, **{"serializer": layout.serializer, "items_per_block": layout.items_per_block, **how})
+
+
+def _summary(numbers: list[int], what: str) -> str:
+    """How many there are, and of which lengths."""
+    if not numbers:
+        return "0"
+    mean = sum(numbers) / len(numbers)
+    return f"{len(numbers)} (items per {what}: mean={mean:.2f}, max={max(numbers)}, min={min(numbers)})"
