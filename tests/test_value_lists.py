@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import tempfile
 import threading
@@ -18,7 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from store_makers import KINDS, Maker
 
 import blosc2
-from blosc2 import BatchArray, ObjectArray
+from blosc2 import BatchArray, ObjectArray, value_lists
+from blosc2.carrier import FileCarrier
 from blosc2.exceptions import FormatError, MissingFileError
 
 VALUES = ["a", 1, None, {"b": (1, [2])}, 2.5, b"\0\1", [], (), -7, "é" * 40]
@@ -286,6 +288,33 @@ def test_handles_of_one_file(kind: str, tmp_path: Path, source: str | None) -> N
     assert plain(writer) == plain(reader) == elements[1:4]
     assert writer.append(elements[0]) == 4
     assert blosc2.check(path).ok
+
+
+def test_many_small_changes_do_not_fill_the_disk(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each leaves a table behind; now and then the file is written anew, and readers keep theirs."""
+    monkeypatch.setattr(value_lists, "_SLACK", 20_000)
+    path = tmp_path / "x.b2f"
+    values = CLASSES[kind](urlpath=path)
+    element = ELEMENTS[kind][0]
+    values.extend([element] * 400)
+    reader = blosc2.open(path)
+    for n in range(150):
+        values.append(element)
+        values[n] = ELEMENTS[kind][1]
+        assert path.stat().st_size < 4 * values.cbytes + 40_000
+    assert plain(reader) == [element] * 400
+    assert plain(blosc2.open(path)) == [ELEMENTS[kind][1]] * 150 + [element] * 400
+    assert blosc2.check(path).ok
+
+    # Where the file cannot be replaced, it grows.
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EBUSY, "busy")
+
+    monkeypatch.setattr(FileCarrier, "_rewrite", fail)
+    monkeypatch.setattr(value_lists, "_SLACK", 0)
+    for _ in range(40):
+        values.append(element)
+    assert plain(blosc2.open(path)) == [ELEMENTS[kind][1]] * 150 + [element] * 440
 
 
 def test_lists_that_processes_change_together(kind: str, tmp_path: Path) -> None:

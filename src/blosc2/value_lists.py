@@ -17,7 +17,7 @@ import numpy as np
 from blosc2._core.codec import Encoding
 from blosc2._core.frame import Frame
 from blosc2.allocation import allowed, too_much
-from blosc2.carrier import Carrier, encoding_of, open_carrier
+from blosc2.carrier import Carrier, FileCarrier, encoding_of, open_carrier
 from blosc2.deserialization import deserialize_mode
 from blosc2.directory_carrier import directory_carrier
 from blosc2.directory_frame import is_directory_frame
@@ -37,6 +37,8 @@ from blosc2.vlmeta import pack_metalayers
 #: A compressed element, and its uncompressed size.
 Chunk = tuple[bytes, int]
 
+# Dead bytes of a file that nobody minds, whatever it holds.
+_SLACK = 1 << 20
 # What is compressed to see whether it can be.
 _SAMPLE = bytes(range(64)) * 4
 # Compressed bytes of new elements that are held before they are published, where an iterable gives many.
@@ -46,7 +48,8 @@ _HELD = 32 << 20
 class ValueList(Stored, MutableSequence[Any]):
     """A list that is a frame, with one chunk for each element."""
 
-    __slots__ = ()
+    __slots__ = ("_limit",)
+    _limit: int  # bytes of the file up to which nobody has to look how many of them are dead
     #: The metalayer that says what the frame is.
     _tag: ClassVar[str]
     #: Whether new lists compress with a dictionary where nobody says otherwise.
@@ -204,9 +207,32 @@ class ValueList(Stored, MutableSequence[Any]):
     # ------------------------------------------------------------ changing
     def _publish(self, draft: Draft, *, fresh: bool = False) -> None:
         sizes = draft.sizes if draft.edits_chunks else None
-        self._carrier.publish(draft, fresh=fresh)
+        if fresh or not self._has_grown():
+            self._carrier.publish(draft, fresh=fresh)
+        else:
+            try:
+                self._carrier.publish(draft, fresh=True)
+            except OSError:
+                if draft.frame is not self._carrier.frame:
+                    raise
+                self._carrier.publish(draft)  # there is no room for a second file, or it cannot be replaced
         if sizes is not None and len(sizes):
             self._carrier.frame.know_sizes(sizes)  # type: ignore[arg-type]  # NumPy does not say so of its arrays
+
+    def _has_grown(self) -> bool:
+        """Whether so much of the file is dead that it is to be written anew.
+
+        Each change leaves a table of all chunks behind, which many small ones would make more of than of values.
+        """
+        carrier = self._carrier
+        if not isinstance(carrier, FileCarrier):
+            return False
+        frame = carrier.frame
+        size = int(frame.source.size)
+        if size <= getattr(self, "_limit", _SLACK):
+            return False
+        self._limit = 4 * int(frame.stored_nbytes) + _SLACK
+        return size > self._limit
 
     def _change(self, index: int, removed: int, new: list[Any]) -> int:
         """Publish elements in the place of others; the carrier is being edited."""
