@@ -68,6 +68,48 @@ def make_schunk(path: str, typesize: int, chunksize: int, items: int, vlmeta: bo
             s.vlmeta[name] = value
 
 
+def make_lists(folder: str, cparams: dict[str, Any], items_per_block: int | None) -> None:
+    """A list of values and one of batches, each in a file, made and changed in every way."""
+    values = blosc2.ObjectArray(urlpath=f"{folder}/values.b2f", mode="w", cparams=_cparams(cparams))
+    values.extend(recipes.list_values())
+    change_list(values, recipes.list_values())
+    batches = blosc2.BatchArray(items_per_block, urlpath=f"{folder}/batches.b2b", mode="w", cparams=_cparams(cparams))
+    batches.extend(recipes.list_batches())
+    change_list(batches, recipes.list_batches())
+
+
+def change_lists(folder: str) -> None:
+    """The same changes to lists that are there."""
+    for name, elements in (("values.b2f", recipes.list_values()), ("batches.b2b", recipes.list_batches())):
+        change_list(blosc2.open(f"{folder}/{name}", mode="a"), elements)
+
+
+def change_list(values: Any, elements: list[Any]) -> None:
+    """One change of each kind; plain lists take them too, but for their metadata."""
+    values.append(elements[1])
+    values.insert(1, elements[-1])
+    values.pop(0)
+    values[2] = elements[0]
+    del values[-2]
+    values[1:3] = [elements[3], elements[2], elements[1]]
+    if hasattr(values, "vlmeta"):
+        values.vlmeta["user"] = len(values)
+
+
+def empty_lists(folder: str) -> None:
+    """Lists without anything in them."""
+    for name in ("values.b2f", "batches.b2b"):
+        blosc2.open(f"{folder}/{name}", mode="a").clear()
+
+
+def single_items(path: str) -> list[Any]:
+    """Each item of a list of batches, read alone."""
+    batches = blosc2.open(path)
+    out = [[manifest.tagged(batch[n]) for n in range(len(batch))] for batch in batches]
+    assert [item for batch in out for item in batch] == [manifest.tagged(item) for item in batches.items]
+    return out
+
+
 def describe(path: str, mmap_mode: str | None = None, deserialize: str = "safe") -> dict[str, Any]:
     """Everything that a path holds, in the words of the manifest; the dtype as NumPy writes it."""
     x = blosc2.open(path, mode="r", mmap_mode=mmap_mode, deserialize=deserialize)
@@ -249,7 +291,7 @@ FUNCTIONS = {
     f.__name__: f
     for f in (
         make_array, make_schunk, describe, slices, change_array, change_points, change_schunk, change_store,
-        change_once, tree_attributes, convert, about,
+        change_once, tree_attributes, convert, about, make_lists, change_lists, empty_lists, single_items,
     )
 }  # fmt: skip
 

@@ -148,3 +148,17 @@ def vlmeta() -> dict[str, Any]:
         "日本": "x" * 5000,
         "ndarray": np.arange(6, dtype="<i2").reshape(2, 3),
     }
+
+
+def list_values() -> list[Any]:
+    """What a list of values is made of."""
+    return [
+        "a", {"n": 1, "t": (1, (2,)), "l": [None, True]}, b"\0" * 300, 2.5, "words " * 500, [], (), -(2**63), 2**64 - 1,
+        {1, 2}, 1j, np.arange(5, dtype="i2"), "\u00e9" * 20, 0,
+    ]  # fmt: skip
+
+
+def list_batches() -> list[list[Any]]:
+    """What a list of batches is made of."""
+    values = list_values()
+    return [values[:5], [0], values[3:], [[n, "text " * (n % 7)] for n in range(200)], ["x"] * 3]
