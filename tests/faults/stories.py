@@ -213,6 +213,29 @@ class SChunkFile(ArrayFile):
         return {"": (str(items.dtype), items.shape, items.tobytes(), version[""][3])}
 
 
+def flat(elements: Iterable[Any]) -> Any:
+    """The elements of a list, numbers or batches of them, as one array: each batch begins with its length."""
+    numbers: list[int] = []
+    for one in elements:
+        numbers += [one] if isinstance(one, int) else [len(one), *one]
+    return np.array(numbers, "i8")
+
+
+@dataclass
+class ListFile(ArrayFile):
+    """An `ObjectArray` or `BatchArray` of numbers in a file of its own."""
+
+    def read(self, handle: Any) -> dict[str, Value]:
+        metadata = {name: value for name, value in handle.vlmeta[:].items() if not name.startswith("_")}
+        return {"": value_of(flat(one[:] if isinstance(one, blosc2.Batch) else one for one in handle), metadata)}
+
+    def extend(self, handle: Any, version: dict[str, Value]) -> dict[str, Value]:
+        one: Any = [1, 2] if isinstance(handle, blosc2.BatchArray) else 7
+        handle.append(one)
+        items = np.concatenate([np.frombuffer(version[""][2], "i8"), flat([one])])
+        return {"": (str(items.dtype), items.shape, items.tobytes(), version[""][3])}
+
+
 @dataclass
 class ArrayStory:
     """Steps for a file that publishes each change at once; an array and its metadata are the model."""
@@ -336,6 +359,33 @@ def schunk_story(kind: Kind, *, contiguous: bool = True, meta: dict[str, Any] | 
     story.add(lambda s: s.delete_chunk(1), np.concatenate([story.array[:200], story.array[400:]]))
     story.add(lambda s: s.vlmeta.__setitem__("note", [4]), note=[4])
     story.add(lambda s: s.append_data(noise(50, 6)), np.concatenate([story.array, noise(50, 6)]))
+    return story
+
+
+def list_story(kind: Kind, cls: Any, *, contiguous: bool = True) -> ArrayStory:
+    """Every change of a list; `elements` is what it holds."""
+    story = ArrayStory(kind)
+    numbers = noise(300, 1).tolist()
+    new = numbers if cls is blosc2.ObjectArray else [numbers[n : n + 1 + n % 7] for n in range(290)]
+    elements: list[Any] = []
+    story.create(lambda path: cls(urlpath=path, contiguous=contiguous, mode="w"), flat([]))
+
+    def add(act: Callable[[Any], Any]) -> None:
+        act(elements)
+        story.add(act, flat(elements))
+
+    add(lambda x: x.append(new[0]))
+    add(lambda x: x.extend(new[1:60]))
+    story.add(lambda x: x.vlmeta.__setitem__("note", [1, 2, 3]), note=[1, 2, 3])
+    add(lambda x: x.insert(3, new[60]))
+    story.reopen()
+    add(lambda x: x.__setitem__(5, new[61]))
+    add(lambda x: x.__setitem__(slice(10, 30), new[70:75]))
+    add(lambda x: x.__delitem__(slice(None, None, 3)))
+    add(lambda x: x.pop(0) and None)
+    add(lambda x: x.reverse())
+    add(lambda x: x.clear())
+    add(lambda x: x.extend(new[:20]))
     return story
 
 
@@ -672,6 +722,10 @@ def stories() -> dict[str, Story]:
         "sparse array": array_story(ArrayFile("sparse.b2nd"), contiguous=False),
         "sparse schunk": schunk_story(SChunkFile("sparse.b2frame"), contiguous=False),
     }
+    for name, cls in (("values", blosc2.ObjectArray), ("batches", blosc2.BatchArray)):
+        found[f"list of {name}"] = list_story(ListFile(f"{name}.b2f"), cls)
+        found[f"sparse list of {name}"] = list_story(ListFile(f"sparse_{name}.b2f"), cls, contiguous=False)
+    found["shared list of batches"] = list_story(ListFile("shared_batches.b2f", locking=True), blosc2.BatchArray)
     kinds = {
         "embed": _store("embed.b2e", blosc2.EmbedStore),
         "dict b2z": _store("dict.b2z", blosc2.DictStore),

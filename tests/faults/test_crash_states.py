@@ -49,7 +49,9 @@ def test_a_program_that_dies_leaves_whole_versions_without_syncs(name: str) -> N
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("name", STORIES if FULL else ["array", "sparse schunk", "embed", "dict b2z", "tree b2d tiers"])
+@pytest.mark.parametrize(
+    "name", STORIES if FULL else ["array", "sparse schunk", "list of batches", "embed", "dict b2z", "tree b2d tiers"]
+)
 def test_without_syncs_values_would_be_lost(name: str, model: Model) -> None:
     """The survey finds what it is there to find."""
     surveyor = Surveyor(STORIES[name].kind, model, limit=2, samples=2, without_syncs=True)
