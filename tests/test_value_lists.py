@@ -317,6 +317,36 @@ def test_many_small_changes_do_not_fill_the_disk(kind: str, tmp_path: Path, monk
     assert plain(blosc2.open(path)) == [ELEMENTS[kind][1]] * 150 + [element] * 440
 
 
+def test_checked_reads(kind: str, tmp_path: Path, source: str | None) -> None:
+    """With `verify` a changed byte of a chunk is noticed before it is decoded; after changes, too."""
+    path = tmp_path / "x.b2f"
+    values = CLASSES[kind](urlpath=path, cparams={"clevel": 0, "use_dict": False})
+    values.extend(ELEMENTS[kind])
+    values.append(ELEMENTS[kind][0])
+    del values[1]
+    want = plain(values)
+    assert plain(blosc2.open(path, mmap_mode=source, verify=True)) == want
+    at = values._carrier.frame.chunk_info(2)[0] + values._carrier.frame.chunk_info(2)[2] - 1
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+    found = blosc2.open(path, mmap_mode=source, verify=True)
+    with pytest.raises(FormatError, match=r"x\.b2f.*chunk 2.*checksum"):
+        plain([found[2]])
+    if kind == "batches":
+        with pytest.raises(FormatError, match=r"x\.b2f.*chunk 2.*checksum"):
+            found[2][0]
+    assert plain(found[:2]) == want[:2]
+    assert not blosc2.check(path).ok
+    report = blosc2.salvage(path, tmp_path / "out.b2f")
+    assert report.lost
+    kept = blosc2.open(tmp_path / "out.b2f")
+    assert plain(kept) == want[:2] + want[3:]
+    if kind == "batches":
+        assert [len(batch) for batch in kept] == [len(batch) for batch in want[:2] + want[3:]]
+        assert kept.vlmeta["_batch_array_metadata"] == {"batch_lengths": [len(one) for one in plain(kept)]}
+
+
 def test_lists_that_processes_change_together(kind: str, tmp_path: Path) -> None:
     cls, elements = CLASSES[kind], ELEMENTS[kind]
     path = tmp_path / "x.b2f"

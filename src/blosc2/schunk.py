@@ -337,11 +337,11 @@ class SChunk(ChangeableChunks):
         index = existing_chunk(frame, nchunk)
         if not frame.vlblocks:
             raise ValueError("the chunks of this super-chunk do not have blocks of variable length")
-        blocks = frame.vl_blocks(index)
         number = operator.index(nblock)
-        if not 0 <= number < len(blocks):
-            raise IndexError(f"chunk {index} has no block {number}, it has {len(blocks)}")
-        block: bytes = blocks[number]
+        count = frame.vl_count(index)
+        if not 0 <= number < count:
+            raise IndexError(f"chunk {index} has no block {number}, it has {count}")
+        block: bytes = frame.vl_block(index, number)
         return block
 
     def iterchunks(self, dtype: Any) -> Iterator[np.ndarray[Any, Any]]:

@@ -275,6 +275,11 @@ def use_objects(rec: Recorder, x: Any, rng: random.Random) -> None:
     if count < 2000:
         rec("objects", "iterate", lambda: [_plain(v) for v in itertools.islice(x, 500)], asked=asked)
         rec("objects", "slice", lambda: [_plain(v) for v in x[: min(count, 20)]], asked=asked)
+    if isinstance(x, blosc2.BatchArray) and count:
+        at = rng.randrange(min(count, 1 << 62))
+        rec("objects", "batch item", lambda: (len(x[at]), x[at][0], x[at][-1]), asked=asked)
+        rec("objects", "batch part", lambda: x[at][1:3], asked=asked)
+        rec("objects", "one of all", lambda: (len(x.items), x.items[-1]), asked=asked)
     if isinstance(x, blosc2.BatchArray) and rng.random() < 0.5:
         rec("objects", "items", lambda: list(itertools.islice(x.iter_items(), 100)), asked=asked)
     if rng.random() < 0.2:
