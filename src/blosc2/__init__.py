@@ -194,8 +194,8 @@ _sys.modules[__name__].__class__ = _Module
 __all__ = [
     "DEFINED_CODECS_STOP", "EXTENDED_HEADER_LENGTH", "GLOBAL_REGISTERED_CODECS_STOP", "IS_WASM", "MAX_BLOCKSIZE",
     "MAX_BUFFERSIZE", "MAX_DIM", "MAX_OVERHEAD", "MAX_TYPESIZE", "MIN_HEADER_LENGTH", "USER_REGISTERED_CODECS_STOP",
-    "VERSION_DATE", "VERSION_STRING", "Batch", "BatchArray", "CParams", "CheckReport", "Codec", "DParams", "DeserializeMode",
-    "DictStore", "EmbedStore", "Filter", "Finding", "FormatError", "NDArray", "NDField", "ObjectArray", "SChunk",
+    "VERSION_DATE", "VERSION_STRING", "Batch", "BatchArray", "CParams", "CheckReport", "Codec", "DParams",
+    "DeserializeMode", "DictStore", "EmbedStore", "Filter", "Finding", "FormatError", "NDArray", "NDField", "ObjectArray", "SChunk",
     "SalvageReport", "SpecialValue", "SplitMode", "StaleHandleError", "Storage", "StoreLockedError", "TreeStore",
     "Tuner", "UnsafeDeserializationError", "__upstream_api__", "__version__", "arange",
     "are_partitions_aligned", "are_partitions_behaved",

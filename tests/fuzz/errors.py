@@ -49,6 +49,8 @@ DOCUMENTED: dict[str, tuple[type[BaseException], ...]] = {
     # changes: also what is refused by kind, and values that do not fit what a damaged header states
     "change": (*FOREIGN, *ACTIVE, e.ReadOnlyError, e.ShapeError, e.ChunkSizeError, e.ChunkIndexError, e.StoreKeyError,
                e.UnsupportedValueError, e.CompressionError),
+    # of an extended slice as many as it has; places that are not there; a header of which the parameters are none
+    "change_list": (*FOREIGN, *ACTIVE, e.ReadOnlyError, e.CompressionError, IndexError, ValueError),
     # there can be 8,000 entries: a ValueError says so
     "set_vlmeta": (*FOREIGN, *ACTIVE, e.ReadOnlyError, ValueError),
     "compact": (*FOREIGN, *ACTIVE),

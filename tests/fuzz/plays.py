@@ -538,6 +538,8 @@ def _change(rec: Recorder, x: Any, rng: random.Random) -> None:
         return
     elif isinstance(x, blosc2.SChunk):
         change_schunk(rec, x, rng)
+    elif isinstance(x, _OBJECTS):
+        change_list(rec, x, rng)
     elif isinstance(x, _STORES):
         change_store(rec, x, rng)
     if hasattr(x, "vlmeta") and rng.random() < 0.4:
@@ -574,6 +576,20 @@ def change_array(rec: Recorder, x: Any, rng: random.Random) -> None:
         rec("change", "append", lambda: x.append(rows), asked=costs + 4 * rows.nbytes, compare=False)
     elif kind == 4:
         rec("refresh", "refresh", x.refresh, compare=False)
+
+
+def change_list(rec: Recorder, x: Any, rng: random.Random) -> None:
+    one: Any = [1, "x" * 200, (2, {"a": None})] if isinstance(x, blosc2.BatchArray) else {"a": "x" * 200, "b": (1, [2])}
+    at = rng.randrange(-3, 4)
+    key = slice(at, None, rng.choice([None, 2, -1]))
+    asked = 4 * rec.size + 8 * min(max(x.nbytes, 0), ENOUGH)
+    changes: list[tuple[str, Any]] = [
+        ("append", lambda: x.append(one)), ("extend", lambda: x.extend([one, one])), ("pop", lambda: x.pop(at)),
+        ("insert", lambda: x.insert(at, one)), ("delete", lambda: x.delete(key)), ("clear", x.clear),
+        ("set", lambda: x.__setitem__(at, one)), ("reverse", x.reverse),
+    ]  # fmt: skip
+    what, act = rng.choice(changes)
+    rec("change_list", what, act, asked=asked, compare=False)
 
 
 def change_schunk(rec: Recorder, x: Any, rng: random.Random) -> None:

@@ -102,6 +102,7 @@ def own() -> list[Sample]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            _write_lists(folder)
             _write_arrays(folder)
             _write_stores(folder)
         return [read(path) for path in sorted(folder.iterdir()) if not path.name.endswith("b2lock")]
@@ -139,6 +140,18 @@ def _write_arrays(folder: Path) -> None:
     schunk.update_data(1, bytes(400), copy=True)
     schunk.vlmeta["v"] = "text"
     blosc2.SChunk(chunksize=200, data=bytes(1000), contiguous=False, urlpath=at("own_directory.b2frame"), mode="w")
+
+
+def _write_lists(folder: Path) -> None:
+    """Lists of values and of batches, changed so that something is dead."""
+    for name, use_dict, items in (("plain", False, 3), ("dict", True, 20)):
+        how = {"cparams": {"use_dict": use_dict}}
+        values = blosc2.ObjectArray(urlpath=str(folder / f"own_values_{name}.b2f"), **how)
+        values.extend([{"n": n, "text": "words " * n, "t": (n, [None])} for n in range(30)])
+        del values[3:7]
+        batches = blosc2.BatchArray(items, urlpath=str(folder / f"own_batches_{name}.b2b"), **how)
+        batches.extend([[{"n": m, "text": "words " * m} for m in range(1, n)] for n in range(2, 40, 9)])
+        batches.pop(1)
 
 
 def _fill(store: Any, count: int) -> None:
