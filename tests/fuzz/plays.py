@@ -874,6 +874,7 @@ def play_stale(rec: Recorder, path: Path, source: str | None, rng: random.Random
             data[field.at : field.at + field.width] = (
                 rng.choice([b"\xc2", b"\xc3"]) if marker else rng.randbytes(field.width)
             )
+    data[86] = 0  # without the mark of checksums, which such a header would contradict
     other = path.with_name(f"stale{path.suffix}")
     other.write_bytes(data)
     second = values(rec, opened(rec, other, source))
