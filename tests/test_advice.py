@@ -267,10 +267,8 @@ def test_a_batch_of_keys_covers_their_bytes(
     path = str(tmp_path / f"store{suffix}")
     kind: Any = blosc2.EmbedStore if suffix == ".b2e" else blosc2.DictStore
     with kind(path, mode="w") as store:
-        for n in range(200):
-            store[f"/leaf{n:03}"] = noise(50, n)
-        store["/large"] = noise(1 << 20)
-        store["/last"] = noise(50)
+        values = {f"/leaf{n:03}": noise(50, n) for n in range(200)}
+        store.update({**values, "/large": noise(1 << 20), "/last": noise(50)})
     content = Path(path).read_bytes()
     with kind(path, mode="r", mmap_mode=source) as store:
         store.advise("willneed", keys=[f"/leaf{n:03}" for n in range(0, 200, 3)] + ["/last"])

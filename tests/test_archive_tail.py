@@ -20,6 +20,9 @@ from blosc2._core.source import Source
 from blosc2.archive_tail import SEALED, lost_end
 from blosc2.exceptions import FormatError
 
+# A bit of a record may say that its member is compressed.
+pytestmark = pytest.mark.filterwarnings("ignore:.*another tool has compressed its member:UserWarning")
+
 
 @pytest.fixture(autouse=True, params=[False, True], ids=["one by one", "together"])
 def together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:

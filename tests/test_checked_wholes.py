@@ -69,9 +69,8 @@ def schunk(path: Path) -> None:
 def a_store(kind: Any, **how: Any) -> Callable[[Path], None]:
     def make(path: Path) -> None:
         with kind(str(path), mode="w", **how) as store:
-            store["/items"] = ITEMS
-            for number, small in enumerate(SMALL):
-                store[f"/small/{number}"] = small
+            # At once: an EmbedStore would keep what it published in between.
+            store.update({"/items": ITEMS, **{f"/small/{number}": small for number, small in enumerate(SMALL)}})
 
     return make
 

@@ -258,6 +258,7 @@ class Machine(RuleBasedStateMachine):
         self.store = self.make("a")
 
 
+@pytest.mark.usefixtures("changes_wait")
 @pytest.mark.parametrize("kind", KINDS)
 def test_beside_a_dictionary(kind: str, tmp_path: Path) -> None:
     machine = type("Machine", (Machine,), {"folder": tmp_path, "kind": kind})

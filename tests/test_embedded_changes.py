@@ -117,9 +117,9 @@ CHANGES: list[Change] = [put, put_many, delete, overwrite, edit, rename, swap]
 each = pytest.mark.parametrize("change", CHANGES, ids=[change.__name__ for change in CHANGES])
 
 
-def apply(change: Change, path: Path, **how: Any) -> dict[str, list[Any]]:
+def apply(change: Change, path: Path, *, verify: bool | None = None, **how: Any) -> dict[str, list[Any]]:
     """Make a change, and say what there must be afterwards, by what the store itself shows before it publishes."""
-    store = blosc2.EmbedStore(path)
+    store = blosc2.EmbedStore(path, verify=verify)
     change(store)
     expected = {key: leaf[()].tolist() for key, leaf in store.items()}
     store.close(**how)
@@ -664,7 +664,7 @@ def test_damage_in_the_last_chunk_is_still_found_after_an_append(tmp_path: Path)
     assert window is not None
     flip(path, window[1] + 300)
     assert [finding.chunk for finding in verify_frame(frame_of(path))] == [0]
-    apply(overwrite, path)
+    apply(overwrite, path, verify=False)
     frame = frame_of(path)
     assert carried(frame) is not None
     assert [finding.chunk for finding in verify_frame(frame)] == [0]
@@ -689,7 +689,8 @@ def test_damaged_values_are_not_copied(tmp_path: Path) -> None:
             store["/v19"] = rng.random(15_000)
             store.flush(durable=False)
     assert [finding.chunk for finding in verify_frame(frame_of(path))] == [0]
-    np.testing.assert_array_equal(len(values_of(path)), 20)
+    with blosc2.EmbedStore(path, mode="r", verify=False) as store:
+        assert len([leaf[()] for leaf in store.values()]) == 20
     # Without the values around the damage there is nothing left to be afraid of.
     with blosc2.EmbedStore(path) as store:
         for n in range(10):

@@ -138,6 +138,9 @@ print("ends", flush=True)
 
 def test_dropped_at_once(make: Maker) -> None:
     with pytest.warns(ResourceWarning, match="not closed"):
-        make("w")["/a"] = [1]
+        store = make("w")
+        store["/a"] = [1]
+        store["/b"] = [2]
+        del store
         gc.collect()
-    assert make.values() == {"/a": [1]}
+    assert make.values() == {"/a": [1], "/b": [2]}

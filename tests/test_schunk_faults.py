@@ -160,9 +160,10 @@ def test_a_disk_that_takes_nothing_any_more_shows_one_version(
         try:
             shown = everything(path)
         except blosc2.FormatError:
-            assert contiguous  # the header is one write of less than a sector; this was half of it
+            # The header is one write of less than a sector: half of it, or of the old one that was to come back.
+            assert contiguous
             assert counted.calls == 4
-            assert fail_at == 3
+            assert fail_at in (3, 4)
         else:
             assert shown in (content, after)
 

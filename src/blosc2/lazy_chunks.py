@@ -27,9 +27,10 @@ def lazy_chunk(carrier: Carrier, nchunk: int) -> bytes:
     if source.identity is None or frame.vlblocks or not nbytes:
         return header
     blocks = -(-nbytes // blocksize)
-    if 4 * blocks > cbytes:
+    held = min(4 * blocks, cbytes - EXTENDED_HEADER_LENGTH)
+    if held < 4 * blocks and not raw:
         raise FormatError(f"chunk {nchunk} has {blocks} blocks in {cbytes} bytes", path=source.path, offset=at)
-    starts = source.read(at + EXTENDED_HEADER_LENGTH, 4 * blocks)
+    starts = source.read(at + EXTENDED_HEADER_LENGTH, held).ljust(4 * blocks, b"\0")
     if raw:  # these are items, and blocks follow each other
         lengths = np.full(blocks, blocksize, "<i4")
         lengths[-1] = nbytes - (blocks - 1) * blocksize
