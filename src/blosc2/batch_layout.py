@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from blosc2._core.codec import Encoder, Encoding, raw_blocks
 from blosc2._core.frame import Frame
-from blosc2.exceptions import FormatError, UnsupportedKindError
+from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError
 from blosc2.packed_values import unreadable
 from blosc2.serialization import pack, unpack
 from blosc2.vlmeta import VLMeta
@@ -100,7 +100,10 @@ def stored_lengths(frame: Frame) -> list[int] | None:
     content = frame.vlmeta(LENGTHS)
     if content is None:
         return None
-    found = unpack(content, location=f"variable metadata {LENGTHS!r}", file_size=frame.file_size)
+    try:
+        found = unpack(content, location=f"variable metadata {LENGTHS!r}", file_size=frame.file_size)
+    except UnsafeDeserializationError:  # it is the package's own entry, which has none
+        found = None
     lengths = found.get("batch_lengths") if isinstance(found, dict) else None
     if not isinstance(lengths, list) or not all(type(n) is int and 0 < n < 1 << 62 for n in lengths):
         raise FormatError(f"variable metadata {LENGTHS!r} does not say how many items each batch has")

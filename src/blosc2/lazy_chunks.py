@@ -26,13 +26,14 @@ def lazy_chunk(carrier: Carrier, nchunk: int) -> bytes:
     header = source.read(at, EXTENDED_HEADER_LENGTH)
     if source.identity is None or frame.vlblocks or not nbytes:
         return header
-    blocks = -(-nbytes // blocksize)
+    # Of a chunk that is stored as it is, a block size says nothing.
+    blocks = -(-nbytes // blocksize) if blocksize > 0 else 1
     held = min(4 * blocks, cbytes - EXTENDED_HEADER_LENGTH)
     if held < 4 * blocks and not raw:
         raise FormatError(f"chunk {nchunk} has {blocks} blocks in {cbytes} bytes", path=source.path, offset=at)
     starts = source.read(at + EXTENDED_HEADER_LENGTH, held).ljust(4 * blocks, b"\0")
     if raw:  # these are items, and blocks follow each other
-        lengths = np.full(blocks, blocksize, "<i4")
+        lengths = np.full(blocks, blocksize if blocksize > 0 else nbytes, "<i4")
         lengths[-1] = nbytes - (blocks - 1) * blocksize
     else:
         begins = np.frombuffer(starts, "<i4").astype(np.int64)
