@@ -54,12 +54,20 @@ def check_modes(mode: object, mmap_mode: object = None, initial_mapping_size: ob
     return str(mode) if mmap_mode is None else _MAPPING_MODES[mmap_mode]
 
 
+def _is_asked_to_tell() -> bool:
+    return bool(os.environ.get("BLOSC_TRACE") or os.environ.get("BLOSC_INFO"))
+
+
+# Asked once, when this is imported: looking for two variables that are not there takes longer than mapping a file.
+_tells: bool = _is_asked_to_tell()
+
+
 def tell_of_mapping(path: str, mmap_mode: str | None, initial_mapping_size: Any, size: int) -> None:
-    """Say on the standard error stream that a file was mapped, where the C library's variables ask for such texts.
+    """Say on the standard error stream that a file was mapped, where the C library's variables asked for such texts.
 
     It is the C library's text, with the size that it would map. Here files are mapped as large as they are.
     """
-    if mmap_mode is None or not (os.environ.get("BLOSC_TRACE") or os.environ.get("BLOSC_INFO")):
+    if not _tells or mmap_mode is None:
         return
     if mmap_mode != "r":
         size = max(size, _MAPPING_SIZE if initial_mapping_size is None else int(initial_mapping_size))
