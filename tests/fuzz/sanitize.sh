@@ -41,13 +41,13 @@ run() {
   "$@" || failed=1
 }
 
-core="arena crew codec frame grid archive catalog keytable checksum source small_frame sums read_many bulk"
+core="arena crew codec frame grid archive catalog keytable checksum source small_frame sums read_many bulk read_many_leaves list_values large_values"
 tests=()
 if [ "$kind" = address ]; then
   for name in $core hostile bad_input salvage check buffers; do tests+=("$root"/tests/test_"$name".py); done
 else
   # those that use threads; each takes some ten times as long
-  for name in crew read_many leaf_batches executor handles publishing; do tests+=("$root"/tests/test_"$name".py); done
+  for name in crew read_many read_many_leaves leaf_batches executor handles publishing; do tests+=("$root"/tests/test_"$name".py); done
 fi
 present=()
 for file in "${tests[@]}"; do if [ -e "$file" ]; then present+=("$file"); fi; done
