@@ -175,3 +175,14 @@ def test_relative_paths_travel_in_one_process(tmp_path: Path, monkeypatch: pytes
     os.mkdir("other")
     monkeypatch.chdir("other")
     np.testing.assert_array_equal(pickle.loads(pickled)[:], ITEMS)
+
+
+def test_the_super_chunk_of_a_store_in_memory_travels() -> None:
+    """Its bytes alone would open as the store."""
+    store = blosc2.EmbedStore()
+    store["/a"] = np.arange(3)
+    schunk = blosc2.schunk_from_cframe(store.to_cframe())
+    again = pickle.loads(pickle.dumps(schunk))
+    assert type(again) is blosc2.SChunk
+    assert again[:] == schunk[:]
+    assert again.meta.keys() == schunk.meta.keys()

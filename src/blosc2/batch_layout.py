@@ -82,7 +82,10 @@ def compressed_batch(
 @lru_cache(maxsize=64)
 def layout_of(content: bytes) -> Layout:
     """The content of the metalayer, checked."""
-    value = unpack(content, location="the metalayer batcharray")
+    try:
+        value = unpack(content, location="the metalayer batcharray")
+    except UnsafeDeserializationError:  # it is the package's own, which has none
+        value = None
     if not isinstance(value, dict):
         raise FormatError("the metalayer batcharray is not a map")
     if value.get("version", 1) != 1:

@@ -21,7 +21,7 @@ from blosc2.lost_carrier import LOST_ERRORS, LostCarrier
 from blosc2.ndarray import NDArray
 from blosc2.objectarray import ObjectArray
 from blosc2.objects import OpaqueArray, OpaqueSChunk
-from blosc2.opening import from_cframe, open
+from blosc2.opening import from_cframe, open, schunk_from_cframe
 from blosc2.schunk import SChunk
 from blosc2.stored import Stored
 from blosc2.view_carrier import Axes, ViewCarrier
@@ -63,7 +63,10 @@ def _how(carrier: Carrier) -> dict[str, Any]:
 
 def revive(kind: type[Stored], cframe: bytes, deserialize: str, given: dict[str, Any]) -> Any:
     """An object in memory from its bytes."""
-    return _finish(_as_kind(kind, from_cframe(cframe, deserialize=deserialize)), given)
+    found = from_cframe(cframe, deserialize=deserialize)
+    if not isinstance(found, Stored):  # a store, of which the super-chunk travelled
+        found = schunk_from_cframe(cframe)
+    return _finish(_as_kind(kind, found), given)
 
 
 def revive_view(base: NDArray, axes: Axes, kind: type[Stored]) -> Any:
