@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from blosc2._core.frame import Frame
 from blosc2.batch_blocks import Block
 from blosc2.exceptions import FormatError
+from blosc2.indexing import list_index
 
 if TYPE_CHECKING:
     from blosc2.batch_array import BatchArray
@@ -58,13 +58,7 @@ class Batch(Sequence[Any]):
                 items = self._all()
                 return items if places.step > 0 else items[::-1]
             return self._some(places)
-        try:
-            index = operator.index(key)
-        except TypeError:
-            raise TypeError(f"Batch indices must be integers or slices, not {type(key).__name__}") from None
-        if not -length <= index < length:
-            raise IndexError(f"Batch index out of range: {index}, of {length}")
-        return self._item(index % length, length)
+        return self._item(list_index(key, length, "Batch"), length)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._all())
@@ -157,13 +151,7 @@ class BatchArrayItems(Sequence[Any]):
         if isinstance(key, slice):
             places = range(*key.indices(length))
             return list(self._at(frame, ends, batch, places))
-        try:
-            index = operator.index(key)
-        except TypeError:
-            raise TypeError(f"BatchArray item indices must be integers or slices, not {type(key).__name__}") from None
-        if not -length <= index < length:
-            raise IndexError(f"BatchArray item index out of range: {index}, of {length}")
-        return next(self._at(frame, ends, batch, (index % length,)))
+        return next(self._at(frame, ends, batch, (list_index(key, length, "BatchArray item"),)))
 
     def __iter__(self) -> Iterator[Any]:
         return self._array.iter_items()

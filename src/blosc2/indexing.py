@@ -257,3 +257,14 @@ def _too_many(key: tuple[Any, ...], ndim: int) -> IndexError:
 def _used(items: tuple[Any, ...]) -> int:
     """Count the items that take an axis."""
     return sum(1 for item in items if item is not None and item is not Ellipsis)
+
+
+def list_index(index: Any, length: int, what: str) -> int:
+    """The index of an existing element of a list, counted from its start."""
+    try:
+        number = operator.index(index)
+    except TypeError:
+        raise TypeError(f"{what} indices must be integers or slices, not {type(index).__name__}") from None
+    if not -length <= number < length:
+        raise IndexError(f"{what} index out of range: {number}, of {length}")
+    return number % length

@@ -110,16 +110,6 @@ class SChunk(ChangeableChunks):
             self._carrier.cparams = cparams_from(value, typesize=int(frame.typesize))
 
     @property
-    def contiguous(self) -> bool:
-        """Whether all chunks lie in one frame."""
-        return self._carrier.contiguous
-
-    @property
-    def chunksize(self) -> int:
-        """Uncompressed bytes of a chunk; 0 when chunks differ, -1 when the first one will decide."""
-        return int(self._carrier.frame.chunksize)
-
-    @property
     def chunkshape(self) -> int:
         """Items of a chunk."""
         return self.chunksize // self.typesize
@@ -133,27 +123,6 @@ class SChunk(ChangeableChunks):
     def nchunks(self) -> int:
         """Number of chunks."""
         return int(self._carrier.frame.nchunks)
-
-    @property
-    def typesize(self) -> int:
-        """Bytes of an item."""
-        return int(self._carrier.frame.typesize)
-
-    @property
-    def nbytes(self) -> int:
-        """Uncompressed bytes."""
-        return int(self._carrier.frame.nbytes)
-
-    @property
-    def cbytes(self) -> int:
-        """Compressed bytes."""
-        return int(self._carrier.frame.cbytes)
-
-    @property
-    def cratio(self) -> float:
-        """Uncompressed bytes by compressed ones; 0 when nothing is stored."""
-        cbytes = self.cbytes
-        return self.nbytes / cbytes if cbytes else 0.0
 
     @property
     def initial_mapping_size(self) -> None:

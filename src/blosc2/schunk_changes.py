@@ -22,7 +22,7 @@ from blosc2.chunk_edits import (
     update_special,
 )
 from blosc2.storage import SpecialValue
-from blosc2.stored import Stored
+from blosc2.stored import StoredFrame
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -39,7 +39,7 @@ def _change(method: Callable[Concatenate[ChangeableChunks, _P], _R]) -> Callable
     return one_by_one
 
 
-class ChangeableChunks(Stored):
+class ChangeableChunks(StoredFrame):
     """The methods of `SChunk` that change it. All of them raise `ValueError` when it was opened for reading."""
 
     __slots__ = ()

@@ -11,11 +11,12 @@ from blosc2.advice import advise_frame, check_advice
 from blosc2.carrier import Carrier
 from blosc2.compaction import Compaction
 from blosc2.findings import CheckReport
+from blosc2.handle_properties import HandleProperties
 from blosc2.storage import CParams, DParams, cparams_from, dparams_from
 from blosc2.vlmeta import Meta, VLMeta
 
 
-class Stored:
+class Stored(HandleProperties):
     """Base of the classes whose objects are a frame."""
 
     __slots__ = ("__weakref__", "_carrier", "_vlmeta_")
@@ -24,21 +25,6 @@ class Stored:
     checker: ClassVar[Callable[..., CheckReport] | None] = None
     #: Says which chunks a key touches; set likewise.
     touched: ClassVar[Callable[..., Any] | None] = None
-
-    @property
-    def urlpath(self) -> str | None:
-        """The file; None in memory."""
-        return self._carrier.urlpath
-
-    @property
-    def mode(self) -> str:
-        """The mode that it was opened with."""
-        return self._carrier.mode
-
-    @property
-    def mmap_mode(self) -> str | None:
-        """How the file is mapped; None when it is not."""
-        return self._carrier.mmap_mode
 
     @property
     def meta(self) -> Meta:
@@ -195,3 +181,40 @@ class Stored:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         return None
+
+
+class StoredFrame(Stored):
+    """Base of those that are all of a frame: super-chunks and lists."""
+
+    __slots__ = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Uncompressed bytes."""
+        return int(self._carrier.frame.nbytes)
+
+    @property
+    def cbytes(self) -> int:
+        """Compressed bytes."""
+        return int(self._carrier.frame.cbytes)
+
+    @property
+    def cratio(self) -> float:
+        """Uncompressed bytes by compressed ones; 0 when nothing is stored."""
+        cbytes = self.cbytes
+        return self.nbytes / cbytes if cbytes else 0.0
+
+    @property
+    def typesize(self) -> int:
+        """Bytes of an item; 1 for lists, whose values are packed bytes."""
+        return int(self._carrier.frame.typesize)
+
+    @property
+    def chunksize(self) -> int:
+        """Uncompressed bytes of a chunk; 0 when chunks differ, -1 when the first one will decide."""
+        return int(self._carrier.frame.chunksize)
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether all chunks lie in one frame, not in a directory."""
+        return self._carrier.contiguous

@@ -24,6 +24,7 @@ from blosc2.directory_frame import is_directory_frame
 from blosc2.draft import Draft
 from blosc2.encoders import check_for_bytes, encode
 from blosc2.exceptions import CompressionError, ExistingFileError, FormatError, MissingFileError
+from blosc2.indexing import list_index
 from blosc2.info import InfoReporter
 from blosc2.keywords import schunk_keywords
 from blosc2.new_frame import check_target, copy_frame, new_carrier
@@ -31,7 +32,7 @@ from blosc2.schunk import SChunk
 from blosc2.serialization import FEW_BYTES, Together, unpack
 from blosc2.shared_carrier import shared_carrier
 from blosc2.storage import MAX_BUFFERSIZE, Codec, CParams, SpecialValue, cparams_from, storage_from
-from blosc2.stored import Stored
+from blosc2.stored import StoredFrame
 from blosc2.vlmeta import pack_metalayers
 
 #: A compressed element, and its uncompressed size.
@@ -45,7 +46,7 @@ _SAMPLE = bytes(range(64)) * 4
 _HELD = 32 << 20
 
 
-class ValueList(Stored, MutableSequence[Any]):
+class ValueList(StoredFrame, MutableSequence[Any]):
     """A list that is a frame, with one chunk for each element."""
 
     __slots__ = ("_limit",)
@@ -194,15 +195,7 @@ class ValueList(Stored, MutableSequence[Any]):
 
     def _place(self, index: Any, length: int) -> int:
         """The number of an existing element."""
-        try:
-            number = operator.index(index)
-        except TypeError:
-            raise TypeError(
-                f"{type(self).__name__} indices must be integers or slices, not {type(index).__name__}"
-            ) from None
-        if not -length <= number < length:
-            raise IndexError(f"{type(self).__name__} index out of range: {number}, of {length}")
-        return number % length
+        return list_index(index, length, type(self).__name__)
 
     # ------------------------------------------------------------ changing
     def _publish(self, draft: Draft, *, fresh: bool = False) -> None:
@@ -410,36 +403,6 @@ class ValueList(Stored, MutableSequence[Any]):
     def schunk(self) -> SChunk:
         """The super-chunk below the list."""
         return SChunk._of(self._carrier)
-
-    @property
-    def nbytes(self) -> int:
-        """Uncompressed bytes."""
-        return int(self._carrier.frame.nbytes)
-
-    @property
-    def cbytes(self) -> int:
-        """Compressed bytes."""
-        return int(self._carrier.frame.cbytes)
-
-    @property
-    def cratio(self) -> float:
-        """Uncompressed bytes by compressed ones; 0 when nothing is stored."""
-        return self.nbytes / self.cbytes if self.cbytes else 0.0
-
-    @property
-    def typesize(self) -> int:
-        """Bytes of an item of the super-chunk below; 1, as values are packed bytes."""
-        return int(self._carrier.frame.typesize)
-
-    @property
-    def chunksize(self) -> int:
-        """Packed bytes of each element; 0 when they differ, -1 when the first one will decide."""
-        return int(self._carrier.frame.chunksize)
-
-    @property
-    def contiguous(self) -> bool:
-        """Whether the frame is one piece, not a directory."""
-        return self._carrier.contiguous
 
     @property
     def info_items(self) -> list[tuple[str, Any]]:

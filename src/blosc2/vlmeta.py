@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from blosc2.alignment import PADDING
 from blosc2.exceptions import FormatError, MissingMetadataError, UnsafeDeserializationError
+from blosc2.handle_properties import HandleProperties
 from blosc2.serialization import FEW_BYTES, FrameOpener, Together, check_readable, pack_attribute, unpack
 from blosc2.storage import MAX_BUFFERSIZE, cparams_from
 
@@ -313,7 +314,7 @@ def _with_array_markers(content: bytes) -> bytes:
     return content[:3] + marker + shape + marker + chunks + marker + blocks + rest
 
 
-class VLMeta(_Metadata, MutableMapping[str, Any]):
+class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
     """The variable-length metadata of an array or super-chunk: a mapping of names to values.
 
     ``vlmeta[:]`` reads all entries, ``vlmeta[:] = {...}`` merges a dictionary. Each assignment is published at once;
@@ -379,21 +380,6 @@ class VLMeta(_Metadata, MutableMapping[str, Any]):
     def clear(self) -> None:
         """Delete all entries, publishing all changes together."""
         self._publish(dict.fromkeys(self))
-
-    @property
-    def mode(self) -> str:
-        """The mode that the array or super-chunk was opened with."""
-        return self._carrier.mode
-
-    @property
-    def mmap_mode(self) -> str | None:
-        """How its file is mapped; None when it is not."""
-        return self._carrier.mmap_mode
-
-    @property
-    def urlpath(self) -> str | None:
-        """Its file; None in memory."""
-        return self._carrier.urlpath
 
     @property
     def locking(self) -> bool:

@@ -41,32 +41,33 @@ B2_INLINE uint32_t crc32c_by_table(uint32_t crc, const uint8_t *p, size_t n) {
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
-__attribute__((target("sse4.2"))) static uint32_t crc32c_by_instruction(uint32_t crc, const uint8_t *p, size_t n) {
-    uint64_t word, wide = crc;
-    for (; n >= 8; p += 8, n -= 8) {
-        memcpy(&word, p, 8);
-        wide = __builtin_ia32_crc32di(wide, word);
-    }
-    crc = (uint32_t) wide;
-    for (; n; p++, n--) crc = __builtin_ia32_crc32qi(crc, *p);
-    return crc;
-}
+#define B2_CRC_TARGET __attribute__((target("sse4.2")))
+#define b2_crc_of_word __builtin_ia32_crc32di
+#define b2_crc_of_byte __builtin_ia32_crc32qi
 #define b2_has_instruction() __builtin_cpu_supports("sse4.2")
 #elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
 #include <arm_acle.h>
-static uint32_t crc32c_by_instruction(uint32_t crc, const uint8_t *p, size_t n) {
-    uint64_t word;
-    for (; n >= 8; p += 8, n -= 8) {
-        memcpy(&word, p, 8);
-        crc = __crc32cd(crc, word);
-    }
-    for (; n; p++, n--) crc = __crc32cb(crc, *p);
-    return crc;
-}
+#define B2_CRC_TARGET
+#define b2_crc_of_word(crc, word) __crc32cd((uint32_t) (crc), word)
+#define b2_crc_of_byte __crc32cb
 #define b2_has_instruction() 1
 #else
-#define crc32c_by_instruction crc32c_by_table
 #define b2_has_instruction() 0
+#endif
+
+#ifdef b2_crc_of_word
+B2_CRC_TARGET static uint32_t crc32c_by_instruction(uint32_t crc, const uint8_t *p, size_t n) {
+    uint64_t word, wide = crc;
+    for (; n >= 8; p += 8, n -= 8) {
+        memcpy(&word, p, 8);
+        wide = b2_crc_of_word(wide, word);
+    }
+    crc = (uint32_t) wide;
+    for (; n; p++, n--) crc = b2_crc_of_byte(crc, *p);
+    return crc;
+}
+#else
+#define crc32c_by_instruction crc32c_by_table
 #endif
 
 /* The product of two polynomials modulo the one of the checksum; in reflected form, the highest bit is the 1. */
@@ -84,8 +85,8 @@ B2_INLINE uint32_t crc32c_times(uint32_t a, uint32_t b) {
 static uint32_t b2_crc_one_stream, b2_crc_two_streams;
 static int b2_crc_way;  /* 0: by tables, 1: by the instruction, 2: by folding */
 
-#if defined(__x86_64__) && defined(__GNUC__)
-__attribute__((target("sse4.2"))) static uint32_t crc32c_by_streams(uint32_t crc, const uint8_t *p, size_t n) {
+#ifdef b2_crc_of_word
+B2_CRC_TARGET static uint32_t crc32c_by_streams(uint32_t crc, const uint8_t *p, size_t n) {
     uint64_t a, b, c, word;
     int i;
     for (; n >= 3 * B2_STREAM; p += 3 * B2_STREAM, n -= 3 * B2_STREAM) {
@@ -93,17 +94,21 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_by_streams(uint32_t crc
         b = c = 0;
         for (i = 0; i < B2_STREAM; i += 8) {
             memcpy(&word, p + i, 8);
-            a = __builtin_ia32_crc32di(a, word);
+            a = b2_crc_of_word(a, word);
             memcpy(&word, p + B2_STREAM + i, 8);
-            b = __builtin_ia32_crc32di(b, word);
+            b = b2_crc_of_word(b, word);
             memcpy(&word, p + 2 * B2_STREAM + i, 8);
-            c = __builtin_ia32_crc32di(c, word);
+            c = b2_crc_of_word(c, word);
         }
         crc = crc32c_times(b2_crc_two_streams, (uint32_t) a) ^ crc32c_times(b2_crc_one_stream, (uint32_t) b) ^ (uint32_t) c;
     }
     return crc32c_by_instruction(crc, p, n);
 }
+#else
+#define crc32c_by_streams crc32c_by_table
+#endif
 
+#if defined(__x86_64__) && defined(__GNUC__)
 /* At least 256 bytes. What is left of them after each step stands for all that came before. */
 __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.2")))
 static uint32_t crc32c_by_folding(uint32_t crc, const uint8_t *p, size_t n) {
@@ -123,30 +128,8 @@ static uint32_t crc32c_by_folding(uint32_t crc, const uint8_t *p, size_t n) {
     return crc32c_by_instruction(crc32c_by_instruction(0, rest, 256), p, n);
 }
 #define b2_can_fold() (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq"))
-#elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
-static uint32_t crc32c_by_streams(uint32_t crc, const uint8_t *p, size_t n) {
-    uint32_t b, c;
-    uint64_t word;
-    int i;
-    for (; n >= 3 * B2_STREAM; p += 3 * B2_STREAM, n -= 3 * B2_STREAM) {
-        b = c = 0;
-        for (i = 0; i < B2_STREAM; i += 8) {
-            memcpy(&word, p + i, 8);
-            crc = __crc32cd(crc, word);
-            memcpy(&word, p + B2_STREAM + i, 8);
-            b = __crc32cd(b, word);
-            memcpy(&word, p + 2 * B2_STREAM + i, 8);
-            c = __crc32cd(c, word);
-        }
-        crc = crc32c_times(b2_crc_two_streams, crc) ^ crc32c_times(b2_crc_one_stream, b) ^ c;
-    }
-    return crc32c_by_instruction(crc, p, n);
-}
-#define crc32c_by_folding crc32c_by_streams
-#define b2_can_fold() 0
 #else
-#define crc32c_by_streams crc32c_by_table
-#define crc32c_by_folding crc32c_by_table
+#define crc32c_by_folding crc32c_by_streams
 #define b2_can_fold() 0
 #endif
 

@@ -1,0 +1,30 @@
+"""What arrays, super-chunks, lists and their metadata say of the file that they were opened from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class HandleProperties:
+    """Properties of an object that reads through a carrier."""
+
+    __slots__ = ()
+    _carrier: Any
+
+    @property
+    def urlpath(self) -> str | None:
+        """The file; None in memory."""
+        path: str | None = self._carrier.urlpath
+        return path
+
+    @property
+    def mode(self) -> str:
+        """The mode that it was opened with."""
+        mode: str = self._carrier.mode
+        return mode
+
+    @property
+    def mmap_mode(self) -> str | None:
+        """How the file is mapped; None when it is not."""
+        how: str | None = self._carrier.mmap_mode
+        return how
