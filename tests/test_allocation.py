@@ -330,3 +330,22 @@ def test_older_versions_with_the_same_damage_are_not_decoded_again(
     with pytest.raises(FormatError):
         blosc2.salvage(path, tmp_path / "out.b2nd")
     assert len(checked) <= 3
+
+
+def test_special_chunks_that_must_be_stored_take_what_the_file_may_take(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.b2frame")
+    schunk = blosc2.SChunk(chunksize=64, urlpath=path, cparams={"typesize": 1})
+    schunk.fill_special(64 << 20, blosc2.SpecialValue.ZERO)
+    before = Path(path).read_bytes()
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match="too many to change"):
+            schunk.update_data(5, b"shorter than the others")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < FREE
+    assert Path(path).read_bytes() == before
+    schunk.update_data(5, bytes(range(64)))  # of the same size: one table of offsets
+    assert schunk.decompress_chunk(5) == bytes(range(64))
+    assert schunk.nchunks == 1 << 20

@@ -20,7 +20,7 @@ from blosc2._core.frame_writer import header_length, pack_header, pack_index, pa
 from blosc2._core.grid_write import StoredChunk
 from blosc2._core.source import Source
 from blosc2.alignment import PADDING, hole_before
-from blosc2.allocation import FREE, table_limit
+from blosc2.allocation import FREE, allowed, table_limit
 from blosc2.exceptions import FormatError
 from blosc2.spool import Spooled, held
 from blosc2.sums import MARK_AT, Running, Sums, as_table, carried, from_table
@@ -32,6 +32,9 @@ UNINIT_OFFSET = -0x7C00000000000000
 
 # Entries of a table that are plain integers at a time.
 _PIECE: Final = 1 << 16
+
+# Bytes of memory for each special chunk that must be stored because others have another size.
+_MADE: Final = 256
 
 Stored = bytes | StoredChunk | Spooled | int  # a chunk, or one of the offsets above
 
@@ -72,11 +75,14 @@ class Draft:
     def require_table(self, count: int) -> None:
         """Refuse a table of so many chunks in place of one value for all: no reader would take it (`allocation`)."""
         if 8 * count > FREE // 2 and 8 * count > table_limit(self.frame.file_size):
-            raise FormatError(
-                f"{count} chunks, for most of which nothing is stored, are too many to change some of them: choose "
-                "larger chunks, with copy(chunks=...). If it never had as many, it is damaged",
-                path=self.frame.source.path, key=self.frame.key,
-            )  # fmt: skip
+            raise self._too_many(count)
+
+    def _too_many(self, count: int) -> FormatError:
+        return FormatError(
+            f"{count} chunks, for most of which nothing is stored, are too many to change some of them: choose "
+            "larger chunks, with copy(chunks=...). If it never had as many, it is damaged",
+            path=self.frame.source.path, key=self.frame.key,
+        )  # fmt: skip
 
     @property
     def offsets(self) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -190,7 +196,10 @@ class Draft:
             self.chunksize = size
             return False
         self.chunksize = 0
-        for index in np.flatnonzero(self.offsets < 0):
+        unstored = np.flatnonzero(self.offsets < 0)
+        if _MADE * len(unstored) > allowed(frame.file_size):
+            raise self._too_many(len(unstored))
+        for index in unstored:
             if int(index) not in self.new:
                 kind = int(self.offsets[index]) >> 56 & 7
                 nbytes = int(sizes[index])
