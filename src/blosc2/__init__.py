@@ -26,7 +26,6 @@ from blosc2._mixed_install import refuse_mixed_install as _refuse_mixed_install
 _refuse_mixed_install(__path__)
 
 from blosc2 import blosc2_ext as blosc2_ext
-from blosc2 import pickling as _pickling  # noqa: F401 - importing it makes arrays picklable
 from blosc2._core.codec import library_version as blosclib_version
 from blosc2.batch_array import Batch, BatchArray
 from blosc2.buffers import (
@@ -68,6 +67,7 @@ from blosc2.dict_store import DictStore
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import FormatError, StaleHandleError, StoreLockedError, UnsafeDeserializationError
 from blosc2.findings import CheckReport, Finding
+from blosc2.hooks import install as _install_hooks
 from blosc2.ndarray import NDArray, NDField
 from blosc2.objectarray import ObjectArray
 from blosc2.opening import (
@@ -136,6 +136,8 @@ from blosc2.tree_store import TreeStore
 from blosc2.version import VERSION_DATE, __version__
 from blosc2.vlmeta import set_strict_compatibility as _set_strict_compatibility
 from blosc2.vlmeta import strict_compatibility as _strict_compatibility
+
+_install_hooks()
 
 # The level of the older implementation's interface that is followed.
 __upstream_api__ = "4.14"

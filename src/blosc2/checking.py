@@ -14,7 +14,6 @@ from blosc2.exceptions import MissingFileError
 from blosc2.findings import FAULTS, CheckReport, Findings
 from blosc2.modes import local_path
 from blosc2.store_layout import EMBED
-from blosc2.stored import Stored
 
 #: Kinds of things at a path, as `open` tells them apart.
 ARCHIVE, DIRECTORY, EMBEDDED, FRAME = "archive", "directory", "embedded", "frame"
@@ -87,23 +86,22 @@ def check(path: str | bytes | os.PathLike[Any], *, progress: Callable[[int, int]
     return found.report()
 
 
-def check_bytes(frame: bytes, progress: Callable[[int, int], object] | None = None) -> CheckReport:
-    """Check a store in memory, as the bytes of its frame."""
+def check_store(place: str | bytes, progress: Callable[[int, int], object] | None = None) -> CheckReport:
+    """Check a store: the file or directory at a path, or one in memory as the bytes of its frame."""
+    if isinstance(place, str):
+        return check(place, progress=progress)
     found = Findings("in memory", progress)
-    found.total = len(frame)
+    found.total = len(place)
     from blosc2.check_embedded import check_embedded
 
-    check_embedded((Source.of_buffer(frame), 0, -1), found)
+    check_embedded((Source.of_buffer(place), 0, -1), found)
     return found.report()
 
 
-def _check_opened(carrier: Carrier, progress: Callable[[int, int], object] | None = None) -> CheckReport:
+def check_opened_handle(carrier: Carrier, progress: Callable[[int, int], object] | None = None) -> CheckReport:
     from blosc2.check_arrays import check_opened
 
     return check_opened(carrier, progress)
-
-
-Stored.checker = staticmethod(_check_opened)
 
 
 def kind_of_path(path: str) -> str:

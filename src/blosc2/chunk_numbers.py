@@ -13,7 +13,6 @@ from blosc2._core.geometry import Geometry
 from blosc2.indexing import Selection, basic_selection
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
-from blosc2.stored import Stored
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -102,7 +101,7 @@ def _pieces(rows: list[range], grid: tuple[int, ...]) -> Iterator[Integers]:
         yield numbers
 
 
-def _touched(stored: Any, key: Any) -> Iterator[Integers] | None:
+def touched_chunks(stored: Any, key: Any) -> Iterator[Integers] | None:
     """The chunks that advice about a key is about, in pieces; None for all."""
     if isinstance(stored, NDArray):
         geometry = stored._geometry
@@ -112,9 +111,6 @@ def _touched(stored: Any, key: Any) -> Iterator[Integers] | None:
         numbers = _chunks_of_schunk(stored, key)
         return _pieces([numbers], (int(stored.nchunks),))
     return None
-
-
-Stored.touched = staticmethod(_touched)
 
 
 def _chunks_of_schunk(schunk: SChunk, key: Any) -> range:

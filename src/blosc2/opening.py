@@ -286,12 +286,9 @@ def from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") ->
     return wrap(carrier)
 
 
-def _of_value(cframe: Any) -> Any:
+def open_value(cframe: Any) -> Any:
     """The object in a frame that lies in a value."""
     return from_cframe(cframe, copy=False, deserialize="full")
-
-
-Carrier.open_cframe = staticmethod(_of_value)
 
 
 def _carrier_of(cframe: Any, copy: bool, deserialize: str) -> MemoryCarrier:

@@ -7,20 +7,16 @@ its caller waits for ever. What cannot be opened raises when it is used, see `Lo
 
 from __future__ import annotations
 
-import copyreg
 import os
 from typing import Any
 
 from blosc2.advice import LASTING
-from blosc2.batch_array import BatchArray
 from blosc2.carrier import Carrier, FileCarrier, MemoryCarrier
 from blosc2.directory_carrier import DirectoryCarrier
 from blosc2.exceptions import StaleHandleError, StoreKeyError
 from blosc2.frame_versions import FrameVersion, version_of
 from blosc2.lost_carrier import LOST_ERRORS, LostCarrier
 from blosc2.ndarray import NDArray
-from blosc2.objectarray import ObjectArray
-from blosc2.objects import OpaqueArray, OpaqueSChunk
 from blosc2.opening import from_cframe, open, schunk_from_cframe
 from blosc2.schunk import SChunk
 from blosc2.stored import Stored
@@ -152,7 +148,3 @@ def _store(path: str, how: dict[str, Any]) -> Any:
     if known is None or known[0] != name:
         _last = known = (name, open(path, **how))
     return known[1]
-
-
-for _kind in (NDArray, SChunk, ObjectArray, BatchArray, OpaqueArray, OpaqueSChunk):
-    copyreg.pickle(_kind, reduce_stored)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from blosc2._core.frame import Frame
-from blosc2._core.source import Source
 from blosc2.batch_array import BatchArray
-from blosc2.carrier import Carrier, MemoryCarrier
+from blosc2.carrier import Carrier
 from blosc2.ndarray import NDArray
 from blosc2.objectarray import ObjectArray
 from blosc2.objects import OPAQUE_KINDS, OpaqueArray, OpaqueSChunk
@@ -30,12 +28,3 @@ def wrap(carrier: Carrier) -> Any:
     if "batcharray" in names:
         return BatchArray._of(carrier)
     return NDArray._of(carrier) if "b2nd" in names else SChunk._of(carrier)
-
-
-def wrap_bytes(cframe: Any, deserialize: str = "full") -> Any:
-    """The object in a frame in memory; the buffer is kept and must not change."""
-    frame = Frame.open(Source.of_buffer(cframe))
-    return wrap(MemoryCarrier(frame, deserialize=deserialize))
-
-
-Carrier.open_cframe = staticmethod(wrap_bytes)

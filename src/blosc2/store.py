@@ -10,14 +10,12 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from blosc2.all_or_none import AllOrNone
 from blosc2.bulk import Items, no_progress, pairs, set_many
-from blosc2.checking import check, check_bytes
 from blosc2.compaction import Compaction, Progress
 from blosc2.exceptions import FormatError, explain, name_file
-from blosc2.findings import CheckReport
 from blosc2.frame_windows import settled
 from blosc2.leaf import frame_of
 from blosc2.lost_carrier import LOST_ERRORS
@@ -28,6 +26,9 @@ from blosc2.store_keys import canonical_key, new_key
 from blosc2.store_layout import Moved, Window
 from blosc2.store_reading import ReadableStore
 from blosc2.transaction import Transaction
+
+if TYPE_CHECKING:
+    from blosc2.findings import CheckReport
 
 #: Unpublished frames are held in memory up to this; a store that can then puts them into files.
 MEMORY_LIMIT: Final = 64 << 20
@@ -40,6 +41,8 @@ _MOST_ELSEWHERE: Final = 64
 class Store(ReadableStore):
     """What every store does; see `EmbedStore`, `DictStore` and `TreeStore`."""
 
+    #: Checks what lies at a path, or the bytes of a store in memory; see `hooks`.
+    checker: ClassVar[Callable[..., CheckReport] | None] = None
     _transaction: Transaction | None = None
     # Where new values wait that are too many for memory, and have no place of their own yet.
     _waiting: TemporaryFile | None = None
@@ -547,8 +550,9 @@ class Store(ReadableStore):
         path = self._file
         if path is None:
             in_memory: Any = self
-            return check_bytes(in_memory.to_cframe(), progress)
-        return check(path, progress=progress)
+            path = in_memory.to_cframe()
+        assert self.checker is not None
+        return self.checker(path, progress)
 
     def discard(self) -> None:
         """Drop all changes that were not published, in the leaves that were handed out too."""

@@ -6,7 +6,6 @@ publication; a forked child publishes nothing of its parent's stores.
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 import warnings
@@ -44,7 +43,7 @@ def end_forgotten(store: Store) -> None:
     )
 
 
-def _end_all() -> None:
+def end_all() -> None:
     """The interpreter ends: end all stores that are still open for writing."""
     first: BaseException | None = None
     for store in writable_stores():
@@ -67,7 +66,4 @@ def see_to_child() -> None:
         global _seen_to
         if _seen_to != os.getpid():  # what a parent has seen to is forgotten in its children
             _seen_to = os.getpid()
-            util.Finalize(None, _end_all, exitpriority=0)
-
-
-atexit.register(_end_all)
+            util.Finalize(None, end_all, exitpriority=0)

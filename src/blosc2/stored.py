@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from blosc2.advice import advise_frame, check_advice
 from blosc2.carrier import Carrier
 from blosc2.compaction import Compaction
-from blosc2.findings import CheckReport
 from blosc2.handle_properties import HandleProperties
 from blosc2.storage import CParams, DParams, cparams_from, dparams_from
 from blosc2.vlmeta import Meta, VLMeta
+
+if TYPE_CHECKING:
+    from blosc2.findings import CheckReport
 
 
 class Stored(HandleProperties):
@@ -21,9 +23,9 @@ class Stored(HandleProperties):
 
     __slots__ = ("__weakref__", "_carrier", "_vlmeta_")
     _carrier: Carrier
-    #: Checks what is below an object; set by the module that knows all kinds.
+    #: Checks what is below an object; see `hooks`.
     checker: ClassVar[Callable[..., CheckReport] | None] = None
-    #: Says which chunks a key touches; set likewise.
+    #: Says which chunks a key touches; likewise.
     touched: ClassVar[Callable[..., Any] | None] = None
 
     @property
