@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
+
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
 from blosc2.allocation import allowed, too_much
@@ -167,9 +169,18 @@ class Embedded:
         return {name: chunk for name, chunk in chunks.items() if name != MAP}
 
 
+def chunks_of_value(frame: Frame, offset: int, length: int) -> range:
+    """The numbers of the chunks that hold the bytes of a value."""
+    last = offset + max(length, 1) - 1
+    if frame.variable:
+        ends = np.cumsum(np.frombuffer(frame.chunk_sizes(), np.int64))
+        return range(int(np.searchsorted(ends, offset, "right")), int(np.searchsorted(ends, last, "right")) + 1)
+    return range(offset // frame.chunksize, last // frame.chunksize + 1)
+
+
 def joined_value(frame: Frame, offset: int, length: int) -> Source | None:
     """The bytes of a long value in the chunks that hold it; None where they are compressed, or it is not long."""
-    if length <= _LONG:
+    if length <= _LONG or frame.variable:
         return None
     parts = []
     stop = offset + length

@@ -9,7 +9,7 @@ from blosc2._core.frame_writer import header_length
 from blosc2._core.source import Source
 from blosc2.alignment import PADDING
 from blosc2.compaction import Progress
-from blosc2.embedded import Embedded
+from blosc2.embedded import Embedded, chunks_of_value
 from blosc2.embedded_frame import Value, metalayers_of, write_frame
 from blosc2.exceptions import FormatError
 from blosc2.spool import TemporaryFile
@@ -161,8 +161,7 @@ def check_whole(old: Embedded, changes: Mapping[str, Window | None]) -> None:
         offset, length = entry.get("offset"), entry.get("length")
         if (key in changes and key not in moved) or type(offset) is not int or type(length) is not int:
             continue
-        chunks = range(offset // frame.chunksize, (offset + max(length, 1) - 1) // frame.chunksize + 1)
-        if any(number in chunks for number in damaged):
+        if not damaged.isdisjoint(chunks_of_value(frame, offset, length)):
             raise FormatError(
                 "the bytes around this value are not those that were written, so the store cannot be written anew; "
                 "check() tells more, and salvage() saves what is whole",

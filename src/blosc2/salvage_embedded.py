@@ -10,7 +10,7 @@ from blosc2._core.frame import Frame
 from blosc2._core.source import Source
 from blosc2.allocation import allowed, too_much
 from blosc2.check_frames import check_window
-from blosc2.embedded import MAP, REGISTRY, joined_value, kind_of
+from blosc2.embedded import MAP, REGISTRY, chunks_of_value, joined_value, kind_of
 from blosc2.exceptions import FormatError
 from blosc2.findings import FAULTS, Findings
 from blosc2.lost_versions import Head, versions
@@ -164,8 +164,7 @@ def _recover_value(
         wanted[key] = wanted[key] or (error.reason if isinstance(error, FormatError) else str(error))
         return None
     offset, length = entry["offset"], entry["length"]
-    first, last = offset // frame.chunksize, (offset + length) // frame.chunksize
-    if any(first <= number <= last for number in bad):
+    if not bad.isdisjoint(chunks_of_value(frame, offset, length)):
         lost.unverified(
             "the value lies in a chunk whose checksum is wrong: it decodes, but may not be what was stored", key=key,
             path=frame.source.path,
