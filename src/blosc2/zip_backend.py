@@ -529,6 +529,8 @@ class ZipBackend:
     def _cut(self, size: int) -> None:
         self._owner.check(self.root)
         os.ftruncate(self._descriptor, size)
+        # Else a sector of it could be beside new bytes after a crash, and both look like a damaged end record.
+        os.fsync(self._descriptor)
         self._identity = self._now()
 
     def moved(self, key: str) -> Moved:
