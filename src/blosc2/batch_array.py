@@ -341,7 +341,11 @@ class BatchArray(ValueList):
     @property
     def vlmeta(self) -> VLMeta:
         """Variable-length metadata, by name. The entry `_batch_array_metadata` is the list's own."""
-        return BatchMetadata(self._carrier, Carrier.open_cframe)
+        try:
+            return self._vlmeta_
+        except AttributeError:  # made when it is asked for, and then kept
+            self._vlmeta_ = BatchMetadata(self._carrier, Carrier.open_cframe)
+            return self._vlmeta_
 
     @property
     def info_items(self) -> list[tuple[str, Any]]:

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from numbers import Real
 from typing import Any
 
@@ -20,11 +20,11 @@ import numpy as np
 from blosc2._core.frame import special_chunk
 from blosc2.array_plan import ArrayPlan, plain_dtype
 from blosc2.assignment import lossless
-from blosc2.bands import bands, compressed_box
 from blosc2.copying import copied
-from blosc2.draft import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Stored
+from blosc2.draft import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET
 from blosc2.dtypes import format_dtype
 from blosc2.exceptions import ChunkSizeError
+from blosc2.iterables import inserted, next_items, one_by_one
 from blosc2.ndarray import NDArray
 from blosc2.partitions import as_shape
 from blosc2.piecewise import joined_rows, made, slab_height, slabs_of
@@ -382,7 +382,8 @@ def fromiter(iterable: Any, shape: Any, dtype: Any, c_order: bool = True, **kwar
     ----------
     iterable : iterable
         Of items; of arrays, where the dtype has a shape: ``("f8", (10,))`` is that of arrays of ten numbers, whose axis
-        becomes the last one.
+        becomes the last one. An array of NumPy with as many items as the shape has, and any axes, is compressed as
+        `asarray` does it, in C order.
     shape : int, tuple or list
         Without the axes of the dtype.
     dtype : dtype
@@ -394,7 +395,7 @@ def fromiter(iterable: Any, shape: Any, dtype: Any, c_order: bool = True, **kwar
     Raises
     ------
     ValueError
-        There are fewer items.
+        There are fewer items, or an array with several axes has more.
 
     Examples
     --------
@@ -403,48 +404,27 @@ def fromiter(iterable: Any, shape: Any, dtype: Any, c_order: bool = True, **kwar
     array([[ 0,  1,  4],
            [ 9, 16, 25]], dtype=int32)
     """
+    more = plain_dtype(dtype)[1]
+    if isinstance(iterable, np.ndarray) and not more:
+        target = as_shape(shape, "shape")
+        if iterable.size == math.prod(target):
+            return asarray(iterable.reshape(target), dtype=dtype, **kwargs)
+        if iterable.ndim != 1:
+            raise ValueError(f"an array of the shape {iterable.shape} does not have the items of {target}")
     plan = ArrayPlan(shape, dtype, kwargs)
     target, items = plan.shape, iter(iterable)
-    more = plain_dtype(dtype)[1]
     if more:
-        items = chain.from_iterable(_one_by_one(item, more, plan.dtype) for item in items)
+        items = chain.from_iterable(one_by_one(item, more, plan.dtype) for item in items)
     if not c_order and plan.geometry.size:
-        return NDArray._of(plan.write(_inserted(plan, items)))
+        return NDArray._of(plan.write(inserted(plan, items)))
     if plan.geometry.size == 0 or not target:
-        return NDArray._of(plan.write(plan.compressed(_drawn(items, target, target, plan.dtype))))
+        return NDArray._of(plan.write(plan.compressed(next_items(items, target, target, plan.dtype))))
     height, width = slab_height(plan), target[1:]
     slabs = (
-        _drawn(items, (min(height, target[0] - first), *width), target, plan.dtype)
+        next_items(items, (min(height, target[0] - first), *width), target, plan.dtype)
         for first in range(0, target[0], height)
     )
     return NDArray._of(plan.write(joined_rows(plan, slabs)))
-
-
-def _one_by_one(item: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterable[Any]:
-    """The numbers of an item that has axes."""
-    found = np.asarray(item, dtype)
-    if found.shape != shape:
-        raise ValueError(f"an item has the shape {found.shape}, and that of the dtype is {shape}")
-    numbers: Iterable[Any] = found.flat
-    return numbers
-
-
-def _inserted(plan: ArrayPlan, items: Iterator[Any]) -> Iterator[Stored]:
-    """The chunks of items that fill one chunk after the other."""
-    for band in bands(plan.geometry, 1):
-        chunks = compressed_box(plan, band.starts, _drawn(items, band.counts, plan.shape, plan.dtype))
-        yield chunks.pop(band.first)
-
-
-def _drawn(
-    items: Iterator[Any], shape: tuple[int, ...], whole: tuple[int, ...], dtype: np.dtype[Any]
-) -> np.ndarray[Any, Any]:
-    """The next items, in an array of this shape."""
-    count = math.prod(shape)
-    drawn = list(islice(items, count)) if dtype.kind in "SU" else np.fromiter(islice(items, count), dtype)
-    if len(drawn) < count:
-        raise ValueError(f"iterator too short: it has fewer than the {math.prod(whole)} items of the shape {whole}")
-    return np.array(drawn, dtype).reshape(shape)
 
 
 def empty_like(x: Any, dtype: Any = None, **kwargs: Any) -> NDArray:

@@ -18,6 +18,7 @@ from blosc2.advice import check_advice, lasting
 from blosc2.backed_store import BackedStore
 from blosc2.deserialization import deserialize_mode
 from blosc2.directory_backend import DirectoryBackend
+from blosc2.drawing import listed
 from blosc2.dtypes import parse_dtype
 from blosc2.embed_store import EmbedStore
 from blosc2.embedded import Embedded, read_embedded
@@ -349,16 +350,11 @@ class DictStore(BackedStore):
         Returns
         -------
         tuple of int, or None
-            Offset and length in bytes; None for an embedded value, and in a `.b2d`.
-
-        Raises
-        ------
-        KeyError
-            There is no such key.
+            Offset and length in bytes; None for an embedded value, a group, a key that is not there, and in a `.b2d`.
         """
         self._check_open()
         if key not in self:
-            raise self._missing_key(key)
+            return None
         window = self._backend.window_in_archive(key if key.startswith("/") else "/" + key)
         return None if window is None else (window[0], window[1])
 
@@ -577,7 +573,11 @@ class DictStore(BackedStore):
             ("mmap_mode", self._mmap_mode),
             ("format", "b2z" if self.is_zip_store else "b2d"),
             ("entries", len(self)),
+            self._contents(),
         ]
+
+    def _contents(self) -> tuple[str, Any]:
+        return "contents", listed(self)
 
     @property
     def info(self) -> InfoReporter:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
+#: Lines of a description at most.
+FEW_LINES = 100
 
 Children = Callable[[str], tuple[list[str], list[str]]]
 
@@ -46,6 +50,12 @@ def drawn(
             break
         found.append(line)
     return Drawing("\n".join(found))
+
+
+def listed(keys: Iterable[str], lines: int = FEW_LINES) -> Drawing:
+    """One key a line, up to so many."""
+    found = list(islice(keys, lines + 1))
+    return Drawing("\n".join(found if len(found) <= lines else [*found[:lines], "..."]))
 
 
 def _lines(path: str, children: Children, label: Callable[[str], str], depth: int | None, indent: str) -> Iterator[str]:

@@ -127,10 +127,13 @@ class EmbeddedFile:
             raise
 
     def settle(self) -> None:
-        """Make durable what was published."""
+        """Make durable what was published; nothing is left to do where somebody has removed the file since."""
         if not self.unsettled:
             return
         path = through_link(self.path)
+        if not os.path.lexists(path):
+            self.unsettled = self._doubtful = False
+            return
         with self.owner.open_raw(path, "r+b") as file:
             if self._doubtful:
                 # After a failure the system takes what it could not write for written.

@@ -25,7 +25,9 @@ class FieldViews(Mapping[str, "NDField"]):
         return repr(dict(self._views))
 
     def __setitem__(self, name: str, value: Any) -> None:
-        raise TypeError(f"fields cannot be replaced: assign through the field view, as in fields[{name!r}][:] = value")
+        raise TypeError(
+            f'fields cannot be replaced: assign through the field view, e.g. array.fields["{name}"][:] = values'
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._views)

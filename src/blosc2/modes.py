@@ -76,12 +76,14 @@ def tell_of_mapping(path: str, mmap_mode: str | None, initial_mapping_size: Any,
 
 
 def local_path(path: object) -> str:
-    """Give a path (str, bytes or path object) as a str.
+    """Give a path (str, bytes, path object or `file://` URL) as a str.
 
     Raises
     ------
     TypeError
         It is none of these.
+    ValueError
+        It is a `file://` URL with the name of another machine.
     NotImplementedError
         It is the URL of something remote.
     """
@@ -89,6 +91,23 @@ def local_path(path: object) -> str:
         raise TypeError(f"a path must be a str, bytes or a path object, not {reprlib.repr(path)}")
     text = os.fsdecode(path)
     remote = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", text)
+    if remote and remote[1].lower() == "file":
+        return _path_of_url(text)
     if remote:
         raise NotImplementedError(f"{text}: only local files can be opened, not {remote[1]} URLs; download it first")
     return text
+
+
+def _path_of_url(url: str) -> str:
+    """The path that a `file://` URL names, with its %-escapes resolved."""
+    from urllib.parse import urlsplit  # few need them, and they are slow to import
+    from urllib.request import url2pathname
+
+    parts = urlsplit(url)
+    if parts.netloc.lower() not in ("", "localhost"):
+        raise ValueError(
+            f"{url}: a file of another machine, {parts.netloc!r}; mount its folder, and give the path there"
+        )
+    if parts.query or parts.fragment:
+        raise ValueError(f"{url}: a file has no query and no fragment; write '?' as %3F and '#' as %23 in its name")
+    return url2pathname(parts.path)

@@ -17,7 +17,7 @@ from blosc2.backed_store import KEYS_AT_ONCE
 from blosc2.bulk import Items, pairs
 from blosc2.compaction import Compaction, Progress
 from blosc2.dict_store import KINDS, DictStore
-from blosc2.drawing import Drawing, drawn
+from blosc2.drawing import FEW_LINES, Drawing, drawn
 from blosc2.exceptions import FormatError, StoreKeyError, UnsafeDeserializationError, UnsupportedKindError
 from blosc2.foreign_object import ForeignObject
 from blosc2.group_attributes import ATTRIBUTES, GroupAttributes
@@ -28,11 +28,10 @@ from blosc2.store_layout import Window
 from blosc2.store_stats import GroupStats
 from blosc2.transaction import Transaction
 
-# The leaf that describes an object of another kind, and the groups that `info` still draws.
+# The leaf that describes an object of another kind.
 _DESCRIPTION = "_meta"
 # How the keys of leaves end that hold the attributes of a group.
 _HIDDEN = "/" + ATTRIBUTES
-_DRAWN_LINES = 100
 # A default that nobody gives.
 _MISSING: Any = object()
 
@@ -653,7 +652,11 @@ class TreeStore(DictStore):
     @property
     def info_items(self) -> list[tuple[str, Any]]:
         """What `info` shows, as pairs; the tree is drawn up to a bounded number of lines."""
-        return [*super().info_items, ("contents", self._drawn(None, _DRAWN_LINES, opening=False))]
+        return super().info_items
+
+    def _contents(self) -> tuple[str, Any]:
+        inner = self._drawn(None, FEW_LINES, opening=False)
+        return "contents", Drawing(self.subtree_path + inner.removeprefix("/"))
 
     def tree(self, group: str = "/", depth: int | None = None, *, lines: int = 1000) -> Drawing:
         """Draw the groups and leaves below a group, with shapes and dtypes.
