@@ -1,0 +1,263 @@
+"""Run programs that nobody here wrote with this package: ``python tests/interop/peers/run.py [PROGRAM ...]``.
+
+The programs are `tests` (the published package's own, as far as they are in scope), `examples` and `tutorials` (its),
+`mlarray` (its test suite) and `nnunet` (its dataset class); all of them by default. They are downloaded with pip into
+``--work``, and run in environments that are made there. Nothing of them is copied into this repository.
+
+The package is the one in `src`, with its extension modules built in place for the Python that runs this; an installed
+one with ``--package``. It takes some ten minutes. The exit status is 1 if something fails that should not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from selection import DIFFERENT, ENVIRONMENT, FILES, INSIDE, OUT_OF_SCOPE
+
+HERE = Path(__file__).resolve().parent
+VERSIONS = {"blosc2": "4.14.1", "mlarray": "0.0.54", "nnunetv2": "2.8.1"}
+NEEDED = ["pytest", "numpy", "msgpack", "httpx", "pyarrow", "rich", "h5py", "batchgenerators"]
+TUTORIALS = (
+    "01.ndarray-basics",
+    "07.schunk-basics",
+    "08.schunk-slicing_and_beyond",
+    "11.containers",
+    "11.objectarray",
+    "12.batcharray",
+)
+# What an example or a cell says that needs something out of scope, or a package that is not installed.
+_OUTSIDE = re.compile(
+    r"this package has no blosc2\.|compressed arrays have no operators|No module named"
+    r"|no attribute '(filler|(pre|post)filter)'|there are no indexes|cannot import name"
+    r"|for \*\* or pow|no field '.*[<=>].*'"
+)  # fmt: skip
+# Examples that differ on purpose (doc/compatibility.md), or take very long.
+_EXAMPLES = {
+    "ndarray/empty_.py": "a pipeline that cannot be undone is refused",
+    "ndarray/fromiter-constructor.py": "c_order=False with default chunks",
+    "ndarray/swmr-enlarge-bars.py": "8 GB; it runs with fewer rows",
+    "ndarray/locking-enlarge-bars.py": "8 GB; it runs with fewer rows",
+    "ndarray/animated_plot.py": "opens a window",
+}
+
+
+class Peers:
+    """Environments, and programs in them.
+
+    Parameters
+    ----------
+    work : Path
+        Where all is kept, and found again by the next run.
+    package : str
+        A folder for PYTHONPATH; "" where the package is installed in the environment.
+    """
+
+    def __init__(self, work: Path, package: str) -> None:
+        self.work, self.package = work, package
+        self.work.mkdir(parents=True, exist_ok=True)
+
+    def _environment(self, name: str, packages: Iterable[str]) -> str:
+        place = self.work / name
+        python = place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+        if not (place / "ready").exists():
+            venv.create(place, with_pip=True, clear=True)
+            subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True)
+            if name == "ours":
+                extra = [f"{peer}=={VERSIONS[peer]}" for peer in ("mlarray", "nnunetv2")]
+                subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", *extra], check=True)
+            (place / "ready").touch()
+        return str(python)
+
+    def ours(self, *arguments: object, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run Python with this package."""
+        python = self._environment("ours", NEEDED)
+        paths = [str(HERE), *([self.package] if self.package else [])]
+        return _run([python, *arguments], cwd, {"PYTHONPATH": os.pathsep.join(paths), **env})
+
+    def theirs(self, *arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """Run Python with the published package."""
+        peers = [f"blosc2=={VERSIONS['blosc2']}", "batchgenerators", "pytest"]
+        python = self._environment("theirs", peers)
+        if not (self.work / "theirs" / "more").exists():
+            extra = [f"{peer}=={VERSIONS[peer]}" for peer in ("mlarray", "nnunetv2")]
+            subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", *extra], check=True)
+            (self.work / "theirs" / "more").touch()
+        return _run([python, *arguments], cwd, {"PYTHONPATH": ""})
+
+    def source(self, name: str) -> Path:
+        """The unpacked source distribution of a peer."""
+        place = self.work / f"{name}-{VERSIONS[name]}"
+        if not place.exists():
+            wanted = f"{name}=={VERSIONS[name]}"
+            archive = self.work / f"{place.name}.tar.gz"
+            if not archive.exists():
+                pip = [
+                    sys.executable,
+                    "-m",
+                    "pip",
+                    "download",
+                    "-q",
+                    "--no-deps",
+                    "--no-binary",
+                    name,
+                    "-d",
+                    str(self.work),
+                ]
+                subprocess.run([*pip, wanted], check=True)
+            with tarfile.open(archive) as tar:
+                tar.extractall(self.work, filter="data")
+        return place
+
+    # ------------------------------------------------------------------ programs
+    def tests(self) -> bool:
+        """The published package's own tests; see `selection`."""
+        run = self.work / "run"
+        shutil.rmtree(run, ignore_errors=True)
+        shutil.copytree(self.source("blosc2") / "tests", run / "tests")
+        (run / "pytest.ini").write_text(
+            "[pytest]\nmarkers =\n  heavy\n  network\n  tui\n  xdist_group\n", encoding="utf-8"
+        )
+        total: Counter[str] = Counter()
+        for file in FILES:
+            report = run / "report.xml"
+            report.unlink(missing_ok=True)
+            options = ["-q", "-p", "standins", "-p", "no:unraisableexception", "-p", "no:cacheprovider", "--tb=no"]
+            options += ["-m", "not network and not heavy and not tui", f"--junitxml={report}", f"tests/{file}"]
+            done = self.ours("-m", "pytest", *options, cwd=run, **ENVIRONMENT.get(file, {}))
+            if not report.exists():
+                print(done.stdout[-2000:], done.stderr[-2000:])
+                total["failed"] += 1
+                continue
+            found = Counter[str]()
+            for test, outcome in _outcomes(report):
+                kind, reason = (outcome, "") if outcome == "skipped" else _judged(f"{file}::{test}", outcome)
+                found[kind] += 1
+                if kind == "failed" or (kind == "different" and outcome == "failed"):
+                    print(f"    {kind}: {file}::{test} {reason}")
+            print(f"{file}: {_text(found)}", flush=True)
+            total += found
+        counted = total["passed"] + total["failed"] + total["different"]
+        print(f"own tests: {_text(total)}; {total['passed']} of {counted} in scope: {total['passed'] / counted:.2%};")
+        print(f"  without those of listed differences {total['passed'] / (counted - total['different']):.2%}")
+        return total["passed"] / (counted - total["different"]) >= 0.995
+
+    def examples(self) -> bool:
+        """Its examples for arrays and stores."""
+        source, good = self.source("blosc2") / "examples", True
+        found = Counter[str]()
+        for path in sorted([*source.glob("*.py"), *source.glob("ndarray/*.py")]):
+            name = path.relative_to(source).as_posix()
+            if name in _EXAMPLES:
+                found["different"] += 1
+                continue
+            with tempfile.TemporaryDirectory() as place:
+                done = self.ours(path, cwd=Path(place), MPLBACKEND="Agg")
+            last = (done.stderr.strip().splitlines() or [""])[-1]
+            outcome = "ran" if done.returncode == 0 else "out of scope" if _OUTSIDE.search(last) else "failed"
+            found[outcome] += 1
+            if outcome == "failed":
+                good = False
+                print(f"    failed: {name}: {last}")
+        print(f"examples: {_text(found)}")
+        return good
+
+    def tutorials(self) -> bool:
+        """Its notebooks on arrays, super-chunks, lists and stores."""
+        good = True
+        for name in TUTORIALS:
+            with tempfile.TemporaryDirectory() as place:
+                path = self.source("blosc2") / "doc" / "tutorials" / f"{name}.ipynb"
+                done = self.ours(HERE / "notebook.py", path, cwd=Path(place))
+            answer = json.loads(done.stdout)
+            failed = [text for text in answer["failed"] if not _OUTSIDE.search(text)]
+            good = good and not failed and not done.returncode
+            outside = len(answer["failed"]) - len(failed)
+            print(f"tutorial {name}: {answer['cells']} cells, {outside} out of scope, {len(failed)} failed", *failed)
+        return good
+
+    def mlarray(self) -> bool:
+        """All tests of mlarray."""
+        good = True
+        for who in (self.ours, self.theirs):
+            place = self.work / f"mlarray-{who.__name__}"
+            shutil.rmtree(place, ignore_errors=True)
+            shutil.copytree(self.source("mlarray") / "tests", place)
+            done = who("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=place)
+            print(f"mlarray, {who.__name__}: {(done.stdout.strip().splitlines() or [done.stderr])[-1]}")
+            good = good and not done.returncode
+        return good
+
+    def nnunet(self) -> bool:
+        """Cases that its dataset class writes with either package are read with either."""
+        good = True
+        for writer in (self.ours, self.theirs):
+            with tempfile.TemporaryDirectory() as place:
+                steps = [(writer, "write"), (self.ours, "read"), (self.theirs, "read")]
+                for who, what in steps:
+                    done = who(HERE / "nnunet_cases.py", what, place)
+                    good = good and not done.returncode
+                    said = done.stderr[-500:] if done.returncode else "good"
+                    print(f"nnU-Net, written by {writer.__name__}, {what} by {who.__name__}: {said}")
+        return good
+
+
+def _run(command: list[object], cwd: Path | None, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    whole = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **env}
+    return subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=whole, capture_output=True, text=True, check=False
+    )
+
+
+def _outcomes(report: Path) -> Iterable[tuple[str, str]]:
+    """Name and outcome of each test in a report of pytest."""
+    for case in ET.parse(report).iter("testcase"):
+        kinds = {child.tag for child in case}
+        outcome = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+        yield case.get("name", ""), outcome
+
+
+def _judged(test: str, outcome: str) -> tuple[str, str]:
+    """What a test counts as. One that passes counts as passed, whatever was said of it."""
+    if outcome == "passed":
+        return "passed", ""
+    for kind, known in (("out of scope", OUT_OF_SCOPE), ("inside", INSIDE), ("different", DIFFERENT)):
+        for pattern, reason in known:
+            if re.search(pattern, test):
+                return kind, reason
+    return "failed", ""
+
+
+def _text(found: Counter[str]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in found.items())
+
+
+def main() -> int:
+    """Run what is asked for."""
+    programs = ("tests", "examples", "tutorials", "mlarray", "nnunet")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", nargs="*", help=f"of {', '.join(programs)}; all by default")
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "blosc2-peers")
+    parser.add_argument("--package", default=str(HERE.parents[2] / "src"))
+    given = parser.parse_args()
+    for name in set(given.program) - set(programs):
+        parser.error(f"there is no program {name!r}")
+    peers = Peers(given.work.resolve(), given.package)
+    good = [getattr(peers, program)() for program in given.program or programs]
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""A plugin of pytest: names that are out of scope stand in for themselves while test files are imported.
+
+Some files of tests use such names where they define things (fields of a table, parameters of a test). Without this
+their other tests could not be collected. While tests run, the names are missing as they are for everybody.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.abc
+import importlib.machinery
+import pkgutil
+import sys
+import types
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+_made: list[str] = []
+
+
+class Absent:
+    """Takes part in definitions, and does nothing."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        pass
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        # As a decorator it leaves the function as it is.
+        return given[0] if len(given) == 1 and callable(given[0]) and not named else Absent()
+
+    def __getattr__(self, name: str) -> Any:
+        return _stand_in(name)
+
+    def __mro_entries__(self, bases: object) -> tuple[type, ...]:
+        return (object,)
+
+    def __or__(self, other: object) -> Absent:
+        return Absent()
+
+    __ror__ = __or__
+
+    def __getitem__(self, key: object) -> Absent:
+        return Absent()
+
+
+def _stand_in(name: str) -> Absent:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return Absent()
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Modules of the package that there are not."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
+        return importlib.machinery.ModuleSpec(name, self) if name.startswith("blosc2.") else None
+
+    def create_module(self, spec: Any) -> types.ModuleType:
+        module = types.ModuleType(spec.name)
+        module.__path__ = []
+        module.__getattr__ = _stand_in  # type: ignore[method-assign]
+        _made.append(spec.name)
+        return module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        pass
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: Any) -> Generator[None, Any, Any]:
+    """Stand-ins are there as long as a file is imported."""
+    import blosc2
+
+    if not isinstance(collector, pytest.Module):
+        return (yield)
+    for found in pkgutil.iter_modules(blosc2.__path__):
+        if not found.name.startswith("__"):
+            importlib.import_module(f"blosc2.{found.name}")
+    modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "blosc2"]
+    before = [(module, module.__dict__.get("__getattr__")) for module in modules]
+    finder = _Finder()
+    for module in modules:
+        module.__getattr__ = _stand_in  # type: ignore[method-assign]
+    sys.meta_path.append(finder)
+    try:
+        return (yield)
+    finally:
+        sys.meta_path.remove(finder)
+        for module, found in before:
+            if found is None:
+                del module.__getattr__
+            else:
+                module.__getattr__ = found  # type: ignore[method-assign]
+        for name in _made:
+            sys.modules.pop(name, None)
+            blosc2.__dict__.pop(name.split(".")[1], None)
+        _made.clear()
+
+
+def pytest_runtest_logfinish() -> None:
+    """What a failed test had open does not stay open, and locked, for the next one."""
+    sys.last_type = sys.last_value = sys.last_traceback = None
+    gc.collect()
