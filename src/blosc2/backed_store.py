@@ -126,7 +126,10 @@ class BackedStore(Store):
         embedded = self._embedded
         if embedded is not None:
             window = embedded.locate(key)
-            return self._find_again(key) if window is None else window
+            if window is None:
+                return self._find_again(key)
+            self._backend.check_embedded(embedded.frame)
+            return window
         self._check_open()
         return None
 
@@ -147,7 +150,10 @@ class BackedStore(Store):
             table = self._backend.archive_table()
             if table is not None:
                 # Others will be opened without this method.
-                self._read_by(leaf_reader(table, self._hidden_name, self._path, self._mmap_mode, self._deserialize))
+                self._read_by(
+                    leaf_reader(table, self._hidden_name, self._path, self._mmap_mode, self._deserialize,
+                                check=self._verify is None)
+                )  # fmt: skip
         return self._leaf_of(key, frame)
 
     def read(self, key: str) -> np.ndarray[Any, Any]:
@@ -168,9 +174,16 @@ class BackedStore(Store):
         table = self._backend.archive_table()
         if table is None:
             return None
-        batch = LeafBatch(table, names, threads, self._hidden_name)
+        batch = LeafBatch(table, names, threads, self._hidden_name, self._verify is None)
         # One that is not there may be embedded; or the error is for others to raise.
         return None if batch.missing >= 0 else batch
+
+    def _frame(self, key: str, window: Window) -> Frame:
+        if key not in self._changes and not self._replaces:
+            frame = self._backend.open_frame(key)
+            if frame is not None and frame.source is window[0] and frame.offset == window[1]:
+                return frame
+        return super()._frame(key, window)
 
     def _verify_leaf(self, key: str, frame: Frame) -> None:
         super()._verify_leaf(key, frame)

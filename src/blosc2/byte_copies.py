@@ -28,7 +28,8 @@ _PIECE: Final = 2 << 20
 _AT_ONCE: Final = 64 << 20
 # Fewer bytes are copied sooner than the system is asked.
 _WORTH_ASKING: Final = 256 << 10
-_NOT_WRITTEN: Final = (
+#: What is said of chunks that are damaged when they are copied.
+NOT_WRITTEN: Final = (
     "the chunks to be copied are not those that were written, as their checksums say; check() tells more"
 )
 # What a system answers that cannot copy between two files.
@@ -74,7 +75,7 @@ def checked_pieces(window: Window) -> Iterator[bytes | memoryview]:
         at += len(piece)
         yield piece
     if running != sums.body:
-        raise FormatError(_NOT_WRITTEN, path=_path_of(source), offset=sums.start)
+        raise FormatError(NOT_WRITTEN, path=_path_of(source), offset=sums.start)
 
 
 def check_unchanged(source: Source) -> None:
@@ -95,7 +96,7 @@ def check_copy(window: Window, copy: Window) -> None:
     sums = source.sums
     if sums and not offset and length == source.size:
         if range_sum(copy[0], copy[1] + sums.start, sums.stop - sums.start) != sums.body:
-            raise FormatError(_NOT_WRITTEN, path=_path_of(source), offset=sums.start)
+            raise FormatError(NOT_WRITTEN, path=_path_of(source), offset=sums.start)
     else:
         check_unchanged(source)
 

@@ -167,6 +167,7 @@ class DictStore(BackedStore):
         self._backend = _backend_of(path, mmap_mode, mode) if _opened is None else _opened[0]
         self._backend.lock = self._writer_lock
         self._backend.advice = lasting(advise)
+        self._backend.checks = verify is not False
         self._embedded = None if _opened is None else _opened[1]
         if _opened is not None:
             self._start()
@@ -215,6 +216,7 @@ class DictStore(BackedStore):
         try:
             backend = _backend_of(path, mmap_mode, mode)
             backend.advice = lasting(how.get("advise"))
+            backend.checks = how.get("verify") is not False
             embedded = read_embedded(backend.embed_window, how.get("verify"))
             if lock is not None:
                 backend.lock = lock

@@ -80,6 +80,8 @@ class DirectoryBackend:
     lists_cheaply = False
     #: What files are told when they are opened.
     advice: str | None = None
+    #: Whether what is read as a whole is checked; files of leaves are by who opens them.
+    checks = True
     #: What keeps other writers out, where the store is open for writing.
     lock: WriterLock | None = None
 
@@ -198,6 +200,9 @@ class DirectoryBackend:
             source = open_source(path, None)
             return source, 0, source.size
         return None
+
+    def check_embedded(self, frame: Frame) -> None:
+        """Its checksums are in it."""
 
     def open_frame(self, key: str) -> Frame | None:
         """The frame of a key; None where there is none."""

@@ -104,17 +104,16 @@ def read_only(
 
 
 def leaf_reader(
-    table: KeyTable, hidden: str | None, path: str | None, mmap_mode: str | None, deserialize: str
+    table: KeyTable, hidden: str | None, path: str | None, mmap_mode: str | None, deserialize: str, *, check: bool
 ) -> LeafReader:
     """What reads leaves of an archive, as `read_only` would, without coming back here for those that are arrays."""
-    return LeafReader(table, hidden, NDArray, Carrier, parse_dtype, ("r", path, mmap_mode, deserialize))
+    return LeafReader(table, hidden, NDArray, Carrier, parse_dtype, ("r", path, mmap_mode, deserialize), check)
 
 
 def live_carrier(
-    window: Window, key: str, store: ReadableStore, path: str | None, deserialize: str, verify: bool | None = None
+    frame: Frame, key: str, store: ReadableStore, path: str | None, deserialize: str, verify: bool | None = None
 ) -> LiveCarrier:
-    """A leaf that can be changed, over a window that never is; `verify` True says that it will be checked."""
-    frame = Frame.open(*window, key)
+    """A leaf that can be changed, over a frame that never is; `verify` True says that it will be checked."""
     whole = None if verify is None else False
     return LiveCarrier(frame, store, mode="a", urlpath=path, key=key, deserialize=deserialize, verify=whole)
 

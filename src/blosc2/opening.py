@@ -70,7 +70,7 @@ def open(
         headers, tables, metadata, chunks all of which is wanted, and small leaves of stores. True checks parts of
         chunks too: each chunk whenever something of it is read, for which all of its stored bytes are read, and leaves
         of a ``.b2z`` when they are opened. False checks nothing. In a file that others wrote or changed there is
-        nothing to check. `check` looks at all bytes of a file at once.
+        nothing to check, but for leaves of a ``.b2z``. `check` looks at all bytes of a file at once.
     advise : {None, "normal", "random", "sequential", "willneed", "dontneed"}
         What to tell the system about how the file will be read; see `NDArray.advise` and `DictStore.advise`.
     **kwargs

@@ -125,12 +125,16 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
             # Array, super-chunk and metadata views of one leaf share one carrier, or an edit would get lost.
             carrier = self._carriers.get(key)
             if carrier is None:
-                carrier = live_carrier(window, key, self, self._path, self._deserialize, self._verify)
+                carrier = live_carrier(self._frame(key, window), key, self, self._path, self._deserialize, self._verify)
                 if self._verify:
                     self._verify_leaf(key, carrier.frame)
                     carrier.verify = True
                 self._carriers[key] = carrier
             return self._hold(key, wrap(carrier))
+
+    def _frame(self, key: str, window: Window) -> Frame:
+        """The frame of a key, which lies in a window."""
+        return Frame.open(*window, key)
 
     def _leaf_of(self, key: str, frame: Frame) -> Any:
         """The leaf that a frame is, of a store that is only read, remembered."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import warnings
-import zlib
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +17,7 @@ from blosc2._core.archive_writer import ArchiveWriter
 from blosc2._core.catalog import NAME as CATALOG
 from blosc2._core.catalog import Catalog
 from blosc2._core.catalog_writer import catalog_in_memory, write_cataloged
-from blosc2._core.checksum import crc32c
+from blosc2._core.checksum import crc32, crc32c
 from blosc2._core.forking import keep_from_child
 from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
@@ -28,6 +27,7 @@ from blosc2.dtypes import parse_dtype
 from blosc2.embedded_changes import EmbeddedChanges
 from blosc2.exceptions import ClosedStoreError, FormatError
 from blosc2.file_identity import changed_by_others, check_writable_file, file_identity, identity_of
+from blosc2.member_writing import SMALL_MEMBER, append_frame
 from blosc2.new_file import NewFile, remove_leftovers
 from blosc2.owner import Owner
 from blosc2.store_layout import (
@@ -43,7 +43,6 @@ from blosc2.store_layout import (
     open_source,
     pieces,
     taken,
-    whole,
 )
 from blosc2.store_lock import WriterLock
 from blosc2.zip_compaction import copy_cataloged, copy_members
@@ -52,22 +51,13 @@ from blosc2.zip_version import Version, open_version
 _SUFFIXES = tuple(suffix.encode() for suffix in LEAF_SUFFIXES)
 _SKIPPED = tuple(name.encode() for name in (EMBED, LOCK, RESERVED))
 _ALIGNMENT = 64
-#: Leaves of more bytes are copied piece by piece.
-_LARGE = 8 << 20
 _EMBED = EMBED.encode()
 _CATALOG = CATALOG.encode()
 #: From so many leaves on an archive carries a catalog.
 CATALOG_LEAST = 256
 _of_member = Frame.of_member
-
-
-def _append_frame(writer: ArchiveWriter, name: bytes, frame: Window | bytes, about: bytes) -> int:
-    """Append a leaf; where its frame begins in the file."""
-    if isinstance(frame, bytes):
-        return writer.append(name, frame, about=about)
-    if frame[2] > _LARGE:
-        return writer.append_pieces(name, pieces(frame), frame[2], about=about)
-    return writer.append(name, whole(frame), about=about)
+# An embed.b2e up to this size that has no checksums of its own is checked as a whole.
+_LARGEST_CHECKED = 1 << 20
 
 
 class ZipBackend:
@@ -86,6 +76,8 @@ class ZipBackend:
     lists_cheaply = True
     #: What the file is told when it is opened.
     advice: str | None = None
+    #: Whether what is read as a whole is checked against the checksums of members.
+    checks = True
     #: What keeps other writers out, where the store is open for writing.
     lock: WriterLock | None = None
 
@@ -148,7 +140,7 @@ class ZipBackend:
             self._check_no_directory()  # which says it better
             raise
         try:
-            window = version.archive.embedded(_EMBED)
+            window = version.archive.embedded(_EMBED, self.checks)
         except FormatError as error:
             if "compressed" not in error.reason:
                 raise
@@ -278,22 +270,38 @@ class ZipBackend:
         if version is None:
             return
         place = (version.find or self._table_of(version).find)(key)
-        embedded = version.archive.place(_EMBED)
         if place < 0:  # an embedded value; their member is read as a whole, once
-            place = embedded
-            if self._verified is version or place < 0:
-                return
+            self._verify_embedded(version, key)
+        else:
+            self._verify_member(version, place, key)
+
+    def _verify_embedded(self, version: Version, key: str | None) -> None:
+        place = -1 if self._verified is version else version.archive.place(_EMBED)
+        if place >= 0:
+            self._verify_member(version, place, key)
+            self._verified = version
+
+    def _verify_member(self, version: Version, place: int, key: str | None) -> None:
         offset, length = version.member(place)
         crc = 0
         for piece in pieces((version.source, offset, length)):
-            crc = zlib.crc32(piece, crc)
+            crc = crc32(piece, crc)
         if crc != version.archive.crc_at(place):
             raise FormatError(
                 "the bytes of the member are not those that were written, as its checksum says",
                 path=self.root, key=key, offset=offset,
             )  # fmt: skip
-        if place == embedded:
-            self._verified = version
+
+    def check_embedded(self, frame: Frame) -> None:
+        """Check the frame of embedded values when the first of them is opened, if it is not large and has no checksums.
+
+        A small one was checked when the archive was opened.
+        """
+        if not self.checks or frame.sums_len or not SMALL_MEMBER < frame.frame_len <= _LARGEST_CHECKED:
+            return
+        version = self._version
+        if version is not None and self._verified is not version and frame.source is version.source:
+            self._verify_embedded(version, None)
 
     def open_frame(self, key: str) -> Frame | None:
         """The frame of a key, opened in as few reads as possible; None where there is none."""
@@ -302,7 +310,7 @@ class ZipBackend:
             return None
         find = version.find or self._table_of(version).find
         place = find(key)
-        return None if place < 0 else _of_member(version.archive, place, key)
+        return None if place < 0 else _of_member(version.archive, place, key, self.checks)
 
     def __contains__(self, key: str) -> bool:
         version = self._version
@@ -346,7 +354,7 @@ class ZipBackend:
             raise
         self._torn = False
         self._staged = True
-        return {key: (source, offset, changes[key][2]) for key, offset in places.items()}
+        return {key: (source, offset, size) for key, (offset, size) in places.items()}
 
     def streams(self) -> bool:
         """Whether leaves can be written as they come, and sorted when all are there."""
@@ -365,7 +373,7 @@ class ZipBackend:
 
     def stream(self, key: str, suffix: str, about: bytes, frame: Window | bytes) -> None:
         """Write a leaf; `end_stream` makes it part of the archive with all others."""
-        _append_frame(self._streaming_writer(), (key[1:] + suffix).encode(), frame, about)
+        append_frame(self._streaming_writer(), (key[1:] + suffix).encode(), frame, about)
 
     def end_stream(self, embed: EmbeddedChanges | None, *, fresh: bool) -> None:
         """Publish what was written since `begin_stream`."""
@@ -415,11 +423,7 @@ class ZipBackend:
             raise
 
     def _append_embedded(self, writer: ArchiveWriter, embed: EmbeddedChanges) -> None:
-        window = embed.window(self.root)
-        if window[0].in_memory:
-            writer.append(_EMBED, whole(window))
-        else:
-            writer.append_pieces(_EMBED, pieces(window), window[2])
+        append_frame(writer, _EMBED, embed.window(self.root))
 
     def _write_directory(
         self, writer: ArchiveWriter, changes: dict[str, Window | None], version: Version | None, *, embedded: bool
@@ -626,13 +630,13 @@ class ZipBackend:
             self._close(quietly=True)
         self._end_writing()
 
-    def _append(self, key: str, window: Window) -> int:
+    def _append(self, key: str, window: Window) -> tuple[int, int]:
         suffix, about = filed_as(window)
         name = (key[1:] + suffix).encode()
         self._drop(key)
-        offset = _append_frame(self._begin(), name, window, about)
-        self._appended[key] = name, offset
-        return offset
+        place = append_frame(self._begin(), name, window, about)
+        self._appended[key] = name, place[0]
+        return place
 
     def _drop(self, key: str) -> None:
         name, _ = self._appended.pop(key, (None, 0))

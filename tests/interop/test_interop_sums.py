@@ -91,3 +91,26 @@ def test_leaves_that_upstream_moves_stay_verified(suffix: str, tmp_path: Path, u
     with blosc2.open(target, verify=True) as store:
         np.testing.assert_array_equal(store["/a"][:], ITEMS)
         assert store["/a"].schunk._carrier.frame.checks_chunks
+
+
+def test_upstream_reads_leaves_that_carry_checksums(tmp_path: Path, upstream: Any) -> None:
+    """A `.b2z` with leaves and embedded values above what the directory's checksum is enough for."""
+    path = str(tmp_path / "x.b2z")
+    items = np.random.default_rng(0).normal(size=(60, 50, 40)).round(2)
+    for threshold in (0, 10_000):
+        with blosc2.DictStore(path, mode="w", threshold=threshold) as store:
+            store["/large"] = blosc2.asarray(items, chunks=(10, 50, 40), blocks=(5, 25, 40))
+            store["/row"] = blosc2.asarray(items[0], chunks=(50, 40))
+            for number in range(30):
+                store[f"/small/{number}"] = np.arange(40) + number
+            store["/large"].vlmeta["about"] = {"unit": "mm"}
+        with blosc2.open(path) as store:
+            assert store["/large"]._carrier.frame.sums_len
+            assert threshold == 0 or store._embedded.frame.sums_len
+        assert peer.describe(path) == upstream.describe(path=path)
+        upstream.change_store(path=path, cls="DictStore", mode="a", steps=[["set", "/more", "big", 3]], threshold=0)
+        assert peer.describe(path) == upstream.describe(path=path)
+        with blosc2.open(path, mode="a") as store:
+            store["/large"][2] = 1
+        assert peer.describe(path) == upstream.describe(path=path)
+        assert blosc2.check(path).ok

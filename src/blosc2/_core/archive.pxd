@@ -51,6 +51,7 @@ cdef class Archive:
     cdef int member_at(self, int64_t place, Member *member) except -1
     cpdef int64_t place_of(self, Py_ssize_t number) except -1
     cdef int64_t locate(self, Member *member) except -1
+    cdef int64_t _checked(self, Member *member, bint check) except -1
     cdef int64_t locate_and_read(self, Member *member, uint8_t *ahead, int64_t room, int64_t *have) except -1
     cdef bytes _piece(self, Py_ssize_t start, Py_ssize_t stop)
     cdef str _name(self, Member *member)

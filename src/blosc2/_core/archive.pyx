@@ -20,6 +20,7 @@ from blosc2._core.central_record cimport (
     read_once)
 from blosc2._core.checksum cimport checksum
 from blosc2._core.little_endian cimport u16, u32, u64
+from blosc2._core.member_sum cimport SMALL_MEMBER, check_member
 from blosc2._core.source cimport Source
 
 from blosc2.exceptions import FormatError
@@ -539,8 +540,11 @@ cdef class Archive:
         number = self.find(name)
         return -1 if number < 0 else self.place_of(number)
 
-    def embedded(self, bytes name not None):
-        """Offset and length of the data of the last member of a name, or None; at once where a catalog knows it."""
+    def embedded(self, bytes name not None, bint check=False):
+        """Offset and length of the data of the last member of a name, or None; at once where a catalog knows it.
+
+        `check` compares a small one with its checksum.
+        """
         cdef Member member
         cdef Catalog catalog = self.catalog
         cdef bint ascii
@@ -554,9 +558,19 @@ cdef class Archive:
             if open_record(<const uint8_t *> PyBytes_AS_STRING(record), size, 0, &member.record) and read_member(
                     &member, self.directory_offset, &ascii
             ) and member.name[:member.name_length] == name and not member.problem:
-                return self.locate(&member), member.size
+                return self._checked(&member, check), member.size
         place = self.place(name)
-        return None if place < 0 else self.window_at(place)
+        if place < 0:
+            return None
+        self.member_at(place, &member)
+        return self._checked(&member, check), member.size
+
+    cdef int64_t _checked(self, Member *member, bint check) except -1:
+        """Where the data of a member are, after a look at them if they are few."""
+        cdef int64_t data = self.locate(member)
+        if check and member.size <= SMALL_MEMBER:
+            check_member(self.source, data, member, None, NULL, 0)
+        return data
 
     def places(self, bytes name not None):
         """Where the records of all members of a name are."""

@@ -6,7 +6,6 @@ Who calls it decides when to sync and what a half-written archive means.
 
 import os
 import time
-from zlib import crc32
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -22,6 +21,8 @@ from blosc2._core.central_record cimport CENTRAL_LENGTH, FLAG_UTF8
 from blosc2._core.checksum cimport checksum, joined
 from blosc2._core.little_endian cimport put, put16, put32, put64, u16
 from blosc2._core.sorted_runs cimport SortedRuns
+
+from blosc2._core.checksum import crc32
 
 cdef enum:
     # What is gathered before it is written, and the checksums that are not worth letting others run meanwhile.

@@ -9,7 +9,6 @@ doc/design/catalog.md has the bytes of a catalog.
 """
 
 import os
-from zlib import crc32
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
@@ -29,6 +28,7 @@ from blosc2._core.little_endian cimport put, put32, put64, u32, u64
 from blosc2._core.sorted_runs cimport SortedItem, SortedRuns
 
 from blosc2._core.catalog import NAME
+from blosc2._core.checksum import crc32
 from blosc2._core.descriptions import describe
 from blosc2.exceptions import FormatError
 

@@ -3,6 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from blosc2._core.archive cimport Archive
 from blosc2._core.chunk_table cimport ChunkTable
 from blosc2._core.codec cimport Chunk, Worker
+from blosc2._core.member_sum cimport ChunkSum
 
 
 cdef class Frame(ChunkTable):
@@ -16,7 +17,8 @@ cdef class Frame(ChunkTable):
     cdef int64_t chunk_at(self, int64_t position) noexcept nogil
     cdef int read_range(self, int64_t start, int64_t stop, uint8_t *destination) except -1
     cdef int read_from_chunk(
-        self, int64_t index, Worker *worker, int64_t start, int64_t stop, uint8_t *destination) noexcept nogil
+        self, int64_t index, Worker *worker, int64_t start, int64_t stop, uint8_t *destination,
+        ChunkSum *own) noexcept nogil
 
 
-cdef Frame frame_of_member(Archive archive, int64_t place, object key)
+cdef Frame frame_of_member(Archive archive, int64_t place, object key, bint check)

@@ -20,6 +20,7 @@ from blosc2._core.codec cimport (
     inspect, reserve_scratch)
 from blosc2._core.crew cimport leave_turn, take_turn
 from blosc2._core.header cimport PREFIX_READ
+from blosc2._core.member_sum cimport SMALL_MEMBER, ChunkSum, check_chunk_sums, check_member, chunk_sums, note_sum
 from blosc2._core.source cimport Source
 
 from blosc2._core import codec
@@ -29,6 +30,7 @@ from blosc2.exceptions import FormatError
 
 cdef enum:
     SMALL_CHUNK = 1 << 20   # of small frames: it is checked when the first of them is opened
+    AHEAD = 512             # of a member read by position, room for its local header
 
 
 cdef inline int32_t _i32(const uint8_t *p) noexcept nogil:
@@ -66,7 +68,7 @@ cdef class Frame(ChunkTable):
         return self
 
     @staticmethod
-    def of_member(Archive archive not None, int64_t place, key=None):
+    def of_member(Archive archive not None, int64_t place, key=None, bint check=False):
         """Open the frame that a member of an archive is, reading its local header and what follows at once.
 
         Parameters
@@ -76,8 +78,10 @@ cdef class Frame(ChunkTable):
             Where the record of the member is in the directory.
         key : str, optional
             The key in a store, for messages.
+        check : bool
+            Whether what is read as a whole is to be checked against the CRC-32 of the member: a small one at once.
         """
-        return frame_of_member(archive, place, key)
+        return frame_of_member(archive, place, key, check)
 
     cdef int check_index(self, int64_t index) except -1:
         self.load_index()
@@ -360,16 +364,22 @@ cdef class Frame(ChunkTable):
         cdef Worker *worker
         cdef int status = CHUNK_OK
         cdef int64_t index = 0
+        cdef bytes room
+        cdef ChunkSum *own = NULL
         if start == stop:
             return 0
         self.load_starts()
+        if self.by_member and start == 0 and stop == self.nbytes:
+            room = chunk_sums(self)
+            own = <ChunkSum *> PyBytes_AS_STRING(room)
         worker = borrow(self.blocksize)
         try:
             with nogil:
                 leave_turn()
                 index = self.chunk_at(start)
                 while start < stop and status == CHUNK_OK:
-                    status = self.read_from_chunk(index, worker, start, stop, destination)
+                    status = self.read_from_chunk(
+                        index, worker, start, stop, destination, NULL if own == NULL else own + index)
                     index += 1
                     if status == CHUNK_OK:
                         if self.variable:
@@ -379,15 +389,18 @@ cdef class Frame(ChunkTable):
                             destination += min(stop, index * self.chunksize) - start
                             start = index * self.chunksize
                 take_turn()
+            if status:
+                self.fail(status, index - 1)
+            if own != NULL:
+                check_chunk_sums(self, own)
         finally:
             give_back(worker)
-        if status:
-            self.fail(status, index - 1)
         return 0
 
     cdef int read_from_chunk(
-            self, int64_t index, Worker *worker, int64_t start, int64_t stop, uint8_t *destination) noexcept nogil:
-        """The part of an uncompressed range that lies in one chunk."""
+            self, int64_t index, Worker *worker, int64_t start, int64_t stop, uint8_t *destination,
+            ChunkSum *own) noexcept nogil:
+        """The part of an uncompressed range that lies in one chunk, whose sum is noted in `own` unless that is NULL."""
         cdef Chunk chunk
         cdef int64_t first = self.starts[index] if self.variable else index * self.chunksize
         cdef int64_t begin, end, low, high
@@ -401,6 +414,11 @@ cdef class Frame(ChunkTable):
         end = min(stop - first, <int64_t> chunk.nbytes)
         if self.variable and chunk.nbytes != self.starts[index + 1] - first:
             return BAD_LENGTH
+        if own != NULL and chunk.data != NULL:
+            status = self.load_whole(index, worker, &chunk)
+            if status:
+                return status
+            note_sum(own, &chunk)
         if chunk.kind == KIND_RAW:
             if end - begin == chunk.nbytes:
                 status = self.load_whole(index, worker, &chunk)
@@ -607,10 +625,10 @@ def special_chunk(int kind, int32_t nbytes, int32_t typesize, int32_t blocksize,
     return bytes(header) + item
 
 
-cdef Frame frame_of_member(Archive archive, int64_t place, object key):
+cdef Frame frame_of_member(Archive archive, int64_t place, object key, bint check):
     """What `Frame.of_member` gives."""
     cdef Frame self = Frame.__new__(Frame)
-    cdef uint8_t ahead[PREFIX_READ]
+    cdef uint8_t ahead[PREFIX_READ + AHEAD]
     cdef const uint8_t *known = NULL
     cdef int64_t have, data, before
     cdef Member member
@@ -619,6 +637,14 @@ cdef Frame frame_of_member(Archive archive, int64_t place, object key):
     before = data - member.header
     if have > before:
         known = ahead + before
+    if check and member.size <= SMALL_MEMBER:
+        # First: what is wrong in it may be anything.
+        if known == NULL and archive.source.base != NULL:
+            check_member(archive.source, data, &member, key, archive.source.base + data, member.size)
+        else:
+            check_member(archive.source, data, &member, key, known, have - before)
     self.read(archive.source, data, member.size, key, known, have - before)
     self.count_chunks()
+    if check and member.size > SMALL_MEMBER and not self.sums_len:
+        self.by_member, self.member_sum = True, member.crc
     return self

@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from blosc2._core.codec cimport Chunk, Worker
 from blosc2._core.grid cimport Box, Operation
+from blosc2._core.member_sum cimport ChunkSum
 
 
 cdef class Read(Operation):
@@ -12,8 +13,12 @@ cdef class Read(Operation):
     cdef bint by_turns
     cdef bint together              # whether the chunk at hand is to be decoded once, for all that read of it
     cdef const uint8_t *aside       # that chunk, once it is decoded
+    cdef ChunkSum *own              # of each chunk, where all are read and the sum of all is known; else NULL
+    cdef bytes own_room
 
     cdef int take(self, cnp.ndarray out) except -1
+    cdef int watch(self) except -1
+    cdef int bring_whole(self, int64_t nchunk, Worker *worker, Chunk *chunk) noexcept nogil
     cdef int open_padded(self, int64_t nchunk, Worker *worker, Chunk *chunk) noexcept nogil
     cdef int decode_aside(self, int64_t nchunk, Worker *worker, Chunk *chunk, uint8_t **scratch) noexcept nogil
     cdef int read_points(self, Worker *worker, int64_t nchunk, const Box *box, int64_t begin, int64_t end) noexcept nogil

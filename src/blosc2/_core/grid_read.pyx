@@ -5,10 +5,11 @@ The latter where a block, or a whole chunk, is one run of the array.
 """
 
 cimport numpy as cnp
+from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from blosc2._core.checksum cimport checksum
+from blosc2._core.checksum cimport checksum, zip_checksum
 from blosc2._core.codec cimport (
     BAD_LENGTH, BAD_SPECIAL, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
     Chunk, Encoder, Worker, block_span, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch)
@@ -16,6 +17,7 @@ from blosc2._core.crew cimport is_quick
 from blosc2._core.frame cimport Frame
 from blosc2._core.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.grid cimport Box, Operation, clip, copy_items
+from blosc2._core.member_sum cimport ChunkSum, check_chunk_sums, chunk_sums, note_sum
 
 cnp.import_array()
 
@@ -38,6 +40,33 @@ cdef enum:
 
 cdef class Read(Operation):
     """Read a selection into a NumPy array: one with an axis for each of the array, of any strides, or a C-contiguous one."""
+
+    def finish(self):
+        """Raise what went wrong in any thread, or in the sums of all chunks together."""
+        if self.status:
+            self.frame.fail(self.status, self.failed)
+        if self.own != NULL:
+            check_chunk_sums(self.frame, self.own)
+
+    cdef int watch(self) except -1:
+        """Sum all chunks on the way, if all items are read of a frame that is checked by all its bytes."""
+        cdef Grid *g = &self.geometry.c
+        cdef int d
+        if self.tasks == 0 or self.by_points:
+            return 0
+        for d in range(g.ndim):
+            if self.count[d] != g.shape[d]:
+                return 0
+        self.own_room = chunk_sums(self.frame)
+        self.own = <ChunkSum *> PyBytes_AS_STRING(self.own_room)
+        return 0
+
+    cdef int bring_whole(self, int64_t nchunk, Worker *worker, Chunk *chunk) noexcept nogil:
+        """Bring and check a chunk all of which is wanted."""
+        cdef int status = self.frame.load_whole(nchunk, worker, chunk)
+        if status == CHUNK_OK and self.own != NULL and chunk.data != NULL and nchunk < self.frame.chunk_count:
+            note_sum(self.own + nchunk, chunk)
+        return status
 
     cdef int share(self, int64_t threads) except -1:
         """Divide chunks between threads when there are too few of them."""
@@ -75,6 +104,8 @@ cdef class Read(Operation):
             self.pick(out, points)
         elif cnp.PyArray_SIZE(out) != size:
             raise ValueError(f"the result has {cnp.PyArray_SIZE(out)} items, the selection {size}")
+        if frame.by_member:
+            self.watch()
 
     cdef int take(self, cnp.ndarray out) except -1:
         """Write into `out`, which has the items of the selection in C order, whatever its own axes are."""
@@ -117,7 +148,7 @@ cdef class Read(Operation):
 
     cdef int decode_aside(self, int64_t nchunk, Worker *worker, Chunk *chunk, uint8_t **scratch) noexcept nogil:
         """All of a chunk whose blocks cannot be had one by one, or not cheaply."""
-        cdef int status = self.frame.load_whole(nchunk, worker, chunk)
+        cdef int status = self.bring_whole(nchunk, worker, chunk)
         if status:
             return status
         scratch[0] = reserve_scratch(worker, chunk.nbytes)
@@ -179,7 +210,7 @@ cdef class Read(Operation):
             return CHUNK_OK if piece else self.fill_special(worker, nchunk, chunk, box)
         if (self.pieces == 1 and g.in_order and chunk.kind == KIND_REGULAR and not chunk.needs_geometry
                 and self.covers(box, g.chunks) and self.is_one_run(box)):
-            status = self.frame.load_whole(nchunk, worker, chunk)
+            status = self.bring_whole(nchunk, worker, chunk)
             return status if status else decode_whole(worker, chunk, self.at(box))
         for d in range(g.ndim):
             low[d] = box.first[d] // g.blocks[d]
@@ -188,11 +219,11 @@ cdef class Read(Operation):
         aside = chunk.kind != KIND_RAW and (
             chunk.whole or chunk.needs_geometry or chunk.blocksize != g.block_nbytes
             or touched * chunk.nblocks > MOST_STEPS or self.together or self.aside != NULL)
-        if (piece == 0 and not aside and self.frame.sums != NULL and nchunk < self.frame.chunk_count
-                and self.takes_all(nchunk, box)):
+        if (piece == 0 and not aside and (self.frame.sums != NULL or self.own != NULL)
+                and nchunk < self.frame.chunk_count and self.takes_all(nchunk, box)):
             # Where threads share a chunk one of them checks it: not before others decode, but before anybody sees it.
             if self.pieces > 1 or self.frame.each_read:
-                status = self.frame.load_whole(nchunk, worker, chunk)
+                status = self.bring_whole(nchunk, worker, chunk)
             else:
                 status = self.frame.load_span(nchunk, chunk, chunk.loaded, chunk.cbytes)
                 chunk.loaded = chunk.cbytes
@@ -276,7 +307,10 @@ cdef class Read(Operation):
                 elif block_span(chunk, <int32_t> nblock, &start, &stop):
                     stop = 0    # decoding it says what is wrong
                 if stop > summed:
-                    crc = checksum(crc, chunk.data + summed, stop - summed)
+                    if self.own != NULL:
+                        crc = zip_checksum(crc, chunk.data + summed, stop - summed)
+                    else:
+                        crc = checksum(crc, chunk.data + summed, stop - summed)
                     summed = stop
             if decoded != NULL:
                 if chunk.kind == KIND_RAW:
@@ -297,7 +331,10 @@ cdef class Read(Operation):
                 if status:
                     return status
             copy_items(to, self.strides, source + offset, source_strides, part.count, g.ndim, g.itemsize)
-        if checked and checksum(crc, chunk.data + summed, chunk.cbytes - summed) != self.frame.sums[nchunk]:
+        if checked and self.own != NULL:
+            self.own[nchunk].crc = zip_checksum(crc, chunk.data + summed, chunk.cbytes - summed)
+            self.own[nchunk].size = chunk.cbytes
+        elif checked and checksum(crc, chunk.data + summed, chunk.cbytes - summed) != self.frame.sums[nchunk]:
             return BAD_SUM
         return CHUNK_OK
 
@@ -307,7 +344,7 @@ cdef class Read(Operation):
         cdef int64_t zero_strides[MAX_DIM]
         cdef uint8_t *item
         cdef int d
-        cdef int status = self.frame.load_whole(nchunk, worker, chunk)
+        cdef int status = self.bring_whole(nchunk, worker, chunk)
         cdef int64_t total = g.itemsize
         if status:
             return status
@@ -382,6 +419,8 @@ cpdef object read_all(Frame frame, Geometry geometry, cnp.dtype dtype):
         self.count[d] = geometry.c.shape[d]
         self.chunk_count[d] = geometry.c.grid[d]
     self.take(out)
+    if frame.by_member:
+        self.watch()
     if is_quick(frame.frame_len, frame.nbytes) and frame.source.base != NULL:
         # Opening the frame touched the same page; to let others run would take longer than decoding.
         worker = borrow(frame.blocksize)
@@ -389,6 +428,6 @@ cpdef object read_all(Frame frame, Geometry geometry, cnp.dtype dtype):
         give_back(worker)
     else:
         self.run()
-    if self.status:
+    if self.status or self.own != NULL:
         self.finish()
     return out

@@ -9,11 +9,12 @@ cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.object cimport PyObject
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 from blosc2._core.archive cimport LOCAL_LENGTH, Archive
 from blosc2._core.catalog cimport SLOT_LENGTH, key_hash, slot_home, slot_place
 from blosc2._core.central_record cimport CENTRAL_LENGTH, MEMBER_FINE, Member
+from blosc2._core.checksum cimport zip_checksum
 from blosc2._core.codec cimport Worker, reserve_stored
 from blosc2._core.crew cimport MOST_HANDS, Crew, Job, atomic_state, disband, do_together, gather
 from blosc2._core.frame cimport Frame
@@ -95,6 +96,8 @@ cdef class LeafBatch:
         How many may work at it.
     hidden : str, optional
         The last segment of keys that count as not there.
+    check : bool
+        Whether each leaf is compared with the checksum of its member before it is decoded.
 
     Attributes
     ----------
@@ -108,11 +111,14 @@ cdef class LeafBatch:
     cdef Py_ssize_t count
     cdef int threads
     cdef readonly Py_ssize_t missing
+    cdef readonly bint check
     cdef const uint8_t **names
     cdef Py_ssize_t *lengths
     cdef int64_t *places
     cdef int64_t *headers       # where local headers are; then, of a mapped file, where chunks are
     cdef int64_t *sizes         # of members; then of chunks
+    cdef int64_t *frame_sizes   # of members
+    cdef uint32_t *sums         # of members
     cdef uint16_t *name_lengths     # in their records
     cdef uint8_t *states
     cdef const char *tail       # the last segment of keys that count as not there, or NULL
@@ -127,7 +133,7 @@ cdef class LeafBatch:
     cdef int64_t stride
     cdef Pattern pattern
 
-    def __cinit__(self, KeyTable table not None, list keys not None, int threads=1, str hidden=None):
+    def __cinit__(self, KeyTable table not None, list keys not None, int threads=1, str hidden=None, bint check=False):
         cdef Py_ssize_t i, length, tail = 0
         cdef const char *text
         cdef const char *end = NULL
@@ -138,17 +144,21 @@ cdef class LeafBatch:
         self.table, self.archive, self.keys = table, table.archive, keys
         self.count = len(keys)
         self.missing = -1
+        self.check = check
         self.names = <const uint8_t **> PyMem_Calloc(max(1, self.count), sizeof(uint8_t *))
         self.lengths = <Py_ssize_t *> PyMem_Malloc(max(1, self.count) * sizeof(Py_ssize_t))
         self.places = <int64_t *> PyMem_Malloc(max(1, self.count) * sizeof(int64_t))
         self.headers = <int64_t *> PyMem_Calloc(max(1, self.count), sizeof(int64_t))
         self.sizes = <int64_t *> PyMem_Calloc(max(1, self.count), sizeof(int64_t))
+        self.frame_sizes = <int64_t *> PyMem_Calloc(max(1, self.count), sizeof(int64_t))
+        self.sums = <uint32_t *> PyMem_Calloc(max(1, self.count), sizeof(uint32_t))
         self.name_lengths = <uint16_t *> PyMem_Calloc(max(1, self.count), sizeof(uint16_t))
         self.states = <uint8_t *> PyMem_Calloc(max(1, self.count), 1)
         self.threads = max(1, min(threads, MOST_HANDS + 1))
         self.shares = <Share *> PyMem_Calloc(self.threads, sizeof(Share))
         if (self.names == NULL or self.lengths == NULL or self.places == NULL or self.headers == NULL
-                or self.sizes == NULL or self.name_lengths == NULL or self.states == NULL or self.shares == NULL):
+                or self.sizes == NULL or self.name_lengths == NULL or self.states == NULL or self.shares == NULL
+                or self.frame_sizes == NULL or self.sums == NULL):
             raise MemoryError
         self.tail, self.tail_length, self.tail_bytes = end, tail, suffix
         self._run(FINDING)
@@ -184,6 +194,8 @@ cdef class LeafBatch:
         PyMem_Free(self.places)
         PyMem_Free(self.headers)
         PyMem_Free(self.sizes)
+        PyMem_Free(self.frame_sizes)
+        PyMem_Free(self.sums)
         PyMem_Free(self.name_lengths)
         PyMem_Free(self.states)
         PyMem_Free(self.shares)
@@ -359,6 +371,7 @@ cdef class LeafBatch:
             else:
                 self.states[i] = FOUND
                 self.headers[i], self.sizes[i] = member.header, member.size
+                self.frame_sizes[i], self.sums[i] = member.size, member.crc
                 self.name_lengths[i] = member.record.name_length
 
     cdef void read(self, Worker *worker, Py_ssize_t i) noexcept nogil:
@@ -389,7 +402,11 @@ cdef class LeafBatch:
 
     cdef void decode_one(self, Worker *worker, Py_ssize_t i, const uint8_t *p) noexcept nogil:
         """Decode the chunk of a leaf into its row."""
-        self.states[i] = DONE if self.pattern.decode(worker, p, self.sizes[i], self.out + i * self.stride) else ALONE
+        self.states[i] = ALONE
+        if self.check and zip_checksum(0, p - self.pattern.header_len, <size_t> self.frame_sizes[i]) != self.sums[i]:
+            return
+        if self.pattern.decode(worker, p, self.sizes[i], self.out + i * self.stride):
+            self.states[i] = DONE
 
 
 cdef void _work(LeafBatch batch, Worker *worker, void *tool) noexcept nogil:

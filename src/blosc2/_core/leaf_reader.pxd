@@ -14,6 +14,7 @@ cdef class LeafReader:
     cdef bytes hidden
     cdef type arrays, carriers
     cdef object dtype_of, mode, path, mmap_mode, deserialize
+    cdef bint check
 
     cdef int64_t find(self, str key) noexcept
     cdef object open(self, str key)

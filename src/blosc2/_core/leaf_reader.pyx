@@ -9,6 +9,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from blosc2._core.archive cimport LOCAL_LENGTH, Archive
 from blosc2._core.central_record cimport MEMBER_FINE, Member
+from blosc2._core.checksum cimport zip_checksum
 from blosc2._core.codec cimport Worker, borrow, give_back
 from blosc2._core.crew cimport is_quick, leave_turn, take_turn
 from blosc2._core.frame cimport Frame, frame_of_member
@@ -55,14 +56,17 @@ cdef class LeafReader:
         Gives the dtype that a text stands for; `ValueError` for what it refuses.
     how : tuple
         Other arguments of a carrier.
+    check : bool
+        Whether what is read as a whole is checked against the checksums of members.
     """
 
     def __cinit__(self, KeyTable table not None, str hidden, type arrays not None, type carriers not None, dtype_of,
-                  tuple how not None):
+                  tuple how not None, bint check):
         self.table, self.archive = table, table.archive
         self.hidden = None if hidden is None else hidden.encode()
         self.arrays, self.carriers, self.dtype_of = arrays, carriers, dtype_of
         self.mode, self.path, self.mmap_mode, self.deserialize = how
+        self.check = check
 
     def learn(self, Frame frame not None, Geometry geometry not None, cnp.dtype dtype not None):
         """Take a leaf that was opened as the one that others are compared with when they are read; of mapped archives."""
@@ -88,11 +92,14 @@ cdef class LeafReader:
         cdef Frame frame
         if place < 0:
             return None
-        frame = frame_of_member(self.archive, place, key)
+        frame = frame_of_member(self.archive, place, key, self.check)
         if not frame.holds_only_array() or frame.wants_geometry():
             return frame
         array = geometry_of(frame, self.dtype_of)
-        carrier = self.carriers(frame, self.mode, self.path, self.mmap_mode, key, self.deserialize)
+        if self.check:
+            carrier = self.carriers(frame, self.mode, self.path, self.mmap_mode, key, self.deserialize)
+        else:
+            carrier = self.carriers(frame, self.mode, self.path, self.mmap_mode, key, self.deserialize, verify=False)
         carrier.array = array
         leaf = made(self.arrays, _nothing)
         leaf._carrier = carrier
@@ -102,7 +109,7 @@ cdef class LeafReader:
         """The items of a leaf as a new array; None for one that has to be opened."""
         cdef Pattern pattern = self.pattern
         cdef const uint8_t *local
-        cdef int64_t place, chunk, size
+        cdef int64_t place, chunk, size, start
         cdef Member member
         cdef Worker *worker
         cdef cnp.npy_intp dims[MAX_DIM]
@@ -120,6 +127,7 @@ cdef class LeafReader:
         if not pattern.match(member.record.name, member.record.name_length, member.size, local,
                              self.archive.directory_offset - member.header, &chunk, &size):
             return None
+        start = chunk - pattern.header_len
         for d in range(pattern.geometry.c.ndim):
             dims[d] = pattern.geometry.c.shape[d]
         Py_INCREF(pattern.dtype)    # the next call steals one reference
@@ -127,11 +135,13 @@ cdef class LeafReader:
         worker = borrow(pattern.frame.blocksize)
         try:
             if is_quick(size, pattern.row):
-                done = pattern.decode(worker, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
+                done = not self.check or zip_checksum(0, local + start, <size_t> member.size) == member.crc
+                done = done and pattern.decode(worker, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
             else:
                 with nogil:
                     leave_turn()
-                    done = pattern.decode(worker, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
+                    done = not self.check or zip_checksum(0, local + start, <size_t> member.size) == member.crc
+                    done = done and pattern.decode(worker, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
                     take_turn()
         finally:
             give_back(worker)
