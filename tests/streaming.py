@@ -14,16 +14,17 @@ from blosc2 import (
     embedded_changes,
     joined_chunks,
     leaf,
+    member_writing,
     spool,
     store,
-    zip_backend,
 )
 
 #: Where a limit is, its name, and what it becomes.
 LIMITS = (
     (byte_copies, "_PIECE", 1 << 12), (byte_copies, "_AT_ONCE", 1 << 14), (byte_copies, "_WORTH_ASKING", 1),
     (carrier, "SMALL_FRAME", 0), (embedded, "_LONG", 0), (embedded_changes, "_IN_MEMORY", 0),
-    (joined_chunks, "BUDGET", 0), (joined_chunks, "_SLACK", 1 << 14), (spool, "BUDGET", 0), (zip_backend, "_LARGE", 0),
+    (joined_chunks, "BUDGET", 0), (joined_chunks, "_SLACK", 1 << 14), (spool, "BUDGET", 0),
+    (member_writing, "_LARGE", 0),
     (store, "MEMORY_LIMIT", 0), (store, "_WORTH_MOVING", 0), (backed_store, "MEMORY_LIMIT", 0), (leaf, "_LARGE", 0),
 )  # fmt: skip
 

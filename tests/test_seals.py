@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import blosc2
+from blosc2 import member_writing
 from blosc2 import store as stores
-from blosc2 import zip_backend
 from blosc2._core.archive import Archive
 from blosc2._core.checksum import crc32c
 from blosc2._core.source import Source
@@ -128,7 +128,7 @@ def test_frames_that_outlive_a_failed_commit(nth: int, tmp_path: Path, monkeypat
 
 
 def test_leaves_beyond_memory_go_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zip_backend, "_LARGE", 100)
+    monkeypatch.setattr(member_writing, "_LARGE", 100)
     with blosc2.DictStore(tmp_path / "x.b2z", "w") as store:
         for n in range(20):
             store[f"/{n}"] = np.random.default_rng(n).random(n * 50)

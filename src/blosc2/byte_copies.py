@@ -28,8 +28,7 @@ _PIECE: Final = 2 << 20
 _AT_ONCE: Final = 64 << 20
 # Fewer bytes are copied sooner than the system is asked.
 _WORTH_ASKING: Final = 256 << 10
-#: What is said of chunks that are damaged when they are copied.
-NOT_WRITTEN: Final = (
+_NOT_WRITTEN: Final = (
     "the chunks to be copied are not those that were written, as their checksums say; check() tells more"
 )
 # What a system answers that cannot copy between two files.
@@ -75,7 +74,28 @@ def checked_pieces(window: Window) -> Iterator[bytes | memoryview]:
         at += len(piece)
         yield piece
     if running != sums.body:
-        raise FormatError(NOT_WRITTEN, path=_path_of(source), offset=sums.start)
+        raise FormatError(_NOT_WRITTEN, path=_path_of(source), offset=sums.start)
+
+
+def checked_parts(parts: Iterable[Part], window: Window) -> Iterator[bytes | memoryview]:
+    """The bytes of parts that a window was taken into, which is checked in the same way.
+
+    Of the parts, the window among them is what lies between header and trailer.
+    """
+    source, offset, length = window
+    sums = None if offset or length != source.size else source.sums
+    for part in parts:
+        if not isinstance(part, tuple):
+            yield part
+            continue
+        running = 0
+        for piece in pieces_of(part):
+            if sums:
+                running = crc32c(piece, running)
+            yield piece
+        if sums and running != sums.body:
+            raise FormatError(_NOT_WRITTEN, path=_path_of(source), offset=sums.start)
+    check_unchanged(source)
 
 
 def check_unchanged(source: Source) -> None:
@@ -96,7 +116,7 @@ def check_copy(window: Window, copy: Window) -> None:
     sums = source.sums
     if sums and not offset and length == source.size:
         if range_sum(copy[0], copy[1] + sums.start, sums.stop - sums.start) != sums.body:
-            raise FormatError(NOT_WRITTEN, path=_path_of(source), offset=sums.start)
+            raise FormatError(_NOT_WRITTEN, path=_path_of(source), offset=sums.start)
     else:
         check_unchanged(source)
 

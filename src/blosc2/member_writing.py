@@ -6,14 +6,12 @@ brings in. A larger frame gets checksums, as files have them, so that each of it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from blosc2._core.archive_writer import ArchiveWriter
-from blosc2._core.checksum import crc32c
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
-from blosc2.byte_copies import NOT_WRITTEN, Part, check_unchanged, pieces_of
+from blosc2.byte_copies import checked_parts
 from blosc2.exceptions import FormatError
 from blosc2.store_layout import Window, pieces, whole
 from blosc2.sums import parts_with_sums
@@ -45,23 +43,5 @@ def append_frame(
         return writer.append(name, whole(frame), about=about), frame[2]
     size = sum(part[2] if isinstance(part, tuple) else len(part) for part in parts)
     if size > _LARGE:
-        return writer.append_pieces(name, _pieces(parts, frame), size, about=about), size
-    return writer.append(name, b"".join(_pieces(parts, frame)), about=about), size
-
-
-def _pieces(parts: list[Part], window: Window) -> Iterator[bytes | memoryview]:
-    """The bytes of parts of a frame; what lies between header and trailer is checked if its checksum is known."""
-    source = window[0]
-    known = source.sums if not window[1] and window[2] == source.size else None
-    for part in parts:
-        if not isinstance(part, tuple):
-            yield part
-            continue
-        running = 0
-        for piece in pieces_of(part):
-            if known:
-                running = crc32c(piece, running)
-            yield piece
-        if known and running != known.body:
-            raise FormatError(NOT_WRITTEN, path=part[0].path, offset=known.start)
-    check_unchanged(source)
+        return writer.append_pieces(name, checked_parts(parts, frame), size, about=about), size
+    return writer.append(name, b"".join(checked_parts(parts, frame)), about=about), size
