@@ -14,7 +14,6 @@ cdef class Read(Operation):
     cdef bint together              # whether the chunk at hand is to be decoded once, for all that read of it
     cdef const uint8_t *aside       # that chunk, once it is decoded
     cdef ChunkSum *own              # of each chunk, where all are read and the sum of all is known; else NULL
-    cdef bytes own_room
 
     cdef int take(self, cnp.ndarray out) except -1
     cdef int watch(self) except -1

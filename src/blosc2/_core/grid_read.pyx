@@ -38,6 +38,13 @@ cdef enum:
     PIECES = 4
 
 
+cdef inline int whole(Read self, int64_t nchunk, Worker *worker, Chunk *chunk) noexcept nogil:
+    """Bring and check a chunk all of which is wanted."""
+    if self.own == NULL:
+        return self.frame.load_whole(nchunk, worker, chunk)
+    return self.bring_whole(nchunk, worker, chunk)
+
+
 cdef class Read(Operation):
     """Read a selection into a NumPy array: one with an axis for each of the array, of any strides, or a C-contiguous one."""
 
@@ -51,20 +58,22 @@ cdef class Read(Operation):
     cdef int watch(self) except -1:
         """Sum all chunks on the way, if all items are read of a frame that is checked by all its bytes."""
         cdef Grid *g = &self.geometry.c
+        cdef bytes room
         cdef int d
         if self.tasks == 0 or self.by_points:
             return 0
         for d in range(g.ndim):
             if self.count[d] != g.shape[d]:
                 return 0
-        self.own_room = chunk_sums(self.frame)
-        self.own = <ChunkSum *> PyBytes_AS_STRING(self.own_room)
+        room = chunk_sums(self.frame)
+        self.keep_points = [room]
+        self.own = <ChunkSum *> PyBytes_AS_STRING(room)
         return 0
 
     cdef int bring_whole(self, int64_t nchunk, Worker *worker, Chunk *chunk) noexcept nogil:
-        """Bring and check a chunk all of which is wanted."""
+        """Bring a chunk all of which is wanted, and sum it for all chunks together."""
         cdef int status = self.frame.load_whole(nchunk, worker, chunk)
-        if status == CHUNK_OK and self.own != NULL and chunk.data != NULL and nchunk < self.frame.chunk_count:
+        if status == CHUNK_OK and chunk.data != NULL and nchunk < self.frame.chunk_count:
             note_sum(self.own + nchunk, chunk)
         return status
 
@@ -148,7 +157,7 @@ cdef class Read(Operation):
 
     cdef int decode_aside(self, int64_t nchunk, Worker *worker, Chunk *chunk, uint8_t **scratch) noexcept nogil:
         """All of a chunk whose blocks cannot be had one by one, or not cheaply."""
-        cdef int status = self.bring_whole(nchunk, worker, chunk)
+        cdef int status = whole(self, nchunk, worker, chunk)
         if status:
             return status
         scratch[0] = reserve_scratch(worker, chunk.nbytes)
@@ -210,7 +219,7 @@ cdef class Read(Operation):
             return CHUNK_OK if piece else self.fill_special(worker, nchunk, chunk, box)
         if (self.pieces == 1 and g.in_order and chunk.kind == KIND_REGULAR and not chunk.needs_geometry
                 and self.covers(box, g.chunks) and self.is_one_run(box)):
-            status = self.bring_whole(nchunk, worker, chunk)
+            status = whole(self, nchunk, worker, chunk)
             return status if status else decode_whole(worker, chunk, self.at(box))
         for d in range(g.ndim):
             low[d] = box.first[d] // g.blocks[d]
@@ -223,7 +232,7 @@ cdef class Read(Operation):
                 and nchunk < self.frame.chunk_count and self.takes_all(nchunk, box)):
             # Where threads share a chunk one of them checks it: not before others decode, but before anybody sees it.
             if self.pieces > 1 or self.frame.each_read:
-                status = self.bring_whole(nchunk, worker, chunk)
+                status = whole(self, nchunk, worker, chunk)
             else:
                 status = self.frame.load_span(nchunk, chunk, chunk.loaded, chunk.cbytes)
                 chunk.loaded = chunk.cbytes
@@ -344,7 +353,7 @@ cdef class Read(Operation):
         cdef int64_t zero_strides[MAX_DIM]
         cdef uint8_t *item
         cdef int d
-        cdef int status = self.bring_whole(nchunk, worker, chunk)
+        cdef int status = whole(self, nchunk, worker, chunk)
         cdef int64_t total = g.itemsize
         if status:
             return status
