@@ -219,6 +219,20 @@ def test_changes_do_not_start_from_a_damaged_chunk(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("suffix", [".b2e", ".b2d", ".b2z"])
+def test_a_damaged_array_does_not_get_new_checksums_in_a_store(tmp_path: Path, suffix: str, source: str | None) -> None:
+    path = tmp_path / "x.b2nd"
+    stored(path)
+    flipped(path)
+    array = blosc2.open(str(path), mmap_mode=source)
+    with pytest.raises(blosc2.FormatError, match="chunk 0"):
+        array.to_cframe()
+    kind: Any = blosc2.EmbedStore if suffix == ".b2e" else blosc2.DictStore
+    with kind(str(tmp_path / f"s{suffix}"), mode="w") as store, pytest.raises(blosc2.FormatError, match=r"x\.b2nd"):
+        store["/x"] = array
+    assert blosc2.open(str(path), mmap_mode=source, verify=False).to_cframe()  # who wants it all the same
+
+
 @pytest.mark.parametrize("suffix", [".b2e", ".b2d"])
 def test_small_values_are_checked_when_they_are_opened(tmp_path: Path, suffix: str, source: str | None) -> None:
     path = tmp_path / f"s{suffix}"

@@ -37,7 +37,7 @@ from blosc2.owner import Owner, refusal
 from blosc2.serialization import check_stored_readable
 from blosc2.spool import Spool, TemporaryFile, held
 from blosc2.storage import CParams, DParams, cparams_of
-from blosc2.sums import check_chunks, check_reads
+from blosc2.sums import check_body, check_chunks, check_reads
 from blosc2.threads import get_nthreads
 
 # The header fields that make a version current lie in one sector when they end before this byte.
@@ -247,8 +247,14 @@ class Carrier:
 
     def to_cframe(self) -> bytes:
         """The frame as bytes, without checksums: otherwise verbatim where it was serialised, else written anew."""
-        check_chunks(self.frame)
-        return self.frame.plain_bytes() if self.frame.serialised else frame_bytes(Draft(self.frame))
+        frame = self.frame
+        check_chunks(frame)
+        if not frame.serialised:
+            return frame_bytes(Draft(frame))
+        plain: bytes = frame.plain_bytes()
+        if self.verify is None and frame.sums_len:
+            check_body(frame, plain)
+        return plain
 
     def window(self) -> tuple[Source, int, int]:
         """The same frame as a window; the chunks of a large one stay where they are."""

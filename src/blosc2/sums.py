@@ -163,6 +163,18 @@ def check_chunks(frame: Frame) -> None:
             frame.chunk_info(number)  # which reads all of the chunk for that
 
 
+def check_body(frame: Frame, plain: bytes) -> None:
+    """Check the bytes of a frame, without checksums, that are to go elsewhere: there they would pass for whole."""
+    sums = carried(frame)
+    if sums is None:
+        return
+    start = frame.header_len
+    stop = frame.frame_len - frame.trailer_len if frame.nbytes else start
+    if crc32c(memoryview(plain)[start:stop]) != sums.body:
+        finding = next(verify_frame(frame), None)
+        raise _error(frame, finding or Finding(frame.offset + start, None, "the frame changed while it was read"))
+
+
 def stored_numbers(frame: Frame) -> list[int]:
     """Numbers of the chunks of which something is stored, and which are not just known to the table."""
     if frame.repeated_offset is not None or not frame.nbytes:
