@@ -18,6 +18,7 @@ import blosc2
 KINDS = {
     ".b2e": (blosc2.EmbedStore, ".b2e", {}),
     ".b2z": (blosc2.TreeStore, ".b2z", {}),
+    ".b2d": (blosc2.TreeStore, ".b2d", {}),
     ".b2d, embedded": (blosc2.TreeStore, ".b2d", {"threshold": 10_000}),
 }
 

@@ -28,7 +28,11 @@ class Maker:
         self.is_tree = self.cls is blosc2.TreeStore
         self.is_directory = suffix == ".b2d"
         #: Whether assignments and deletions are published when they return.
-        self.at_once = suffix == ".b2e"
+        self.at_once = suffix != ".b2z"
+        #: Whether all leaves have files of their own.
+        self.has_files = suffix == ".b2d" and not self.options
+        #: Whether a new store is there when it is opened.
+        self.there_when_opened = suffix == ".b2e"
 
     def __call__(self, mode: str = "a", **more: Any) -> Any:
         options = {} if mode == "r" else self.options

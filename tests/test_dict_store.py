@@ -48,6 +48,7 @@ class TestZipEmbedded(TestZip):
 class TestDirectory(FileStoreContract):
     kind = blosc2.DictStore
     suffix = ".b2d"
+    at_once = True
 
 
 class TestDirectoryMixed(TestDirectory):
@@ -346,6 +347,7 @@ def test_another_writer_is_noticed(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.usefixtures("changes_wait")
 def test_frames_that_do_not_fit_into_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blosc2.store.MEMORY_LIMIT", 2000)
     expected: dict[str, Any] = {}
@@ -462,6 +464,7 @@ def test_keys_that_differ_in_case_only(path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need privileges there")
+@pytest.mark.usefixtures("changes_wait")
 def test_links_out_of_the_tree_are_not_followed_by_writes(tmp_path: Path) -> None:
     path, outside = tmp_path / "x.b2d", tmp_path / "outside"
     outside.mkdir()
@@ -530,6 +533,7 @@ def test_reserved_members_are_no_leaves(path: Path) -> None:
         assert ".b2/a.b2nd" in z.namelist()
 
 
+@pytest.mark.usefixtures("changes_wait")
 def test_a_failed_publication_ends_a_with_block(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with blosc2.DictStore(path) as store:
         store["/a"] = [1]
@@ -747,6 +751,7 @@ def test_no_file_gets_the_name_of_a_folder(path: Path, pair: tuple[str, str], *,
         assert set(store) == {second, "/x.b2nd.y"}
 
 
+@pytest.mark.usefixtures("changes_wait")
 def test_a_target_in_the_way_leaves_a_directory_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "x.b2d"
     with blosc2.DictStore(path) as store:
@@ -778,6 +783,7 @@ def test_long_names_of_others_can_be_read(tmp_path: Path) -> None:
         del store["/" + "n" * 300]
 
 
+@pytest.mark.usefixtures("changes_wait")
 def test_a_directory_that_another_changed_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "x.b2d"
     with blosc2.DictStore(path, threshold=None) as store:
@@ -859,6 +865,7 @@ def test_the_working_directory_may_change(path: Path, monkeypatch: pytest.Monkey
     assert os.listdir(other) == []
 
 
+@pytest.mark.usefixtures("changes_wait")
 def test_an_embedded_value_has_its_new_key_before_a_file_takes_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,6 +106,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, at: int, inside: Path) -
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 5, 6])
+@pytest.mark.usefixtures("changes_wait")
 def test_a_flush_whose_renames_fail(make: Maker, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     with fill(make) as store:
         before, files = make.values(), state_of(make.path)
@@ -147,6 +148,7 @@ def test_a_flush_whose_removals_fail(make: Maker, monkeypatch: pytest.MonkeyPatc
             assert values_of(store) == make.values() == before
 
 
+@pytest.mark.usefixtures("changes_wait")
 def test_what_fails_after_the_embedded_values_were_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make = Maker("b2d-mixed", tmp_path)
     with fill(make) as store:

@@ -56,6 +56,7 @@ def test_a_file_system_without_syncs_of_folders(number: int, tmp_path: Path, mon
 
 
 @POSIX
+@pytest.mark.usefixtures("changes_wait")
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failing_fsync(monkeypatch, errno.EIO, folders=True)
     with pytest.raises(OSError, match="Input/output"):
@@ -104,6 +105,7 @@ atexit.register(store.close)
     assert len(blosc2.open(path)) == 20
 
 
+@pytest.mark.usefixtures("changes_wait")
 @pytest.mark.parametrize(("there", "sound"), [(False, True), (True, True), (True, False)])
 def test_a_file_whose_sync_failed_is_not_synced_once_more(
     there: bool, sound: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

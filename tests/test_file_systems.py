@@ -192,6 +192,7 @@ class TestPlaces:
         assert names(folder) == {"store.b2d"}
         assert not (path / ".b2").exists()
 
+    @pytest.mark.usefixtures("changes_wait")
     def test_changes(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("blosc2.store.MEMORY_LIMIT", 1000)
         with blosc2.TreeStore(str(path), mode="a", threshold=1000) as store:
@@ -215,6 +216,7 @@ class TestPlaces:
             store["/a"] = [1]
         assert list(blosc2.open(path)) == ["/a"]
 
+    @pytest.mark.usefixtures("changes_wait")
     def test_a_failed_change_leaves_nothing(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         store = blosc2.TreeStore(str(path), mode="a")
         store["/b"] = np.arange(300)

@@ -229,6 +229,7 @@ class TestLeaves:
             store["/b"] = blosc2.SChunk(8, np.arange(3))
         assert names(path) == ["b.b2f", "c.b2nd", "embed.b2e", "g"]
 
+    @pytest.mark.usefixtures("changes_wait")
     def test_a_link_out_of_the_store_is_read_and_never_written(self, path: Path, elsewhere: Path) -> None:
         outside = elsewhere / "outside.b2nd"
         array = blosc2.asarray(np.arange(1000), chunks=(100,), urlpath=outside)

@@ -1,4 +1,4 @@
-"""What is assigned is published when the assignment returns, as long as that is cheap: `EmbedStore`."""
+"""What is assigned is published when the assignment returns, as long as that is cheap: `EmbedStore`, `.b2d`."""
 
 from __future__ import annotations
 
@@ -19,21 +19,28 @@ from fixture_kit.isolated import environment
 from store_makers import KINDS, Maker
 
 import blosc2
-from blosc2 import pace
+from blosc2 import leaf_publishing, pace
 
-AT_ONCE = [kind for kind in KINDS if kind == "b2e"]
+AT_ONCE = [kind for kind in KINDS if "b2z" not in kind]
 
 
 @pytest.fixture(params=AT_ONCE)
 def make(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Maker:
     monkeypatch.setattr(pace, "_ALLOWANCE", 1e9)  # however slow the disk of this machine is
+    monkeypatch.setattr(leaf_publishing, "ALLOWANCE", 1e9)
     return Maker(request.param, tmp_path)
 
 
 @pytest.mark.parametrize("mode", ["a", "w", "x"])
 def test_a_store_is_there_when_it_is_opened(mode: str, make: Maker) -> None:
     store = make(mode)
+    if not make.there_when_opened:  # but when something is assigned
+        assert not make.path.exists()
+        store["/a"] = [1]
+        assert make.values() == {"/a": [1]}
+        del store["/a"]
     assert make.values() == {}
+    store.flush()
     assert os.listdir(make.path.parent) == [make.path.name]
     store.close()
     assert make.values() == {}
@@ -114,6 +121,9 @@ def test_edits_of_leaves_wait_for_the_next_publication(make: Maker) -> None:
         leaf[0] = 5
         assert make.values() == {"/a": [1, 2]}
         store["/b"] = [3]
+        if make.has_files:  # of which each is published by itself
+            assert make.values() == {"/a": [1, 2], "/b": [3]}
+            store.flush()
         assert make.values() == {"/a": [5, 2], "/b": [3]}
         leaf[1] = 6
         assert store["/a"] is leaf
@@ -133,6 +143,19 @@ def test_what_cannot_be_published_is_taken_back(make: Maker, monkeypatch: pytest
                 raise full
 
             broken.setattr(os, "fsync", fsync)
+            if make.is_directory:
+                unlink = os.unlink
+
+                def replace(old: str, new: str) -> None:
+                    raise full
+
+                def remove(path: str) -> None:
+                    if make.path in Path(path).parents:
+                        raise full
+                    unlink(path)
+
+                broken.setattr(os, "replace", replace)
+                broken.setattr(os, "unlink", remove)
             for change in (
                 lambda: store.__setitem__("/c", [3]),
                 lambda: store.__setitem__("/a", np.arange(5000)),
@@ -193,6 +216,7 @@ def test_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one.count == 2
 
 
+@pytest.mark.parametrize("make", ["b2e", "b2d-embedded"], indirect=True)
 def test_a_large_store_publishes_what_waits_at_flush(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "_LONGEST_WAIT", 1e9)
     with make("w") as store:

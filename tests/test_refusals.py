@@ -371,7 +371,7 @@ def test_compaction_of_what_was_dropped(make: Maker, mode: str) -> None:
     with make(mode) as store:
         store["/x"] = [1]
         store.discard()
-        if make.at_once:  # an empty store is there since it was opened
+        if make.there_when_opened:  # an empty store is there since it was opened
             before, after = store.compact()
             assert 0 < after <= before
             assert make.values() == {}

@@ -220,6 +220,7 @@ def test_closed(store: Any) -> None:
 
 
 # ---------------------------------------------------------------------- changes
+@pytest.mark.usefixtures("changes_wait")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [0, MANY])
 def test_unpublished_changes(tmp_path: Path, kind: str, count: int) -> None:

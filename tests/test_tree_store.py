@@ -34,6 +34,7 @@ class TestZipEmbedded(TestZip):
 class TestDirectory(FileStoreContract):
     kind = blosc2.TreeStore
     suffix = ".b2d"
+    at_once = True
 
 
 class TestDirectoryMixed(TestDirectory):
@@ -314,6 +315,7 @@ def test_delete_groups(tree: Any, made: Any) -> None:
     assert list(tree) == []
 
 
+@pytest.mark.usefixtures("changes_wait")
 def test_changes_are_seen_in_groups_at_once(tree: Any) -> None:
     tree.flush()
     del tree["/a/b/c/d"]

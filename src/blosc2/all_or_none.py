@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 from blosc2._core.handles import Block
@@ -72,6 +73,17 @@ class AllOrNone(Block):
         if self._outer is not None:
             self._outer.staged(before, now)
 
+    @property
+    def keys(self) -> list[str]:
+        """The keys that were changed."""
+        return list(self._before)
+
+    def forget_keys(self, keys: Iterable[str]) -> None:
+        """What was made of these keys is published, and stays."""
+        for key in keys:
+            self._before.pop(key, None)
+            self._made.pop(key, None)
+
     def forget(self) -> None:
         """What was changed by now is published, and stays."""
         self._before, self._made = {}, {}
@@ -84,7 +96,7 @@ class AllOrNone(Block):
         store, outer, thread = self._store, self._outer, threading.get_ident()
         if not failed and self._before and store._is_due(0, self):
             with store._lock:
-                store._publish_now()
+                store._publish_now(self)
         if not failed and outer is not None:
             for key, before in self._before.items():
                 outer._before.setdefault(key, before)
@@ -119,5 +131,5 @@ class AllOrNone(Block):
                 store._held[key] = weakref.ref(leaf)
         store._bring_back_beside(self._beside)
         store._count_memory()
-        if store._is_behind:  # what was taken back may be published: then the version before is to come again
-            store._unwritten = True
+        if store._is_behind:  # what was taken back may be published
+            store._see_to_published(list(self._before))

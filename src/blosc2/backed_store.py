@@ -19,16 +19,19 @@ from blosc2._core.keytable import KeyTable
 from blosc2._core.leaf_batch import LeafBatch
 from blosc2._core.listing import KeyCursor, KeyListing
 from blosc2.advice import LASTING
+from blosc2.all_or_none import AllOrNone
 from blosc2.bulk import PROGRESS_EACH, Filed, frames, no_progress, set_many
 from blosc2.compaction import Progress
 from blosc2.directory_backend import DirectoryBackend
 from blosc2.embedded import REGISTRY, Embedded, read_embedded
 from blosc2.embedded_changes import EmbeddedChanges
 from blosc2.embedded_frame import stored_value
-from blosc2.exceptions import FormatError, StoreKeyError, name_file
+from blosc2.exceptions import FormatError, StoreKeyError, explain, name_file
 from blosc2.leaf import leaf_reader, window_of_bytes
 from blosc2.leaf_batches import read_leaf
+from blosc2.leaf_publishing import end_block, put_leaf, remove_leaf
 from blosc2.new_keys import NewKeys
+from blosc2.pace import MAP_BYTES, Pace
 from blosc2.storage import CParams
 from blosc2.store import MEMORY_LIMIT, Store, is_in_memory
 from blosc2.store_keys import KEY_RULES, suffixed_folders
@@ -63,6 +66,17 @@ class BackedStore(Store):
         self._published_cache: KeyListing | None = None
         self._listing_cache: KeyListing | None = None
         self._replaces = False
+        # Of a directory: what publishing embedded values takes, and publishing leaves that wait for the disk; those
+        # that do so together; and whether a publication need not be durable.
+        self._pace, self._leaf_pace = Pace(), Pace()
+        self._waiting_leaves: set[str] = set()
+        self._lazily = False
+        # Keys that were published by themselves since keys were listed, and whether they are there.
+        self._placed: dict[str, bool] = {}
+        # Keys of embedded values that go with the next publication: files hide them.
+        self._hidden: set[str] = set()
+        # Keys that others get with what waits.
+        self._origins: set[str] = set()
         # The keys without regard to case; made when the first key is added.
         # With them, the groups that are named like the file of a leaf.
         self._folded: tuple[KeySet, set[str]] | None = None
@@ -105,6 +119,80 @@ class BackedStore(Store):
         self._newer_embedded = None
         self._replaces = False
         self._advise_again()
+
+    # ------------------------------------------------------------------ publishing by itself, in a directory
+    def _is_due(self, nbytes: int, block: AllOrNone | None = None) -> bool:
+        if not isinstance(self._backend, DirectoryBackend):
+            return False
+        if block is not None:  # what it has changed is looked at then
+            return self._transaction is None and not (block.is_inner or self._streaming or self._is_inherited)
+        entries = () if self._embedded is None else self._embedded.entries
+        return self._pace.is_due(self._in_memory + nbytes, len(entries)) and self._may_publish(None)
+
+    def _publish_now(self, block: AllOrNone) -> None:
+        backend = self._backend
+        if isinstance(backend, DirectoryBackend):
+            end_block(self, backend, block)
+
+    def _see_to_published(self, keys: list[str]) -> None:
+        """Show it: files that went cannot come again."""
+        try:
+            self._load()
+            self._recount()
+        except (OSError, FormatError):
+            self._backend.must_load = True
+        others = {key: carrier for key, carrier in self._edited.items() if key not in keys}
+        self._show_leaves_again(keys)
+        self._edited.update(others)
+
+    def _put_at_once(self, key: str, window: Window, value: Any) -> bool:
+        backend = self._backend
+        return isinstance(backend, DirectoryBackend) and put_leaf(self, backend, key, window, value)
+
+    def _remove_one(self, key: str) -> None:
+        backend = self._backend
+        if not (isinstance(backend, DirectoryBackend) and remove_leaf(self, backend, key)):
+            super()._remove_one(key)
+
+    def _flush_lazily(self) -> None:
+        """Publish all changes; a power cut may then show the version before."""
+        self._lazily = True
+        try:
+            self._flush(durable=True)
+        finally:
+            self._lazily = False
+
+    def _flush(self, durable: bool) -> None:
+        backend = self._backend
+        self._unwritten = self._unwritten or bool(self._hidden)
+        super()._flush(durable)
+        if isinstance(backend, DirectoryBackend) and self._mode != "r":
+            if durable and not self._lazily:
+                try:
+                    backend.placing.settle()
+                except BaseException as error:
+                    explain(error, "all changes are published, but may not be durable")
+                    name_file(error, self._file)
+                    raise
+            if self._placed and not self._lazily:
+                self._list_placed()
+            if not self._changes:
+                backend.discard()
+
+    def _list_placed(self) -> None:
+        """List the keys that were published by themselves with the others."""
+        self._placed = {}
+        self._published_cache = self._listing_cache = None
+
+    def _count_key(self, key: str, change: int) -> None:
+        """A key was published by itself, or removed; for groups."""
+
+    @property
+    def _is_open_end(self) -> bool:
+        backend = getattr(self, "_backend", None)  # whose making may have failed
+        return super()._is_open_end or bool(self._hidden) or (
+            isinstance(backend, DirectoryBackend) and backend.placing.unsettled
+        )  # fmt: skip
 
     # ------------------------------------------------------------------ what a store provides
     def _published(self, key: str) -> Window | None:
@@ -256,16 +344,17 @@ class BackedStore(Store):
 
     def _listing(self) -> KeyListing:
         """The keys of all leaves, in order, unpublished changes included."""
-        published = self._published_listing()
-        if not self._changes:
+        published = self._published_before()
+        if not self._changes and not self._placed:
             return published
         if self._listing_cache is None:
             # Those that the embedded values add to the files are few; they are put together anew.
             table, find = published.table, published.table.find
             added = {} if self._embedded is None else dict.fromkeys(self._embedded.entries)
             removed = []
-            for key, window in self._changes.items():
-                if window is not None:
+            changes = {key: window is not None for key, window in self._changes.items()}
+            for key, there in {**self._placed, **changes}.items():
+                if there:
                     added[key] = None
                 else:
                     added.pop(key, None)
@@ -277,6 +366,12 @@ class BackedStore(Store):
 
     def _published_listing(self) -> KeyListing:
         """The keys of all published leaves."""
+        if self._placed:
+            self._recount()
+        return self._published_before()
+
+    def _published_before(self) -> KeyListing:
+        """The keys of all leaves published when they were listed; `_placed` tells which came or went since."""
         if self._published_cache is None:
             if self._embedded is None:
                 return KeyListing(KeyTable.of_keys(()))
@@ -294,15 +389,23 @@ class BackedStore(Store):
         return self._published_cache
 
     def _put(self, key: str, window: Window, value: Any = None) -> None:
-        if key.startswith("/" + RESERVED):
-            raise ValueError(f"Key {key!r}: what begins with {RESERVED!r} is reserved for the store itself")
-        if not self._has(key):
-            if not self._any_names:
-                self._check_name(key)
+        new = not self._has(key)
+        self._check_new(key, new)
+        if new:
             self._listing_cache = None
         self._note(key)
+        self._waiting_leaves.discard(key)
+        if isinstance(window, Moved):
+            self._origins.add(window.origin)
         self._external[key] = self._goes_to_file(value, window)
         super()._put(key, window, value)
+
+    def _check_new(self, key: str, new: bool) -> None:
+        """Refuse a key that no leaf can have; `new` says that none has it yet."""
+        if key.startswith("/" + RESERVED):
+            raise ValueError(f"Key {key!r}: what begins with {RESERVED!r} is reserved for the store itself")
+        if new and not self._any_names:
+            self._check_name(key)
 
     def _check_name(self, key: str) -> None:
         """Refuse a new key whose file could not be beside those that are there."""
@@ -523,9 +626,14 @@ class BackedStore(Store):
         """Pending changes are others than those that were counted."""
         self._listing_cache = None
         self._folded = None
+        if self._placed:
+            self._list_placed()
 
     def _remove(self, key: str) -> None:
         super()._remove(key)
+        self._waiting_leaves.discard(key)
+        if self._embedded is not None and key in self._embedded.entries:
+            self._in_memory += MAP_BYTES
         self._folded_more = True
         self._external.pop(key, None)
         self._listing_cache = None
@@ -564,12 +672,21 @@ class BackedStore(Store):
             if to_file or (embedded is not None and key in self._backend):
                 files[key] = window if to_file else None
         kept: dict[str, Window | None] = {}
+        backend = self._backend
+        hidden = {key for key in self._hidden if key in entries and key not in changes and key in backend}
+        if hidden and isinstance(backend, DirectoryBackend):
+            backend.placing.settle()  # the files that stand for them
+            values.update(dict.fromkeys(hidden))
         try:
             kept = self._keep_moved(files, values, durable)
             frame = None
             if embedded is None or values or self._new_registry is not None:
                 frame = self._after(values)
-            self._backend.publish(files, frame, fresh=embedded is None, durable=durable)
+            fresh = embedded is None
+            if isinstance(backend, DirectoryBackend):
+                backend.publish(files, frame, fresh=fresh, durable=durable, lazy=self._lazily)
+            else:
+                backend.publish(files, frame, fresh=fresh, durable=durable)
         except BaseException as error:
             if kept:
                 self._take_back_moved(kept, error, durable)
@@ -582,6 +699,7 @@ class BackedStore(Store):
         super()._forget_published()
         self._backend.forget_staged()
         self._external = {}
+        self._waiting_leaves, self._hidden, self._origins = set(), set(), set()
         self._new_registry = None
 
     def _keep_moved(
@@ -629,6 +747,7 @@ class BackedStore(Store):
 
     def _drop_unpublished(self) -> None:
         self._backend.discard()
+        self._waiting_leaves, self._origins = set(), set()
         self._folded = None
         self._external = {}
         self._new_registry = None
@@ -654,6 +773,7 @@ class BackedStore(Store):
     def _forget_keys(self) -> None:
         """Forget what was made of the keys of the version that was shown."""
         self._published_cache = self._listing_cache = None
+        self._placed = {}
         self._forget_answers()
 
     def _reload(self) -> bool:

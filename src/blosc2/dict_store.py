@@ -88,12 +88,14 @@ class DictStore(BackedStore):
     -----
     **Publishing.** Values set, deleted or changed become part of the store at `flush` or `close`. For a `.b2z` that
     is one step: new members and a new directory are appended, and one last write of 54 bytes makes them current. An
-    archive that was only read is not touched. For a `.b2d` each leaf is written beside the tree and renamed into it;
-    each of these is atomic, all together are not. A `with` block that raises publishes what was assigned, and so does
-    a store that nobody closes, when it is dropped or the interpreter ends, with a `ResourceWarning`; `discard` drops
-    what waits, and `transaction` gives all or nothing. Leaves of a store open for writing are live: a change of such a
-    leaf is published with the store's next flush. Replaced members leave dead bytes in a `.b2z`; `to_b2z` writes a copy
-    without them.
+    archive that was only read is not touched. In a `.b2d` a leaf with a file of its own is published by its
+    assignment, and its file goes with its deletion; what is embedded is published at once as long as that is cheap
+    (`doc/durability.md`), and all of it is durable at `flush` or `close`. Each leaf is written beside the tree and
+    renamed into it; each of these is atomic, all together are not. A `with` block that raises publishes what was
+    assigned, and so does a store that nobody closes, when it is dropped or the interpreter ends, with a
+    `ResourceWarning`; `discard` drops what waits, and `transaction` gives all or nothing. Leaves of a store open
+    for writing are live: a change of such a leaf is published with the store's next flush. Replaced members leave
+    dead bytes in a `.b2z`; `to_b2z` writes a copy without them.
 
     **Mapping.** With ``mmap_mode="r"`` a `.b2z` is mapped once, however many leaves are open: a leaf is a window of
     that one mapping and needs no descriptor. In a `.b2d` each leaf is a file, mapped when it is opened. Mapping costs

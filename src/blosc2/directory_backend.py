@@ -11,7 +11,7 @@ import os
 import stat
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -31,6 +31,7 @@ from blosc2.file_identity import begins_with, check_same_file, file_identity
 from blosc2.file_moves import FileMoves
 from blosc2.file_sync import sync_files, sync_folder
 from blosc2.new_file import NewFile, temporary_name, through_link
+from blosc2.placing import Placing
 from blosc2.store_keys import is_path
 from blosc2.store_layout import (
     EMBED,
@@ -91,6 +92,8 @@ class DirectoryBackend:
         self.named = root
         self._mmap_mode = mmap_mode
         self._table: KeyTable | None = None
+        # Whether files came or went since that was made.
+        self._table_is_old = False
         self._files: dict[str, str] = {}
         self._folders: dict[str, dict[str, str]] = {}
         self._inside: set[str] = set()
@@ -103,6 +106,8 @@ class DirectoryBackend:
         self._embed_file = EmbeddedFile(os.path.join(root, EMBED))
         self._owner = self._embed_file.owner
         self._temporary = TemporaryPlace(root, self._owner)
+        #: What was published leaf by leaf.
+        self.placing = Placing(self)
         # Whether the directory was there before this backend wrote anything, and what it was when it was read.
         self._was_there = False
         self._seen: tuple[int, ...] | None = None
@@ -299,8 +304,23 @@ class DirectoryBackend:
                 files.update(group)
             self._warn(ranked)
             self._files = files
-            self._table = KeyTable.of_keys(files)
+            self._table_is_old = True
+        if self._table is None or self._table_is_old:
+            self._table = KeyTable.of_keys(self._files)
+            self._table_is_old = False
         return self._table
+
+    def note_file(self, key: str, suffix: str | None) -> None:
+        """A key was given a file with this suffix, or has none any more."""
+        if self._table is not None:
+            self._table_is_old = True
+            if suffix is None:
+                self._files.pop(key, None)
+            else:
+                self._files[key] = key[1:] + suffix
+        strangers = self._folders.get(key[: key.rindex("/") + 1])
+        if strangers:
+            strangers.pop(key, None)
 
     def _warn(self, ranked: list[dict[str, str]]) -> None:
         if self._warned:
@@ -378,7 +398,13 @@ class DirectoryBackend:
         return staged
 
     def publish(
-        self, changes: dict[str, Window | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True
+        self,
+        changes: dict[str, Window | None],
+        embed: EmbeddedChanges | None,
+        *,
+        fresh: bool,
+        durable: bool = True,
+        lazy: bool = False,
     ) -> None:
         """Make changes part of the tree.
 
@@ -392,9 +418,12 @@ class DirectoryBackend:
             The store is made now: leaves of an earlier one in this place go.
         durable : bool
             Whether all of it is on the disk when this returns.
+        lazy : bool
+            Whether embedded values that are changed alone may be certain only when `placing` is settled.
         """
         for key in changes:
             self._check_inside(key)
+        self._embed_file.lazy = lazy and not changes
         try:
             if fresh and not (os.path.isdir(self.root) and (os.listdir(self.root) or self._temporary.is_inside)):
                 self._publish_new(changes, embed, durable)
@@ -402,10 +431,27 @@ class DirectoryBackend:
                 self._publish_into(changes, embed, fresh, durable)
             # Until it is read; what was staged is there for another try as long.
             self.behind = True
-            self._forget()
+            if changes or fresh:
+                self._forget()
         except BaseException:
             self.behind = self.behind or self._embed_file.is_ahead_of(None)
             raise
+        finally:
+            self._embed_file.lazy = False
+
+    def check_unchanged(self, keys: Iterable[str]) -> None:
+        """See that files may get these keys, and that what was published last is, and stays, what is shown."""
+        for key in keys:
+            self._check_inside(key)
+        self._owner.check(self.root)
+        check_same_file(os.path.join(self.root, EMBED), self._identity)
+        # A power cut could bring an embedded value back, and a file in its place hide it.
+        if self._embed_file.unsettled:
+            self._embed_file.settle()
+
+    def publish_files(self, changes: dict[str, Window | None]) -> None:
+        """Change the files of leaves alone; what is new is durable when `placing` is settled."""
+        self._publish_into(changes, None, fresh=False, durable=False, settles=True)
 
     def publish_embedded(self, embed: EmbeddedChanges, *, durable: bool = True) -> None:
         """Change the embedded values alone; what was staged for files stays."""
@@ -474,9 +520,17 @@ class DirectoryBackend:
             lock.settle()
 
     def _publish_into(
-        self, changes: dict[str, Window | None], embed: EmbeddedChanges | None, fresh: bool, durable: bool
+        self,
+        changes: dict[str, Window | None],
+        embed: EmbeddedChanges | None,
+        fresh: bool,
+        durable: bool,
+        settles: bool = False,
     ) -> None:
-        """Move new files into the tree that is there, and remove those that go."""
+        """Move new files into the tree that is there, and remove those that go.
+
+        With `settles` this waits for the disk only where something durable could be lost; `placing` knows the rest.
+        """
         if fresh and not self._was_there:
             raise taken(self.root, "somebody else has put something in this place meanwhile")
         if not fresh:
@@ -493,8 +547,17 @@ class DirectoryBackend:
             elif window is not None:
                 path = self._place_of(key, suffix_of(window))
                 moves.append((self._write_aside(window), path))
-        if durable:
-            self._sync_aside([path for path, _ in moves if not os.path.islink(path)])
+        there = [key for key, window in changes.items() if window is not None]
+        placing = self.placing
+        lost = {key for key in changes if placing.replaces(key)} if settles else set()
+        unsynced = {
+            path
+            for key, (_, path) in zip(there, moves, strict=True)
+            if settles and key not in lost and not isinstance(changes[key], Moved)
+        }
+        ordered = durable or settles
+        if ordered:
+            self._sync_aside([aside for aside, path in moves if not os.path.islink(aside) and path not in unsynced])
         for key in changes:
             stale.update(self._files_of(key))
         self._embed_file.was_there = True
@@ -504,17 +567,19 @@ class DirectoryBackend:
             # What a copy replaces is another store, to which nothing can be appended.
             new_embed = None if embed is None else self._embed_file.prepare(embed, durable=durable, anew=fresh)
             touched = self._prepare([path for _, path in moves])
-            steps = in_steps([key for key, window in changes.items() if window is not None], renamed)
-            places = dict(zip((key for key, window in changes.items() if window is not None), moves, strict=True))
+            if settles:  # before anything is: what is not known here counts as durable
+                placing.came(unsynced, touched, set(), lost)
+            steps = in_steps(there, renamed)
+            places = dict(zip(there, moves, strict=True))
             for number, step in enumerate(steps):
-                if number and durable:
+                if number and ordered:
                     self._sync_folders(touched)
                 done.begin_step()
                 for key in step:
                     aside, path = places[key]
                     done.put(aside, path, taken=os.path.lexists(path))
                     stale.difference_update((path, self.root + key + os.path.splitext(path)[1]))
-            if durable and moves and (new_embed is not None or stale):
+            if ordered and moves and (new_embed is not None or stale):
                 self._sync_folders(touched)
             # A value that changes its tier is in both for a moment, never in none: each step is durable first.
             if new_embed is not None:
@@ -529,6 +594,9 @@ class DirectoryBackend:
                 touched.add(self._remove_empty(os.path.dirname(path)))
             if durable:
                 self._sync_folders(touched)
+            placing.came(set(), touched if settles else set(), stale, set())
+            if durable:
+                placing.new.difference_update(path for _, path in moves)
         except BaseException as error:
             self._embed_file.end_change()
             if done.is_final:
@@ -579,6 +647,11 @@ class DirectoryBackend:
                 if status.st_mtime_ns > before:
                     break
                 self._owner.utime(self.root, ns=(status.st_atime_ns, before + later))
+
+    def _mark_leaf(self) -> None:
+        """The same for one leaf, after which this store goes on with what it shows."""
+        self._mark()
+        self._seen, self._read_at = file_identity(self.root), time.time_ns()
 
     def cut_tail(self) -> None:
         """Cut off what an unfinished append left behind the embedded values; nothing is ever written behind a leaf."""

@@ -266,7 +266,7 @@ class EmbedStore(Store):
             return False
         return self._place is not None and self._may_publish(block)
 
-    def _publish_now(self) -> None:
+    def _publish_now(self, block: AllOrNone) -> None:  # noqa: ARG002 - all that waits is published
         place = self._place
         assert place is not None
         with self._pace:

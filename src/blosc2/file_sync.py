@@ -6,10 +6,12 @@ A journal writes out many syncs at once where they come from several threads.
 
 from __future__ import annotations
 
+import _thread
 import errno
 import os
+from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Final
 
 #: Syncs that wait for the disk at the same time; more are hardly quicker.
@@ -26,16 +28,51 @@ def sync_files(paths: Iterable[str], folders: Iterable[str] = ()) -> None:
         for sync, path in work:
             sync(path)
         return
-    started: list[Future[None]] = []
-    with ThreadPoolExecutor(min(THREADS, len(work)), thread_name_prefix="blosc2") as pool:
+    _sync_together(deque(work))
+
+
+def _sync_together(work: deque[tuple[Callable[[str], None], str]]) -> None:
+    """Do all of it, in several threads.
+
+    Plain ones: a store that the collector of garbage drops is made durable wherever the program was at that moment, be
+    it in the locks of a `ThreadPoolExecutor`.
+    """
+    failed: list[BaseException] = []
+    ended: SimpleQueue[None] = SimpleQueue()
+
+    def run() -> None:
         try:
-            for sync, path in work:
-                started.append(pool.submit(sync, path))
-        except RuntimeError:  # no thread is to be had, as when the interpreter ends
-            for sync, path in work[len(started) :]:
+            while work:
+                try:
+                    sync, path = work.popleft()
+                except IndexError:  # another one was quicker
+                    break
                 sync(path)
-    for one in started:
-        one.result()
+        except BaseException as error:  # noqa: BLE001 - for the thread that waits
+            failed.append(error)
+        finally:
+            ended.put(None)
+
+    count = 1
+    try:
+        for _ in range(min(THREADS, len(work)) - 1):
+            _thread.start_new_thread(run, ())
+            count += 1
+    except RuntimeError:  # no thread is to be had, as when the interpreter ends
+        pass
+    run()
+    for _ in range(count):
+        ended.get()
+    while work and not failed:
+        sync, path = work.popleft()
+        sync(path)
+    if failed:
+        error = failed[0]
+        failed.clear()  # or it would hold itself, by its frames
+        try:
+            raise error
+        finally:
+            del error
 
 
 def sync_file(path: str) -> None:

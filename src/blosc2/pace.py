@@ -42,7 +42,11 @@ class Pace:
         since = time.monotonic() - self._ended
         if waiting < MAP_BYTES * values and values > _FEW and since < _LONGEST_WAIT:
             return False
-        return self._spent < _ALLOWANCE or since >= _PART * self._took
+        return self.is_cheap(_ALLOWANCE)
+
+    def is_cheap(self, allowance: float) -> bool:
+        """Whether publications took so many seconds in all at most, or a small part of the time since the last one."""
+        return self._spent < allowance or time.monotonic() - self._ended >= _PART * self._took
 
     def __enter__(self) -> None:
         self._began = time.monotonic()

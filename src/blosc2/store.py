@@ -94,8 +94,16 @@ class Store(ReadableStore):
             and not (self._closed or self._streaming or self._is_inherited)
         )
 
-    def _publish_now(self) -> None:
-        """Do that."""
+    def _publish_now(self, block: AllOrNone) -> None:
+        """Do that, at the end of a block."""
+
+    def _see_to_published(self, keys: list[str]) -> None:  # noqa: ARG002 - for those that show it
+        """Pending changes of these keys were dropped that may be published: the version before is to come again."""
+        self._unwritten = True
+
+    def _put_at_once(self, key: str, window: Window, value: Any) -> bool:  # noqa: ARG002 - for those that do
+        """Set a key whose value is published by itself; False where it is one of the changes that gather."""
+        return False
 
     def _catch_up(self) -> None:
         """Show that, after pending changes were dropped."""
@@ -150,6 +158,8 @@ class Store(ReadableStore):
         with self._lock:
             self._check_place(key)
             window = frame_of(value, key, self._path, self._encoding())
+            if self._put_at_once(key, window, value):
+                return
             if self._in_memory + window[2] <= MEMORY_LIMIT and not self._is_due(window[2]):
                 self._put(key, settled(window), value)
             else:  # something is to be written, which may fail

@@ -111,6 +111,9 @@ class TreeStore(DictStore):
         super()._recount()
         self._described = {}
         self._objects_possible = None
+        self._count_groups()
+
+    def _count_groups(self) -> None:
         self._more = {}
         for key, window in self._changes.items():
             change = (window is not None) - self._is_published(key)
@@ -194,7 +197,7 @@ class TreeStore(DictStore):
         """Whether there is a leaf below a path, hidden ones included."""
         if self._embedded is not None and not self._replaces:
             more = self._more.get(path, 0)
-            published = self._published_listing()
+            published = self._published_before()
             try:
                 return bool(published.count(path) + more > 0 if more else published.has_group(path))
             except UnicodeEncodeError:  # no name of a file could be that
@@ -207,6 +210,15 @@ class TreeStore(DictStore):
             path = key[:end]
             self._more[path] = self._more.get(path, 0) + change
             end = key.find("/", end + 1)
+
+    def _count_key(self, key: str, change: int) -> None:
+        if change:
+            self._count(key, change)
+        self._look_again(key)
+
+    def _list_placed(self) -> None:
+        super()._list_placed()
+        self._count_groups()
 
     def _put(self, key: str, window: Window, value: Any = None) -> None:
         new = not self._has(key)
@@ -419,7 +431,8 @@ class TreeStore(DictStore):
                 if self._object_at(path) is not None:
                     raise ValueError(f"Key {path!r} is an object of another kind; delete it first")
                 if not self._is_group(path):
-                    self._put(path + _HIDDEN, metadata_frame({}))
+                    with AllOrNone(self):
+                        self._put(path + _HIDDEN, metadata_frame({}))
         return self.get_subtree(path)
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -542,7 +555,7 @@ class TreeStore(DictStore):
     def _take_out(self, key: str) -> None:
         """Remove a leaf, and never what may be below it."""
         self._check_writable("delete items", key)
-        self._remove(canonical_key(key))
+        self._remove_one(canonical_key(key))
 
     def _check_not_inside(self, key: str) -> None:
         owner = self._object_above(key)
@@ -556,7 +569,7 @@ class TreeStore(DictStore):
             if path:
                 self._check_not_inside(path)
             if path and self._has(path) and not self._is_group(path) and not path.endswith("/" + ATTRIBUTES):
-                self._remove(path)
+                self._remove_one(path)
                 return
             found = self._object_at(path) is not None if path else True
             below = self._listing().below(path or "/")

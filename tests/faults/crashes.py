@@ -147,7 +147,7 @@ def go_on(kind: Kind) -> list[Step]:
         def act() -> None:
             play.handle = kind.open(play.path, "a")
 
-        if kind.at_once and play.published is None:
+        if getattr(kind, "there_when_opened", False) and play.published is None:
             play.publish({}, act)
         else:
             act()

@@ -35,6 +35,10 @@ def noise(size: int, seed: int) -> np.ndarray[Any, Any]:
     return NOISE[seed * 7 : seed * 7 + size] + seed
 
 
+#: What is refused when it is read, by an error that names it.
+TORN: Value = ("torn", (), b"", "")
+
+
 class IllegalStateError(AssertionError):
     """Something else is there than any version that may be."""
 
@@ -115,7 +119,13 @@ class Kind:
             return
         if not self.atomic and seen is not None:
             keys = {key for version in allowed for key in version or {}} | set(seen)
-            wrong = [key for key in keys if seen.get(key) not in [(version or {}).get(key) for version in allowed]]
+            wrong = [
+                key
+                for key in keys
+                if seen.get(key) not in [(version or {}).get(key) for version in allowed]
+                # What was not there when all was durable last may be refused.
+                and not (seen.get(key) == TORN and key not in (allowed[0] or {}))
+            ]
             # What is there before and after, under another key perhaps, is there all the time.
             kept = set.intersection(*(set((version or {}).values()) for version in allowed))
             if not wrong and kept <= set(seen.values()):
@@ -411,17 +421,36 @@ class StoreKind(Kind):
     @property
     def at_once(self) -> bool:  # type: ignore[override]
         """Whether assignments and deletions may be published when they return, and a new store when it is opened."""
+        return not self.name.endswith(".b2z")
+
+    @property
+    def there_when_opened(self) -> bool:
+        """Whether a new store is there when it is opened."""
         return self.make is blosc2.EmbedStore
 
     def open(self, path: str, mode: str) -> Any:
         return self.make(path, mode=mode, **self.options)
 
     def read(self, handle: Any) -> dict[str, Value]:
-        leaves = ((key, leaf) for key, leaf in handle.items() if not isinstance(leaf, blosc2.TreeStore))
-        values = {key: value_of(leaf[()], dict(leaf.vlmeta[:])) for key, leaf in leaves}
+        values = {}
+        for key in handle:
+            try:
+                leaf = handle[key]
+                if not isinstance(leaf, blosc2.TreeStore):
+                    values[key] = value_of(leaf[()], dict(leaf.vlmeta[:]))
+            except blosc2.exceptions.FormatError as error:
+                if self.atomic or key not in str(error):
+                    raise
+                values[key] = TORN
         if self.is_tree:
             for group, _, _ in handle.walk("/"):
-                attributes = (handle if group == "/" else handle.get_subtree(group)).vlmeta[:]
+                try:
+                    attributes = (handle if group == "/" else handle.get_subtree(group)).vlmeta[:]
+                except blosc2.exceptions.FormatError as error:
+                    if self.atomic or group not in str(error):
+                        raise
+                    values[f"attributes of {group}"] = TORN
+                    continue
                 if attributes:
                     values[f"attributes of {group}"] = value_of(0, attributes)
         return values
@@ -454,7 +483,7 @@ class StoreStory:
             def act() -> None:
                 play.handle = play.kind.open(play.path, mode)
 
-            if self.kind.at_once and mode == "w" and not os.path.lexists(play.path):
+            if self.kind.there_when_opened and mode == "w" and not os.path.lexists(play.path):
                 play.publish({}, act)
             else:
                 act()
@@ -523,8 +552,10 @@ class StoreStory:
 
     def attributes(self, group: str, **values: Any) -> None:
         def step(play: Play) -> None:
-            (play.handle if group == "/" else play.handle.get_subtree(group)).vlmeta[:] = values
-            play.now = {**play.now, f"attributes of {group}": value_of(0, values)}
+            def act() -> None:
+                (play.handle if group == "/" else play.handle.get_subtree(group)).vlmeta[:] = values
+
+            self.change(play, {**play.now, f"attributes of {group}": value_of(0, values)}, act)
 
         if self.kind.is_tree:
             self.steps.append(step)
@@ -548,7 +579,8 @@ class StoreStory:
             return new + key[len(old) :] if key.startswith(old + "/") else key
 
         def step(play: Play) -> None:
-            if any(key.startswith(old + "/") for key in play.now):
+            taken = any(key.startswith(new + "/") for key in play.now)  # by an attempt that failed half way
+            if any(key.startswith(old + "/") for key in play.now) and not taken:
                 version = {moved(key): value for key, value in play.now.items()}
                 self.change(play, version, lambda: play.handle.rename(old, new))
 
