@@ -55,7 +55,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture
 def changes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores publish nothing by themselves, as a large one does not with each assignment: changes wait for `flush`."""
-    monkeypatch.setattr("blosc2.pace.Pace.is_due", lambda self, waiting, values: False)
+    monkeypatch.setattr("blosc2._backends.publish_pace.Pace.is_due", lambda self, waiting, values: False)
     for name in ("_put_at_once", "_is_due"):  # leaves with files of their own
-        monkeypatch.setattr(f"blosc2.backed_store.BackedStore.{name}", lambda *given: False)
-    monkeypatch.setattr("blosc2.backed_store.remove_leaf", lambda *given: False)
+        monkeypatch.setattr(f"blosc2._stores.backed.BackedStore.{name}", lambda *given: False)
+    monkeypatch.setattr("blosc2._stores.backed.remove_leaf", lambda *given: False)

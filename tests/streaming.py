@@ -6,18 +6,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest import mock
 
-from blosc2 import (
-    backed_store,
-    byte_copies,
-    carrier,
-    embedded,
-    embedded_changes,
-    joined_chunks,
-    leaf,
-    member_writing,
-    spool,
-    store,
-)
+from blosc2._backends import zip_members as member_writing
+from blosc2._backends.embedded import changes as embedded_changes
+from blosc2._backends.embedded import frame_map as embedded
+from blosc2._files import copies as byte_copies
+from blosc2._files import spool
+from blosc2._frames import chunk_sequence as joined_chunks
+from blosc2._handles import handle as carrier
+from blosc2._stores import backed as backed_store
+from blosc2._stores import leaf, store
 
 #: Where a limit is, its name, and what it becomes.
 LIMITS = (

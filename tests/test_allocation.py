@@ -14,14 +14,14 @@ from fixture_kit import claims, limits
 from fixture_kit.isolated import Worker
 
 import blosc2
-from blosc2 import salvage_frames
+from blosc2._core.allocation import FREE, Allowance, allowed
 from blosc2._core.frame_writer import pack_trailer
 from blosc2._core.packed import MOST_PER_BYTE, unpacked_size
-from blosc2.allocation import FREE, Allowance, allowed
-from blosc2.draft import ZERO_OFFSET
-from blosc2.dtypes import dtype_from_description
+from blosc2._frames.dtypes import dtype_from_description
+from blosc2._frames.msgpack_values import FEW_BYTES, pack, unpack
+from blosc2._frames.update import ZERO_OFFSET
+from blosc2._integrity import salvage_frames
 from blosc2.exceptions import FormatError
-from blosc2.serialization import FEW_BYTES, pack, unpack
 
 needs_proc = pytest.mark.skipif(not limits.LINUX, reason="measures memory in /proc")
 # What the process takes besides, for the interpreter and the allocator.

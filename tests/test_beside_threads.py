@@ -52,7 +52,7 @@ def test_an_update_that_fails(make: Maker, count: int) -> None:
 
 
 def test_an_update_whose_frames_were_moved_out_of_memory(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blosc2.store.MEMORY_LIMIT", 2000)
+    monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 2000)
 
     def items() -> Iterator[tuple[str, Any]]:
         for n in range(30):

@@ -13,11 +13,11 @@ from fixture_kit import claims, limits
 from fixture_kit.isolated import Worker
 
 import blosc2
-from blosc2 import check_embedded
+from blosc2._core.allocation import allowed
 from blosc2._core.block_check import check_chunk
-from blosc2.allocation import allowed
+from blosc2._frames.msgpack_values import pack
+from blosc2._integrity import check_embedded
 from blosc2.exceptions import FormatError
-from blosc2.serialization import pack
 
 BIG = 2147483615
 MIB = 1 << 20
@@ -108,7 +108,7 @@ def test_chunks_that_share_bytes_are_not_decoded(tmp_path: Path, monkeypatch: py
     assert data[start + 2] & 2  # the offsets as they are
     struct.pack_into("<9q", data, start + 32, *[0, len(chunk)] * 4, 0)
     path.write_bytes(data)
-    from blosc2 import check_frames
+    from blosc2._integrity import check_frames
 
     decoded: list[int] = []
     real = check_frames.check_chunk

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2 import Codec, Filter, SChunk, SpecialValue, byte_ranges
+from blosc2 import Codec, Filter, SChunk, SpecialValue
+from blosc2._handles import byte_ranges
 
 SIZE = 600_000  # bytes; far more than a second thread needs
 
@@ -39,7 +40,7 @@ def threaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(byte_ranges, "_read", counting)
     monkeypatch.setattr(byte_ranges, "PARALLEL_WORK", 1)
-    monkeypatch.setattr("blosc2.executor.PARALLEL_WORK", 1)
+    monkeypatch.setattr("blosc2._options.parallel.PARALLEL_WORK", 1)
     return sizes
 
 

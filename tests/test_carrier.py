@@ -20,7 +20,7 @@ from fixture_kit.isolated import environment
 
 import blosc2
 from blosc2 import SChunk, SpecialValue
-from blosc2.carrier import FileCarrier, MemoryCarrier
+from blosc2._handles.handle import FileCarrier, MemoryCarrier
 from blosc2.exceptions import FormatError
 
 # Header fields that make a version current: name -> bytes (FORMATS 1.1)
@@ -331,7 +331,7 @@ def test_changed_chunks_are_appended_in_their_order(path: Path) -> None:
 
 
 def test_a_draft_of_an_older_version_is_refused(path: Path) -> None:
-    from blosc2.draft import Draft
+    from blosc2._frames.update import Draft
 
     array_file(path)
     for carrier in (blosc2.open(str(path), mode="a")._carrier, blosc2.arange(3)._carrier):

@@ -23,7 +23,7 @@ from fixture_kit.siphash import siphash13
 from fuzz.repair import repair_catalogs
 
 import blosc2
-from blosc2 import zip_backend
+from blosc2._backends import zip as zip_backend
 from blosc2._core.archive import Archive
 from blosc2._core.archive_writer import ArchiveWriter
 from blosc2._core.catalog import Catalog
@@ -32,7 +32,7 @@ from blosc2._core.checksum import crc32c
 from blosc2._core.keytable import KeyTable
 from blosc2._core.listing import KeyCursor, KeyListing
 from blosc2._core.source import Source
-from blosc2.dtypes import parse_dtype
+from blosc2._frames.dtypes import parse_dtype
 from blosc2.exceptions import FormatError
 
 SUFFIXES = (b".b2nd", b".b2f", b".b2b")

@@ -13,10 +13,10 @@ import pytest
 from fixture_kit import manifest
 
 import blosc2
+from blosc2._backends.zip_members import SMALL_MEMBER
 from blosc2._core.archive import Archive
 from blosc2._core.checksum import ZIP_WAYS, crc32
 from blosc2._core.source import Source
-from blosc2.member_writing import SMALL_MEMBER
 
 RNG = np.random.default_rng(18)
 SMALL = RNG.integers(0, 1000, 16)

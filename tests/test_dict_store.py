@@ -18,9 +18,9 @@ from fixture_kit import manifest
 from store_kit import VALUES, FileStoreContract, tree_state
 
 import blosc2
-from blosc2 import zip_version
+from blosc2._backends import zip_version
+from blosc2._backends.embedded.changes import values_after
 from blosc2._core.archive import Archive
-from blosc2.embedded_changes import values_after
 from blosc2.exceptions import FormatError
 
 STORES = [e for e in manifest.FILES if e["kind"] in ("dictstore", "treestore")]
@@ -349,7 +349,7 @@ def test_another_writer_is_noticed(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("changes_wait")
 def test_frames_that_do_not_fit_into_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blosc2.store.MEMORY_LIMIT", 2000)
+    monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 2000)
     expected: dict[str, Any] = {}
     with blosc2.DictStore(path) as store:
         store["/first"] = [0]
@@ -646,7 +646,7 @@ def test_after_a_failed_append_the_next_succeeds(
         store["/a"] = [1]
     size = path.stat().st_size
     if staged:
-        monkeypatch.setattr("blosc2.store.MEMORY_LIMIT", 100)
+        monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 100)
     store = blosc2.DictStore(path)
     store.update({"/b": np.arange(50), "/c": np.arange(60)})
     calls = []
@@ -680,7 +680,7 @@ def test_after_a_discarded_append_the_next_succeeds(tmp_path: Path, monkeypatch:
     with blosc2.DictStore(path) as store:
         store["/a"] = [1]
     size = path.stat().st_size
-    monkeypatch.setattr("blosc2.store.MEMORY_LIMIT", 100)
+    monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 100)
     with blosc2.DictStore(path) as store:
         store["/b"] = np.arange(50)
         assert path.stat().st_size > size
@@ -697,7 +697,7 @@ def test_what_another_wrote_during_an_append_stays(tmp_path: Path, monkeypatch: 
     for p in (path, other):
         with blosc2.DictStore(p) as store:
             store["/a"] = [1]
-    monkeypatch.setattr("blosc2.store.MEMORY_LIMIT", 100)
+    monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 100)
     store = blosc2.DictStore(path)
     store["/b"] = np.arange(50)  # lies in the file, not published
     if how == "grown":
@@ -721,7 +721,7 @@ def test_two_appends_at_a_time_are_refused(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "x.b2z"
     with blosc2.DictStore(path) as store:
         store["/a"] = [1]
-    monkeypatch.setattr("blosc2.store.MEMORY_LIMIT", 100)
+    monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 100)
     first = blosc2.DictStore(path)
     first["/b"] = np.arange(50)
     with pytest.raises(blosc2.StoreLockedError, match="open for writing by another handle of this process"):
@@ -829,7 +829,7 @@ def test_unreadable_embedded_values_block_nothing(path: Path, monkeypatch: pytes
         return {**values_after(*what), **bad, "/inside": {"offset": 3, "length": 70}}
 
     with monkeypatch.context() as patched:
-        patched.setattr("blosc2.embedded_changes.values_after", tampered)
+        patched.setattr("blosc2._backends.embedded.changes.values_after", tampered)
         with blosc2.DictStore(path, threshold=None) as store:
             store["/a"] = [1]
     with blosc2.DictStore(path, threshold=None) as store:

@@ -15,8 +15,9 @@ import pytest
 from fixture_kit.isolated import environment
 
 import blosc2
-from blosc2 import NDArray, SChunk, SpecialValue, directory_frame
-from blosc2.draft import NAN_OFFSET, Fields
+from blosc2 import NDArray, SChunk, SpecialValue
+from blosc2._frames import directory as directory_frame
+from blosc2._frames.update import NAN_OFFSET, Fields
 from blosc2.exceptions import FormatError
 
 ITEMS = np.arange(1000, dtype="<i4") // 7

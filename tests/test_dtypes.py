@@ -13,7 +13,7 @@ import pytest
 from fixture_kit import manifest
 from hypothesis import given
 
-from blosc2.dtypes import dtype_from_description, format_dtype, parse_dtype
+from blosc2._frames.dtypes import dtype_from_description, format_dtype, parse_dtype
 
 
 def texts_of_manifest() -> dict[str, int]:

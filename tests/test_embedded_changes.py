@@ -23,16 +23,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 import blosc2
+from blosc2._backends.embedded.changes import EmbeddedChanges
+from blosc2._backends.embedded.file import EmbeddedFile
+from blosc2._backends.embedded.frame_bytes import arrange, raw_header
+from blosc2._backends.embedded.frame_map import MAP, Embedded, open_embedded
+from blosc2._backends.layout import open_source
 from blosc2._core.codec import Encoder, Encoding
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
-from blosc2.embedded import MAP, Embedded, open_embedded
-from blosc2.embedded_changes import EmbeddedChanges
-from blosc2.embedded_file import EmbeddedFile
-from blosc2.embedded_frame import arrange, raw_header
+from blosc2._frames.checksums import carried, verify_frame
 from blosc2.exceptions import FormatError
-from blosc2.store_layout import open_source
-from blosc2.sums import carried, verify_frame
 
 # What is looked at is one publication of several changes.
 pytestmark = pytest.mark.usefixtures("changes_wait")
@@ -224,7 +224,7 @@ def test_every_call_may_fail(
     path = tmp_path / "x.b2e"
     old_values = filled(path)
     original = path.read_bytes()
-    import blosc2.embedded_append as module
+    import blosc2._backends.embedded.append as module
 
     plain_write, plain_sync = module._write_at, os.fsync
 
@@ -284,10 +284,10 @@ def test_what_fails_after_it_was_published_is_done_again(
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
             if turn == 1 and change is put_large:
-                patched.setattr("blosc2.new_file.sync_folder", no_more_files)
+                patched.setattr("blosc2._files.atomic_file.sync_folder", no_more_files)
                 opened = iter([])
             else:
-                patched.setattr("blosc2.embedded_file.open_source", no_more_files)
+                patched.setattr("blosc2._backends.embedded.file.open_source", no_more_files)
             with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
                 store.flush()
         assert values_of(path) == expected != old_values
@@ -334,7 +334,7 @@ def test_writing_anew_may_fail(after: bool, tmp_path: Path, monkeypatch: pytest.
 def test_order_and_number_of_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.b2e"
     filled(path)
-    import blosc2.embedded_append as module
+    import blosc2._backends.embedded.append as module
 
     done: list[Any] = []
     plain_write, plain_sync = module._write_at, os.fsync
@@ -891,7 +891,7 @@ def test_a_failed_append_in_a_directory_can_be_tried_again(tmp_path: Path, monke
     with blosc2.DictStore(path, threshold=1 << 20) as store:
         store["/a"] = [1]
         store["/c"] = [3]
-    import blosc2.embedded_append as module
+    import blosc2._backends.embedded.append as module
 
     for n in range(2):
         store = blosc2.DictStore(path, threshold=1 << 20)
@@ -921,13 +921,13 @@ def test_a_failed_append_in_a_directory_can_be_tried_again(tmp_path: Path, monke
 @pytest.fixture
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Limits so small that every road is taken by small stores."""
-    monkeypatch.setattr("blosc2.embedded_frame._LEAST_CHUNK", 1 << 10)
+    monkeypatch.setattr("blosc2._backends.embedded.frame_bytes._LEAST_CHUNK", 1 << 10)
     for module in ("embedded_frame", "embedded_append"):
         monkeypatch.setattr(f"blosc2.{module}.LARGEST_CHUNK", 1 << 13)
         monkeypatch.setattr(f"blosc2.{module}._PIECE", 1 << 9)
-    monkeypatch.setattr("blosc2.embedded_frame._ZEROS", bytes(1 << 9))
-    monkeypatch.setattr("blosc2.embedded_append._SHORT_TAIL", 1 << 10)
-    monkeypatch.setattr("blosc2.embedded_append._SLACK", 1 << 14)
+    monkeypatch.setattr("blosc2._backends.embedded.frame_bytes._ZEROS", bytes(1 << 9))
+    monkeypatch.setattr("blosc2._backends.embedded.append._SHORT_TAIL", 1 << 10)
+    monkeypatch.setattr("blosc2._backends.embedded.append._SLACK", 1 << 14)
     return
 
 

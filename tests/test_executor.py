@@ -18,8 +18,8 @@ import pytest
 import blosc2
 from blosc2._core import crew
 from blosc2._core.grid_read import Read, work_of
+from blosc2._options.parallel import PARALLEL_WORK, run
 from blosc2.exceptions import FormatError
-from blosc2.executor import PARALLEL_WORK, run
 
 ITEMS = np.random.default_rng(1).integers(0, 1 << 62, (1200, 1000))
 

@@ -18,8 +18,10 @@ import pytest
 from store_makers import Maker, values_of
 
 import blosc2
-from blosc2 import backed_store, embedded_file, new_file
+from blosc2._backends.embedded import file as embedded_file
 from blosc2._core.source import Source
+from blosc2._files import atomic_file as new_file
+from blosc2._stores import backed as backed_store
 
 pytestmark = pytest.mark.usefixtures("changes_wait")
 KINDS = ("b2e", "b2z", "b2z-mixed", "tree-b2z", "b2d", "tree-b2d")

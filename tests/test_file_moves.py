@@ -12,9 +12,9 @@ import pytest
 from store_makers import Maker, values_of
 
 import blosc2
-from blosc2 import directory_backend
-from blosc2.file_moves import FileMoves
-from blosc2.owner import Owner
+from blosc2._backends import directory as directory_backend
+from blosc2._files.process import Owner
+from blosc2._files.renames import FileMoves
 
 
 def state_of(folder: Path) -> dict[str, bytes | None]:

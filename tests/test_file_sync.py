@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2.file_sync import sync_files, sync_folder, sync_names
+from blosc2._files.sync import sync_files, sync_folder, sync_names
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="folders are synced on POSIX systems alone")
 
@@ -111,7 +111,7 @@ def test_a_file_whose_sync_failed_is_not_synced_once_more(
     there: bool, sound: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second sync of it says that all is well, and nothing is on the disk."""
-    monkeypatch.setattr("blosc2.store.MEMORY_LIMIT", 1000)
+    monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 1000)
     path = str(tmp_path / "store.b2d")
     values = {f"/k{n}": np.random.default_rng(n).integers(0, 1 << 62, 100) for n in range(3)}
     if there:

@@ -174,7 +174,7 @@ class TestPlaces:
         path = folder / "store.b2d"
         with blosc2.TreeStore(str(path), mode="w", threshold=1000) as store:
             store["/a"] = [1]
-        monkeypatch.setattr("blosc2.temporary_place._may_write", lambda folder: folder == str(path))
+        monkeypatch.setattr("blosc2._backends.temporary_folder._may_write", lambda folder: folder == str(path))
         real: dict[str, Callable[..., Any]] = {name: getattr(os, name) for name in ("mkdir", "open")}
 
         def watched(name: str) -> Callable[..., Any]:
@@ -194,7 +194,7 @@ class TestPlaces:
 
     @pytest.mark.usefixtures("changes_wait")
     def test_changes(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("blosc2.store.MEMORY_LIMIT", 1000)
+        monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 1000)
         with blosc2.TreeStore(str(path), mode="a", threshold=1000) as store:
             del store["/a"]
             store["/staged"] = np.random.default_rng(1).integers(0, 1 << 62, 300)

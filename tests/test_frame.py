@@ -18,9 +18,9 @@ from blosc2._core.codec import Encoding
 from blosc2._core.frame import Frame, special_chunk
 from blosc2._core.frame_writer import header_length, pack_header, pack_index, pack_trailer
 from blosc2._core.source import Source
-from blosc2.carrier import vlmeta_chunk
+from blosc2._frames.msgpack_values import pack
+from blosc2._handles.handle import vlmeta_chunk
 from blosc2.exceptions import FormatError
-from blosc2.serialization import pack
 
 ZERO, NAN, UNINIT = (n << 56 for n in (0x81, 0x82, 0x84))
 

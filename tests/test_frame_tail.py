@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2 import carrier
-from blosc2.carrier import open_frame
-from blosc2.frame_tail import end_of_versions
+from blosc2._frames.tail import end_of_versions
+from blosc2._handles import handle as carrier
+from blosc2._handles.handle import open_frame
 
 NOISE = np.random.default_rng(3).integers(0, 1 << 62, 40_000)
 
@@ -281,7 +281,7 @@ def test_two_versions_of_one_tick(tmp_path: Path, kind: str, source: str | None)
 
 def test_a_header_that_comes_after_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that opens between the two writes of an append, and then asks within the same tick."""
-    from blosc2 import embedded_file
+    from blosc2._backends.embedded import file as embedded_file
 
     path = tmp_path / "x.b2e"
     store = blosc2.EmbedStore(path, mode="w")

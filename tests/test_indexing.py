@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from blosc2.indexing import Selection, basic_selection
+from blosc2._indexing.keys import Selection, basic_selection
 
 
 def apply(selection: Selection, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

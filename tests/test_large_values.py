@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from streaming import everything_large
 
 import blosc2
-from blosc2 import byte_copies
 from blosc2._core.source import Source
+from blosc2._files import copies as byte_copies
+from blosc2._files.spool import TemporaryFile
 from blosc2.exceptions import FormatError, StoreLockedError
-from blosc2.spool import TemporaryFile
 
 ITEMS = np.random.default_rng(1).integers(0, 1 << 62, (40, 500))
 STORES = (".b2z", ".b2d", ".b2e")
@@ -141,7 +141,7 @@ def test_a_value_that_changes_while_it_is_stored(
     monkeypatch.delattr(os, "copy_file_range", raising=False)
     if suffix == ".b2d" and summed:
         # It is copied with its checksums, which tell of it, as the file that it has later.
-        monkeypatch.setattr("blosc2.directory_backend._OWN_FILE", 0)
+        monkeypatch.setattr("blosc2._backends.directory._OWN_FILE", 0)
         with store_at(path, "a") as store:
             store["/a"] = array
         assert not blosc2.check(path).ok

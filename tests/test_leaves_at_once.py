@@ -15,7 +15,9 @@ import pytest
 from fixture_kit.isolated import environment
 
 import blosc2
-from blosc2 import leaf_publishing, pace, placing
+from blosc2._backends import directory_placing as placing
+from blosc2._backends import publish_pace as pace
+from blosc2._stores import leaf_publishing
 from blosc2.exceptions import FormatError
 
 CLASSES = [blosc2.DictStore, blosc2.TreeStore]

@@ -99,7 +99,7 @@ def test_a_forked_child_publishes_nothing_of_its_parent(make: Maker) -> None:
         if pid == 0:
             try:
                 exec(end)
-                blosc2.store_endings.end_all()
+                blosc2._stores.endings.end_all()
                 held = [store]
                 del store, held
                 gc.collect()

@@ -21,8 +21,8 @@ from blosc2._core.codec import Encoder, raw_blocks
 from blosc2._core.frame import Frame
 from blosc2._core.packed import PackedList
 from blosc2._core.source import Source
-from blosc2.carrier import encoding_of
-from blosc2.draft import Draft
+from blosc2._frames.update import Draft
+from blosc2._handles.handle import encoding_of
 from blosc2.exceptions import FormatError, UnsupportedKindError
 
 LENGTHS = "_batch_array_metadata"

@@ -17,7 +17,7 @@ def test_leaves_that_wait_in_files_take_few_mappings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     """A process has 65,530 of them. Large frames have a file each, and small ones lie together."""
-    monkeypatch.setattr("blosc2.store.MEMORY_LIMIT", 100_000)
+    monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 100_000)
     path = str(tmp_path / "x.b2d")
     noise = np.random.default_rng(0).random(size)
     with blosc2.DictStore(path, mode="w") as store, store.transaction():
@@ -39,7 +39,7 @@ def test_leaves_that_wait_in_files_take_few_mappings(
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts what is open in /proc")
 def test_leaves_that_wait_in_files_are_not_kept_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blosc2.store.MEMORY_LIMIT", 1000)
+    monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 1000)
     store = blosc2.DictStore(str(tmp_path / "x.b2d"), mode="w")
     before = len(os.listdir("/proc/self/fd"))
     for number in range(100):

@@ -17,7 +17,8 @@ from fixture_kit.isolated import environment
 from store_makers import KINDS, Maker
 
 import blosc2
-from blosc2 import creation_lock, store_lock
+from blosc2._backends import writer_lock as store_lock
+from blosc2._files import creation_lock
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="locks of POSIX")
 

@@ -13,8 +13,8 @@ from fixture_kit import manifest
 
 import blosc2
 from blosc2 import BatchArray, ObjectArray
+from blosc2._functions.opaque_objects import OPAQUE_KINDS, OpaqueArray, OpaqueObject, OpaqueSChunk
 from blosc2.exceptions import FormatError
-from blosc2.objects import OPAQUE_KINDS, OpaqueArray, OpaqueObject, OpaqueSChunk
 
 
 def values_of(values: Any) -> list[Any]:

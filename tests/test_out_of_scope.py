@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2 import out_of_scope
+from blosc2._options import out_of_scope
 
 
 @pytest.mark.parametrize("name", out_of_scope.names())

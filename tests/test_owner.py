@@ -14,8 +14,8 @@ from fixture_kit.forks import in_child
 
 import blosc2
 from blosc2._core.forking import keep_from_child
-from blosc2.new_file import NewFile
-from blosc2.owner import Descriptor, Owner
+from blosc2._files.atomic_file import NewFile
+from blosc2._files.process import Descriptor, Owner
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork"),

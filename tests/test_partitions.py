@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blosc2
-from blosc2.partitions import (
+from blosc2._arrays.chunk_shapes import (
     CHUNK_NBYTES,
     are_partitions_behaved,
     as_shape,

@@ -19,7 +19,8 @@ from fixture_kit.isolated import environment
 from store_makers import KINDS, Maker
 
 import blosc2
-from blosc2 import leaf_publishing, pace
+from blosc2._backends import publish_pace as pace
+from blosc2._stores import leaf_publishing
 
 AT_ONCE = [kind for kind in KINDS if "b2z" not in kind]
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 import blosc2
-from blosc2 import executor
 from blosc2._core import crew
+from blosc2._options import parallel as executor
 from blosc2.exceptions import FormatError
 
 DTYPES = ["i2", ">i4", "f8", "S3", [("a", "u1"), ("b", "<f4", (2,))]]

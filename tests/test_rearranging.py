@@ -23,10 +23,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blosc2
-from blosc2 import Codec, Filter, NDArray, bands
+from blosc2 import Codec, Filter, NDArray
+from blosc2._arrays import slabs as bands
+from blosc2._functions.opaque_objects import OpaqueArray
+from blosc2._opening.pickles import reduce_stored
 from blosc2.exceptions import UnsupportedKindError
-from blosc2.objects import OpaqueArray
-from blosc2.pickling import reduce_stored
 
 
 @pytest.fixture(autouse=True)

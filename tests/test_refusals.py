@@ -14,7 +14,7 @@ import pytest
 from store_makers import KINDS, Maker, values_of
 
 import blosc2
-from blosc2 import embedded_file
+from blosc2._backends.embedded import file as embedded_file
 
 
 @pytest.fixture(params=KINDS)
@@ -552,7 +552,7 @@ def test_keys_that_one_file_system_takes_for_the_same(make: Maker) -> None:
 def test_keys_of_others_can_be_read(make: Maker, monkeypatch: pytest.MonkeyPatch, source: str | None, key: str) -> None:
     with make("w") as store:
         with monkeypatch.context() as patch:
-            patch.setattr("blosc2.store.new_key", lambda key: key)
+            patch.setattr("blosc2._stores.store.new_key", lambda key: key)
             store[key], store["/large"] = [1], np.arange(40)
         store.flush()
         store["/large"] = np.arange(41)

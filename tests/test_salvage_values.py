@@ -12,8 +12,8 @@ from fixture_kit import claims, manifest
 import blosc2
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
+from blosc2._frames.msgpack_values import pack
 from blosc2.exceptions import FormatError
-from blosc2.serialization import pack
 
 LIST = {"vlarray": pack({"version": 1, "serializer": "msgpack"})}
 # An array of 2 ** 31 values that are not there.

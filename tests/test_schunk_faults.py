@@ -12,7 +12,11 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2 import SChunk, SpecialValue, carrier, directory_frame, new_file, owner
+from blosc2 import SChunk, SpecialValue
+from blosc2._files import atomic_file as new_file
+from blosc2._files import process as owner
+from blosc2._frames import directory as directory_frame
+from blosc2._handles import handle as carrier
 
 ITEMS = np.arange(1000, dtype="<i4") // 7
 

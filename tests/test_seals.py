@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2 import member_writing
-from blosc2 import store as stores
+from blosc2._backends import zip_members as member_writing
 from blosc2._core.archive import Archive
 from blosc2._core.checksum import crc32c
 from blosc2._core.source import Source
+from blosc2._stores import store as stores
 
 
 def is_sealed(path: Path) -> bool:

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blosc2
-from blosc2 import creation, piecewise
-from blosc2.sequences import positions
+from blosc2._arrays import streams as piecewise
+from blosc2._arrays.ranges import positions
+from blosc2._functions import creation
 
 DTYPES = ["i1", "u1", "i2", "u4", "i8", "u8", "f4", "f8", "c8", "c16", ">i4", ">f8", "f2", None]
 NUMBERS = st.one_of(st.integers(-50, 50), st.floats(-50, 50, allow_nan=False), st.just(10**6))

@@ -19,8 +19,8 @@ import pytest
 from fixture_kit import manifest
 from hypothesis import given
 
+from blosc2._frames.msgpack_values import pack, unpack
 from blosc2.exceptions import FormatError, UnsafeDeserializationError
-from blosc2.serialization import pack, unpack
 
 
 def ext(code: int, payload: bytes) -> bytes:

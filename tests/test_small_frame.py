@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blosc2
-from blosc2 import small_frames
+from blosc2._arrays import small_frames
+from blosc2._arrays.small_frames import cframe_of, forget_templates
 from blosc2._core.codec import Encoding
 from blosc2._core.small_frame import Template
-from blosc2.small_frames import cframe_of, forget_templates
 
 Items = np.ndarray[Any, Any]
 

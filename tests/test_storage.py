@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from blosc2 import storage, threads
-from blosc2.deserialization import DeserializeMode, deserialize_mode
-from blosc2.keywords import ARRAY_KEYWORDS, array_keywords, cparams_keywords, dparams_keywords, schunk_keywords
-from blosc2.modes import check_modes, local_path
+from blosc2 import storage
+from blosc2._frames.keywords import ARRAY_KEYWORDS, array_keywords, cparams_keywords, dparams_keywords, schunk_keywords
+from blosc2._options import threads
+from blosc2._options.deserialization import DeserializeMode, deserialize_mode
+from blosc2._options.modes import check_modes, local_path
+from blosc2._options.threads import get_nthreads, set_nthreads
 from blosc2.storage import (
     Codec,
     CParams,
@@ -31,7 +33,6 @@ from blosc2.storage import (
     storage_dflts,
     storage_from,
 )
-from blosc2.threads import get_nthreads, set_nthreads
 
 
 @pytest.fixture(autouse=True)

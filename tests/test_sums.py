@@ -18,8 +18,8 @@ from blosc2._core.checksum import crc32c, crc32c_both, crc32c_joined
 from blosc2._core.frame import Frame
 from blosc2._core.frame_sums import has_odd_parity, range_sum, sealed, sums_of
 from blosc2._core.source import Source
-from blosc2.carrier import open_frame
-from blosc2.sums import carried, check_reads, is_verifiable, verify_frame, with_sums
+from blosc2._frames.checksums import carried, check_reads, is_verifiable, verify_frame, with_sums
+from blosc2._handles.handle import open_frame
 
 MARK, MAGIC = 0xB5, bytes.fromhex("c1 62 32 73 75 6d 73 01")
 ITEMS = np.arange(300, dtype="i4").reshape(30, 10)

@@ -21,8 +21,8 @@ from hypothesis.extra import numpy as hnp
 
 import blosc2
 from blosc2 import Codec, Filter, FormatError
+from blosc2._frames.msgpack_values import pack
 from blosc2.exceptions import UnsafeDeserializationError
-from blosc2.serialization import pack
 
 ENTRY = "__pack_tensor__"
 PACKERS: list[tuple[Callable[..., Any], Callable[..., Any]]] = [

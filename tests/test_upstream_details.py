@@ -15,7 +15,7 @@ import pytest
 from fixture_kit import manifest
 
 import blosc2
-from blosc2 import modes
+from blosc2._options import modes
 
 ITEMS = np.arange(1000, dtype="i4")
 

@@ -19,8 +19,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from store_makers import KINDS, Maker
 
 import blosc2
-from blosc2 import BatchArray, ObjectArray, value_lists
-from blosc2.carrier import FileCarrier
+from blosc2 import BatchArray, ObjectArray
+from blosc2._handles.handle import FileCarrier
+from blosc2._lists import lists as value_lists
 from blosc2.exceptions import FormatError, MissingFileError
 
 VALUES = ["a", 1, None, {"b": (1, [2])}, 2.5, b"\0\1", [], (), -7, "é" * 40]

@@ -14,9 +14,9 @@ import pytest
 from fixture_kit import manifest
 from hypothesis import given
 
-from blosc2 import vlmeta
+from blosc2._frames import metadata as vlmeta
+from blosc2._frames.metadata import MAX_ENTRIES, Meta, VLMeta, check_name, pack_metalayers
 from blosc2.exceptions import FormatError, MissingMetadataError, ReadOnlyError, UnsafeDeserializationError
-from blosc2.vlmeta import MAX_ENTRIES, Meta, VLMeta, check_name, pack_metalayers
 
 
 class FakeFrame:

@@ -26,76 +26,90 @@ from blosc2._mixed_install import refuse_mixed_install as _refuse_mixed_install
 _refuse_mixed_install(__path__)
 
 from blosc2 import blosc2_ext as blosc2_ext
+from blosc2._arrays import are_partitions_aligned, are_partitions_behaved, compute_chunks_blocks
 from blosc2._core.codec import library_version as blosclib_version
-from blosc2.batch_array import Batch, BatchArray
-from blosc2.buffers import (
-    compress,
-    compress2,
-    decompress,
-    decompress2,
-    get_blocksize,
-    get_cbuffer_sizes,
-    set_blocksize,
-    set_releasegil,
-)
-from blosc2.checking import check
-from blosc2.chunk_numbers import get_slice_nchunks
-from blosc2.compressors import clib_info, compressor_list, get_clib, get_compressor, get_cpu_info, set_compressor
-from blosc2.core import free_resources, print_versions, remove_urlpath
-from blosc2.creation import (
+from blosc2._frames import set_strict_compatibility as _set_strict_compatibility
+from blosc2._frames import strict_compatibility as _strict_compatibility
+from blosc2._functions import (
     arange,
     array,
     asarray,
+    astype,
+    clib_info,
+    compress,
+    compress2,
+    compressor_list,
+    concat,
     copy,
+    decompress,
+    decompress2,
     empty,
     empty_like,
+    expand_dims,
     eye,
     frombuffer,
     fromiter,
     full,
     full_like,
+    get_blocksize,
+    get_cbuffer_sizes,
+    get_clib,
+    get_compressor,
+    get_cpu_info,
+    get_slice_nchunks,
     linspace,
+    matrix_transpose,
     nans,
     ones,
     ones_like,
-    save,
-    uninit,
-    zeros,
-    zeros_like,
-)
-from blosc2.dict_store import DictStore
-from blosc2.embed_store import EmbedStore
-from blosc2.exceptions import FormatError, StaleHandleError, StoreLockedError, UnsafeDeserializationError
-from blosc2.findings import CheckReport, Finding
-from blosc2.hooks import install as _install_hooks
-from blosc2.ndarray import NDArray, NDField
-from blosc2.objectarray import ObjectArray
-from blosc2.opening import (
-    estore_from_cframe,
-    from_cframe,
-    load,
-    ndarray_from_cframe,
-    objectarray_from_cframe,
-    open,
-    schunk_from_cframe,
-)
-from blosc2.out_of_scope import explain_name as _explain_name
-from blosc2.partitions import are_partitions_aligned, are_partitions_behaved, compute_chunks_blocks
-from blosc2.pickled_buffers import pack, pack_array, unpack, unpack_array
-from blosc2.rearranging import (
-    astype,
-    concat,
-    expand_dims,
-    matrix_transpose,
+    pack,
+    pack_array,
     permute_dims,
     reshape,
+    save,
+    set_blocksize,
+    set_compressor,
+    set_releasegil,
     squeeze,
     stack,
     take,
     take_along_axis,
     transpose,
+    uninit,
+    unpack,
+    unpack_array,
+    zeros,
+    zeros_like,
 )
-from blosc2.salvaging import SalvageReport, salvage
+from blosc2._integrity import CheckReport, Finding, SalvageReport, check, salvage
+from blosc2._opening import (
+    estore_from_cframe,
+    from_cframe,
+    load,
+    load_array,
+    load_tensor,
+    ndarray_from_cframe,
+    objectarray_from_cframe,
+    open,
+    pack_array2,
+    pack_tensor,
+    save_array,
+    save_tensor,
+    schunk_from_cframe,
+    unpack_array2,
+    unpack_tensor,
+)
+from blosc2._opening import install as _install_hooks
+from blosc2._options import detect_number_of_cores, ncores, set_nthreads
+from blosc2._options import explain_name as _explain_name
+from blosc2._options import get_nthreads as _get_nthreads
+from blosc2.batch_array import Batch, BatchArray
+from blosc2.core import free_resources, print_versions, remove_urlpath
+from blosc2.dict_store import DictStore
+from blosc2.embed_store import EmbedStore
+from blosc2.exceptions import FormatError, StaleHandleError, StoreLockedError, UnsafeDeserializationError
+from blosc2.ndarray import NDArray, NDField
+from blosc2.objectarray import ObjectArray
 from blosc2.schunk import SChunk
 from blosc2.storage import (
     DEFINED_CODECS_STOP,
@@ -120,22 +134,8 @@ from blosc2.storage import (
     dparams_dflts,
     storage_dflts,
 )
-from blosc2.tensors import (
-    load_array,
-    load_tensor,
-    pack_array2,
-    pack_tensor,
-    save_array,
-    save_tensor,
-    unpack_array2,
-    unpack_tensor,
-)
-from blosc2.threads import detect_number_of_cores, ncores, set_nthreads
-from blosc2.threads import get_nthreads as _get_nthreads
 from blosc2.tree_store import TreeStore
 from blosc2.version import VERSION_DATE, __version__
-from blosc2.vlmeta import set_strict_compatibility as _set_strict_compatibility
-from blosc2.vlmeta import strict_compatibility as _strict_compatibility
 
 _install_hooks()
 

@@ -5,7 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from blosc2 import checking, demo, salvaging
+from blosc2 import demo
+from blosc2._integrity import checking, salvaging
 from blosc2.version import __version__
 
 

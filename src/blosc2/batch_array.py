@@ -8,31 +8,30 @@ from typing import Any, Self
 
 import numpy as np
 
+from blosc2._core.allocation import allowed
 from blosc2._core.codec import Encoder, Encoding
 from blosc2._core.frame import Frame
-from blosc2.allocation import allowed
-from blosc2.batch_blocks import Block, serializer_of
-from blosc2.batch_layout import (
+from blosc2._frames import MAX_ENTRIES, Draft, Together, VLMeta
+from blosc2._handles import Carrier, vlmeta_chunk
+from blosc2._lists import (
     BUDGETS,
     LENGTHS,
     BatchMetadata,
+    Block,
     Layout,
     NewBatch,
+    ValueList,
     compressed_batch,
     layout_of,
     packed_lengths,
+    serializer_of,
     stored_lengths,
 )
-from blosc2.batch_views import Batch as Batch
-from blosc2.batch_views import BatchArrayItems as BatchArrayItems
-from blosc2.carrier import Carrier, vlmeta_chunk
-from blosc2.draft import Draft
+from blosc2._lists import Batch as Batch
+from blosc2._lists import BatchArrayItems as BatchArrayItems
 from blosc2.exceptions import FormatError, UnsupportedKindError
 from blosc2.info import size_text
 from blosc2.schunk import SChunk
-from blosc2.serialization import Together
-from blosc2.value_lists import ValueList
-from blosc2.vlmeta import MAX_ENTRIES, VLMeta
 
 
 class BatchArray(ValueList):

@@ -9,16 +9,12 @@ from __future__ import annotations
 import os
 from typing import Any, Never
 
-from blosc2.buffers import compress2, decompress2
-from blosc2.carrier import Carrier, open_carrier
-from blosc2.deserialization import deserialize_mode
-from blosc2.directory_carrier import directory_carrier
-from blosc2.directory_frame import is_directory_frame
-from blosc2.modes import check_modes, local_path
+from blosc2._frames import is_directory_frame
+from blosc2._functions import compress2, decompress2, wrap
+from blosc2._handles import Carrier, check_locking, directory_carrier, open_carrier, shared_carrier
+from blosc2._options import check_modes, deserialize_mode, local_path
 from blosc2.ndarray import NDArray
-from blosc2.recognise import wrap
 from blosc2.schunk import SChunk
-from blosc2.shared_carrier import check_locking, shared_carrier
 from blosc2.storage import cparams_from, dparams_from
 
 __all__ = ["compress2", "decompress2", "open"]

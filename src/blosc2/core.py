@@ -12,42 +12,42 @@ import sys
 import msgpack
 import numpy as np
 
+from blosc2._arrays import compute_chunks_blocks as compute_chunks_blocks
+from blosc2._arrays import forget_templates
 from blosc2._core.codec import compressor_names, free_idle, library_info, library_version
-from blosc2.buffers import compress as compress
-from blosc2.buffers import compress2 as compress2
-from blosc2.buffers import decompress as decompress
-from blosc2.buffers import decompress2 as decompress2
-from blosc2.buffers import get_blocksize as get_blocksize
-from blosc2.buffers import get_cbuffer_sizes as get_cbuffer_sizes
-from blosc2.buffers import set_blocksize as set_blocksize
-from blosc2.buffers import set_releasegil as set_releasegil
-from blosc2.compressors import clib_info as clib_info
-from blosc2.compressors import compressor_list as compressor_list
-from blosc2.compressors import get_clib as get_clib
-from blosc2.compressors import get_compressor as get_compressor
-from blosc2.compressors import get_cpu_info as get_cpu_info
-from blosc2.compressors import set_compressor as set_compressor
-from blosc2.encoders import forget_encoders
-from blosc2.opening import from_cframe as from_cframe
-from blosc2.opening import ndarray_from_cframe as ndarray_from_cframe
-from blosc2.opening import schunk_from_cframe as schunk_from_cframe
-from blosc2.owner import Owner
-from blosc2.partitions import compute_chunks_blocks as compute_chunks_blocks
-from blosc2.pickled_buffers import pack as pack
-from blosc2.pickled_buffers import pack_array as pack_array
-from blosc2.pickled_buffers import unpack as unpack
-from blosc2.pickled_buffers import unpack_array as unpack_array
-from blosc2.small_frames import forget_templates
-from blosc2.tensors import load_array as load_array
-from blosc2.tensors import load_tensor as load_tensor
-from blosc2.tensors import pack_array2 as pack_array2
-from blosc2.tensors import pack_tensor as pack_tensor
-from blosc2.tensors import save_array as save_array
-from blosc2.tensors import save_tensor as save_tensor
-from blosc2.tensors import unpack_array2 as unpack_array2
-from blosc2.tensors import unpack_tensor as unpack_tensor
-from blosc2.threads import detect_number_of_cores, get_nthreads
-from blosc2.threads import set_nthreads as set_nthreads
+from blosc2._files import Owner
+from blosc2._frames import forget_encoders
+from blosc2._functions import clib_info as clib_info
+from blosc2._functions import compress as compress
+from blosc2._functions import compress2 as compress2
+from blosc2._functions import compressor_list as compressor_list
+from blosc2._functions import decompress as decompress
+from blosc2._functions import decompress2 as decompress2
+from blosc2._functions import get_blocksize as get_blocksize
+from blosc2._functions import get_cbuffer_sizes as get_cbuffer_sizes
+from blosc2._functions import get_clib as get_clib
+from blosc2._functions import get_compressor as get_compressor
+from blosc2._functions import get_cpu_info as get_cpu_info
+from blosc2._functions import pack as pack
+from blosc2._functions import pack_array as pack_array
+from blosc2._functions import set_blocksize as set_blocksize
+from blosc2._functions import set_compressor as set_compressor
+from blosc2._functions import set_releasegil as set_releasegil
+from blosc2._functions import unpack as unpack
+from blosc2._functions import unpack_array as unpack_array
+from blosc2._opening import from_cframe as from_cframe
+from blosc2._opening import load_array as load_array
+from blosc2._opening import load_tensor as load_tensor
+from blosc2._opening import ndarray_from_cframe as ndarray_from_cframe
+from blosc2._opening import pack_array2 as pack_array2
+from blosc2._opening import pack_tensor as pack_tensor
+from blosc2._opening import save_array as save_array
+from blosc2._opening import save_tensor as save_tensor
+from blosc2._opening import schunk_from_cframe as schunk_from_cframe
+from blosc2._opening import unpack_array2 as unpack_array2
+from blosc2._opening import unpack_tensor as unpack_tensor
+from blosc2._options import detect_number_of_cores, get_nthreads
+from blosc2._options import set_nthreads as set_nthreads
 from blosc2.version import __version__
 
 

@@ -10,30 +10,31 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
+from blosc2._backends import (
+    DirectoryBackend,
+    Embedded,
+    Window,
+    WriterLock,
+    ZipBackend,
+    absolute,
+    canonical_key,
+    missing,
+    read_embedded,
+    suffix_of,
+    taken,
+)
 from blosc2._core.descriptions import describe
 from blosc2._core.frame import Frame
 from blosc2._core.keytable import KeyTable
 from blosc2._core.listing import KeyListing
-from blosc2.advice import check_advice, lasting
-from blosc2.backed_store import BackedStore
-from blosc2.deserialization import deserialize_mode
-from blosc2.directory_backend import DirectoryBackend
-from blosc2.drawing import listed
-from blosc2.dtypes import parse_dtype
+from blosc2._files import check_advice, lasting, through_link
+from blosc2._frames import parse_dtype
+from blosc2._options import check_mmap_mode, check_mode, deserialize_mode, local_path, refuse_locking
+from blosc2._stores import BackedStore, Counter, GroupStats, LeafInfo, codec_name, leaf_info, listed, parts_of, readable
 from blosc2.embed_store import EmbedStore
-from blosc2.embedded import Embedded, read_embedded
 from blosc2.exceptions import FormatError, name_file
 from blosc2.info import InfoReporter
-from blosc2.leaf_info import LeafInfo, codec_name, leaf_info
-from blosc2.modes import local_path
-from blosc2.new_file import through_link
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
-from blosc2.store_keys import absolute, canonical_key
-from blosc2.store_layout import Window, missing, suffix_of, taken
-from blosc2.store_lock import WriterLock
-from blosc2.store_modes import check_mmap_mode, check_mode, refuse_locking
-from blosc2.store_stats import Counter, GroupStats, parts_of, readable
-from blosc2.zip_backend import ZipBackend
 
 
 class DictStore(BackedStore):

@@ -7,27 +7,28 @@ import os
 from collections.abc import Mapping
 from typing import Any, Self
 
+from blosc2._backends import (
+    MAP_BYTES,
+    NOT_REPLACED,
+    Embedded,
+    EmbeddedChanges,
+    EmbeddedFile,
+    Pace,
+    Window,
+    WriterLock,
+    absolute,
+    missing,
+    open_embedded,
+    taken,
+)
 from blosc2._core.frame import Frame
 from blosc2._core.source import Source
-from blosc2.advice import check_advice, lasting
-from blosc2.all_or_none import AllOrNone
-from blosc2.compaction import Progress
-from blosc2.deserialization import deserialize_mode
-from blosc2.embedded import Embedded, open_embedded
-from blosc2.embedded_changes import EmbeddedChanges
-from blosc2.embedded_file import EmbeddedFile
+from blosc2._files import Progress, begins_with, check_advice, file_identity, lasting, remove_leftovers, through_link
+from blosc2._frames import pack
+from blosc2._options import check_mmap_mode, check_mode, deserialize_mode, local_path, refuse_locking
+from blosc2._stores import AllOrNone, Store
 from blosc2.exceptions import FormatError
-from blosc2.file_identity import begins_with, file_identity
-from blosc2.modes import local_path
-from blosc2.new_file import remove_leftovers, through_link
-from blosc2.pace import MAP_BYTES, Pace
-from blosc2.serialization import pack
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
-from blosc2.store import Store
-from blosc2.store_keys import absolute
-from blosc2.store_layout import NOT_REPLACED, Window, missing, taken
-from blosc2.store_lock import WriterLock
-from blosc2.store_modes import check_mmap_mode, check_mode, refuse_locking
 
 
 class EmbedStore(Store):

@@ -9,31 +9,46 @@ from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
+from blosc2._arrays import (
+    Snapshot,
+    ViewCarrier,
+    copied,
+    mark_indexes_stale,
+    matrix_axes,
+    permuted,
+    plan_like,
+    reshaped,
+    resize_draft,
+    resized_geometry,
+    selected,
+    shape_for,
+    squeezed_axes,
+    taken,
+)
 from blosc2._core.geometry import Geometry
 from blosc2._core.grid_read import read_at_once
 from blosc2._core.grid_write import Write
-from blosc2.assignment import as_items
-from blosc2.bands import Snapshot, plan_like
-from blosc2.batch_reading import read_many
-from blosc2.carrier import Carrier
-from blosc2.copying import copied
-from blosc2.draft import Draft
+from blosc2._frames import Draft
+from blosc2._handles import Carrier, Stored
+from blosc2._indexing import (
+    Chunks,
+    FieldViews,
+    OrthogonalIndex,
+    Version,
+    as_items,
+    basic_selection,
+    chunks_with,
+    read,
+    read_many,
+    read_whole,
+    short_text,
+    view_items,
+)
+from blosc2._indexing import NDField as NDField  # other packages look for it here
+from blosc2._options import PARALLEL_WORK, compressed, explain_method
 from blosc2.exceptions import FormatError
-from blosc2.executor import PARALLEL_WORK, compressed
-from blosc2.fields import FieldViews, short_text
-from blosc2.fields import NDField as NDField  # other packages look for it here
-from blosc2.indexing import basic_selection
 from blosc2.info import InfoReporter, size_text
-from blosc2.orthogonal import OrthogonalIndex
-from blosc2.out_of_scope import explain_method
-from blosc2.raw_views import view_items
-from blosc2.reading import Version, read, read_whole
-from blosc2.rearranged import matrix_axes, permuted, reshaped, selected, shape_for, taken
-from blosc2.resizing import mark_indexes_stale, resize_draft, resized_geometry
 from blosc2.schunk import SChunk, chunk_description, repeated_item
-from blosc2.stored import Stored
-from blosc2.view_carrier import ViewCarrier, squeezed_axes
-from blosc2.writing import Chunks, chunks_with
 
 ChunkInfo = namedtuple(  # noqa: PYI024
     "ChunkInfo", ("nchunk", "coords", "cratio", "special", "repeated_value", "lazychunk")

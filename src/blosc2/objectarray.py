@@ -6,13 +6,11 @@ from typing import Any, ClassVar
 
 from blosc2._core.codec import Encoding
 from blosc2._core.frame import Frame
-from blosc2.encoders import encode
+from blosc2._frames import FEW_BYTES, Together, encode, pack, unpack
+from blosc2._lists import Chunk, ValueList, packed_value, readable, unreadable
 from blosc2.exceptions import FormatError, UnsupportedKindError
 from blosc2.info import size_text
-from blosc2.packed_values import packed_value, readable, unreadable
 from blosc2.schunk import SChunk
-from blosc2.serialization import FEW_BYTES, Together, pack, unpack
-from blosc2.value_lists import Chunk, ValueList
 
 # The content of the metalayer.
 _USUAL = pack({"version": 1, "serializer": "msgpack"})

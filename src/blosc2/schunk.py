@@ -11,22 +11,32 @@ from typing import Any
 import numpy as np
 
 from blosc2._core.frame import Frame
-from blosc2.byte_ranges import chunk_range, chunks_as_items, read_bytes, read_into
-from blosc2.carrier import Carrier, encoding_of, open_carrier
-from blosc2.chunk_edits import DEFAULT_CHUNK, bytes_of, chunk_nbytes, compressed_pieces, existing_chunk
-from blosc2.deserialization import deserialize_mode
-from blosc2.directory_carrier import directory_carrier
-from blosc2.directory_frame import is_directory_frame
-from blosc2.encoders import check_for_bytes
+from blosc2._frames import check_for_bytes, is_directory_frame, pack_metalayers, schunk_keywords
+from blosc2._handles import (
+    DEFAULT_CHUNK,
+    Carrier,
+    ChangeableChunks,
+    bytes_of,
+    check_target,
+    chunk_nbytes,
+    chunk_range,
+    chunks_as_items,
+    compressed_pieces,
+    copy_frame,
+    directory_carrier,
+    encoding_of,
+    existing_chunk,
+    lazy_chunk,
+    new_carrier,
+    open_carrier,
+    read_bytes,
+    read_into,
+    shared_carrier,
+)
+from blosc2._options import deserialize_mode
 from blosc2.exceptions import ChunkSizeError
 from blosc2.info import InfoReporter, size_text
-from blosc2.keywords import schunk_keywords
-from blosc2.lazy_chunks import lazy_chunk
-from blosc2.new_frame import check_target, copy_frame, new_carrier
-from blosc2.schunk_changes import ChangeableChunks
-from blosc2.shared_carrier import shared_carrier
 from blosc2.storage import CParams, SpecialValue, Storage, cparams_from, storage_from
-from blosc2.vlmeta import pack_metalayers
 
 _READ_AHEAD = 64 << 10  # bytes that an iteration decodes at once
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from blosc2.deserialization import DeserializeMode as DeserializeMode
-from blosc2.modes import check_modes, local_path
-from blosc2.threads import check_nthreads, get_nthreads, keep_in_step
+from blosc2._options import DeserializeMode as DeserializeMode
+from blosc2._options import check_modes, check_nthreads, get_nthreads, keep_in_step, local_path
 
 # Limits of the format and of C-Blosc2, in bytes where they are sizes.
 MAX_TYPESIZE = 536866816

@@ -9,24 +9,28 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from blosc2._backends import Window, canonical_key, new_key, plain_key
 from blosc2._core.leaf_batch import LeafBatch
 from blosc2._core.listing import KeyCursor
-from blosc2.advice import LASTING
-from blosc2.all_or_none import AllOrNone
-from blosc2.backed_store import KEYS_AT_ONCE
-from blosc2.bulk import Items, pairs
-from blosc2.compaction import Compaction, Progress
+from blosc2._files import LASTING, Compaction, Progress
+from blosc2._stores import (
+    ATTRIBUTES,
+    FEW_LINES,
+    KEYS_AT_ONCE,
+    AllOrNone,
+    Drawing,
+    ForeignObject,
+    GroupAttributes,
+    GroupStats,
+    Items,
+    LeafInfo,
+    Transaction,
+    drawn,
+    metadata_frame,
+    pairs,
+)
 from blosc2.dict_store import KINDS, DictStore
-from blosc2.drawing import FEW_LINES, Drawing, drawn
 from blosc2.exceptions import FormatError, StoreKeyError, UnsafeDeserializationError, UnsupportedKindError
-from blosc2.foreign_object import ForeignObject
-from blosc2.group_attributes import ATTRIBUTES, GroupAttributes
-from blosc2.leaf import metadata_frame
-from blosc2.leaf_info import LeafInfo
-from blosc2.store_keys import canonical_key, new_key, plain_key
-from blosc2.store_layout import Window
-from blosc2.store_stats import GroupStats
-from blosc2.transaction import Transaction
 
 # The leaf that describes an object of another kind.
 _DESCRIPTION = "_meta"

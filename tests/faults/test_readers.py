@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2 import leaf_publishing, pace
+from blosc2._backends import publish_pace as pace
 from blosc2._core.source import Source
+from blosc2._stores import leaf_publishing
 from blosc2.exceptions import FormatError
 from faults.crashes import FAST
 from faults.recorder import Recorder

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import blosc2
-from blosc2.carrier import vlmeta_chunk
-from blosc2.draft import Fields, lay_out
+from blosc2._frames.update import Fields, lay_out
+from blosc2._handles.handle import vlmeta_chunk
 
 NONE = (0, 0, 0, 0, 0, 0)
 LIKE = SimpleNamespace(

@@ -24,7 +24,11 @@ import numpy as np
 from faults.recorder import Recorder
 
 import blosc2
-from blosc2 import backed_store, bulk, file_sync, store, zip_backend
+from blosc2._backends import zip as zip_backend
+from blosc2._files import sync as file_sync
+from blosc2._stores import backed as backed_store
+from blosc2._stores import store
+from blosc2._stores import write_many as bulk
 from fixture_kit.forks import Child
 
 STORES: dict[str, tuple[type[Any], str, dict[str, Any]]] = {

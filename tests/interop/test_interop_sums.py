@@ -10,8 +10,8 @@ import pytest
 from fixture_kit import peer
 
 import blosc2
-from blosc2.carrier import open_frame
-from blosc2.sums import carried, is_verifiable, verify_frame
+from blosc2._frames.checksums import carried, is_verifiable, verify_frame
+from blosc2._handles.handle import open_frame
 
 pytestmark = pytest.mark.interop
 

@@ -17,7 +17,7 @@ from blosc2._core.header cimport SUMS_TAIL, TRAILER_TAIL, Header
 from blosc2._core.little_endian cimport u32
 
 from blosc2._core import codec
-from blosc2.allocation import table_limit, too_much
+from blosc2._core.allocation import table_limit, too_much
 from blosc2.exceptions import FormatError
 
 cdef extern from "prefetch.h" nogil:

@@ -24,8 +24,8 @@ from blosc2._core.member_sum cimport SMALL_MEMBER, ChunkSum, check_chunk_sums, c
 from blosc2._core.source cimport Source
 
 from blosc2._core import codec
-from blosc2.allocation import FREE as _free_bytes
-from blosc2.allocation import allowed, too_much
+from blosc2._core.allocation import FREE as _free_bytes
+from blosc2._core.allocation import allowed, too_much
 from blosc2.exceptions import FormatError
 
 cdef enum:

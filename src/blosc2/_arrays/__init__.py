@@ -1,0 +1,69 @@
+"""What arrays are made of: chunk shapes, the plan of a new array, slabs that are written one after the other.
+
+`NDArray` and the functions that make arrays stand on this package, which knows neither of them. Arrays that are larger
+than memory are made here slab by slab; nothing here holds a whole one.
+"""
+
+from blosc2._arrays.axis_view import Axes, ViewCarrier, expanded_axes, seen_through, squeezed_axes
+from blosc2._arrays.chunk_shapes import (
+    CHUNK_NBYTES,
+    are_partitions_aligned,
+    are_partitions_behaved,
+    as_shape,
+    compute_chunks_blocks,
+)
+from blosc2._arrays.concatenation import joined
+from blosc2._arrays.copying import copied
+from blosc2._arrays.ranges import Place, Range, Spaced, eye_part, positions
+from blosc2._arrays.resize import mark_indexes_stale, resize_draft, resized_geometry
+from blosc2._arrays.slabs import Shape, Snapshot, bands, compressed_box, converted, plan_like
+from blosc2._arrays.small_frames import TINY, cframe_of, forget_templates, tiny_frame
+from blosc2._arrays.spec import ArrayPlan, plain_dtype
+from blosc2._arrays.streams import joined_rows, made, slab_height, slabs_of
+from blosc2._arrays.transform import matrix_axes, permuted, reshaped, selected, shape_for, taken, taken_along
+
+__all__ = [
+    "CHUNK_NBYTES",
+    "TINY",
+    "ArrayPlan",
+    "Axes",
+    "Place",
+    "Range",
+    "Shape",
+    "Snapshot",
+    "Spaced",
+    "ViewCarrier",
+    "are_partitions_aligned",
+    "are_partitions_behaved",
+    "as_shape",
+    "bands",
+    "cframe_of",
+    "compressed_box",
+    "compute_chunks_blocks",
+    "converted",
+    "copied",
+    "expanded_axes",
+    "eye_part",
+    "forget_templates",
+    "joined",
+    "joined_rows",
+    "made",
+    "mark_indexes_stale",
+    "matrix_axes",
+    "permuted",
+    "plain_dtype",
+    "plan_like",
+    "positions",
+    "reshaped",
+    "resize_draft",
+    "resized_geometry",
+    "seen_through",
+    "selected",
+    "shape_for",
+    "slab_height",
+    "slabs_of",
+    "squeezed_axes",
+    "taken",
+    "taken_along",
+    "tiny_frame",
+]  # fmt: skip

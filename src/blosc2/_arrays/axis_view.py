@@ -1,0 +1,192 @@
+"""Views: the data of an array under another shape, which differs in axes of length 1 only.
+
+Such axes change nothing about where items lie in a chunk or block, as long as chunks are one item long on them. So a
+view reads and writes the very frame of the array below it, under a geometry with more or fewer axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from blosc2._arrays.slabs import Snapshot, converted, plan_like
+from blosc2._core.frame import Frame
+from blosc2._core.geometry import Geometry
+from blosc2._files import Spool, Window
+from blosc2._frames import PADDING, Draft, Stored
+from blosc2._handles import Carrier
+from blosc2.storage import CParams
+
+if TYPE_CHECKING:
+    from blosc2.ndarray import NDArray
+
+#: As many as an array can have.
+MAX_AXES: Final = 16
+
+#: For each axis of a view, the axis of the array below it, or None for one of length 1 that was put in.
+Axes = tuple[int | None, ...]
+
+
+def seen_through(geometry: Geometry, axes: Axes) -> Geometry:
+    """The geometry of a view.
+
+    Raises
+    ------
+    ValueError
+        An axis that is left out has other items than one, or chunks with room for more; or more than 16 axes.
+    """
+    for axis in set(range(geometry.ndim)).difference(n for n in axes if n is not None):
+        if geometry.shape[axis] != 1:
+            raise ValueError(
+                f"cannot select an axis to squeeze out which has size not equal to one: axis {axis} of {geometry.shape}"
+            )
+        if geometry.chunks[axis] > 1:
+            raise ValueError(
+                f"axis {axis} cannot be squeezed out without moving data: its chunks have room for "
+                f"{geometry.chunks[axis]} items; use reshape, which copies"
+            )
+    shape, chunks, blocks = (
+        tuple(1 if n is None else lengths[n] for n in axes)
+        for lengths in (geometry.shape, geometry.chunks, geometry.blocks)
+    )
+    return Geometry(shape, chunks, blocks, geometry.itemsize)
+
+
+def squeezed_axes(shape: tuple[int, ...], axis: Any) -> Axes:
+    """The axes of a view without those that are named, or without all of length 1."""
+    if axis is None:
+        return tuple(n for n, length in enumerate(shape) if length != 1)
+    gone = normalize_axis_tuple(axis, len(shape))
+    return tuple(n for n in range(len(shape)) if n not in gone)
+
+
+def expanded_axes(ndim: int, axis: Any) -> Axes:
+    """The axes of a view that has new ones in the places that are named."""
+    many = len(axis) if isinstance(axis, (tuple, list)) else 1
+    if ndim + many > MAX_AXES:
+        raise ValueError(f"{ndim + many} axes are too many: at most {MAX_AXES} are possible")
+    new = normalize_axis_tuple(axis, ndim + many)
+    old = iter(range(ndim))
+    return tuple(None if n in new else next(old) for n in range(ndim + many))
+
+
+class ViewCarrier(Carrier):
+    """The carrier of another array, with axes of length 1 put in or left out.
+
+    What is not defined here, and was not assigned here, is the other's.
+
+    Attributes
+    ----------
+    base : NDArray
+        The array below, which is no view itself.
+    axes : tuple of int or None
+        See `Axes`.
+    """
+
+    __slots__ = ("_seen", "axes", "base")
+    axes: Axes
+    base: NDArray
+
+    def __init__(self, array: NDArray, axes: Axes) -> None:
+        below = array._carrier
+        if isinstance(below, ViewCarrier):
+            array = below.base
+            axes = tuple(None if n is None else below.axes[n] for n in axes)
+        found = array._carrier.array
+        assert found is not None
+        self.base = array
+        self.axes = axes
+        # What was seen last, and what it was made of. One tuple: any thread may replace it.
+        self._seen = (found, (seen_through(found[0], axes), *found[1:]))
+
+    def __getattr__(self, name: str) -> Any:
+        # Called for attributes that have no value here, such as `frame`, `urlpath` and `version`.
+        return getattr(self.base._carrier, name)
+
+    @property
+    def array(self) -> tuple[Geometry, np.dtype[Any], Frame]:  # type: ignore[override]  # is never assigned here
+        """Geometry of the view, dtype and frame."""
+        below = self.base._carrier.array
+        made_of, seen = self._seen
+        if below is not made_of:
+            assert below is not None
+            geometry = seen[0] if below[0] is made_of[0] else self._geometry_now(below[0])
+            seen = (geometry, *below[1:])
+            self._seen = (below, seen)
+        return seen
+
+    def _geometry_now(self, geometry: Geometry) -> Geometry:
+        try:
+            return seen_through(geometry, self.axes)
+        except ValueError:
+            raise ValueError(
+                f"the array below this view was given the shape {geometry.shape}, which the view cannot show any more"
+            ) from None
+
+    # ------------------------------------------------------------ changes
+    @property
+    def writable(self) -> bool:  # type: ignore[override]  # a constant of other kinds
+        return self.base._carrier.writable
+
+    @property
+    def locking(self) -> bool:  # type: ignore[override]  # a constant of other kinds
+        return self.base._carrier.locking
+
+    def editing(self) -> AbstractContextManager[Any]:
+        return self.base._carrier.editing()
+
+    def holding(self) -> AbstractContextManager[Any]:
+        return self.base._carrier.holding()
+
+    def require_writable(self) -> None:
+        self.base._carrier.require_writable()
+
+    def publish(self, draft: Draft, *, fresh: bool = False) -> None:
+        self.base._carrier.publish(draft, fresh=fresh)
+
+    def refresh(self) -> bool:
+        return self.base.refresh()
+
+    def spool(self) -> Spool:
+        return self.base._carrier.spool()
+
+    # ------------------------------------------------------------ copies
+    def window(self) -> Window:
+        return self.copied(self.array[1], {}).window()
+
+    def to_cframe(self) -> bytes:
+        """A frame of its own, which has the shape of the view."""
+        return self.copied(self.array[1], {}).to_cframe()
+
+    def copied(self, dtype: np.dtype[Any], keywords: Mapping[str, Any]) -> Carrier:
+        """An array of its own, with the metadata of the one below; see `NDArray.copy` for the keywords."""
+        source = Snapshot.of(self)
+        geometry, dtype_now, frame = source.version
+        keywords = dict(keywords)
+        as_stored = keywords.get("cparams") is None and not frame.needs_geometry
+        if as_stored and _is_known(self.cparams):
+            keywords["cparams"] = self.usable_cparams
+        fitting = {"chunks": geometry.chunks, "blocks": geometry.blocks} if dtype.itemsize == geometry.itemsize else {}
+        plan = plan_like(self.base, geometry.shape, dtype, keywords, **fitting)
+        kept = {name: packed for name, packed in frame.metalayers().items() if name not in ("b2nd", PADDING)}
+        plan.metalayers = {"b2nd": plan.metalayers["b2nd"], **kept, **plan.metalayers}
+        chunks: Iterator[Stored]
+        if as_stored and dtype == dtype_now and same_partitions(geometry, plan.geometry):
+            chunks = (source.stored(number) for number in range(geometry.nchunks))
+        else:
+            chunks = converted(source, plan)
+        return plan.write(chunks, vlmeta=frame.vlmeta_chunks())
+
+
+def same_partitions(one: Geometry, other: Geometry) -> bool:
+    """Whether two arrays of one shape have the same chunks and blocks."""
+    return one.chunks == other.chunks and one.blocks == other.blocks
+
+
+def _is_known(cparams: CParams) -> bool:
+    """Whether this package can compress so, too."""
+    return all(hasattr(item, "name") for item in (cparams.codec, *cparams.filters))  # others are bare numbers

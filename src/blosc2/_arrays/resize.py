@@ -1,0 +1,144 @@
+"""Other lengths of axes: which chunks stay, which number they get, and what the part that is new reads.
+
+Padding is never shown, so what it holds is not known: a shrunk array leaves items there, and so may other
+programs. Where axes grow into the padding of chunks, these are compressed anew with zeros in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from blosc2._arrays.axis_view import ViewCarrier
+from blosc2._arrays.chunk_shapes import as_shape
+from blosc2._core.geometry import Geometry
+from blosc2._core.grid_read import Read
+from blosc2._core.grid_write import Write
+from blosc2._frames import UNINIT_OFFSET, ZERO_OFFSET, Draft, check_table, pack
+from blosc2._handles import Carrier, vlmeta_chunk
+
+# In b2nd, behind three bytes and a marker, each length is 8 bytes after a marker of its own.
+_FIRST_LENGTH = 5
+_LENGTH_STEP = 9
+
+
+def resized_geometry(old: Geometry, shape: Any) -> Geometry:
+    """The geometry of an array with other lengths of its axes.
+
+    Raises
+    ------
+    ValueError
+        Another number of axes, or chunks that can hold no items, as arrays may have that were made without any.
+    """
+    lengths = as_shape(shape, "shape")
+    if len(lengths) != old.ndim:
+        raise ValueError(f"Cannot resize array: it has {old.ndim} axes, the new shape {lengths} has {len(lengths)}")
+    if 0 in old.chunks and lengths != old.shape:
+        raise ValueError(f"Cannot resize array: its chunks {old.chunks} hold no items; make a new one with chunks")
+    if old.size == 0 and 0 not in lengths:  # nobody has looked at them yet
+        try:
+            Geometry((1,) * old.ndim, old.chunks, old.blocks, old.itemsize)
+        except ValueError as error:
+            raise ValueError(
+                f"Cannot resize array: its chunks cannot hold items ({error}); make a new one with chunks"
+            ) from None
+    return Geometry(lengths, old.chunks, old.blocks, old.itemsize)
+
+
+def resize_draft(carrier: Carrier, draft: Draft, new: Geometry) -> bool:
+    """Edit a draft of the current frame so that it has this geometry; the part that is new reads zeros.
+
+    Returns
+    -------
+    bool
+        Whether chunks that stay get another number, so that the frame has to be written anew.
+    """
+    if isinstance(carrier, ViewCarrier):
+        raise ValueError("cannot resize this array: it is a view; resize the array below it, or a copy")
+    old, dtype, _ = carrier.array  # type: ignore[misc]
+    draft.require_table(old.nchunks)
+    check_table(new.nchunks, draft.frame.file_size)
+    if old.size and new.size:
+        for nchunk in _chunks_with_padding_to_show(old, new):
+            offset = int(draft.offsets[nchunk])
+            if offset not in (ZERO_OFFSET, UNINIT_OFFSET):
+                draft.replace(nchunk, _with_zero_padding(carrier, old, dtype, nchunk))
+    old_grid, new_grid = _grid(old), _grid(new)
+    numbers = np.full(new_grid, -1, np.int64)
+    kept = tuple(slice(0, min(pair)) for pair in zip(old_grid, new_grid, strict=True))
+    numbers[kept] = np.arange(old.nchunks).reshape(old_grid)[kept]
+    before = numbers.reshape(-1)
+    stays = before >= 0
+    offsets = np.full(new.nchunks, ZERO_OFFSET, np.int64)
+    offsets[stays] = draft.offsets[before[stays]]
+    places = {int(number): int(place) for place, number in enumerate(before.tolist()) if number in draft.new}
+    draft.new = {places[number]: stored for number, stored in draft.new.items() if number in places}
+    draft.offsets = offsets
+    draft.sizes = np.full(new.nchunks, new.chunk_nbytes, np.int64)
+    if new.size:
+        draft.chunksize = new.chunk_nbytes
+    packed = bytearray(draft.metalayers["b2nd"])
+    for axis, length in enumerate(new.shape):
+        at = _FIRST_LENGTH + _LENGTH_STEP * axis
+        packed[at : at + 8] = length.to_bytes(8, "big")
+    draft.metalayers["b2nd"] = bytes(packed)
+    return bool(np.any(np.flatnonzero(stays) != before[stays]))
+
+
+def _grid(geometry: Geometry) -> tuple[int, ...]:
+    """Chunks on each axis, also of an array without items."""
+    return geometry.grid if geometry.size else (0,) * geometry.ndim
+
+
+def _chunks_with_padding_to_show(old: Geometry, new: Geometry) -> list[int]:
+    """Numbers, in the old grid, of chunks whose padding becomes part of the array."""
+    last = [
+        was - 1 if now > length and length % chunk else None
+        for was, length, now, chunk in zip(old.grid, old.shape, new.shape, old.chunks, strict=True)
+    ]
+    if not any(edge is not None for edge in last):
+        return []
+    chosen = np.zeros(old.grid, bool)
+    for axis, edge in enumerate(last):
+        if edge is not None:
+            chosen[(slice(None),) * axis + (edge,)] = True
+    # Chunks that are given up need nothing.
+    for axis, (length, chunk) in enumerate(zip(new.shape, old.chunks, strict=True)):
+        chosen[(slice(None),) * axis + (slice(-(-length // chunk), None),)] = False
+    return [int(number) for number in np.flatnonzero(chosen)]
+
+
+def _with_zero_padding(carrier: Carrier, geometry: Geometry, dtype: np.dtype[Any], nchunk: int) -> bytes | int:
+    """A chunk compressed anew: the items that it shows, and zeros."""
+    frame = carrier.frame
+    place = np.unravel_index(nchunk, geometry.grid)
+    starts = tuple(int(n) * chunk for n, chunk in zip(place, geometry.chunks, strict=True))
+    counts = tuple(
+        min(chunk, length - start) for start, chunk, length in zip(starts, geometry.chunks, geometry.shape, strict=True)
+    )
+    steps = (1,) * geometry.ndim
+    items = np.empty(counts, dtype)
+    for operation in (
+        Read(frame, geometry, starts, steps, counts, items),
+        Write(None, geometry, starts, steps, counts, items,
+              carrier.encoding(blocksize=int(geometry.block_nbytes)), carrier.plugin()),
+    ):  # fmt: skip
+        operation.run()
+        operation.finish()
+    chunks: dict[int, bytes | int] = operation.take_chunks()  # type: ignore[union-attr]
+    return chunks[nchunk]
+
+
+def mark_indexes_stale(vlmeta: Mapping[str, Any], draft: Draft) -> None:
+    """Tell other programs that indexes stored with an array do not describe its data any more."""
+    if "blosc2_indexes" not in draft.vlmeta:
+        return
+    stored = vlmeta["blosc2_indexes"]
+    indexes = stored.get("indexes") if isinstance(stored, dict) else None
+    if isinstance(indexes, dict):
+        for entry in indexes.values():
+            if isinstance(entry, dict):
+                entry["stale"] = True
+        draft.vlmeta["blosc2_indexes"] = vlmeta_chunk(pack(stored))

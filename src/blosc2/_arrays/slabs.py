@@ -1,0 +1,193 @@
+"""Making an array of others, band by band, so that none of them need fit into memory.
+
+A band is a box of whole chunks of the result whose numbers follow each other. Its items are read from where they
+are now, put in order and compressed; then comes the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from blosc2._arrays.chunk_shapes import can_hold_items
+from blosc2._arrays.spec import ArrayPlan
+from blosc2._core.geometry import Geometry
+from blosc2._core.grid_read import Read, work_of
+from blosc2._core.grid_write import Write
+from blosc2._frames import Draft, Stored
+from blosc2._handles import Carrier
+from blosc2._indexing import Items, Version
+from blosc2._options import compress, compressed, run
+from blosc2.storage import Codec, CParams, Filter
+
+#: Uncompressed bytes of the items of a band, except where one chunk has more.
+BAND_NBYTES: Final = 24 << 20
+
+# What gives back the very items, whatever number of axes they have.
+_CODECS: Final = (Codec.BLOSCLZ, Codec.LZ4, Codec.LZ4HC, Codec.ZLIB, Codec.ZSTD)
+_FILTERS: Final = (Filter.NOFILTER, Filter.SHUFFLE, Filter.BITSHUFFLE, Filter.DELTA, Filter.BYTEDELTA)
+
+Shape = tuple[int, ...]
+
+
+class Band(NamedTuple):
+    """A box of whole chunks, clipped to the shape.
+
+    Attributes
+    ----------
+    first, stop : int
+        Numbers of its chunks.
+    starts, counts : tuple of int
+        Its first item and its items on each axis.
+    """
+
+    first: int
+    stop: int
+    starts: Shape
+    counts: Shape
+
+
+def bands(geometry: Geometry, limit: int | None = None) -> Iterator[Band]:
+    """Divide an array into bands, in the order of their chunks.
+
+    As many of the last axes as fit the limit are taken whole; the axis before them in pieces, those before it chunk
+    by chunk.
+    """
+    limit = BAND_NBYTES if limit is None else limit
+    if geometry.size == 0:
+        return
+    grid, shape, chunks = geometry.grid, geometry.shape, geometry.chunks
+    axis = len(grid)
+    inner, nbytes = 1, int(geometry.chunk_nbytes)
+    while axis and nbytes * grid[axis - 1] <= limit:
+        axis -= 1
+        inner *= grid[axis]
+        nbytes *= grid[axis]
+    if axis == 0:
+        yield Band(0, inner, (0,) * len(shape), shape)
+        return
+    axis -= 1
+    step = max(limit // nbytes, 1)
+    number = 0
+    for place in np.ndindex(grid[:axis]):
+        for row in range(0, grid[axis], step):
+            low = (*place, row) + (0,) * (len(grid) - axis - 1)
+            high = (*(n + 1 for n in place), min(row + step, grid[axis]), *grid[axis + 1 :])
+            starts = tuple(n * chunk for n, chunk in zip(low, chunks))
+            counts = tuple(min(n * c, length) - s for n, c, length, s in zip(high, chunks, shape, starts))
+            stop = number + (high[axis] - row) * inner
+            yield Band(number, stop, starts, counts)
+            number = stop
+
+
+class Snapshot:
+    """An array as it is now, to be read box by box: what is published later is not seen.
+
+    Parameters
+    ----------
+    version : tuple of Geometry, dtype and Frame
+    nthreads : int
+        For reading.
+    """
+
+    def __init__(self, version: Version, nthreads: int) -> None:
+        self.version = version
+        self.geometry, self.dtype, self.frame = version
+        self.nthreads = nthreads
+        self._offsets: list[int] | None = None
+
+    @classmethod
+    def of(cls, carrier: Carrier) -> Snapshot:
+        """The current version of an array."""
+        return cls(carrier.array, carrier.nthreads)  # type: ignore[arg-type]  # a carrier of an array
+
+    def with_geometry(self, geometry: Geometry) -> Snapshot:
+        """The same items under another geometry, whose chunks have the same bytes."""
+        return Snapshot((geometry, self.dtype, self.frame), self.nthreads)
+
+    def read(self, starts: Sequence[int], counts: Sequence[int], steps: Sequence[int] | None = None,
+             out: Items | None = None) -> Items:  # fmt: skip
+        """A box of items, as a new array or in `out`, which has the shape of the box and any strides."""
+        if out is None:
+            out = np.empty(counts, self.dtype)
+        if out.size:
+            steps = (1,) * len(counts) if steps is None else steps
+            operation = Read(self.frame, self.geometry, starts, steps, counts, out)
+            run(operation, work_of(out.nbytes, self.frame), self.nthreads)
+        return out
+
+    def stored(self, nchunk: int) -> Stored:
+        """A chunk as it is stored, or the offset that stands for it."""
+        if self._offsets is None:
+            self._offsets = Draft(self.frame).offsets.tolist()
+        offset = self._offsets[nchunk]
+        return offset if offset < 0 else self.frame.chunk_stored_at(offset)
+
+
+def compressed_box(plan: ArrayPlan, starts: Shape, items: Items) -> dict[int, Stored]:
+    """The chunks, by number, of a box of whole chunks with these items, which may have any strides."""
+    operation = Write(None, plan.geometry, starts, (1,) * items.ndim, items.shape, items, plan.encoding, plan.plugin())
+    return dict(compressed(operation, plan.geometry.chunk_nbytes, plan.cparams.nthreads))
+
+
+def compressed_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[Stored]:
+    """The same of a band, in the order of their numbers, each to be written or copied before the next one is drawn."""
+    operation = Write(None, plan.geometry, starts, (1,) * items.ndim, items.shape, items, plan.encoding, plan.plugin())
+    operation.summed = plan.keywords.storage.urlpath is not None  # a file carries checksums
+    for chunks in compress(operation, plan.geometry.chunk_nbytes, plan.cparams.nthreads):
+        for number in sorted(chunks):
+            yield chunks.pop(number)
+
+
+def compressed_bands(plan: ArrayPlan, items_of: Callable[[Shape, Shape], Items]) -> Iterator[Stored]:
+    """The chunks of an array in their order.
+
+    `items_of` gives the items of a box, from its first item and its number of items on each axis.
+    """
+    for band in bands(plan.geometry):
+        yield from compressed_in_order(plan, band.starts, items_of(band.starts, band.counts))
+
+
+def converted(source: Snapshot, plan: ArrayPlan) -> Iterator[Stored]:
+    """The chunks of an array with the items of another of its shape, converted to its dtype."""
+    return compressed_bands(plan, lambda starts, counts: source.read(starts, counts).astype(plan.dtype, copy=False))
+
+
+def plan_like(array: Any, shape: Shape, dtype: np.dtype[Any], keywords: Mapping[str, Any], *,
+              chunks: Shape | None = None, blocks: Shape | None = None) -> ArrayPlan:  # fmt: skip
+    """A plan that follows the keywords of a caller, and an array where they say nothing.
+
+    Parameters
+    ----------
+    array : NDArray
+        Its compression parameters are taken over as far as they change no item.
+    shape, dtype
+    keywords : mapping
+        Of a constructor.
+    chunks, blocks : tuple of int, optional
+        Where the caller names neither.
+    """
+    keywords = dict(keywords)
+    if keywords.get("cparams") is None:
+        keywords["cparams"] = _parameters_like(array._carrier.usable_cparams, array.dtype, dtype)
+    if chunks is not None and blocks is not None and 0 in shape and not can_hold_items(chunks, blocks, dtype.itemsize):
+        chunks = blocks = None
+    if keywords.get("chunks") is None and keywords.get("blocks") is None:
+        keywords.update(chunks=chunks, blocks=blocks)
+    return ArrayPlan(shape, dtype, keywords)
+
+
+def _parameters_like(old: CParams, old_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> dict[str, Any] | None:
+    """Compression parameters of an array for the same items in another order, or of another type.
+
+    None, for the default ones, where the old ones lose something, or depend on what lies beside what: that was a
+    choice for those items in their places.
+    """
+    if old.codec not in _CODECS or any(item not in _FILTERS for item in old.filters):
+        return None
+    names = ["codec", "codec_meta", "clevel", "use_dict", "splitmode", "nthreads"]
+    if dtype.itemsize == old_dtype.itemsize and (dtype.kind == "U") == (old_dtype.kind == "U"):
+        names += ["filters", "filters_meta"]
+    return {name: getattr(old, name) for name in names}

@@ -1,0 +1,172 @@
+"""Frames of small arrays, which are mostly the same: header, index and trailer are made once for each kind of array.
+
+What `asarray` does for an array of some bytes is nearly all bookkeeping. Arrays of one dtype, shape and compression
+differ in one chunk and two lengths only, so the rest is kept as a template. A template is taken from a frame that was
+made in the general way, when its kind comes for the second time, and only if the same frame can be made with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from blosc2._arrays.spec import ArrayPlan
+from blosc2._core.descriptions import describe
+from blosc2._core.frame import Frame
+from blosc2._core.frame_writer import pack_index, pack_trailer
+from blosc2._core.small_frame import Template, forget_idle
+from blosc2._core.source import Source
+from blosc2._frames import ZERO_OFFSET, parse_dtype
+from blosc2.storage import CParams, cparams_dflts
+
+#: Uncompressed bytes up to which an array is one block of one chunk, whatever its items are.
+_SMALL: Final = 64 << 10
+#: Bytes up to which values of a store are not compressed, unless somebody asked for it: the rest of a frame has some
+#: 300, so that little would be saved, in many times the time.
+TINY: Final = 256
+#: Templates of one set of compression parameters, and such sets.
+_MOST: Final = 256
+_MOST_SETS: Final = 8
+
+Items = np.ndarray[Any, Any]
+
+
+class _Known:
+    """A template, or a frame that all arrays of its kind have, or neither: then arrays go the general way."""
+
+    __slots__ = ("about", "dtype", "frame", "names", "template")
+
+    def __init__(self, dtype: np.dtype[Any], template: Template | None = None, frame: bytes | None = None) -> None:
+        # The key of structured dtypes is their address, which must not become another one's.
+        self.dtype = dtype
+        self.names = dtype.names
+        self.template = template
+        self.frame = frame
+        # What a catalog says of arrays of this kind that are not compressed.
+        self.about: bytes | None = None
+
+
+class _Set:
+    """Templates of arrays that are compressed in one way."""
+
+    __slots__ = ("given", "known", "made_from")
+
+    def __init__(self, made_from: dict[str, Any], *, given: bool) -> None:
+        # As it is now: both the objects of callers and the defaults can be changed.
+        self.made_from = {name: list(value) if isinstance(value, list) else value for name, value in made_from.items()}
+        self.given = given
+        # None for a kind that was seen once.
+        self.known: dict[tuple[Any, tuple[int, ...]], _Known | None] = {}
+
+
+_sets: list[_Set] = []
+
+
+def cframe_of(items: Items, keywords: dict[str, Any]) -> bytes:
+    """The same bytes as ``asarray(items, **keywords).to_cframe()``, sooner for small arrays.
+
+    Parameters
+    ----------
+    items : ndarray
+        No subclass.
+    keywords : dict
+        Keywords of `asarray` that ask for an array in memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import blosc2
+    >>> cframe_of(np.arange(3), {}) == blosc2.asarray(np.arange(3)).to_cframe()
+    True
+    """
+    templates = _set_of(keywords) if items.nbytes <= _SMALL else None
+    if templates is None:
+        return _in_general(items, keywords)[1]
+    dtype = items.dtype
+    # Names can be assigned, and equal structures may be written differently: such a dtype only counts as itself.
+    key = (dtype if dtype.names is None else id(dtype), items.shape)
+    known = templates.known.get(key, ...)
+    if known is ...:
+        if len(templates.known) >= _MOST:
+            templates.known.clear()
+        templates.known[key] = None
+        return _in_general(items, keywords)[1]
+    if known is not None and known.names is dtype.names:
+        found = known.frame if known.template is None else known.template.frame(items)
+        return _in_general(items, keywords)[1] if found is None else found
+    plan, frame = _in_general(items, keywords)
+    templates.known[key] = _learn(items, plan, frame)
+    return frame
+
+
+def tiny_frame(items: Items, keywords: dict[str, Any]) -> tuple[bytes, bytes] | None:
+    """The frame of an array that is not worth compressing, and its description; None for others.
+
+    It is that of `cframe_of` with a chunk that is stored as it is.
+    """
+    if keywords or items.nbytes > TINY:
+        return None
+    templates = _set_of(keywords)
+    if templates is None:
+        return None
+    dtype = items.dtype
+    known = templates.known.get((dtype if dtype.names is None else id(dtype), items.shape))
+    if known is None or known.template is None or known.names is not dtype.names:
+        return None
+    frame = known.template.raw_frame(items)
+    if frame is None:
+        return None
+    if known.about is None:
+        known.about = describe(Frame.open(Source.of_buffer(frame)), parse_dtype)
+    return frame, known.about
+
+
+def _in_general(items: Items, keywords: dict[str, Any]) -> tuple[ArrayPlan, bytes]:
+    plan = ArrayPlan(items.shape, items.dtype, keywords)
+    return plan, plan.write(plan.compressed(items)).to_cframe()
+
+
+def _set_of(keywords: dict[str, Any]) -> _Set | None:
+    """Where templates for these keywords are kept; None where they may say more than how to compress."""
+    cparams = keywords.get("cparams")
+    if len(keywords) > ("cparams" in keywords):
+        return None
+    if cparams is None:
+        fields = cparams_dflts
+    elif type(cparams) is CParams:
+        fields = cparams.__dict__
+    else:
+        return None
+    given = cparams is not None
+    for one in _sets:
+        if one.made_from == fields and one.given is given:
+            return one
+    one = _Set(fields, given=given)
+    if len(_sets) >= _MOST_SETS:
+        _sets.clear()
+    _sets.append(one)
+    return one
+
+
+def _learn(items: Items, plan: ArrayPlan, frame: bytes) -> _Known:
+    """What a frame tells about those of other arrays of its kind."""
+    dtype = items.dtype
+    geometry = plan.geometry
+    if geometry.size == 0:
+        return _Known(dtype, frame=frame)
+    nested = any(dtype[name].base.names is not None for name in dtype.names or ())
+    one_block = geometry.shape == geometry.chunks == geometry.blocks
+    if nested or not one_block or plan.encoding.needs_geometry or plan.encoding.use_dict:
+        return _Known(dtype)
+    header = frame[: int.from_bytes(frame[11:15], "big")]
+    trailer = pack_trailer({})
+    tail, zeros = pack_index(np.zeros(1, np.int64), 1) + trailer, pack_index(ZERO_OFFSET, 1) + trailer
+    template = Template(header, tail, zeros, int(geometry.chunk_nbytes), plan.encoding)
+    return _Known(dtype, template if template.frame(items) == frame else None)
+
+
+def forget_templates() -> None:
+    """Forget all templates, and what they would compress with."""
+    _sets.clear()
+    forget_idle()

@@ -1,0 +1,246 @@
+"""What a new array will be: its geometry, its compression, its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from blosc2._arrays.chunk_shapes import Shape, as_shape, can_hold_items, geometry_of, padded_chunk_nbytes
+from blosc2._core.codec import Encoding, Plugin
+from blosc2._core.geometry import Geometry
+from blosc2._core.grid_write import Write
+from blosc2._frames import (
+    LOSSY_CODECS,
+    ConstructorKeywords,
+    Fields,
+    Stored,
+    array_keywords,
+    check_lossy_codec,
+    format_dtype,
+    lay_out,
+    pack_metalayers,
+    with_padding,
+)
+from blosc2._handles import Carrier, check_target, encoding_of, new_carrier
+from blosc2._options import compress
+from blosc2.storage import MAX_BLOCKSIZE, MAX_TYPESIZE, CParams, Filter, cparams_dflts, cparams_from
+
+#: Uncompressed bytes that are compressed before they are written. Few: memory that was used a moment ago need not be
+#: had from the system again, page by page.
+#: Sizes of items and blocks whose parameters are remembered.
+_MOST_DEFAULTS = 256
+#: The filters of a caller who chose none.
+_SHUFFLE = CParams().filters
+
+
+def plain_dtype(dtype: Any) -> tuple[np.dtype[Any], Shape]:
+    """A dtype without a shape, and the axes that it had.
+
+    Examples
+    --------
+    >>> plain_dtype(("f8", (10,)))
+    (dtype('float64'), (10,))
+    """
+    dtype = np.dtype(dtype)
+    more: Shape = ()
+    while dtype.subdtype is not None:
+        dtype, axes = dtype.subdtype
+        more += axes
+    return dtype, more
+
+
+def _with_axes(lengths: Shape, more: Shape, ndim: int) -> Shape:
+    return lengths + more if len(lengths) + len(more) == ndim else lengths
+
+
+class ArrayLike(Protocol):
+    """What a new array may take over from another."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def chunks(self) -> tuple[int, ...]: ...
+    @property
+    def blocks(self) -> tuple[int, ...]: ...
+    @property
+    def cparams(self) -> CParams: ...
+
+
+_NO_FILTERS: dict[str, Any] = {"filters": [], "filters_meta": [0] * 6}
+
+
+def _unless_given(cparams: CParams | dict[str, Any] | None, dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Filters that suit the codec or the items better than the default ones, for a caller who names none."""
+    given = cparams or {}
+    if not isinstance(given, Mapping) or "filters" in given or "filters_meta" in given:
+        return {}
+    if given.get("codec", cparams_dflts["codec"]) in LOSSY_CODECS:
+        return _NO_FILTERS
+    if dtype.kind == "U" and cparams_dflts["filters"] == _SHUFFLE and not any(cparams_dflts["filters_meta"]):
+        # Letters are numbers of 4 bytes: shuffled as such they compress far better than as texts of their whole width.
+        return {"filters": _SHUFFLE, "filters_meta": [0] * 5 + [4]}
+    return {}
+
+
+class _Layout(NamedTuple):
+    """How a new array is cut, and the metalayer that says it."""
+
+    geometry: Geometry
+    metalayer: bytes
+    chunksize: int  # in bytes, also of an array without items, which may grow later
+    blocksize: int
+
+
+@lru_cache(maxsize=256)
+def _layout(shape: Shape, chunks: Shape | None, blocks: Shape | None, dtype: np.dtype[Any]) -> _Layout:
+    text = format_dtype(dtype)
+    geometry = geometry_of(shape, chunks, blocks, dtype)
+    return _Layout(
+        geometry, geometry.metalayer(text), padded_chunk_nbytes(geometry.chunks, geometry.blocks, dtype.itemsize),
+        padded_chunk_nbytes(geometry.blocks, geometry.blocks, dtype.itemsize),
+    )  # fmt: skip
+
+
+class _Defaults(NamedTuple):
+    """Parameters of arrays that no keyword says anything about, for items and blocks of one size."""
+
+    made_from: dict[str, Any]  # `cparams_dflts` as they were
+    cparams: CParams
+    encoding: Encoding
+
+
+_defaults: dict[tuple[int, int], _Defaults] = {}
+
+
+def _default_parameters(itemsize: int, blocksize: int) -> tuple[CParams, Encoding]:
+    """What `cparams_from` and `encoding_of` give where no keyword says anything, checked once instead of each time."""
+    known = _defaults.get((itemsize, blocksize))
+    if known is None or known.made_from != cparams_dflts:
+        cparams = cparams_from(None, typesize=itemsize, blocksize=blocksize)
+        copied = {name: list(value) if isinstance(value, list) else value for name, value in cparams_dflts.items()}
+        known = _Defaults(copied, cparams, encoding_of(cparams, cparams.typesize, cparams.blocksize))
+        if len(_defaults) >= _MOST_DEFAULTS:
+            _defaults.clear()
+        _defaults[itemsize, blocksize] = known
+    # Each array has its own, which its user may change.
+    cparams = CParams.__new__(CParams)
+    cparams.__dict__.update(known.cparams.__dict__)
+    cparams.filters = known.cparams.filters.copy()
+    cparams.filters_meta = known.cparams.filters_meta.copy()
+    return cparams, known.encoding
+
+
+class ArrayPlan:
+    """Where a new array goes and how it is cut and compressed: everything but its items.
+
+    Parameters
+    ----------
+    shape, dtype
+        A text dtype without a length stands for texts of one letter, as it does for NumPy. The axes of a dtype that has
+        a shape follow those of the array, as in NumPy; chunks and blocks may leave them out, and have them whole then.
+    kwargs : dict
+        Keywords of a constructor.
+    like : optional
+        An array whose chunks, blocks and compression parameters are taken where no keyword says otherwise.
+    """
+
+    def __init__(self, shape: Any, dtype: Any, kwargs: dict[str, Any], like: ArrayLike | None = None) -> None:
+        self.keywords: ConstructorKeywords = array_keywords(kwargs)
+        self.dtype, more = plain_dtype(dtype)
+        if self.dtype.itemsize == 0 and self.dtype.kind in "SU":
+            self.dtype = np.dtype((self.dtype.type, 1))
+        if self.dtype.itemsize > MAX_TYPESIZE:
+            raise ValueError(f"items of {self.dtype.itemsize} bytes are too large: {MAX_TYPESIZE} at most")
+        self.shape = as_shape(shape, "shape") + more
+        if self.keywords.storage.urlpath is not None:
+            check_target(self.keywords.storage, "NDArray")
+        chunks, blocks = self.keywords.chunks, self.keywords.blocks
+        if (
+            like is not None
+            and like.shape == self.shape
+            and like.dtype.itemsize == self.dtype.itemsize
+            and (chunks is None and blocks is None)
+            # Those of an array without items, which nobody has looked at, may be too large for any.
+            and (like.size or can_hold_items(like.chunks, like.blocks, like.dtype.itemsize))
+        ):
+            chunks, blocks = like.chunks, like.blocks
+        chunks = None if chunks is None else _with_axes(as_shape(chunks, "chunks"), more, len(self.shape))
+        blocks = None if blocks is None else _with_axes(as_shape(blocks, "blocks"), more, len(self.shape))
+        # The names of a structured dtype can be assigned, so two that are equal now may differ later.
+        lay_out = _layout if self.dtype.names is None else _layout.__wrapped__
+        layout = lay_out(self.shape, chunks, blocks, self.dtype)
+        self.geometry: Geometry = layout.geometry
+        self._chunksize = layout.chunksize
+        cparams = self.keywords.cparams
+        if cparams is None and like is not None:
+            cparams = like.cparams
+        self.cparams, self.encoding = self._parameters(cparams, layout.blocksize)
+        self.metalayers = {"b2nd": layout.metalayer}
+        if self.keywords.storage.meta:
+            self.metalayers.update(pack_metalayers(self.keywords.storage.meta, ("b2nd",)))
+        storage = self.keywords.storage
+        if self.cparams.clevel == 0 and (storage.contiguous or storage.urlpath is None):
+            # So that views without a copy are aligned, also where an array from memory becomes part of a store.
+            self.metalayers = with_padding(self.metalayers)
+
+    def _parameters(self, cparams: CParams | dict[str, Any] | None, blocksize: int) -> tuple[CParams, Encoding]:
+        itemsize = self.dtype.itemsize
+        better = _unless_given(cparams, self.dtype)
+        if cparams is None and not better:
+            found, encoding = _default_parameters(itemsize, blocksize)
+        else:
+            if isinstance(cparams, CParams) and cparams.codec in LOSSY_CODECS and cparams.filters == _SHUFFLE:
+                cparams = replace(cparams, filters=[])  # SHUFFLE is there only because nobody chose
+            # First as they are: what is given is checked even where it counts for nothing.
+            found = cparams_from(cparams, unless_given=better)
+            if blocksize > MAX_BLOCKSIZE or (Filter.BYTEDELTA in found.filters and not isinstance(cparams, CParams)):
+                # What a dictionary leaves open of BYTEDELTA follows from the items.
+                found = cparams_from(cparams, unless_given=better, typesize=itemsize, blocksize=blocksize)
+            else:
+                found.typesize, found.blocksize = itemsize, blocksize
+            encoding = encoding_of(found, found.typesize, found.blocksize)
+        check_lossy_codec(found, self.dtype)
+        return found, encoding
+
+    def write(self, chunks: Iterable[Stored], *, vlmeta: dict[str, bytes] | None = None) -> Carrier:
+        """Make the array of its stored chunks."""
+        geometry = self.geometry
+        count: int = geometry.nchunks
+        return new_carrier(
+            self.keywords.storage, self.encoding, chunks=chunks if geometry.size else (), count=count,
+            nbytes=count * geometry.chunk_nbytes, chunksize=self._chunksize, metalayers=self.metalayers, vlmeta=vlmeta,
+            variable=self._chunksize == 0, cparams=self.cparams, dparams=self.keywords.dparams,
+        )  # fmt: skip
+
+    def lay_out(self, items: np.ndarray[Any, Any], write: Callable[[Any], Any]) -> bytes:
+        """Write the frame of these items, without checksums, except for its header, which is returned."""
+        fields = Fields(self.encoding, self._chunksize)
+        count: int = self.geometry.nchunks
+        nbytes = count * self.geometry.chunk_nbytes
+        return lay_out(write, fields, self.metalayers, {}, self.compressed(items), count, nbytes)
+
+    def plugin(self) -> Plugin | None:
+        if not self.encoding.needs_geometry or self.geometry.size == 0:
+            return None
+        return Plugin(self.encoding, self.metalayers["b2nd"], int(self.geometry.chunk_nbytes))
+
+    def compressed(self, source: np.ndarray[Any, Any]) -> Iterator[Stored]:
+        """The chunks of these items, compressed in parallel, a batch at a time."""
+        geometry = self.geometry
+        if geometry.size == 0:
+            return
+        ndim = geometry.ndim
+        operation = Write(None, geometry, (0,) * ndim, (1,) * ndim, geometry.shape, source, self.encoding,
+                          self.plugin())  # fmt: skip
+        operation.summed = self.keywords.storage.urlpath is not None  # a file carries checksums
+        for chunks in compress(operation, geometry.chunk_nbytes, self.cparams.nthreads):
+            for nchunk in sorted(chunks):
+                yield chunks.pop(nchunk)

@@ -1,0 +1,115 @@
+"""Chunks of new arrays whose items are made, or come, piece by piece: only a piece of them is in memory at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from blosc2._arrays.ranges import Place
+from blosc2._arrays.slabs import bands, compressed_in_order
+from blosc2._arrays.spec import ArrayPlan
+from blosc2._core.geometry import Geometry
+from blosc2._frames import ZERO_OFFSET, Stored
+
+#: Uncompressed bytes of a piece, unless its chunks or the threads need more.
+_PIECE_NBYTES: Final = 8 << 20
+
+Items = np.ndarray[Any, Any]
+
+
+def made(plan: ArrayPlan, make: Callable[[Place], Items | None]) -> Iterator[Stored]:
+    """The chunks of items that are made when they are needed.
+
+    Parameters
+    ----------
+    plan : ArrayPlan
+    make : callable
+        Takes a place, which is a slice with start and stop for each axis, and gives its items, or None for zeros.
+    """
+    for band in bands(plan.geometry, _limit(plan)):
+        items = make(tuple(slice(start, start + n) for start, n in zip(band.starts, band.counts, strict=True)))
+        if items is None:
+            yield from [ZERO_OFFSET] * (band.stop - band.first)
+        else:
+            yield from compressed_in_order(plan, band.starts, items)
+
+
+def joined_rows(plan: ArrayPlan, slabs: Iterable[Items]) -> Iterator[Stored]:
+    """The chunks of items that come in slabs, each of `slab_height` rows, the last one of what is left."""
+    geometry = plan.geometry
+    row = 0
+    for slab in slabs:
+        # The slab's own numbering is the array's, less the chunks before it.
+        part = Geometry(slab.shape, geometry.chunks, geometry.blocks, geometry.itemsize)
+        for band in bands(part, _limit(plan)):
+            place = tuple(slice(start, start + n) for start, n in zip(band.starts, band.counts, strict=True))
+            yield from compressed_in_order(plan, (row + band.starts[0], *band.starts[1:]), slab[place])
+        row += len(slab)
+
+
+def slab_height(plan: ArrayPlan) -> int:
+    """Rows that are compressed at once: whole chunks, and more than one where these are small."""
+    geometry = plan.geometry
+    if geometry.size == 0:
+        return max(plan.shape[0], 1)
+    row_of_chunks = geometry.chunk_nbytes * math.prod(geometry.grid[1:])
+    return int(geometry.chunks[0] * max(_PIECE_NBYTES // row_of_chunks, 1))
+
+
+def _limit(plan: ArrayPlan) -> int:
+    return max(_PIECE_NBYTES, 4 * plan.cparams.nthreads * int(plan.geometry.chunk_nbytes))
+
+
+def slabs_of(
+    blocks: Iterable[Any], as_array: Callable[[Any], Items], shape: tuple[int, ...], dtype: np.dtype[Any], height: int,
+    room: Callable[[tuple[int, ...], np.dtype[Any]], Items] = np.empty,
+) -> Iterator[Items]:  # fmt: skip
+    """Blocks that follow each other along axis 0, joined and cut to slabs of `height` rows and one of what is left.
+
+    Parameters
+    ----------
+    blocks : iterable
+    as_array : callable
+        Turns a block into an array of the dtype.
+    shape : tuple of int
+        Of all blocks together.
+    room : callable
+        Gives the array of a shape and dtype in which rows wait.
+
+    Raises
+    ------
+    ValueError
+        A block of other axes, or too few or too many rows.
+    """
+    done = filled = 0  # rows that were given away, and those that wait in `slab`
+    slab: Items | None = None  # one for all: its chunks are compressed before the next rows come
+    for number, block in enumerate(blocks):
+        items = as_array(block)
+        if items.shape[1:] != shape[1:] or items.ndim != len(shape):
+            expected = ", ".join(("any number", *map(str, shape[1:])))
+            row = "; fromiter takes single items" if len(shape) == 1 else "; block[None] makes one row of it"
+            hint = row if items.shape == shape[1:] else ""
+            raise ValueError(f"block {number} has the shape {items.shape}, not ({expected}){hint}")
+        if done + filled + len(items) > shape[0]:
+            raise ValueError(f"with block {number} there are {done + filled + len(items)} rows, not {shape[0]}")
+        while len(items):
+            rows = min(height, shape[0] - done)
+            if not filled and len(items) >= rows:
+                yield items[:rows]  # from where it is
+                done += rows
+                items = items[rows:]
+                continue
+            if slab is None:
+                slab = room((rows, *shape[1:]), dtype)
+            taken = min(rows - filled, len(items))
+            slab[filled : filled + taken] = items[:taken]
+            items = items[taken:]
+            filled += taken
+            if filled == rows:
+                yield slab[:rows]
+                done, filled = done + rows, 0
+    if done < shape[0]:
+        raise ValueError(f"the blocks have {done + filled} rows, not {shape[0]}")

@@ -1,0 +1,223 @@
+"""Arrays of the items of another: axes permuted, another shape, or only the items of a key or with some numbers."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from blosc2._arrays.chunk_shapes import as_shape
+from blosc2._arrays.concatenation import joined
+from blosc2._arrays.slabs import Shape, Snapshot, compressed_bands, plan_like
+from blosc2._handles import Carrier
+from blosc2._indexing import Items, Selection, plain, read
+
+
+def matrix_axes(ndim: int) -> Shape:
+    """The axes with the last two swapped."""
+    if ndim < 2:
+        raise ValueError(f"the last two axes can only be swapped where there are two; this array has {ndim}")
+    return (*range(ndim - 2), ndim - 1, ndim - 2)
+
+
+def permuted(array: Any, axes: Shape, keywords: Mapping[str, Any]) -> Carrier:
+    """An array whose axis ``i`` is axis ``axes[i]`` of another; chunks and blocks turn with it."""
+    source = Snapshot.of(array._carrier)
+    old = source.geometry
+    shape, chunks, blocks = (tuple(lengths[n] for n in axes) for lengths in (old.shape, old.chunks, old.blocks))
+    plan = plan_like(array, shape, source.dtype, keywords, chunks=chunks, blocks=blocks)
+    if axes and axes == tuple(range(len(axes))):
+        return plan.write(joined([source], 0, plan, recompress=keywords.get("cparams") is not None))
+    places = np.argsort(axes).tolist()
+
+    def items_of(starts: Shape, counts: Shape) -> Items:
+        return source.read([starts[n] for n in places], [counts[n] for n in places]).transpose(axes)
+
+    return plan.write(compressed_bands(plan, items_of))
+
+
+def shape_for(old: Shape, shape: Any, c_order: Any = True) -> Shape:
+    """Lengths of the axes for as many items; one of them may be -1, which stands for what is left.
+
+    Raises
+    ------
+    TypeError
+        A second length where the order belongs.
+    ValueError
+        Another number of items.
+    """
+    if c_order not in (True, False):
+        raise TypeError(
+            f"the shape is one argument, a tuple: reshape(({shape}, {c_order}, ...)); c_order is True or False"
+        )
+    size = math.prod(old)
+    lengths = [shape] if isinstance(shape, (int, np.integer)) else list(shape)
+    if lengths.count(-1) == 1:
+        at = lengths.index(-1)
+        others = math.prod(as_shape([*lengths[:at], *lengths[at + 1 :]], "shape"))
+        if others and size % others == 0:
+            lengths[at] = size // others
+    new = () if -1 in lengths else as_shape(lengths, "shape")
+    if -1 in lengths or math.prod(new) != size:
+        raise ValueError(f"total size of new array must be unchanged: {old} has {size} items, {tuple(lengths)} has not")
+    return new
+
+
+def reshaped(array: Any, shape: Shape, keywords: Mapping[str, Any]) -> Carrier:
+    """An array with the items of another, in C order, in another shape."""
+    source = Snapshot.of(array._carrier)
+    plan = plan_like(array, shape, source.dtype, keywords)
+
+    def items_of(starts: Shape, counts: Shape) -> Items:
+        out = np.empty(counts, source.dtype)
+        cut = len(shape)
+        while cut and counts[cut - 1] == shape[cut - 1]:
+            cut -= 1
+        if cut == 0:
+            read_flat(source, 0, out.reshape(-1))
+            return out
+        # What lies behind the last axis that is cut follows each other in the whole array too.
+        inner = math.prod(shape[cut:])
+        for row, place in zip(out.reshape(-1, counts[cut - 1] * inner), np.ndindex(counts[: cut - 1]), strict=True):
+            first = [start + n for start, n in zip(starts, (*place, 0))]
+            read_flat(source, int(np.ravel_multi_index(first, shape[:cut])) * inner, row)
+        return out
+
+    return plan.write(compressed_bands(plan, items_of))
+
+
+def read_flat(source: Snapshot, start: int, out: Items) -> None:
+    """Read items that follow each other in C order from `start` on."""
+    _read_run(source, (), source.geometry.shape, start, out)
+
+
+def _read_run(source: Snapshot, place: Shape, shape: Shape, start: int, out: Items) -> None:
+    """Read from the part of an array at a place of its first axes; `shape` has the lengths of the others."""
+    if not shape or not out.size:
+        if out.size:
+            source.read(place, (1,) * len(place), out=out.reshape((1,) * len(place)))
+        return
+    inner = math.prod(shape[1:])
+    first, skipped = divmod(start, inner)
+    if skipped:
+        head = min(inner - skipped, out.size)
+        _read_run(source, (*place, first), shape[1:], skipped, out[:head])
+        first, out = first + 1, out[head:]
+    rows = out.size // inner
+    if rows:
+        starts = (*place, first) + (0,) * (len(shape) - 1)
+        counts = (1,) * len(place) + (rows, *shape[1:])
+        source.read(starts, counts, out=out[: rows * inner].reshape(counts))
+    _read_run(source, (*place, first + rows), shape[1:], 0, out[rows * inner :])
+
+
+def selected(array: Any, selection: Selection, keywords: Mapping[str, Any]) -> Carrier:
+    """An array of the items that a key of slices and integers picks."""
+    source = Snapshot.of(array._carrier)
+    plan = plan_like(array, selection.shape, source.dtype, keywords)
+    # Axes of length 1 come and go, but nothing else: the others follow each other in the same order.
+    mine = [n for n, count in enumerate(selection.counts) if count != 1]
+    theirs = [n for n, length in enumerate(selection.shape) if length != 1]
+    flip = selection.flip
+    reversed_axes = [] if flip is None else [n for n in theirs if flip[n].step == -1]
+
+    def items_of(starts: Shape, counts: Shape) -> Items:
+        low, number = list(selection.starts), list(selection.counts)
+        for axis, other in zip(mine, theirs, strict=True):
+            begin = starts[other]
+            if other in reversed_axes:
+                begin = selection.counts[axis] - begin - counts[other]
+            low[axis] += begin * selection.steps[axis]
+            number[axis] = counts[other]
+        steps = [step if count > 1 else 1 for step, count in zip(selection.steps, number, strict=True)]
+        found = source.read(low, number, steps).reshape(counts)
+        return found if flip is None else found[flip]
+
+    return plan.write(compressed_bands(plan, items_of))
+
+
+def taken(array: Any, indices: Any, axis: int | None, keywords: Mapping[str, Any]) -> Carrier:
+    """An array of the items with these numbers: along an axis, or without one in C order."""
+    numbers = np.asarray(plain(indices))
+    if numbers.size == 0 and not hasattr(indices, "dtype"):
+        numbers = numbers.astype(np.int64)  # an empty list, which NumPy makes one of float64
+    if numbers.dtype.kind not in "iu":
+        raise TypeError(f"indices of take must be integers, not {numbers.dtype}")
+    source = Snapshot.of(array._carrier)
+    shape = source.geometry.shape
+    before: Shape = ()
+    behind: Shape = ()
+    if axis is None:
+        numbers = _from_0_on(numbers, math.prod(shape), "the array")
+    else:
+        if isinstance(axis, bool) or not hasattr(axis, "__index__"):
+            raise TypeError(f"axis must be an integer or None, not {axis!r}")
+        axis = normalize_axis_index(axis, len(shape))
+        numbers = _from_0_on(numbers, shape[axis], f"axis {axis}")
+        before, behind = shape[:axis], shape[axis + 1 :]
+    plan = plan_like(array, (*before, *numbers.shape, *behind), source.dtype, keywords)
+    first, last = len(before), len(before) + numbers.ndim
+
+    def items_of(starts: Shape, counts: Shape) -> Items:
+        if not shape:  # the one item, again and again
+            return np.broadcast_to(source.read((), ()), counts)
+        box = tuple(slice(start, start + count) for start, count in zip(starts, counts, strict=True))
+        picked = numbers[box[first:last]]
+        # In C order, an index for each axis.
+        key = np.unravel_index(picked, shape) if axis is None else (*box[:first], picked, *box[last:])
+        return read(source.version, key, source.nthreads)
+
+    return plan.write(compressed_bands(plan, items_of))
+
+
+def taken_along(array: Any, indices: Any, axis: int | None, keywords: Mapping[str, Any]) -> Carrier:
+    """An array of the items that have these numbers on an axis, each at the place of its number."""
+    numbers = np.asarray(plain(indices))
+    if numbers.dtype.kind not in "iu":
+        raise TypeError(f"indices of take_along_axis must be integers, not {numbers.dtype}")
+    source = Snapshot.of(array._carrier)
+    shape = source.geometry.shape
+    if axis is None:
+        if numbers.ndim != 1:
+            raise ValueError(f"without an axis the indices have one axis, not {numbers.ndim}")
+        return taken(array, numbers, None, keywords)
+    axis = normalize_axis_index(operator.index(axis), len(shape))
+    if numbers.ndim != len(shape):
+        raise ValueError(f"indices have {numbers.ndim} axes and the array {len(shape)}: they must have as many")
+    numbers = _from_0_on(numbers, shape[axis], f"axis {axis}")
+    # On the other axes, one stands for all, on either side.
+    new = np.broadcast_shapes(numbers.shape, (*shape[:axis], 1, *shape[axis + 1 :]))
+    plan = plan_like(array, (*new[:axis], numbers.shape[axis], *new[axis + 1 :]), source.dtype, keywords)
+
+    def items_of(starts: Shape, counts: Shape) -> Items:
+        key: list[Any] = []
+        for n, (start, count) in enumerate(zip(starts, counts, strict=True)):
+            places = np.arange(start, start + count) if shape[n] != 1 else np.zeros(count, np.int64)
+            key.append(places.reshape([-1 if n == other else 1 for other in range(len(shape))]))
+        box = tuple(
+            slice(start, start + count) if length != 1 or n == axis else slice(None)
+            for n, (start, count, length) in enumerate(zip(starts, counts, numbers.shape, strict=True))
+        )
+        key[axis] = np.broadcast_to(numbers[box], counts)
+        return read(source.version, tuple(key), source.nthreads)
+
+    return plan.write(compressed_bands(plan, items_of))
+
+
+def _from_0_on(numbers: np.ndarray[Any, Any], length: int, what: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Numbers of items, negative ones counted from the end."""
+    if numbers.size:
+        if length == 0:
+            raise IndexError(f"cannot take from {what}: it is empty, so every index is out of bounds")
+        low, high = int(numbers.min()), int(numbers.max())
+        if low < -length or high >= length:
+            bad = high if high >= length else low
+            raise IndexError(f"index {bad} is out of bounds for {what} with size {length}")
+        numbers = numbers.astype(np.int64, copy=False)
+        if low < 0:
+            return np.where(numbers < 0, numbers + length, numbers)
+    return numbers.astype(np.int64, copy=False)

@@ -1,0 +1,102 @@
+"""Where the leaves of a store lie: a ZIP file, a directory, or a frame of embedded values.
+
+A backend finds leaves by their keys, publishes what changes, and rewrites what has become sparse. It knows bytes and
+their places, not arrays: a leaf becomes an array, and a value a frame, in `_stores`.
+"""
+
+from blosc2._backends.directory import DirectoryBackend
+from blosc2._backends.embedded.changes import EmbeddedChanges
+from blosc2._backends.embedded.file import EmbeddedFile
+from blosc2._backends.embedded.frame_bytes import stored_value
+from blosc2._backends.embedded.frame_map import (
+    MAP,
+    REGISTRY,
+    Embedded,
+    chunks_of_value,
+    joined_value,
+    kind_of,
+    open_embedded,
+    read_embedded,
+)
+from blosc2._backends.keys import (
+    KEY_RULES,
+    MAX_SEGMENTS,
+    absolute,
+    canonical_key,
+    is_path,
+    is_safe,
+    new_key,
+    plain_key,
+    suffixed_folders,
+)
+from blosc2._backends.layout import (
+    EMBED,
+    FRAME_MAGIC,
+    LEAF_SUFFIXES,
+    LOCK,
+    NOT_REPLACED,
+    RESERVED,
+    Moved,
+    Window,
+    filed_as,
+    missing,
+    suffix_of,
+    taken,
+)
+from blosc2._backends.new_keys import NewKeys
+from blosc2._backends.publish_pace import MAP_BYTES, Pace
+from blosc2._backends.tiers import find_again, list_tiers
+from blosc2._backends.writer_lock import WriterLock
+from blosc2._backends.zip import CATALOG_LEAST, ZipBackend
+from blosc2._backends.zip_tail import DIGITS, END, FEW_BITS, SEALED, lost_end, sealed_end, wrong_bits
+
+__all__ = [
+    "CATALOG_LEAST",
+    "DIGITS",
+    "EMBED",
+    "END",
+    "FEW_BITS",
+    "FRAME_MAGIC",
+    "KEY_RULES",
+    "LEAF_SUFFIXES",
+    "LOCK",
+    "MAP",
+    "MAP_BYTES",
+    "MAX_SEGMENTS",
+    "NOT_REPLACED",
+    "REGISTRY",
+    "RESERVED",
+    "SEALED",
+    "DirectoryBackend",
+    "Embedded",
+    "EmbeddedChanges",
+    "EmbeddedFile",
+    "Moved",
+    "NewKeys",
+    "Pace",
+    "Window",
+    "WriterLock",
+    "ZipBackend",
+    "absolute",
+    "canonical_key",
+    "chunks_of_value",
+    "filed_as",
+    "find_again",
+    "is_path",
+    "is_safe",
+    "joined_value",
+    "kind_of",
+    "list_tiers",
+    "lost_end",
+    "missing",
+    "new_key",
+    "open_embedded",
+    "plain_key",
+    "read_embedded",
+    "sealed_end",
+    "stored_value",
+    "suffix_of",
+    "suffixed_folders",
+    "taken",
+    "wrong_bits",
+]  # fmt: skip

@@ -1,0 +1,87 @@
+"""Files of a `.b2d`: how a leaf is written to one, and in which order new ones take their places."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, Final, cast
+
+from blosc2._backends.layout import Window, pieces
+from blosc2._core.frame import Frame
+from blosc2._files import Owner, Part, check_unchanged, write_parts
+from blosc2._frames import ALIGNMENT, parts_with_sums
+from blosc2.exceptions import FormatError
+
+# Dead bytes for which a file is not written anew: so many, or such a part of it.
+_SLACK: Final = 4096
+_SLACK_SHARE: Final = 50
+
+
+def has_dead_bytes(frame: Frame, size: int) -> bool:
+    """Whether a file of so many bytes is worth to be written anew."""
+    return bool(size - _most_live(frame) > max(_SLACK, size // _SLACK_SHARE))
+
+
+def _most_live(frame: Frame) -> int:
+    """How large a file of a frame is at most when it has no dead bytes."""
+    index = 8 * frame.nchunks + 64
+    return int(frame.header_len + frame.stored_nbytes + frame.nchunks * ALIGNMENT + index + frame.trailer_len)
+
+
+def _with_sums(window: Window) -> list[Part]:
+    """The bytes of a leaf with checksums, as files carry them; of what is no sound frame, the bytes as they are."""
+    try:
+        return parts_with_sums(Frame.open(*window))
+    except FormatError:
+        return [window]
+
+
+def in_steps(keys: list[str], renamed: dict[str, str]) -> list[list[str]]:
+    """In which order new files take their places, so that what gets another name is never under none.
+
+    Parameters
+    ----------
+    keys : list of str
+        Of all new files.
+    renamed : dict
+        For those that only get another name, the key that they had.
+
+    Returns
+    -------
+    list of list of str
+        Steps: a key comes after the new places of what it held. Keys that change places in a circle come last.
+    """
+    steps = []
+    left = set(keys)
+    while left:
+        held = {origin: key for key, origin in renamed.items() if key in left}
+        step = [key for key in keys if key in left and (key not in held or held[key] == key)]
+        if not step:
+            step = [key for key in keys if key in left]
+        steps.append(step)
+        left.difference_update(step)
+    return steps
+
+
+def write_new(path: str, window: Window, owner: Owner) -> None:
+    """Write a frame to a file that must not exist."""
+    with owner.open_raw(path, "xb") as file:
+        write_parts(cast("BinaryIO", file), _with_sums(window))
+    check_unchanged(window[0])
+
+
+def write_in_a_row(path: str, windows: Iterable[Window], owner: Owner) -> list[int]:
+    """Write frames to a file that must not exist, one behind the other; gives where they begin."""
+    starts, end = [], 0
+    with owner.open(path, "xb") as file:
+        for window in windows:
+            starts.append(end)
+            end += sum(map(file.write, pieces(window)))
+    return starts
+
+
+def folders_between(top: str, folder: str) -> Iterator[str]:
+    """A folder and those above it, up to another."""
+    while folder != top:
+        yield folder
+        folder = os.path.dirname(folder)

@@ -1,0 +1,183 @@
+"""Files of leaves that take their places in a `.b2d` at once, and become durable later.
+
+A leaf is written beside the tree and renamed into it, so that a killed process leaves it whole or not at all. That
+needs no disk. What a power cut may take is bounded by two rules:
+
+- What replaces something durable is durable before it takes the place; so is a new name before the old one goes.
+- Only a new leaf may be empty or torn after a power cut before `settle`, and readers refuse that.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from blosc2._backends.directory_files import write_new
+from blosc2._backends.layout import Moved, Window, suffix_of
+from blosc2._core.frame import Frame
+from blosc2._files import sync_file, sync_files, temporary_name
+from blosc2._frames import verify_frame
+from blosc2.exceptions import FormatError, name_file
+
+if TYPE_CHECKING:
+    from blosc2._backends.directory import DirectoryBackend
+
+
+class Placing:
+    """What was published in one `.b2d` by its writer, and may not be durable.
+
+    Parameters
+    ----------
+    backend : DirectoryBackend
+        The files of the store.
+    """
+
+    def __init__(self, backend: DirectoryBackend) -> None:
+        self._of = weakref.ref(backend)  # which holds this, and the lock of the store
+        # Files whose bytes may not be durable, each of a leaf that was not there before.
+        self.new: set[str] = set()
+        # Folders in which names were changed.
+        self.folders: set[str] = set()
+        # Keys whose durable files were removed.
+        self.removed: set[str] = set()
+        # Files of which a sync failed.
+        self._doubtful: set[str] = set()
+
+    @property
+    def _backend(self) -> DirectoryBackend:
+        backend = self._of()
+        assert backend is not None
+        return backend
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether something was published that a power cut may take."""
+        return bool(self.new or self.folders) or self._backend._embed_file.unsettled
+
+    def replaces(self, key: str) -> bool:
+        """Whether a key has a durable file, or had one when all was durable last."""
+        if key in self.removed:
+            return True
+        backend = self._backend
+        return backend.path_of(key) is not None and any(path not in self.new for path in backend._files_of(key))
+
+    def put(self, key: str, window: Window, *, there: bool, synced: bool) -> bool:
+        """Give a leaf its file, be it `there` or not; `synced` waits for the disk before that.
+
+        False where the key has a file of another name, for which `publish` has to be called.
+        """
+        backend = self._backend
+        owner = backend._owner
+        backend.check_unchanged([key])
+        suffix = suffix_of(window)
+        if there and any(path != backend.root + key + suffix for path in backend._files_of(key)):
+            return False
+        path = backend._place_of(key, suffix)
+        folder = os.path.dirname(path)
+        replacing = False
+        # By itself, not in a folder: a writer may be killed, or lose its rights, at any time.
+        aside = temporary_name(backend._temporary.beside)
+        try:
+            write_new(aside, window, owner)
+            if synced or (path not in self.new and os.path.lexists(path)):
+                sync_file(aside)
+            else:
+                self.new.add(path)
+            self.folders.add(folder)
+            if not os.path.isdir(folder):
+                self.folders.update(backend._make_folder(folder))
+            replacing = True
+            owner.replace(aside, path)
+        except BaseException as error:
+            if replacing and not os.path.lexists(aside):  # it has its place: the error came right behind
+                backend.note_file(key, suffix)
+                if not isinstance(error, OSError):
+                    raise
+            else:
+                name_file(error, path)
+                with suppress(OSError):
+                    owner.unlink(aside)
+                backend._remove_empty(folder)
+                raise
+        finally:
+            backend._temporary.tidy()
+        backend.note_file(key, suffix)
+        backend._mark_leaf()
+        return True
+
+    def remove(self, key: str) -> bool:
+        """Remove the file of a leaf; False where there are more than one, for which `publish` has to be called."""
+        backend = self._backend
+        backend.check_unchanged([key])
+        paths = list(backend._files_of(key))
+        if len(paths) != 1:
+            return False
+        (path,) = paths
+        if path not in self.new:
+            self.removed.add(key)
+        folder = os.path.dirname(path)
+        self.folders.add(folder)
+        try:
+            backend._owner.unlink(path)
+        except BaseException as error:
+            if os.path.lexists(path) or not isinstance(error, OSError):
+                raise
+        self.new.discard(path)
+        backend.note_file(key, None)
+        self.folders.add(backend._remove_empty(folder))
+        backend._mark_leaf()
+        return True
+
+    def publish(self, changes: dict[str, Window | None]) -> None:
+        """Give several leaves their files, or remove them; if one of these fails, all are as they were."""
+        backend = self._backend
+        backend.check_unchanged(changes)
+        backend.publish_files(changes)
+        for key, window in changes.items():
+            path = None if window is None else next(backend._files_of(key), None)
+            backend.note_file(key, None if path is None else os.path.splitext(path)[1])
+            if isinstance(window, Moved) and window.aside is not None:
+                with suppress(OSError):
+                    backend._owner.unlink(window.aside)
+        backend._mark_leaf()
+
+    def came(self, unsynced: set[str], touched: set[str], gone: set[str], keys: set[str]) -> None:
+        """Files came without a sync, and went, in these folders; these keys had durable files before."""
+        self.new.difference_update(gone)
+        self.new.update(unsynced)
+        self.folders.update(touched)
+        self.removed.update(keys)
+
+    def settle(self) -> None:
+        """Make durable what was published."""
+        backend = self._backend
+        if not self.unsettled:
+            return
+        backend._embed_file.settle()
+        for path in self._doubtful & self.new:
+            self._write_again(path)
+        new = [path for path in self.new if os.path.lexists(path)]
+        folders = [folder for folder in self.folders if os.path.isdir(folder)]
+        try:
+            sync_files(new, folders)
+        except OSError:
+            # After a failure the system takes what it could not write for written: another sync would tell nothing.
+            self._doubtful.update(new)
+            raise
+        self.new, self.folders, self.removed, self._doubtful = set(), set(), set(), set()
+
+    def _write_again(self, path: str) -> None:
+        """Write a file once more, from what the system still has of it."""
+        backend = self._backend
+        window = backend._open(path)
+        if window is None:
+            return
+        for finding in verify_frame(Frame.open(*window)):
+            raise FormatError(f"a leaf could not be made durable, and is damaged by now: {finding.what}", path=path)
+        aside = backend._new_aside()
+        write_new(aside, window, backend._owner)
+        sync_file(aside)
+        backend._owner.replace(aside, path)
+        self._doubtful.discard(path)

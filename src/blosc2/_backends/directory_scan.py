@@ -1,0 +1,83 @@
+"""Which files of a `.b2d` directory are leaves, and under which keys."""
+
+from __future__ import annotations
+
+import os
+
+from blosc2._backends.layout import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, RESERVED
+from blosc2.exceptions import FormatError
+
+
+class Folder:
+    """What lies right in one folder.
+
+    Parameters
+    ----------
+    root, base : str
+        The store, and the folder relative to it with "/" at both ends.
+    unusual : bool
+        Whether only files without a suffix of leaves are looked at.
+
+    Attributes
+    ----------
+    ranked : list of dict
+        Key -> file relative to the root, for each suffix of leaves in their order, and last for frames under
+        another suffix.
+    folders : list of str
+        The folders in it, relative to the root and with "/" at both ends.
+    """
+
+    __slots__ = ("folders", "ranked")
+
+    def __init__(self, root: str, base: str, *, unusual: bool = False) -> None:
+        self.ranked: list[dict[str, str]] = [{} for _ in range(len(LEAF_SUFFIXES) + 1)]
+        self.folders: list[str] = []
+        top = base == "/"
+        with os.scandir(root + base) as entries:
+            found = [entry for entry in entries if not unusual or _has_unusual_suffix(entry.name)]
+            for entry in sorted(found, key=lambda entry: entry.name):
+                name = entry.name
+                # Links to folders are not followed: they may lead out of the tree, or in circles.
+                if entry.is_dir(follow_symlinks=False):
+                    if not (top and name + "/" == RESERVED):
+                        self.folders.append(f"{base}{name}/")
+                    continue
+                if (top and name in (EMBED, LOCK)) or not entry.is_file():
+                    continue
+                stem, suffix = os.path.splitext(name)
+                rank = LEAF_SUFFIXES.index(suffix) if suffix in LEAF_SUFFIXES else -1
+                if rank < 0 and not _begins_like_frame(entry.path):
+                    continue
+                key = base + stem
+                if not key.isascii():
+                    _check_name(root, key)
+                self.ranked[rank][key] = f"{base[1:]}{name}"
+
+
+def _has_unusual_suffix(name: str) -> bool:
+    # Of what begins with a dot, that is no suffix.
+    return name.startswith(".") or not name.endswith(LEAF_SUFFIXES)
+
+
+def scan(root: str) -> list[dict[str, str]]:
+    """`Folder.ranked` of a whole tree."""
+    ranked: list[dict[str, str]] = [{} for _ in range(len(LEAF_SUFFIXES) + 1)]
+    waiting = ["/"]
+    while waiting:
+        folder = Folder(root, waiting.pop())
+        waiting += folder.folders
+        for all_files, files in zip(ranked, folder.ranked, strict=True):
+            all_files.update(files)
+    return ranked
+
+
+def _begins_like_frame(path: str) -> bool:
+    with open(path, "rb", buffering=0) as file:
+        return file.read(len(FRAME_MAGIC)) == FRAME_MAGIC
+
+
+def _check_name(root: str, key: str) -> None:
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        raise FormatError(f"the name of the leaf {key!r} is not UTF-8, so it cannot be a key", path=root) from None

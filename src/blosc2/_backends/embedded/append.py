@@ -1,0 +1,214 @@
+"""Appending to a frame of embedded values: where new values go, and the bytes that come behind its old ones."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from io import FileIO
+from typing import Any, Final
+
+import numpy as np
+
+from blosc2._backends.embedded.changes import kept_entry
+from blosc2._backends.embedded.frame_bytes import LARGEST_CHUNK, RawChunks, arrange, stored_map
+from blosc2._backends.embedded.frame_map import MAP, Embedded
+from blosc2._backends.layout import Window
+from blosc2._core.checksum import crc32c
+from blosc2._core.frame import Frame
+from blosc2._core.frame_sums import range_sum, sealed
+from blosc2._core.frame_writer import pack_index, pack_trailer
+from blosc2._core.source import Source
+from blosc2._frames import ALIGNMENT, MARK_AT, Running, as_table, carried, from_table
+
+# The header fields that make a version current lie in one sector when they end before this byte.
+_SECTOR: Final = 512
+# Dead bytes may be so many times the live ones, and these more.
+_DEAD_TO_LIVE: Final = 2
+_SLACK: Final = 1 << 20
+# Values that cross chunks are no windows of the file. When they are this part of all, larger chunks are made for them.
+_CROSSING_PART: Final = 8
+# A last chunk up to here is written again with each append; a longer one only as long as to fill it up costs more.
+_SHORT_TAIL: Final = 64 << 10
+# Of such a one, a part that is not worth to be used.
+_NEARLY_FULL: Final = 8
+_CHUNK_HEADER: Final = 32
+# What is written at once.
+_PIECE: Final = 1 << 20
+
+
+def can_grow(old: Embedded, kind: str) -> bool:
+    """Whether a frame is one that can be appended to."""
+    frame = old.frame
+    return bool(
+        # The trailer of a frame without data must follow the header.
+        frame.nbytes
+        and frame.offset == 0
+        and old.kind == kind
+        and frame.header_len <= _SECTOR
+        and frame.clevel == 0
+        and frame.typesize == 1
+        and not (frame.variable or frame.vlblocks)
+        and frame.chunksize % ALIGNMENT == 0
+        and frame.repeated_offset is None
+    )
+
+
+class Plan:
+    """Where new values go in a frame that is appended to, and what its map says then."""
+
+    def __init__(self, frame: Frame, old: Embedded, changes: Mapping[str, Window | None]) -> None:
+        self.frame = frame
+        self.old = old
+        self.size = size = int(frame.chunksize)
+        entries = dict(old.entries)
+        keys: list[str] = []
+        windows: list[Window] = []
+        gone: list[dict[str, Any]] = []
+        came: list[dict[str, Any]] = []
+        for key, window in changes.items():
+            before = entries.pop(key, None) if window is None else entries.get(key)
+            if before is not None:
+                gone.append(before)
+            entry = None if window is None else kept_entry(old, window)
+            if entry is not None:
+                entries[key] = entry
+                came.append(entry)
+            elif window is not None:
+                keys.append(key)
+                windows.append(window)
+        lengths = [window[2] for window in windows]
+        self.windows = windows
+        self.places = places = arrange(lengths, size, frame.nbytes)
+        #: The uncompressed bytes that are written: from the start of a chunk that was short, or is new.
+        self.begin = frame.nbytes // size * size
+        self.end = self._end(places[-1] + lengths[-1], sum(lengths)) if places else int(frame.nbytes)
+        made = [{"offset": place, "length": length} for place, length in zip(places, lengths, strict=True)]
+        entries.update(zip(keys, made, strict=True))
+        self.entries = entries
+        #: Bytes of all values, and of those that are too long for a chunk.
+        self.live, self.crossing = old.weight or self._weight(old.entries.values())
+        for sign, some in ((-1, gone), (1, came), (1, made)):
+            live, crossing = self._weight(some)
+            self.live += sign * live
+            self.crossing += sign * crossing
+        self.map = stored_map(entries, self.end)
+        self.offsets = np.frombuffer(frame.offsets_bytes(), np.int64)
+        self.tail = self._tail() if windows and self.begin < frame.nbytes else None
+
+    def _end(self, end: int, added: int) -> int:
+        last = end % self.size
+        left = self.size - last
+        if last > _SHORT_TAIL and (last * last > 2 * added * self.size or left < last // _NEARLY_FULL):
+            # Appends of this size would write the last chunk again and again, for more in all than its end takes.
+            return end + left
+        return end
+
+    def _weight(self, entries: Iterable[dict[str, Any]]) -> tuple[int, int]:
+        lengths = [n for entry in entries if type(n := entry.get("length")) is int and 0 <= n <= self.end]
+        crossing = sum([length for length in lengths if self.size < length <= LARGEST_CHUNK])
+        return sum(lengths) + ALIGNMENT * len(lengths), crossing
+
+    def _tail(self) -> Window | None:
+        """Where the bytes of the short last chunk lie; None if these are not stored as they are."""
+        length = self.frame.nbytes - self.begin
+        start = self.frame.window_of(self.begin, length)
+        return None if start is None else (self.frame.source, start, length)
+
+    def is_possible(self) -> bool:
+        """Whether the frame can go on from what it is."""
+        if self.windows and self.begin < self.frame.nbytes and self.tail is None:
+            return False
+        # A store without values has no chunks, or others could not change its metadata.
+        return bool((self.offsets >= 0).all()) and any("urlbase" not in entry for entry in self.entries.values())
+
+    def had_better_rewrite(self) -> bool:
+        """Whether dead bytes, or values that are no windows, have become too many."""
+        frame, live = self.frame, self.live
+        if self.crossing * _CROSSING_PART > live:
+            return True
+        count = -(-self.end // self.size)
+        overhead = frame.header_len + 12 * count + len(self.map) + _SECTOR
+        added = self.end - self.begin + 2 * ALIGNMENT * (count - self.begin // self.size) if self.windows else 0
+        dead = frame.frame_len + added - live - overhead
+        return bool(dead > _DEAD_TO_LIVE * (live + overhead) + _SLACK)
+
+    def write(self, output: Output, vlmeta: Mapping[str, bytes]) -> bytes:
+        """Write all that is new, behind the old trailer and what may follow it; the header that makes it current.
+
+        For the checksums, what may follow is read.
+        """
+        frame = self.frame
+        known = carried(frame)
+        sums = None
+        if known is not None:
+            source = frame.source if output.position <= frame.source.size else Source.open(str(frame.source.path))
+            start = frame.frame_len - frame.trailer_len
+            sums = Running(range_sum(source, start, output.position - start, known.body))
+            own = from_table(known.chunks)
+        offsets = self.offsets
+        position = output.position
+        if self.windows:
+            first = self.begin // self.size
+            chunks = RawChunks(output.write, position, self.begin, self.end, self.size, sums)
+            if self.tail is not None and known is not None:
+                source, start, _ = self.tail
+                chunks.add_again(self.tail, source.read(start - _CHUNK_HEADER, _CHUNK_HEADER), own[first])
+            elif self.tail is not None:
+                chunks.add(self.begin, self.tail)
+            for place, window in zip(self.places, self.windows, strict=True):
+                chunks.add(place, window)
+            chunks.finish()
+            offsets = np.concatenate([offsets[:first], np.array(chunks.offsets, np.int64) - frame.header_len])
+            position = chunks.position
+            if known is not None:
+                del own[first:]
+        index = pack_index(offsets, len(offsets))
+        trailer = pack_trailer({**vlmeta, MAP: self.map})
+        header = bytearray(frame.header_bytes())
+        stop = position + len(index)
+        struct.pack_into(">Q", header, 16, stop + len(trailer))
+        struct.pack_into(">q", header, 30, self.end)
+        struct.pack_into(">q", header, 39, position - frame.header_len)
+        header[68] = 0xC3
+        header[MARK_AT] = 0
+        sealed_header = bytes(header)
+        if sums is not None:
+            sums.add(index)
+            table = as_table(own + sums.chunks)
+            sealed_header, trailer = sealed(sealed_header, trailer, stop, table, sums.body, crc32c(index))
+        output.write(index)
+        output.write(trailer)
+        output.drain()
+        return sealed_header
+
+
+class Output:
+    """Writes to an unbuffered file from a position on, in large pieces."""
+
+    def __init__(self, file: FileIO, position: int) -> None:
+        self.position = position
+        self._file = file
+        self._parts: list[bytes] = []
+        self._waiting = 0
+
+    def write(self, data: bytes) -> None:
+        """Take bytes that follow those before."""
+        self._parts.append(data)
+        self._waiting += len(data)
+        if self._waiting >= _PIECE:
+            self.drain()
+
+    def drain(self) -> None:
+        """Write what was taken."""
+        _write_at(self._file, self.position, b"".join(self._parts))
+        self.position += self._waiting
+        self._parts = []
+        self._waiting = 0
+
+
+def _write_at(file: FileIO, offset: int, data: bytes) -> None:
+    """Write at a place of an unbuffered file, all of it."""
+    file.seek(offset)
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]

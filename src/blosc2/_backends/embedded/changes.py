@@ -1,0 +1,167 @@
+"""What becomes of embedded values: which stay, which come, what the new frame says about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO, Final
+
+from blosc2._backends.embedded.frame_bytes import Value, metalayers_of, write_frame
+from blosc2._backends.embedded.frame_map import Embedded, chunks_of_value
+from blosc2._backends.layout import Moved, Window
+from blosc2._core.frame_writer import header_length
+from blosc2._core.source import Source
+from blosc2._files import Progress, TemporaryFile
+from blosc2._frames import PADDING, carried, verify_frame
+from blosc2.exceptions import FormatError
+
+# Values of more bytes are put together in a file, where they are not written to their own at once.
+_IN_MEMORY: Final = 32 << 20
+
+
+class EmbeddedChanges:
+    """What becomes of embedded values.
+
+    Parameters
+    ----------
+    kind : str
+        The metalayer that marks the frame, one of `KINDS`.
+    old : Embedded or None
+        What there is now; None for a store that is new, or replaces whatever there is.
+    changes : mapping
+        New frames by key, None for a key that goes; a `Moved` one only gets another key.
+    metadata : mapping, optional
+        Stored chunks of further metadata entries that are new.
+    meta : mapping, optional
+        Packed content of further metalayers of a new frame; an old one keeps its own.
+    chunksize : int
+        The least size of chunks of a frame that is written anew.
+    """
+
+    __slots__ = ("changes", "chunksize", "kind", "meta", "metadata", "old")
+
+    def __init__(
+        self,
+        kind: str,
+        old: Embedded | None,
+        changes: Mapping[str, Window | None],
+        *,
+        metadata: Mapping[str, bytes] | None = None,
+        meta: Mapping[str, bytes] | None = None,
+        chunksize: int = 0,
+    ) -> None:
+        self.kind = kind
+        self.old = old
+        self.changes = changes
+        self.chunksize = chunksize
+        self.meta = dict(meta or {})
+        self.metadata: dict[str, bytes] = {}
+        if old is not None:
+            own = {old.kind, PADDING}
+            self.meta = {name: content for name, content in old.frame.metalayers().items() if name not in own}
+            self.metadata = old.other_metadata()
+        self.metadata |= metadata or {}
+
+    def compose(self) -> bytes:
+        """All of the new frame, for memory and archives: without checksums of its own."""
+        parts: list[bytes] = []
+        header, _ = self._write(parts.append)
+        return b"".join([header, *parts])
+
+    def window(self, beside: str) -> Window:
+        """The same as a window: in memory, or where that would take much, in a temporary file."""
+        values = values_after(self.old, self.changes).values()
+        if sum(value[2] for value in values if not isinstance(value, dict)) <= _IN_MEMORY:
+            whole = self.compose()
+            return Source.of_buffer(whole), 0, len(whole)
+        waiting = TemporaryFile(beside)
+        header, _ = self._write(waiting.add)
+        source = Source.joined(((Source.of_buffer(header), 0, len(header)), waiting.window(0)), sums=False)
+        return source, 0, source.size
+
+    def write(self, file: BinaryIO, progress: Progress | None = None) -> dict[str, dict[str, Any]]:
+        """Write all of the new frame to an empty file; what its map says is returned.
+
+        Raises
+        ------
+        FormatError
+            Values would be copied that are damaged, as their checksums tell.
+        """
+        if self.old is not None:
+            check_whole(self.old, self.changes)
+        file.seek(header_length(metalayers_of(self.kind, self.meta)))
+        header, entries = self._write(file.write, with_sums=True, progress=progress)
+        file.seek(0)
+        file.write(header)
+        return entries
+
+    def _write(self, write: Callable[[Any], Any], **how: Any) -> tuple[bytes, dict[str, dict[str, Any]]]:
+        values = values_after(self.old, self.changes)
+        return write_frame(
+            write, self.kind, values, metadata=self.metadata, meta=self.meta, chunksize=self.chunksize, **how
+        )
+
+
+def values_after(old: Embedded | None, changes: Mapping[str, Window | None]) -> dict[str, Value]:
+    """All values with these changes, in order: where each lies, or the entry of one that lies nowhere here."""
+    values: dict[str, Value] = {}
+    if old is not None:
+        for key in old.entries:
+            if key not in changes:
+                values[key] = _kept(old, key)
+            elif changes[key] is not None:
+                values[key] = {}  # its place
+    # Of one that only gets another key too: what lies there never changes.
+    values.update({key: window for key, window in changes.items() if window is not None})
+    return values
+
+
+def _kept(old: Embedded, key: str) -> Value:
+    window = old.kept(key)
+    return old.entries[key] if window is None else window
+
+
+def kept_entry(old: Embedded, window: Window) -> dict[str, Any] | None:
+    """The entry of a value that only gets another key, where it can go on lying where it lies; else None.
+
+    Under the key that it had something else may be by now, and the file may be another one.
+    """
+    if not isinstance(window, Moved) or window.origin not in old.entries:
+        return None
+    entry, source, now = old.entries[window.origin], window[0], old.place(window.origin)
+    if now is None or now[1:] != window[1:] or source.identity is None or now[0].identity is None:
+        return None
+    return entry if now[0].identity[:2] == source.identity[:2] else None
+
+
+def is_damaged(old: Embedded) -> bool:
+    """Whether a frame is not what its checksums say; False for one without."""
+    try:
+        check_whole(old, {})
+    except FormatError:
+        return True
+    return False
+
+
+def check_whole(old: Embedded, changes: Mapping[str, Window | None]) -> None:
+    """Refuse to copy values out of chunks that are damaged: the copies would pass for whole."""
+    frame = old.frame
+    carried(frame)
+    damaged = set()
+    for finding in verify_frame(frame):
+        if finding.chunk is not None:
+            damaged.add(finding.chunk)
+        elif finding.offset != frame.offset + frame.header_len:  # dead bytes do not matter
+            raise FormatError(finding.what, path=frame.source.path, offset=finding.offset)
+    if not damaged:
+        return
+    moved = {window.origin for window in changes.values() if isinstance(window, Moved)}
+    for key, entry in old.entries.items():
+        offset, length = entry.get("offset"), entry.get("length")
+        if (key in changes and key not in moved) or type(offset) is not int or type(length) is not int:
+            continue
+        if not damaged.isdisjoint(chunks_of_value(frame, offset, length)):
+            raise FormatError(
+                "the bytes around this value are not those that were written, so the store cannot be written anew; "
+                "check() tells more, and salvage() saves what is whole",
+                path=frame.source.path, key=key,
+            )  # fmt: skip

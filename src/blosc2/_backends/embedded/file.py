@@ -1,0 +1,374 @@
+"""Changes of a file of embedded values: appended and published, or the whole file written anew.
+
+An append leaves every byte of the published version where it is (FORMATS 8.1): behind it come the last chunk again,
+if it was short, with the new values after the old ones; further chunks; a new table of chunks and a new map. When
+these are on the disk, one write of the header makes them current. Values that are deleted or replaced stay as dead
+bytes until the file is written anew, which happens by itself when they outweigh the live ones.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from blosc2._backends.embedded.append import Output, Plan, can_grow
+from blosc2._backends.embedded.changes import EmbeddedChanges, is_damaged
+from blosc2._backends.embedded.frame_map import Embedded
+from blosc2._backends.layout import open_source
+from blosc2._backends.temporary_folder import is_mount_point
+from blosc2._core.frame import Frame
+from blosc2._core.source import Source
+from blosc2._files import (
+    Lock,
+    NewFile,
+    Owner,
+    Progress,
+    changed_by_others,
+    check_same_file,
+    check_writable_file,
+    file_identity,
+    identity_of,
+    sync_folder,
+    through_link,
+)
+from blosc2._frames import carried, end_of_versions
+from blosc2.exceptions import FormatError
+
+# Where the fields of a header begin that an append changes.
+_FIELDS: Final = 16
+# Behind what such a change touches at most.
+_FIELDS_END: Final = 512
+
+
+class EmbeddedFile:
+    """A file of embedded values, for its one writer.
+
+    Parameters
+    ----------
+    path : str
+        The file, which need not be there yet.
+    lock : Lock, optional
+        What keeps other writers out, and goes over to a file that replaces this one.
+
+    Attributes
+    ----------
+    identity : tuple or None
+        What the file was when it was last read or written here; None if nobody looked.
+    was_there : bool
+        Whether a file may be there that a new one replaces; for its owner to set.
+    owner : Owner
+        The process that opened it.
+    beside : str or None
+        Where new files are written instead of beside the old one, before they replace it.
+    lazy : bool
+        Whether a version that is appended need not be durable when it is published, but its bytes, so that a power cut
+        leaves it or the one before; `settle` makes it durable.
+    """
+
+    def __init__(self, path: str, lock: Lock | None = None) -> None:
+        self.path = path
+        self.lock = lock
+        self.identity: tuple[int, ...] | None = None
+        self.was_there = False
+        self.beside: str | None = None
+        self.lazy = False
+        # Whether the version that is there may be lost by a power cut.
+        self.unsettled = self._doubtful = False
+        self.owner = Owner()
+        # What was published here last, and what it was appended to; and whether it could not be read afterwards.
+        self._latest: Embedded | None = None
+        self._grown_from: Embedded | None = None
+        self._behind = False
+        # What is under way: written, or being made current.
+        self._change: Pending | None = None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether what was published here could not be read afterwards."""
+        return self._behind
+
+    def is_ahead_of(self, shown: Embedded | None) -> bool:
+        """Whether something was published here that is not what its owner shows."""
+        return self._behind or (self._latest is not None and self._latest is not shown)
+
+    def was_read(self, identity: tuple[int, ...] | None) -> None:
+        """Its owner has read the file that this was, and goes on from there."""
+        self.identity = identity
+        self.was_there = True
+        self._latest = self._grown_from = None
+        self._behind = False
+
+    def state(self) -> tuple[Any, ...]:
+        """What is known of the file, for `bring_back`."""
+        return self.identity, self.was_there, self._latest, self._grown_from, self._behind
+
+    def bring_back(self, state: tuple[Any, ...]) -> None:
+        """What was read since was of no use."""
+        self.identity, self.was_there, self._latest, self._grown_from, self._behind = state
+
+    def cut_tail(self, frame: Frame) -> None:
+        """Cut off what an unfinished append has left in a file that was just read, and that nobody else writes to."""
+        end = frame.frame_len
+        if self.identity is None or self.identity[2] <= end or frame.offset:
+            return
+        # Only where checksums tell that the frame ends where it says.
+        with suppress(OSError, FormatError):
+            if carried(frame) is None:
+                return
+            end = end_of_versions(self.path, frame)
+            with self.owner.open_raw(self.path, "r+b") as file:
+                if self.identity[2] > end and identity_of(os.fstat(file.fileno())) == self.identity:
+                    file.truncate(end)
+                    self.identity = identity_of(os.fstat(file.fileno()))
+
+    def publish(
+        self, new: EmbeddedChanges, *, durable: bool = True, anew: bool = False, progress: Progress | None = None
+    ) -> Embedded:
+        """Make changes part of the file, all or none; what it holds then is returned. See `prepare`."""
+        try:
+            return self.prepare(new, durable=durable, anew=anew, progress=progress).commit()
+        except BaseException:
+            self.end_change()
+            raise
+
+    def settle(self) -> None:
+        """Make durable what was published; nothing is left to do where somebody has removed the file since."""
+        if not self.unsettled:
+            return
+        path = through_link(self.path)
+        if not os.path.lexists(path):
+            self.unsettled = self._doubtful = False
+            return
+        with self.owner.open_raw(path, "r+b") as file:
+            if self._doubtful:
+                # After a failure the system takes what it could not write for written.
+                header = file.read(_FIELDS_END)
+                file.seek(0)
+                file.write(header)
+                self.identity = identity_of(os.fstat(file.fileno()))
+            self._doubtful = True
+            os.fsync(file.fileno())
+        sync_folder(path)
+        self.unsettled = self._doubtful = False
+
+    def end_change(self) -> None:
+        """Take back what did not come to its end, wherever it stopped; nothing if it did."""
+        change, self._change = self._change, None
+        if change is not None:
+            change.abandon()
+
+    def prepare(
+        self, new: EmbeddedChanges, *, durable: bool = True, anew: bool = False, progress: Progress | None = None
+    ) -> Pending:
+        """Write all that changes need, where nobody looks; what then makes it current is returned.
+
+        Parameters
+        ----------
+        new : EmbeddedChanges
+        durable : bool
+            Whether it is on the disk when this returns, and the new version when `commit` does.
+        anew : bool
+            Whether the file is written anew in any case, without dead bytes.
+        progress : callable, optional
+            Called with the bytes of values that are written anew, and those in all.
+
+        Raises
+        ------
+        OSError
+            It could not be written, or somebody else changed the file; what it held stays.
+        FormatError
+            What is there is damaged in a way that forbids to go on from it; it stays as it is.
+        """
+        self.owner.check(self.path)
+        if self._behind:
+            self.load(old=None if new.old is None else new.old.frame.source)
+        old = new.old
+        base = self._base(old)
+        if old is not None:
+            check_same_file(self.path, self.identity, b"" if base is None else base.frame.header_bytes())
+            check_writable_file(self.path)
+        if old is not None and base is not None and not anew and can_grow(base, new.kind):
+            plan = Plan(base.frame, old, new.changes)
+            # What is damaged is not written anew, which would hide it; nor what no other file can replace.
+            if plan.is_possible() and (
+                not plan.had_better_rewrite() or is_damaged(base) or is_mount_point(through_link(self.path))
+            ):
+                return _Append(self, plan, new.metadata, durable)
+        return _Replacement(self, new, durable, progress)
+
+    def _base(self, old: Embedded | None) -> Embedded | None:
+        """What is in the file, if all that `old` has lies in it where `old` says; else None.
+
+        That is mostly `old` itself. If something failed after changes to it had been published, these come once more,
+        and are made again.
+        """
+        if self._latest is None or old is self._latest:
+            return old
+        return self._latest if old is self._grown_from else None
+
+    def load(self, entries: dict[str, dict[str, Any]] | None = None, old: Source | None = None) -> Embedded:
+        """What the file holds now; `entries` if that is known already. For `old` see `open_source`."""
+        self._behind = self.was_there = True
+        source = open_source(self.path, None, old)
+        self.identity = source.identity
+        self._latest = embedded = Embedded((source, 0, -1), entries)
+        self._behind = False
+        return embedded
+
+
+class Pending(Protocol):
+    """Changes that are written and wait to be made current, or taken back."""
+
+    def commit(self) -> Embedded:
+        """Make them current; what the file holds then is returned. If this fails, they are taken back."""
+
+    def abandon(self) -> None:
+        """Take them back."""
+
+
+class _Replacement:
+    """A new file that will be renamed into the place of the old one."""
+
+    def __init__(self, file: EmbeddedFile, new: EmbeddedChanges, durable: bool, progress: Progress | None) -> None:
+        self._file = file
+        # The only copy of values that were durable by now is not given up for one that may not be.
+        self._durable = durable = durable or (new.old is not None and bool(new.old.frame.nbytes))
+        self._identity = None if new.old is None else file.identity
+        path = through_link(file.path)
+        file.owner.makedirs(os.path.dirname(path))
+        how: dict[str, Any] = {"lock": file.lock, "beside": file.beside, "owner": file.owner}
+        self._new = NewFile(path, replace=file.was_there, **how)
+        try:
+            file._change = self
+            self._entries = new.write(self._new.file, progress)
+            file.owner.check(path)  # who is told of progress may have forked
+            self._new.file.flush()
+            if durable:
+                os.fsync(self._new.file.fileno())
+        except BaseException:
+            self.abandon()
+            raise
+
+    def commit(self) -> Embedded:
+        try:
+            self._file.owner.check(self._file.path)
+            check_same_file(self._file.path, self._identity)
+            place = identity_of(os.fstat(self._new.file.fileno()))[:2]
+            self._file._grown_from = None
+        except BaseException:
+            self.abandon()
+            raise
+        try:
+            self._new.commit(durable=self._durable)
+            self._file.unsettled = not self._durable
+            self._file._change = None
+            return self._file.load(self._entries)
+        except BaseException:
+            now = file_identity(self._file.path)
+            if now is not None and now[:2] == place:
+                self._file._behind, self._file.identity = True, now
+            raise
+
+    def abandon(self) -> None:
+        self._file._change = None
+        self._new.abandon()
+
+
+class _Append:
+    """New bytes behind the published version of a file."""
+
+    def __init__(self, file: EmbeddedFile, plan: Plan, vlmeta: Mapping[str, bytes], durable: bool) -> None:
+        self._file = file
+        self._plan = plan
+        self._durable = durable
+        self._old = plan.frame
+        self._start = int(plan.frame.frame_len)
+        # Whether bytes of the file may be others by now; its new version may show; and does, for good.
+        self._is_changed = self._may_show = self._shows = False
+        self._raw = raw = file.owner.open_raw(file.path, "r+b")
+        try:
+            file._change = self
+            self._check_unchanged()
+            self._start = end_of_versions(file.path, self._old)
+            output = Output(raw, self._start)
+            self._is_changed = True
+            self._header = plan.write(output, vlmeta)
+            file.owner.check(file.path)
+            # What an unfinished append may have left behind the new end is no part of any version.
+            if os.fstat(raw.fileno()).st_size > output.position:
+                raw.truncate(output.position)
+            if durable:
+                os.fsync(raw.fileno())
+        except BaseException:
+            self.abandon()
+            raise
+
+    def commit(self) -> Embedded:
+        file, plan = self._file, self._plan
+        try:
+            file.owner.check(file.path)
+            file._grown_from = plan.old
+            file._behind = True  # until what is shown is read, or taken back
+            self._may_show = True
+            self._show(self._header)
+            if self._durable and not file.lazy:
+                os.fsync(self._raw.fileno())
+            file.unsettled = file.lazy or not self._durable
+            self._shows = True
+            try:
+                self._end()
+            except OSError:
+                if not self._durable:  # else all of it is on the disk
+                    raise
+        except BaseException:
+            self.abandon()
+            raise
+        embedded = file.load(plan.entries, self._old.source)
+        embedded.weight = plan.live, plan.crossing
+        return embedded
+
+    def abandon(self) -> None:
+        # However far it came: this may be done again, and does nothing then.
+        if self._raw.closed or not self._file.owner.is_here:
+            self._file._change = None
+            self._raw.close()
+            return
+        with suppress(OSError):
+            if self._shows:
+                pass
+            elif self._may_show:
+                # What was not made durable is no success: the old version is shown again. What was added stays, as
+                # somebody may have mapped it meanwhile; the next append goes on behind it.
+                self._show(self._old.header_bytes())
+                self._file._behind = False
+                os.fsync(self._raw.fileno())
+            elif self._is_changed:
+                # The old version is untouched; only what was added to it goes, and nobody ever saw that.
+                self._raw.truncate(self._start)
+        with suppress(OSError):  # of what is durable, or not wanted
+            self._end()
+
+    def _end(self) -> None:
+        """Leave the file as it is now: it is still the one that was read, though touched."""
+        with self._raw as raw:
+            if self._is_changed:
+                with suppress(OSError):
+                    self._file.identity = identity_of(os.fstat(raw.fileno()))
+            self._file._change = None
+
+    def _show(self, header: bytes) -> None:
+        """Write the fields of a header that make its version current, in one call."""
+        output = Output(self._raw, _FIELDS)
+        output.write(header[_FIELDS:])
+        output.drain()
+
+    def _check_unchanged(self) -> None:
+        """Refuse to write into a file that is no longer the one that was read."""
+        file, header = self._file, self._old.header_bytes()
+        opened = identity_of(os.fstat(self._raw.fileno()))
+        if file.identity is not None and (opened != file.identity or file_identity(file.path) != opened):
+            raise changed_by_others(file.path)
+        if self._raw.read(len(header)) != header:
+            raise changed_by_others(file.path)

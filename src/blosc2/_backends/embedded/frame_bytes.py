@@ -1,0 +1,300 @@
+"""The bytes of frames of embedded values: where each value goes, raw chunks, and a whole new frame.
+
+Values lie at multiples of 64 and do not cross chunks, as far as they fit into one: each is then a window of the file.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from blosc2._backends.embedded.frame_map import MAP
+from blosc2._backends.layout import Window, pieces, whole
+from blosc2._core.checksum import crc32c, crc32c_joined
+from blosc2._core.codec import Encoding
+from blosc2._core.frame_sums import sealed
+from blosc2._core.frame_writer import header_length, pack_header, pack_index, pack_trailer
+from blosc2._files import Progress
+from blosc2._frames import ALIGNMENT, Fields, Running, encode, hole_before, pack, pack_checked, with_padding
+
+#: Where the frame of a value lies; or the entry of a value that lies nowhere here, to be kept as it is.
+Value = Window | dict[str, Any]
+
+# A chunk holds several of the largest value, so that the ends which stay unused are a fraction of the whole; but not
+# more than all of them, as an append writes the last chunk again.
+_LEAST_CHUNK: Final = 64 << 10
+LARGEST_CHUNK: Final = 64 << 20
+_CHUNK_TO_VALUE: Final = 4
+# A last chunk that is full but for so many bytes is filled up, so that an append need not write it again.
+_FILLED: Final = 2 * ALIGNMENT
+# What is written at once; up to here a value is one piece.
+_PIECE: Final = 1 << 20
+
+_NO_FILTERS = (0, 0, 0, 0, 0, 0)
+# Values are compressed already.
+_ENCODING: Final = Encoding(5, 0, 0, False, 1, 0, 3, (0, 0, 0, 0, 0, 1), _NO_FILTERS)
+_MAP_ENCODING: Final = Encoding(5, 0, 1, False, 1, 0, 3, _NO_FILTERS, _NO_FILTERS)
+_RAW_MAP: Final = 4096
+_RAW_CHUNK: Final = struct.Struct("<4B3i6B2B6B2B")
+_ZEROS: Final = bytes(_PIECE)
+
+
+def stored_value(value: Any) -> bytes:
+    """A metadata value as it is stored: packed, and in a chunk."""
+    return _stored(pack(value))
+
+
+def stored_map(entries: Mapping[str, dict[str, Any]], nbytes: int) -> bytes:
+    """The map of values as it is stored."""
+    return _stored(pack_checked({"embed_map": entries, "current_offset": nbytes}))
+
+
+def _stored(packed: bytes) -> bytes:
+    # A map is written with each change, so its compression is one that takes less time than packing it.
+    return raw_header(len(packed)) + packed if len(packed) <= _RAW_MAP else encode(_MAP_ENCODING, packed)
+
+
+def raw_header(nbytes: int) -> bytes:
+    """The header of a chunk that holds its bytes as they are."""
+    return _RAW_CHUNK.pack(
+        5, 1, 7, 1, nbytes, nbytes, nbytes + _RAW_CHUNK.size, 0, 0, 0, 0, 0, 1, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0
+    )
+
+
+def metalayers_of(kind: str, meta: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The metalayers of a new frame, with others that it is to have."""
+    return with_padding({kind: pack({"version": 1}), **meta})
+
+
+def aligned(length: int) -> int:
+    """The length up to where the next value may begin."""
+    return -(-length // ALIGNMENT) * ALIGNMENT
+
+
+def chunksize_for(lengths: Sequence[int], least: int) -> int:
+    """A size of chunks for values of these lengths."""
+    total = sum(lengths) + ALIGNMENT * len(lengths)
+    size = min(_CHUNK_TO_VALUE * aligned(max(lengths, default=0)), total, LARGEST_CHUNK)
+    return aligned(max(least, _LEAST_CHUNK, size))
+
+
+def arrange(lengths: Iterable[int], size: int, position: int = 0) -> list[int]:
+    """Where each value begins, from a position on, so that none crosses a chunk which fits into one."""
+    places = []
+    position = aligned(position)
+    for length in lengths:
+        room = size - position % size
+        if length > room < size:
+            position += room
+        places.append(position)
+        position += -(-length // ALIGNMENT) * ALIGNMENT
+    return places
+
+
+class RawChunks:
+    """Writes values, in the order of their places, as raw chunks with aligned payloads.
+
+    Parameters
+    ----------
+    write : callable
+        Takes the bytes in their order, and copies them or is done with them when it returns.
+    position : int
+        Where in the frame they begin.
+    begin, end : int
+        The uncompressed bytes that are written; `begin` is the start of a chunk.
+    size : int
+        Of a chunk.
+    sums : Running, optional
+        Checksums that go on over what is written.
+
+    Attributes
+    ----------
+    position : int
+        Behind what was written.
+    offsets : list of int
+        Where in the frame each chunk lies.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[Any], Any],
+        position: int,
+        begin: int,
+        end: int,
+        size: int,
+        sums: Running | None = None,
+    ) -> None:
+        self._write = write
+        self.position = position
+        self.offsets: list[int] = []
+        self._end = end
+        self._size = size
+        self._sums = sums
+        self._at = self._limit = begin
+        self._parts: list[Any] = []
+        self._waiting = self._hole = self._sum = 0
+
+    def add_again(self, window: Window, header: bytes, own: int) -> None:
+        """Begin with the bytes of a shorter chunk, of which the header and the checksum are known.
+
+        They are not summed again: if they were damaged meanwhile, the new checksums tell it as the old ones did.
+        """
+        length = window[2]
+        payload = own ^ crc32c_joined(crc32c(header), 0, length)
+        self._begin_chunk()
+        before = crc32c(self._parts[-1])
+        sums, self._sums = self._sums, None
+        self.add(self._at, window)
+        self._drain()
+        self._sums = sums
+        self._sum = crc32c_joined(before, payload, length)
+
+    def add(self, place: int, window: Window) -> None:
+        """Write a value at its place."""
+        length = window[2]
+        if self._at < place:
+            self._fill(place)
+        if length <= _PIECE:
+            self._put(whole(window), length)
+            return
+        for piece in pieces(window):
+            for start in range(0, len(piece), _PIECE):
+                part = memoryview(piece)[start : start + _PIECE]
+                self._put(part, len(part))
+
+    def finish(self) -> None:
+        """Write the rest, up to the end."""
+        self._fill(self._end)
+
+    def _fill(self, place: int) -> None:
+        while self._at < place:
+            length = min(place - self._at, _PIECE)
+            self._put(_ZEROS if length == _PIECE else bytes(length), length)
+
+    def _put(self, data: Any, length: int) -> None:
+        """Write bytes that follow those before."""
+        while length:
+            if self._at == self._limit:
+                self._begin_chunk()
+            room = self._limit - self._at
+            fits = length <= room
+            self._parts.append(data if fits else memoryview(data)[:room])
+            taken = length if fits else room
+            self._at += taken
+            self._waiting += taken
+            if self._at == self._limit:
+                self._end_chunk()
+            elif self._waiting >= _PIECE:
+                self._drain()
+            if fits:
+                return
+            data = memoryview(data)[room:]
+            length -= room
+
+    def _begin_chunk(self) -> None:
+        self._limit = min(self._at + self._size, self._end)
+        nbytes = self._limit - self._at
+        hole = hole_before(self.position)
+        if self._sums is not None:
+            self._sums.add(hole)
+        self.position += len(hole)
+        self.offsets.append(self.position)
+        self.position += _RAW_CHUNK.size + nbytes
+        self._parts = [hole, raw_header(nbytes)]
+        self._hole = len(hole)
+        self._waiting = self._sum = 0
+
+    def _end_chunk(self) -> None:
+        self._drain()
+        sums = self._sums
+        if sums is not None:
+            sums.body = crc32c_joined(sums.body, self._sum, self.position - self.offsets[-1])
+            sums.chunks.append(self._sum)
+
+    def _drain(self) -> None:
+        data = b"".join(self._parts)
+        if self._sums is not None:
+            self._sum = crc32c(memoryview(data)[self._hole :], self._sum)
+        self._write(data)
+        self._parts = []
+        self._waiting = self._hole = 0
+
+
+def write_frame(
+    write: Callable[[Any], Any],
+    kind: str,
+    values: Mapping[str, Value],
+    *,
+    metadata: Mapping[str, bytes] | None = None,
+    meta: Mapping[str, bytes] | None = None,
+    chunksize: int = 0,
+    progress: Progress | None = None,
+    with_sums: bool = False,
+) -> tuple[bytes, dict[str, dict[str, Any]]]:
+    """Write a new frame of embedded values except for its header, which is returned with the new map.
+
+    Parameters
+    ----------
+    write : callable
+        Takes what follows the header, in order.
+    kind : str
+        The metalayer that marks it, one of `KINDS`.
+    values : mapping
+        In order of insertion.
+    metadata : mapping, optional
+        Stored chunks of further metadata entries.
+    meta : mapping, optional
+        Packed content of further metalayers.
+    chunksize : int
+        The least size of a chunk.
+    progress : callable, optional
+        Called with the bytes of values that are written, and those in all.
+    with_sums : bool
+        Whether the frame carries checksums, as files do.
+    """
+    local = {key: value for key, value in values.items() if not isinstance(value, dict)}
+    lengths = [window[2] for window in local.values()]
+    size = chunksize_for(lengths, chunksize)
+    places = arrange(lengths, size)
+    nbytes = places[-1] + lengths[-1] if places else 0
+    if -nbytes % size <= _FILLED:
+        nbytes += -nbytes % size
+    entries: dict[str, dict[str, Any]] = {key: v for key, v in values.items() if isinstance(v, dict)}
+    made = {key: {"offset": p, "length": n} for key, p, n in zip(local, places, lengths, strict=True)}
+    entries = {key: made.get(key) or entries[key] for key in values} if entries else made
+
+    metalayers = metalayers_of(kind, meta or {})
+    header_len = header_length(metalayers)
+    sums = Running() if with_sums else None
+    chunks = RawChunks(write, header_len, 0, nbytes, size, sums)
+    total = sum(lengths) if progress is not None else 0
+    done = 0
+    for place, window in zip(places, local.values(), strict=True):
+        chunks.add(place, window)
+        if progress is not None:
+            done += window[2]
+            progress(done, total)
+    chunks.finish()
+
+    vlmeta = {MAP: stored_map(entries, nbytes), **(metadata or {})}
+    index = pack_index(np.array(chunks.offsets, np.int64) - header_len, len(chunks.offsets)) if nbytes else b""
+    trailer = pack_trailer(vlmeta)
+    stop = chunks.position + len(index)
+    header = pack_header(
+        Fields(_ENCODING, size), metalayers, True, stop + len(trailer), nbytes, chunks.position - header_len
+    )
+    if sums is not None:
+        sums.add(index)
+        header, trailer = sealed(header, trailer, stop, sums.table(), sums.body, crc32c(index))
+    write(index + trailer)
+    return header, entries
+
+
+def compose(kind: str, values: Mapping[str, Value], **how: Any) -> bytes:
+    """The bytes of a new frame of embedded values; see `write_frame` for the parameters."""
+    parts: list[bytes] = []
+    header, _ = write_frame(parts.append, kind, values, **how)
+    return b"".join([header, *parts])

@@ -1,0 +1,243 @@
+"""The frame of embedded values: a `.b2e` file, and `embed.b2e` inside the other stores.
+
+Its uncompressed bytes are the frames of the values, end to end, and one metadata entry says where each begins. Values
+are compressed already, so this frame is written without compression, in chunks that no value of common size crosses:
+a value is then a window of the file, opened like any other leaf. Frames written by others may be compressed; there a
+value is decoded first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from blosc2._backends.keys import all_safe, is_safe
+from blosc2._backends.layout import FRAME_MAGIC, Window, open_source
+from blosc2._core.allocation import allowed, too_much
+from blosc2._core.frame import Frame
+from blosc2._core.source import Source
+from blosc2._files import file_identity
+from blosc2._frames import unpack
+from blosc2.exceptions import FormatError, UnsupportedKindError
+
+#: Metalayers that mark such a frame, and the kind of store that each stands for.
+KINDS: Final = ("b2embed", "b2dict", "b2tree")
+MAP: Final = "estore_metadata"
+REGISTRY: Final = "_object_registry"
+
+# A value that crosses chunks is read from them, where it is at least so long, and else copied out of them.
+_LONG: Final = 1 << 20
+# How often a file is opened that seems to be damaged and is being changed.
+_TRIES: Final = 10
+
+
+class Embedded:
+    """What one frame of embedded values holds.
+
+    Parameters
+    ----------
+    window : tuple
+        Where the frame lies.
+    entries : dict, optional
+        What its map is known to hold, by who wrote it; otherwise it is read.
+    verify : bool, optional
+        None checks what is read as a whole, where the frame carries checksums; small values with the chunk around them.
+
+    Attributes
+    ----------
+    kind : str or None
+        The metalayer that marks it, one of `KINDS`.
+    entries : dict
+        The entry of each key, as stored, in order of insertion.
+    weight : tuple of int, or None
+        What whoever writes the frame keeps in mind about its size.
+    """
+
+    def __init__(
+        self, window: Window, entries: dict[str, dict[str, Any]] | None = None, *, verify: bool | None = None
+    ) -> None:
+        source, offset, length = window
+        self._source = source
+        self.verify = verify
+        self.frame = Frame.open(source, offset, length)
+        if verify is None:
+            self.frame.check_wholes()
+        self.kind = kind_of(self.frame)
+        self.entries: dict[str, dict[str, Any]] = {} if entries is None else entries
+        self.weight: tuple[int, int] | None = None
+        if self.kind is None:
+            raise self._error("not a store: its frame bears none of the metalayers b2embed, b2dict and b2tree")
+        if entries is None:
+            self._read_map()
+
+    def _read_map(self) -> None:
+        source = self._source
+        packed = self.frame.vlmeta(MAP)
+        if packed is None:
+            raise self._error(f"the metadata entry {MAP} is missing, so there is no map of values")
+        content = unpack(packed, location=f"{source.path}: {MAP}", file_size=source.size)
+        entries = content.get("embed_map") if isinstance(content, dict) else None
+        if not isinstance(entries, dict):
+            raise self._error(f"the metadata entry {MAP} holds no map of values")
+        if entries and not all_safe(entries):
+            wrong = [key for key in entries if not is_safe(key)]
+            raise self._error(f"the key {wrong[0]!r} of an embedded value is not one that a store can have")
+        if set(map(type, entries.values())) - {dict}:
+            raise self._error("the entry of an embedded value is not a map")
+        self.entries = entries
+
+    def _error(self, reason: str, key: str | None = None) -> FormatError:
+        return FormatError(reason, path=self._source.path, key=key, offset=self.frame.offset)
+
+    def locate(self, key: str) -> Window | None:
+        """Where the frame of a value lies: in the file, or in memory if it had to be decoded."""
+        entry = self.entries.get(key)
+        if entry is None:
+            return None
+        if "urlbase" in entry:
+            raise UnsupportedKindError(
+                f"the entry refers to {entry.get('urlbase')!r}, a server; remote values cannot be read",
+                path=self._source.path,
+                key=key,
+            )
+        offset, length = entry.get("offset"), entry.get("length")
+        if type(offset) is not int or type(length) is not int or offset < 0 or length < 0:
+            raise self._error(f"offset {offset!r} and length {length!r} must be integers that are not negative", key)
+        frame = self.frame
+        if offset > frame.nbytes or length > frame.nbytes - offset:
+            raise self._error(f"the value would end at {offset} + {length}, of {frame.nbytes} bytes", key)
+        start = frame.window_of(offset, length, True)
+        if start is not None:
+            return self._source, start, length
+        if length < len(FRAME_MAGIC) or frame.read_bytes(offset, offset + len(FRAME_MAGIC)) != FRAME_MAGIC:
+            raise self._error("no frame begins where the value should", key)
+        return self._decoded(key, offset, length)
+
+    def place(self, key: str) -> Window | None:
+        """Where a value is stored, for advice: nothing of it is read. All of the frame if it cannot be told."""
+        entry = self.entries.get(key)
+        if entry is None:
+            return None
+        offset, length = entry.get("offset"), entry.get("length")
+        frame = self.frame
+        if type(offset) is int and type(length) is int and 0 <= offset <= offset + length <= frame.nbytes:
+            start = frame.window_of(offset, length)
+            if start is not None:
+                return self._source, start, length
+        return self._source, frame.offset, frame.frame_len
+
+    def kept(self, key: str) -> Window | None:
+        """The bytes of a value that is to be copied, whatever they are; None for an entry without any.
+
+        Such an entry refers to a server or outside of the frame, and can only be copied itself.
+        """
+        entry = self.entries[key]
+        offset, length = entry.get("offset"), entry.get("length")
+        frame = self.frame
+        if "urlbase" in entry or type(offset) is not int or type(length) is not int or offset < 0 or length < 0:
+            return None
+        if offset > frame.nbytes or length > frame.nbytes - offset:
+            return None
+        start = frame.window_of(offset, length)
+        return self._decoded(key, offset, length) if start is None else (self._source, start, length)
+
+    def _decoded(self, key: str, offset: int, length: int) -> Window:
+        """A value that is no one window: in memory, or in the chunks that hold a long one as it is."""
+        frame = self.frame
+        joined = joined_value(frame, offset, length)
+        if joined is not None:
+            return joined, 0, length
+        if length > allowed(self._source.size):
+            raise self._error(too_much(length, "the value", allowed(self._source.size)), key)
+        return Source.of_buffer(frame.read_bytes(offset, offset + length), self._source.path), 0, length
+
+    def registry(self) -> dict[str, Any]:
+        """Objects of other kinds, by key: what the store says about each."""
+        packed = self.frame.vlmeta(REGISTRY)
+        if packed is None:
+            return {}
+        content = unpack(packed, location=f"{self._source.path}: {REGISTRY}", file_size=self._source.size)
+        if not isinstance(content, dict) or not all(is_safe(key) for key in content):
+            raise self._error(f"the metadata entry {REGISTRY} is not a map of keys")
+        return content
+
+    def other_metadata(self) -> dict[str, bytes]:
+        """Stored metadata entries besides the map, to be kept as they are."""
+        chunks: dict[str, bytes] = self.frame.vlmeta_chunks()
+        return {name: chunk for name, chunk in chunks.items() if name != MAP}
+
+
+def chunks_of_value(frame: Frame, offset: int, length: int) -> range:
+    """The numbers of the chunks that hold the bytes of a value."""
+    last = offset + max(length, 1) - 1
+    if frame.variable:
+        ends = np.cumsum(np.frombuffer(frame.chunk_sizes(), np.int64))
+        return range(int(np.searchsorted(ends, offset, "right")), int(np.searchsorted(ends, last, "right")) + 1)
+    return range(offset // frame.chunksize, last // frame.chunksize + 1)
+
+
+def joined_value(frame: Frame, offset: int, length: int) -> Source | None:
+    """The bytes of a long value in the chunks that hold it; None where they are compressed, or it is not long."""
+    if length <= _LONG or frame.variable:
+        return None
+    parts = []
+    stop = offset + length
+    while offset < stop:
+        size = min(frame.chunksize - offset % frame.chunksize, stop - offset)
+        start = frame.window_of(offset, size)
+        if start is None:
+            return None
+        parts.append((frame.source, start, size))
+        offset += size
+    return Source.joined(parts, frame.source.path, False)
+
+
+def open_embedded(path: str, mmap_mode: str | None, old: Source | None = None, advice: str | None = None, *,
+                  verify: bool | None = None) -> Embedded:  # fmt: skip
+    """Open a file of embedded values, which a writer may be changing just now.
+
+    For `old` see `open_source`; `advice` is given before anything is read; `verify` is that of `Embedded`.
+    """
+
+    def window() -> Window:
+        source = open_source(path, mmap_mode, old)
+        if advice is not None:
+            source.advise(advice)
+        if source.size == 0:
+            raise FormatError("the file is empty, so it is no store", path=path)
+        return source, 0, -1
+
+    return read_embedded(window, verify)
+
+
+def read_embedded(open_window: Callable[[], Window], verify: bool | None = None) -> Embedded:
+    """Read a frame of embedded values, which a writer may be changing just now.
+
+    Parameters
+    ----------
+    open_window : callable
+        Opens the file and says where in it the frame lies.
+    verify : bool, optional
+        As of `Embedded`.
+    """
+    last: tuple[int, ...] | None = None
+    tries = 0
+    while True:
+        window = open_window()
+        try:
+            return Embedded(window, verify=verify)
+        except FormatError:
+            # A header that was read while it was written, or that tells of bytes which came after the file was opened.
+            path = window[0].path
+            now = None if path is None else file_identity(path)
+            tries += 1
+            if now == last or tries == _TRIES:
+                raise
+            last = now
+
+
+def kind_of(frame: Frame) -> str | None:
+    """The metalayer that marks a frame of embedded values."""
+    return next((kind for kind in KINDS if frame.metalayer(kind) is not None), None)

@@ -1,0 +1,170 @@
+"""The rules for keys of stores."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED
+
+# What a key of ours may not have: an empty, "." or ".." segment, control characters, and what the names of files on
+# some system cannot have or mean something else by, so that every key is the name of one file below its store
+# everywhere: the separators of other systems, wildcards, an end in a dot or blank, and devices.
+_UNSOUND: Final = re.compile(
+    r"[\x00-\x1f\x7f\\:<>\"|?*]|/\.{0,2}(?:/|$)|[. ](?:/|$)"
+    r"|/(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\xb9\xb2\xb3]) *(?=[./]|$)",
+    re.IGNORECASE,
+)
+# What most keys are; nothing is wrong with these if they are short, have no segment that ends in a dot or could be a
+# device, and are not below a name of the store's own.
+_PLAIN: Final = re.compile(r"(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)+")
+_DEVICE: Final = re.compile(
+    r"/(?:[Cc][Oo][Nn]|[Pp][Rr][Nn]|[Aa][Uu][Xx]|[Nn][Uu][Ll]|(?:[Cc][Oo][Mm]|[Ll][Pp][Tt])\d)(?![\w-])"
+)
+# The part of it that a key read from a file must obey too.
+_UNSAFE: Final = re.compile(r"\x00|/\.{0,2}(?:/|$)")
+
+
+_SUFFIXED: Final = re.compile(rf"[^/](?:{'|'.join(map(re.escape, LEAF_SUFFIXES))})(?=/)")
+_UNSAFE_LINES: Final = re.compile(r"\x00|^(?!/)|/\.{0,2}(?:/|$)", re.MULTILINE)
+
+
+# Longer names than these some file system does not take, with a suffix behind the last segment.
+_MAX_SEGMENT_BYTES: Final = 240
+_MAX_BYTES: Final = 4000
+# Names right below the root that the store itself uses.
+_OWN: Final = (EMBED, LOCK, RESERVED.rstrip("/"))
+
+#: A key with one more would not be listed in a directory.
+MAX_SEGMENTS: Final = 257
+
+#: What each message says that refuses a key, besides the reason.
+KEY_RULES: Final = (
+    f"(a key has 1 to {MAX_SEGMENTS} segments behind '/' each, of up to {_MAX_SEGMENT_BYTES} bytes of UTF-8, "
+    f"{_MAX_BYTES} in all; no segment is empty, '.' or '..', has a control character or one of \\ : < > \" | ? *, ends "
+    "in a dot or a blank, or is a device on Windows such as con, nul, com1; keys of files differ in more than case and "
+    "accents)"
+)
+
+
+class KeyKindError(TypeError, ValueError):
+    """A key that is not a string."""
+
+
+def plain_key(key: object) -> str:
+    """A key as a string and nothing more, such as NumPy's strings are; `KeyKindError` for what is none."""
+    if not isinstance(key, str):
+        raise KeyKindError(f"Key must be a string, not {type(key).__name__} {KEY_RULES}")
+    return str.__str__(key)
+
+
+def canonical_key(key: object) -> str:
+    """A key in the form in which stores know it, with "/" in front.
+
+    Raises
+    ------
+    ValueError
+        For a key that ends with "/", has empty segments, or is not a string (`KeyKindError`).
+    """
+    key = plain_key(key)
+    if not key.startswith("/"):
+        key = "/" + key
+    if key.endswith("/"):
+        raise ValueError(f"Key cannot end with '/': {key!r} names no leaf {KEY_RULES}")
+    if "//" in key:
+        raise ValueError(f"Key cannot contain empty path segments '//': {key!r} {KEY_RULES}")
+    return key
+
+
+def new_key(key: object) -> str:
+    """The canonical form of a key to be written, which must be the name of one file on every system."""
+    if (
+        type(key) is str
+        and len(key) <= _MAX_SEGMENT_BYTES
+        and _PLAIN.fullmatch(key)
+        and not ("./" in key or key[-1] == "." or _DEVICE.search(key))
+        and not key.startswith("/" + EMBED)
+    ):  # fmt: skip
+        return key
+    key = canonical_key(key)
+    unsound = _UNSOUND.search(key)
+    if unsound:
+        raise ValueError(
+            f"Key {_shown(key)} could not be the name of a file everywhere, as each key must: it has "
+            f"{_what_is_unsound(unsound[0])} {KEY_RULES}"
+        )
+    if key.count("/") > MAX_SEGMENTS:
+        raise ValueError(f"Key {_shown(key)} has more than {MAX_SEGMENTS} segments {KEY_RULES}")
+    try:
+        name = key.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"Key {_shown(key)} has a character that UTF-8 cannot express {KEY_RULES}") from None
+    if _is_long(name):
+        raise ValueError(f"Key {_shown(key)} or a segment of it is too long {KEY_RULES}")
+    if key.split("/", 2)[1] in _OWN:
+        own = key.split("/", 2)[1]
+        raise ValueError(f"Key {_shown(key)}: the name {own!r} is reserved for the store itself {KEY_RULES}")
+    return key
+
+
+def _shown(key: str) -> str:
+    return repr(key) if len(key) <= _MAX_SEGMENT_BYTES else f"{key[:60]!r}..."
+
+
+def _what_is_unsound(text: str) -> str:
+    """What the part of a key is that `_UNSOUND` has found."""
+    if len(text) == 1 and text not in ". ":
+        return f"the character {text!r}"
+    if text.strip("/") in ("", ".", ".."):
+        if text[0] == "/":
+            return f"the segment {text.strip('/')!r}"
+        return "a segment that ends in a dot"
+    if not text.strip(" /"):
+        return "a segment that ends in a blank"
+    return f"the segment {text[1:]!r}, which is a device on Windows"
+
+
+def suffixed_folders(key: str) -> list[str]:
+    """The groups of a key that are named like the file of a leaf."""
+    if ".b2" not in key:
+        return []
+    return [key[: match.end()] for match in _SUFFIXED.finditer(key)]
+
+
+def absolute(path: str) -> str:
+    """A path that means the same when the working directory is another one."""
+    # Not by `os.path.abspath`, which takes ".." behind a link for what it is not.
+    return path if not path or os.path.isabs(path) else os.path.join(os.getcwd(), path)
+
+
+def is_path(key: str) -> bool:
+    """Whether a key, put behind the path of a directory, names a file below that directory on this system."""
+    return is_safe(key) and (os.name != "nt" or not _UNSOUND.search(key))
+
+
+def _is_long(name: bytes) -> bool:
+    return len(name) > _MAX_BYTES or (
+        len(name) > _MAX_SEGMENT_BYTES and max(map(len, name.split(b"/"))) > _MAX_SEGMENT_BYTES
+    )
+
+
+def is_safe(key: object) -> bool:
+    """Whether a key that was read from a file stays below its store."""
+    if not isinstance(key, str) or not key.startswith("/"):
+        return False
+    # Most keys have nothing that could be wrong with them.
+    if "/." in key or "//" in key or "\0" in key or key[-1] == "/":
+        return not _UNSAFE.search(key)
+    return True
+
+
+def all_safe(keys: Iterable[object]) -> bool:
+    """The same for many keys, faster."""
+    try:
+        text = "\n".join(keys)  # type: ignore[arg-type]  # what is no string raises
+    except TypeError:
+        return False
+    # A newline inside of a key may look like the start of another one, so a hit is looked at closely.
+    return not _UNSAFE_LINES.search(text) or all(map(is_safe, keys))

@@ -1,0 +1,133 @@
+"""What `.b2d` and `.b2z` have in common: names of files, suffixes of leaves, and the bytes of a window."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from typing import Any, Final, Self
+
+from blosc2._core.descriptions import describe
+from blosc2._core.frame import Frame
+from blosc2._core.source import Source
+from blosc2._files import check_unchanged, checked_pieces
+from blosc2._frames import parse_dtype
+from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
+
+#: Where the bytes of a frame lie: a source, the offset in it, and how many.
+Window = tuple[Source, int, int]
+
+
+class Moved(tuple[Source, int, int]):  # noqa: SLOT001 - tuples cannot have any
+    """Where a frame lies that only gets another key.
+
+    Attributes
+    ----------
+    origin : str
+        The published key that it has.
+    aside : str or None
+        A file that is a second name of it, instead of a window: it is opened when its bytes are needed.
+    """
+
+    origin: str
+    aside: str | None
+
+    def __new__(cls, window: Window | None, origin: str, aside: str | None = None) -> Self:
+        """The window of a published key, or None with a file."""
+        places: Any = (None, 0, 0) if window is None else window
+        self = super().__new__(cls, places)
+        self.origin = origin
+        self.aside = aside
+        return self
+
+
+#: The frame of embedded values, without which there is no store.
+EMBED = "embed.b2e"
+#: Beside it, the lock of other writers.
+LOCK = "embed.b2e.b2lock"
+#: Below it lies what describes the store and is no leaf.
+RESERVED = ".b2/"
+#: Suffixes of leaves. Of two files for one key, the one that comes first here counts.
+LEAF_SUFFIXES = (".b2nd", ".b2f", ".b2b")
+#: What a frame begins with.
+FRAME_MAGIC = b"\x9e\xa8b2frame\0"
+
+
+def suffix_of(window: Window) -> str:
+    """The suffix under which a frame is filed: it depends on what the frame holds."""
+    frame = Frame.open(*window)
+    if frame.metalayer("batcharray") is not None:
+        return ".b2b"
+    return ".b2nd" if frame.metalayer("b2nd") is not None else ".b2f"
+
+
+def filed_as(window: Window) -> tuple[str, bytes]:
+    """The suffix under which a frame is filed, and what a catalog says of it; empty where nothing can be said."""
+    frame = Frame.open(*window)
+    about = _described(frame)
+    if frame.only_array:
+        return ".b2nd", about
+    return suffix_of(window), about
+
+
+def described(window: Window) -> bytes:
+    """What a catalog says of a frame; empty where nothing can be said, as of one that is damaged."""
+    try:
+        return _described(Frame.open(*window))
+    except FormatError:
+        return b""
+
+
+def _described(frame: Frame) -> bytes:
+    try:
+        about: bytes = describe(frame, parse_dtype)
+    except FormatError:
+        about = b""
+    return about
+
+
+def pieces(window: Window) -> Iterator[bytes | memoryview]:
+    """The bytes of a window, in pieces of bounded size; they are checked as far as something is known of them."""
+    yield from checked_pieces(window)
+    check_unchanged(window[0])
+
+
+def whole(window: Window) -> bytes | memoryview:
+    """The bytes of a window as one buffer, which is copied only when the source has none."""
+    source, offset, length = window
+    if source.is_joined:
+        return b"".join(pieces(window))  # which are checked
+    try:
+        return memoryview(source)[offset : offset + length]
+    except BufferError:
+        return source.read(offset, length)
+
+
+def open_source(path: str, mmap_mode: str | None, old: Source | None = None) -> Source:
+    """Map a file, or open it for positional reads; `MissingFileError` where there is none.
+
+    An older source of the path, opened in the same way, shares with the new one what it can: see `Source.reopen`.
+    """
+    try:
+        if old is not None and old.identity is not None and old.path == path and old.mapped == (mmap_mode == "r"):
+            return old.reopen()
+        return Source.map(path) if mmap_mode == "r" else Source.open(path)
+    except FileNotFoundError:
+        raise missing(path) from None
+
+
+def missing(path: str) -> MissingFileError:
+    """The error for a path that does not exist."""
+    return MissingFileError(
+        errno.ENOENT, "No such file or directory: the store does not exist; modes 'a' and 'w' create it", path
+    )
+
+
+#: Why a file stays that a new store would replace.
+NOT_REPLACED: Final = (
+    "this file is no store, and is not replaced by one: remove it first, or give the store another name (.b2z, .b2e)"
+)
+
+
+def taken(path: str, why: str) -> ExistingFileError:
+    """The error for a path that exists and must not be replaced."""
+    return ExistingFileError(errno.EEXIST, why, path)

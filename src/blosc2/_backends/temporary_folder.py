@@ -1,0 +1,113 @@
+"""Where the temporary files of a `.b2d` lie: beside it, or in a hidden folder of it where that cannot be.
+
+A file gets its place in the store by a rename, which has to stay on one file system. Beside a store that is a mount
+point lies another one; and a folder may let somebody write to a store in it, but not beside that.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from blosc2._backends.layout import RESERVED
+from blosc2._files import Owner, remove_leftovers, temporary_name
+
+# More than the system says of a descriptor.
+_INFO = 4096
+
+
+class TemporaryPlace:
+    """The place for the temporary files of one store.
+
+    Parameters
+    ----------
+    root : str
+        The store, which need not be there yet.
+    owner : Owner
+        The process that has it open for writing.
+    """
+
+    def __init__(self, root: str, owner: Owner) -> None:
+        self._root = os.path.abspath(root)
+        self._owner = owner
+        self._is_inside: bool | None = None
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether it is in the store."""
+        if self._is_inside is None:
+            if not os.path.isdir(self._root):
+                return False
+            parent = os.path.dirname(self._root)
+            self._is_inside = is_mount_point(self._root) or not _may_write(parent)
+        return self._is_inside
+
+    @property
+    def beside(self) -> str:
+        """What temporary files are to be beside of; its folder is there."""
+        if not self.is_inside:
+            return self._root
+        self._owner.makedirs(self._folder)
+        return self._hidden
+
+    def new_folder(self) -> str:
+        """Make a folder for this user alone."""
+        folder = temporary_name(self.beside)
+        self._owner.makedirs(os.path.dirname(folder))
+        try:
+            self._owner.mkdir(folder, 0o700)
+            return folder
+        except BaseException:
+            self._owner.remove_tree(folder)  # of which an interrupt would leave nobody knowing
+            raise
+
+    def tidy(self) -> None:
+        """Leave no empty folder in the store."""
+        if self._is_inside and self._owner.is_here:
+            with suppress(OSError):
+                self._owner.rmdir(self._folder)
+
+    def remove_leftovers(self) -> None:
+        """Remove what killed processes left, wherever the place was then; only for who holds the store's lock."""
+        for path in (self._root, self._hidden):
+            with suppress(OSError):
+                remove_leftovers(path, self._owner)
+        with suppress(OSError):
+            self._owner.rmdir(self._folder)
+
+    @property
+    def _folder(self) -> str:
+        return os.path.join(self._root, RESERVED.rstrip("/"))
+
+    @property
+    def _hidden(self) -> str:
+        return os.path.join(self._folder, os.path.basename(self._root))
+
+
+def is_mount_point(path: str) -> bool:
+    """Whether a file or folder cannot be replaced by one that lies beside it, as far as the system tells."""
+    return _mount(os.path.dirname(os.path.abspath(path))) != _mount(path)
+
+
+def _mount(path: str) -> tuple[int, str]:
+    device = os.stat(path).st_dev
+    if not hasattr(os, "O_PATH"):
+        return device, ""
+    # One file system may be mounted in two places.
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        # Not as a file object, which an interrupt would leave to the collector of garbage.
+        info = os.open(f"/proc/self/fdinfo/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            lines = os.read(info, _INFO).decode("ascii", "replace").splitlines()
+        finally:
+            os.close(info)
+        return device, next((line for line in lines if line.startswith("mnt_id:")), "")
+    except OSError:
+        return device, ""
+    finally:
+        os.close(descriptor)
+
+
+def _may_write(folder: str) -> bool:
+    return os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)

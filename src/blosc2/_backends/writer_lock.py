@@ -1,0 +1,251 @@
+"""One writer at a time: the lock of a store that is open for writing.
+
+It is an advisory lock of the operating system on the store's own file or directory, so it is gone when its process is,
+and no other file tells of it. (Over NFS a directory cannot be locked: there a file in it is, which stays.) A store that
+is replaced by a new file passes the lock on to that before it takes its name. Readers never ask for it.
+
+For a store that is not there yet a hidden file beside its place is locked (see `creation_lock`). It goes when the store
+is there, or nobody makes it any more. One that a killed process left locks nothing, and is used by the next.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+import weakref
+from contextlib import suppress
+
+from blosc2._backends.layout import LOCK
+from blosc2._core.forking import in_child
+from blosc2._files import CreationLock, Owner, check_permission, flock
+from blosc2.exceptions import StoreLockedError
+
+if sys.platform != "win32":  # its own locks keep readers out too, which must not be
+    import fcntl
+
+#: Between two tries, in seconds; each time twice as long, up to the second.
+_PAUSE, _LONGEST_PAUSE = 0.0005, 0.05
+_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
+_held: weakref.WeakSet[WriterLock] = weakref.WeakSet()
+
+
+class WriterLock:
+    """The lock of one store, held from its making until `release`.
+
+    Parameters
+    ----------
+    path : str
+        Of the store, which need not be there yet. The folders that it will lie in are made then.
+    timeout : float or None
+        How many seconds to wait for another writer; None waits as long as it takes.
+    exclusive : bool
+        False takes no lock, for file systems that have none.
+
+    Attributes
+    ----------
+    owner : Owner
+        The process that made it.
+
+    Raises
+    ------
+    StoreLockedError
+        Another handle has it, in this process or in another.
+    PermissionError
+        The store, or the folder that it would be made in, may not be written to.
+    OSError
+        The file system has no locks.
+    """
+
+    __slots__ = ("__weakref__", "_creation", "_descriptor", "_exclusive", "_next", "_path", "owner")
+
+    def __init__(self, path: str, timeout: float | None = 0, *, exclusive: bool = True) -> None:
+        self._descriptor = self._next = -1
+        # What is locked instead of a store that is still to be made.
+        self._creation: CreationLock | None = None
+        self._path = path
+        self.owner = Owner()
+        check_permission(path)
+        self._exclusive = exclusive and sys.platform != "win32"
+        if self._exclusive:
+            self._acquire(timeout)
+            _held.add(self)
+
+    @property
+    def held(self) -> bool:
+        """Whether something is locked: the store, or the place where it will be."""
+        return self._descriptor >= 0
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this is a copy in a forked child, where it locks nothing."""
+        return not self.owner.is_here
+
+    def _acquire(self, timeout: float | None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = _PAUSE
+        while True:
+            creation = None
+            try:
+                descriptor = os.open(self._path, _FLAGS)
+            except (FileNotFoundError, NotADirectoryError):
+                creation = CreationLock(self._path, self.owner)
+                descriptor = creation.open()
+                if descriptor < 0:  # somebody has removed the folder again
+                    continue
+            try:
+                try:
+                    is_ours = self._try(descriptor, self._path if creation is None else creation.path)
+                except OSError:
+                    if creation is not None:  # nobody has it locked, as there are no locks
+                        creation.remove()
+                    raise
+                if is_ours:
+                    # What was waited for may have been replaced or removed meanwhile, or made.
+                    if self._is_current(descriptor) if creation is None else creation.is_current(descriptor):
+                        self._descriptor, self._creation = descriptor, creation
+                        descriptor, creation = -1, None
+                        return
+                    continue
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise self._refusal(descriptor)
+            finally:
+                if descriptor >= 0:
+                    os.close(descriptor)
+                if creation is not None:
+                    creation.remove_folders()
+            wait = pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic()))
+            time.sleep(wait)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _try(self, descriptor: int, path: str) -> bool:
+        """Lock an open file or directory, unless somebody else has; the descriptor may stand for another file then."""
+        try:
+            flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, path, stand_in=LOCK)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _is_current(self, descriptor: int) -> bool:
+        opened = os.fstat(descriptor)
+        try:
+            named = os.stat(self._path)
+            if stat.S_ISDIR(named.st_mode) and not stat.S_ISDIR(opened.st_mode):
+                named = os.stat(os.path.join(self._path, LOCK))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
+
+    def _refusal(self, descriptor: int) -> StoreLockedError:
+        who = _holder(descriptor)
+        return StoreLockedError(
+            f"the store is open for writing by {who}: open it with mode='r', wait with timeout=, "
+            "or close it there first",
+            path=self._path,
+        )
+
+    def take(self, descriptor: int, path: str = "") -> None:
+        """Lock an open file or directory that is about to become the store, or has just become it; then `settle`.
+
+        A directory needs its path, too.
+        """
+        if not self._exclusive or self.inherited:
+            return
+        self.forget_taken()
+        self._next = os.dup(descriptor)
+        try:
+            if not self._try(self._next, path or self._path):
+                raise self._refusal(self._next)
+        except BaseException:
+            self.forget_taken()
+            raise
+
+    def settle(self) -> None:
+        """What was taken is the store now."""
+        if self._next >= 0:
+            # At once: there is no moment in which nothing is held.
+            before, self._descriptor, self._next = self._descriptor, self._next, -1
+            creation, self._creation = self._creation, None
+            if before >= 0:
+                try:
+                    if creation is not None:
+                        creation.remove()
+                    self._unlock(before)
+                finally:
+                    os.close(before)
+
+    def _unlock(self, descriptor: int) -> None:
+        if not self.inherited:
+            # A forked child may still have a copy of the descriptor.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def settle_if_current(self) -> None:
+        """Something failed: what was taken may be the store by now, or not."""
+        if self._next >= 0 and self._is_current(self._next):
+            self.settle()
+        else:
+            self.forget_taken()
+
+    def forget_taken(self) -> None:
+        """What was taken did not become the store."""
+        taken, self._next = self._next, -1
+        if taken >= 0:
+            os.close(taken)
+
+    def release(self) -> None:
+        """Let other writers in; nothing more than that, and not twice."""
+        self.forget_taken()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._descriptor < 0:
+            return
+        descriptor, creation = self._descriptor, self._creation
+        try:
+            if creation is not None and not self.inherited:
+                creation.remove()
+                creation.remove_folders()
+            self._unlock(descriptor)
+        finally:
+            # In this order: an interrupt in between leaves it open, but unlocked, and never lets it be closed twice.
+            self._descriptor = -1
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.release()
+
+
+def _holder(descriptor: int) -> str:
+    """Who has the lock of a file, as far as the system tells."""
+    status = os.fstat(descriptor)
+    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    try:
+        with open("/proc/locks", encoding="ascii") as locks:
+            fields = [line.split() for line in locks]
+        pids = [int(line[4]) for line in fields if line[1] == "FLOCK" and line[5] == place]
+    except (OSError, IndexError, ValueError):  # Linux alone has this list
+        pids = []
+    if not pids or pids[0] <= 0:
+        return "another process"
+    if pids[0] == os.getpid():
+        return f"another handle of this process ({pids[0]})"
+    try:
+        with open(f"/proc/{pids[0]}/comm", encoding="utf-8", errors="replace") as name:
+            return f"process {pids[0]} ({name.read().strip()})"
+    except OSError:
+        return f"process {pids[0]}"
+
+
+def _forget_in_child() -> None:
+    """In a forked child: its copies of the descriptors must not keep the lock when the parent ends."""
+    for lock in list(_held):
+        for descriptor in (lock._descriptor, lock._next):
+            if descriptor >= 0:
+                with suppress(OSError):  # another thread may just have closed it
+                    os.close(descriptor)
+        lock._descriptor = lock._next = -1
+
+
+in_child(_forget_in_child)

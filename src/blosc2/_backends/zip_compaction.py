@@ -1,0 +1,71 @@
+"""Copying the members of one version of a `.b2z` to a new archive, without the bytes that no member has."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from blosc2._backends.layout import EMBED, described, pieces
+from blosc2._core.archive import Archive
+from blosc2._core.archive_writer import ArchiveWriter
+from blosc2._core.catalog import NAME as CATALOG
+from blosc2._core.catalog_writer import write_cataloged
+from blosc2._core.keytable import KeyTable
+from blosc2._core.source import Source
+from blosc2._files import Progress
+
+# Leaves whose places are asked for at a time.
+_TOGETHER: Final = 4096
+_CATALOG: Final = CATALOG.encode()
+_EMBED: Final = EMBED.encode()
+
+
+def copy_members(source: Source, archive: Archive, writer: ArchiveWriter, progress: Progress | None) -> None:
+    """Copy the members of some version, and write their directory."""
+    # Of equal names the last counts.
+    live = {name: number for number, name in enumerate(archive.names()) if not archive.is_folder(number)}
+    live.pop(CATALOG, None)
+    total = sum(archive.window(number)[1] for number in live.values())
+    done = 0
+    for name, number in live.items():
+        offset, length = archive.window(number)
+        writer.append_pieces(name.encode(), pieces((source, offset, length)), length, archive.crc(number))
+        done += length
+        if progress is not None:
+            progress(done, total)
+    writer.write_directory()
+
+
+def copy_cataloged(
+    source: Source, archive: Archive, keys: KeyTable, writer: ArchiveWriter, folder: str, progress: Progress | None
+) -> None:
+    """The same for many leaves, in the order of their keys; nothing is held for each of them.
+
+    What memory should not hold goes to files in a folder meanwhile.
+    """
+    total = source.size
+    done = 0
+
+    def copy(place: int, *, leaf: bool) -> None:
+        nonlocal done
+        offset, length = archive.window_at(place)
+        window = source, offset, length
+        # By the leaf itself: what the old catalog says may be less, or wrong.
+        about = described(window) if leaf else None
+        writer.append_pieces(
+            archive.name_at(place).encode(), pieces(window), length, archive.crc_at(place), about=about
+        )
+        done += length
+        if progress is not None:
+            progress(done, total)
+
+    writer.gather(folder)
+    for place in {archive.name_at(place): place for place in keys.other_places((_CATALOG,))}.values():
+        if not archive.name_at(place).endswith("/"):
+            copy(place, leaf=False)
+    for start in range(0, len(keys), _TOGETHER):
+        for place in keys.places(start, start + _TOGETHER):
+            copy(place, leaf=True)
+    runs, others = writer.gather()
+    write_cataloged(writer, None, runs, others, _EMBED)
+    if progress is not None:
+        progress(total, total)

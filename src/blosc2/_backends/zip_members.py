@@ -1,0 +1,47 @@
+"""Frames as members of a `.b2z`: which carry checksums of their own, and how they are appended.
+
+The directory has a CRC-32 of each member, which tells of all its bytes together. That is enough for what one read
+brings in. A larger frame gets checksums, as files have them, so that each of its chunks can be checked alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from blosc2._backends.layout import Window, pieces, whole
+from blosc2._core.archive_writer import ArchiveWriter
+from blosc2._core.frame import Frame
+from blosc2._core.source import Source
+from blosc2._files import checked_parts
+from blosc2._frames import parts_with_sums
+from blosc2.exceptions import FormatError
+
+#: Members of more bytes get checksums of their own; `member_sum.pxd` has the same number.
+SMALL_MEMBER: Final = 4096
+# Larger ones are copied piece by piece.
+_LARGE: Final = 8 << 20
+
+
+def append_frame(
+    writer: ArchiveWriter, name: bytes, frame: Window | bytes, about: bytes | None = None
+) -> tuple[int, int]:
+    """Append a frame, with checksums unless it is small; where it begins in the file, and its size."""
+    if isinstance(frame, bytes):
+        if len(frame) <= SMALL_MEMBER:
+            return writer.append(name, frame, about=about), len(frame)
+        frame = Source.of_buffer(frame), 0, len(frame)
+    if frame[2] <= SMALL_MEMBER:
+        return writer.append(name, whole(frame), about=about), frame[2]
+    if frame[2] <= _LARGE and frame[0].is_joined:
+        data = whole(frame)  # which checks it
+        frame = Source.of_buffer(data), 0, len(data)
+    try:
+        parts = parts_with_sums(Frame.open(*frame))
+    except FormatError:
+        if frame[2] > _LARGE:
+            return writer.append_pieces(name, pieces(frame), frame[2], about=about), frame[2]
+        return writer.append(name, whole(frame), about=about), frame[2]
+    size = sum(part[2] if isinstance(part, tuple) else len(part) for part in parts)
+    if size > _LARGE:
+        return writer.append_pieces(name, checked_parts(parts, frame), size, about=about), size
+    return writer.append(name, b"".join(checked_parts(parts, frame)), about=about), size

@@ -1,0 +1,91 @@
+"""Opening one version of a `.b2z`: its file, its members and their keys, which belong together."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from blosc2._backends.layout import open_source
+from blosc2._backends.zip_tail import END, SEALED, check_tail
+from blosc2._core.archive import Archive
+from blosc2._core.catalog import Catalog
+from blosc2._core.keytable import KeyTable
+from blosc2._core.source import Source
+from blosc2.exceptions import FormatError
+
+# The end record as writers leave it: without a comment, or with a seal.
+_ENDS: Final = (END, SEALED)
+
+
+class Version:
+    """One version of an archive: its file, its members and their keys belong together.
+
+    A reader takes the version once; a writer replaces it as a whole and never changes it.
+    """
+
+    __slots__ = ("archive", "described", "find", "keys", "member", "record", "source")
+
+    def __init__(self, source: Source, archive: Archive, record: bytes) -> None:
+        self.source = source
+        self.archive = archive
+        # The last bytes of it, as they were: where they are others, so is the file.
+        self.record = record
+        self.member: Callable[[int], tuple[int, int]] = archive.window_at
+        # Made by the backend when first needed.
+        self.keys: KeyTable | None = None
+        self.find: Callable[[str], int] | None = None
+        # A catalog of leaves that the file does not describe; made when first asked for.
+        self.described: Catalog | None = None
+
+    def is_in(self, path: str) -> bool:
+        """Whether the end record is what it was in a file, whose time does not tell of every change."""
+        size, end = len(self.record), int(self.archive.end)
+        source = Source.open(path)
+        return bool(source.size >= end and source.read(end - size, size) == self.record)
+
+
+def open_version(path: str, mmap_mode: str | None, old: Source | None, advice: str | None) -> Version:
+    """Open a file, from which a writer may be cutting off what another one left unfinished.
+
+    For `old` see `open_source`; `advice` is given before anything is read.
+    """
+    last = None
+    while True:
+        source = open_source(path, None, old)
+        try:
+            record = _last_record(source)
+            archive = None
+            if not record:
+                archive = Archive(source)
+                check_tail(source, archive)
+            if mmap_mode is not None:
+                # Mapped bytes that are cut off must not be touched, not even to look for the end.
+                source = source.mapped_to(source.size if archive is None else archive.end, old)
+                archive = None
+            if advice is not None:
+                source.advise(advice)
+            if archive is None:
+                archive = Archive(source)
+                check_tail(source, archive)
+            if not record or archive.end < source.size:
+                start = max(0, archive.end - SEALED)
+                record = source.read(start, archive.end - start)
+            return Version(source, archive, record)
+        except FormatError:
+            if source.identity == last:
+                raise
+            last = source.identity
+
+
+def _last_record(source: Source) -> bytes:
+    """The end record that a file ends in; empty where it ends in what an unfinished append left behind it."""
+    length = min(source.size, SEALED)
+    last = source.read(source.size - length, length)
+    for end in _ENDS:
+        if last[-end:].startswith(b"PK\5\6") and end <= length:
+            count, size, offset, more = struct.unpack_from("<HIIH", last, length - end + 10)
+            # Of a large archive, or of one with many members, they are in another record, right before.
+            fits = offset + size == source.size - end or count == 0xFFFF or 0xFFFFFFFF in (offset, size)
+            return last if fits and more == end - END else b""
+    return b""

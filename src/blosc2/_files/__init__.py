@@ -1,0 +1,73 @@
+"""Files and folders of the system: those that appear whole or not at all, locks, copies, who may change them.
+
+Bytes are only moved here, never understood: what they mean is for `_frames` and `_backends`. Everything that asks the
+system for durability, for a lock, or for the identity of a file lies here, and nothing else does so.
+"""
+
+from blosc2._files.advice import LASTING, advise_frame, advise_windows, check_advice, lasting
+from blosc2._files.atomic_file import Lock, NewFile, remove_leftovers, temporary_name, through_link
+from blosc2._files.compaction import Compaction, Progress
+from blosc2._files.copies import Part, Window, check_unchanged, checked_parts, checked_pieces, pieces_of, write_parts
+from blosc2._files.creation_lock import CreationLock
+from blosc2._files.frame_lock import flock, locked
+from blosc2._files.identity import (
+    begins_with,
+    changed_by_others,
+    check_permission,
+    check_same_file,
+    check_writable_file,
+    file_identity,
+    identity_of,
+)
+from blosc2._files.process import Descriptor, Owner, refusal
+from blosc2._files.renames import FileMoves
+from blosc2._files.shared_lock import Sidecar
+from blosc2._files.spool import BUDGET, Spool, Spooled, TemporaryFile, held, waiting_items
+from blosc2._files.sync import sync_file, sync_files, sync_folder, sync_names
+
+__all__ = [
+    "BUDGET",
+    "LASTING",
+    "Compaction",
+    "CreationLock",
+    "Descriptor",
+    "FileMoves",
+    "Lock",
+    "NewFile",
+    "Owner",
+    "Part",
+    "Progress",
+    "Sidecar",
+    "Spool",
+    "Spooled",
+    "TemporaryFile",
+    "Window",
+    "advise_frame",
+    "advise_windows",
+    "begins_with",
+    "changed_by_others",
+    "check_advice",
+    "check_permission",
+    "check_same_file",
+    "check_unchanged",
+    "check_writable_file",
+    "checked_parts",
+    "checked_pieces",
+    "file_identity",
+    "flock",
+    "held",
+    "identity_of",
+    "lasting",
+    "locked",
+    "pieces_of",
+    "refusal",
+    "remove_leftovers",
+    "sync_file",
+    "sync_files",
+    "sync_folder",
+    "sync_names",
+    "temporary_name",
+    "through_link",
+    "waiting_items",
+    "write_parts",
+]  # fmt: skip

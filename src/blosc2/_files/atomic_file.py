@@ -1,0 +1,186 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from contextlib import suppress
+from types import TracebackType
+from typing import BinaryIO, Protocol
+
+from blosc2._files.process import Owner
+from blosc2._files.sync import sync_folder
+from blosc2.exceptions import StoreLockedError, name_file
+
+
+class Lock(Protocol):
+    """A lock that is on a file and goes over to the one that replaces it."""
+
+    def take(self, descriptor: int) -> None:
+        """Lock the new file too."""
+
+    def settle(self) -> None:
+        """The new file has its name."""
+
+    def settle_if_current(self) -> None:
+        """Something failed: it has the name, or not."""
+
+
+class NewFile:
+    """A file that takes its name only when it is complete: written beside it, synced, renamed.
+
+    As a context manager it gives the file to write to, and commits unless the block raises.
+
+    Parameters
+    ----------
+    path : str
+        The name it will have. A link is followed if the file may be there already, as `open` does.
+    replace : bool
+        Whether a file of that name may be there; otherwise `FileExistsError` when it is.
+    lock : Lock, optional
+        Goes over to the file before it gets its name.
+    beside : str, optional
+        What it is written beside instead, where no file may appear in the folder that it will be in.
+    owner : Owner, optional
+        Of the change that it is a part of; by default it is one of its own.
+    buffered : bool
+        False for what is written by its descriptor. Buffers have locks, which a forked child should not wait for.
+    """
+
+    def __init__(
+        self, path: str, *, replace: bool, lock: Lock | None = None, beside: str | None = None,
+        owner: Owner | None = None, buffered: bool = True,
+    ) -> None:  # fmt: skip
+        self.path = through_link(path) if replace else path
+        self._owner = Owner() if owner is None else owner
+        self._lock = lock
+        self._replace = replace
+        self._temporary = temporary_name(self.path if beside is None else beside)
+        try:
+            self.file: BinaryIO = self._owner.open(self._temporary, "xb+", buffered=buffered)
+        except StoreLockedError:
+            raise
+        except OSError as error:
+            # The temporary name would tell a caller nothing.
+            raise type(error)(error.errno, f"cannot write here: {error.strerror}", path) from None
+
+    def __enter__(self) -> BinaryIO:
+        return self.file
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            if error is not None:
+                name_file(error, self.path)
+            self.abandon()
+
+    def commit(self, *, durable: bool = True, lock: Lock | None = None) -> None:
+        """Make the file durable and give it its name."""
+        lock = self._lock if lock is None else lock
+        try:
+            self._owner.check(self.path)
+            self.file.flush()
+            if durable:
+                os.fsync(self.file.fileno())
+            if lock is not None:
+                lock.take(self.file.fileno())
+            self.file.close()
+            if self._replace:
+                if os.path.exists(self.path):
+                    self._owner.chmod(self._temporary, os.stat(self.path).st_mode & 0o7777)
+                _replace(self._temporary, self.path, self._owner)
+            else:
+                publish_new(self._temporary, self.path, self._owner)
+        except BaseException as failed:
+            name_file(failed, self.path)
+            self.abandon()
+            if lock is not None:
+                lock.settle_if_current()
+            raise
+        if lock is not None:
+            lock.settle()
+        if durable:
+            sync_folder(self.path)
+
+    def let_go(self) -> None:
+        """Close the file, of which nothing is left to write, and leave it where it is."""
+        self.file.close()
+
+    def abandon(self) -> None:
+        """Leave nothing behind; in a forked child, leave all to the process that makes the file."""
+        try:
+            self.file.close()
+        except OSError:  # what could not be written is not wanted any more
+            pass
+        if not self._owner.is_here:
+            return
+        if os.path.exists(self._temporary):
+            self._owner.unlink(self._temporary)
+
+
+def through_link(path: str) -> str:
+    """Where a link leads, in the end, whether something is there or not; a path that is no link, as it is."""
+    if not os.path.islink(path):
+        return path
+    found = os.path.realpath(path)
+    if os.path.islink(found):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    return found
+
+
+def temporary_name(path: str) -> str:
+    """A hidden name beside a path, which says what it is for."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
+
+
+def remove_leftovers(path: str, owner: Owner) -> None:
+    """Remove what killed processes left beside a path; only for who holds its lock."""
+    folder, name = os.path.split(os.path.abspath(path))
+    pattern = re.compile(re.escape(f".{name}.") + r"[0-9a-f]{8}\.tmp")
+    for found in os.listdir(folder):
+        if pattern.fullmatch(found):
+            left = os.path.join(folder, found)
+            if os.path.isdir(left) and not os.path.islink(left):
+                owner.remove_tree(left)
+            else:
+                with suppress(OSError):
+                    owner.unlink(left)
+
+
+def _replace(temporary: str, path: str, owner: Owner) -> None:
+    try:
+        owner.replace(temporary, path)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        raise OSError(
+            errno.EBUSY,
+            "the file is a mount point of its own, so no other file can take its place: change it by the name that was "
+            "mounted here, or mount the folder that it is in",
+            path,
+        ) from None
+
+
+def publish_new(temporary: str, path: str, owner: Owner) -> None:
+    """Rename, unless something of that name exists."""
+    try:
+        owner.link(temporary, path)
+    except FileExistsError:
+        raise _taken(path) from None
+    except StoreLockedError:
+        raise
+    except OSError:  # a file system without hard links
+        if os.path.exists(path):
+            raise _taken(path) from None
+        owner.rename(temporary, path)
+    else:
+        owner.unlink(temporary)
+
+
+def _taken(path: str) -> FileExistsError:
+    return FileExistsError(errno.EEXIST, "somebody else has put something in this place meanwhile", path)

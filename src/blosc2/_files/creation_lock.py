@@ -1,0 +1,100 @@
+"""What is locked for a store that is not there yet: a hidden file beside its place.
+
+Whoever wants to make the store locks that file, and then looks again whether somebody else has made the store
+meanwhile. The file is removed only by who has it locked. So whoever got the lock of a file that has lost its name
+begins anew, and two can never have it for the same place.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+
+from blosc2._files.process import Owner
+
+_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+
+
+class CreationLock:
+    """The file that is locked while a store is made.
+
+    Parameters
+    ----------
+    store : str
+        The path of the store. Links are followed, so all names of a place have one such file.
+    owner : Owner
+        Who makes the store.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    """
+
+    __slots__ = ("_folders", "_owner", "_store", "path")
+
+    def __init__(self, store: str, owner: Owner) -> None:
+        self._store = os.path.realpath(store)
+        folder, name = os.path.split(self._store)
+        self.path = os.path.join(folder, f".{name}.lock")
+        self._owner = owner
+        # Folders that were made for it, the innermost first.
+        self._folders: list[str] = []
+
+    def open(self) -> int:
+        """Open the file, which is made with the folders that it lies in; -1 where one of these is gone again."""
+        self._make_folders(os.path.dirname(self.path))
+        try:
+            try:
+                return self._owner.open_lock(self.path, _FLAGS | os.O_RDWR)
+            except PermissionError:
+                # One that another user left can be locked all the same.
+                if not os.path.lexists(self.path):
+                    raise
+                return os.open(self.path, _FLAGS | os.O_RDONLY)
+        except FileNotFoundError:
+            return -1
+
+    def is_current(self, descriptor: int) -> bool:
+        """Whether the lock of the opened file keeps others out: it has its name, and there is no store yet.
+
+        A file that is of no use any more is removed; it must be locked.
+        """
+        opened = os.fstat(descriptor)
+        try:
+            named = os.lstat(self.path)
+        except FileNotFoundError:
+            return False
+        if (named.st_dev, named.st_ino) != (opened.st_dev, opened.st_ino):
+            return False
+        if os.path.lexists(self._store):
+            self.remove()
+            return False
+        return True
+
+    def remove(self) -> None:
+        """Remove the file, which must be locked."""
+        with suppress(OSError):  # of another user, where only the owner of a file may do that: it locks nothing
+            self._owner.unlink(self.path)
+
+    def remove_folders(self) -> None:
+        """Remove the folders that were made for it, as far as nobody has put anything there."""
+        folders, self._folders = self._folders, []
+        with suppress(OSError):
+            for folder in folders:
+                self._owner.rmdir(folder)
+
+    def _make_folders(self, folder: str) -> None:
+        missing = []
+        while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        for folder in reversed(missing):
+            try:
+                self._owner.mkdir(folder)
+            except (FileExistsError, FileNotFoundError):  # by somebody else just now; or gone again
+                if os.path.lexists(folder) and not os.path.isdir(folder):
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
+                continue
+            self._folders.insert(0, folder)

@@ -1,0 +1,147 @@
+"""The lock that programs share which change one file at the same time, and the number of their last change.
+
+It is a small file beside the data, of the form that C-Blosc2 gives it: 8 bytes of zero and a count of 8 bytes, which
+goes up each time that somebody gets the lock for changes. The lock itself is one of the operating system on that file;
+it is gone when its process is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Final
+
+from blosc2._core.forking import Lock
+from blosc2._files.frame_lock import flock
+from blosc2._files.process import Descriptor, refusal
+
+if sys.platform != "win32":
+    import fcntl
+
+#: The size of the file, and where the count is in it.
+_NBYTES: Final = 16
+_COUNT: Final = 8
+
+
+def sidecar_path(path: str) -> str:
+    """Where the lock of a file, or of a directory frame, is."""
+    return os.path.join(path, ".b2lock") if os.path.isdir(path) else path + ".b2lock"
+
+
+class Sidecar:
+    """The lock of one handle. Other handles wait for it, of this process too.
+
+    Parameters
+    ----------
+    path : str
+        Of the data.
+    writable : bool
+        Whether changes are meant; without, a place where nothing can be created is read without a lock.
+
+    Attributes
+    ----------
+    seen : int
+        The number of the change that the handle shows; it is for the handle to set.
+    entered : list of context manager
+        What the handle entered without ``with``.
+    """
+
+    __slots__ = ("_owner", "_path", "_thread", "_writable", "entered", "seen")
+
+    def __init__(self, path: str, *, writable: bool) -> None:
+        if sys.platform == "win32":
+            raise NotImplementedError("locking=True needs advisory locks, which Windows does not have")
+        # That of the file itself, by whichever link somebody comes.
+        self._path = os.path.abspath(sidecar_path(os.path.realpath(path)))
+        self._writable = writable
+        self._thread = Lock()
+        self.seen = -1
+        self.entered: list[AbstractContextManager[None]] = []
+        self._owner: tuple[int, int] | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether this thread has the lock for changes."""
+        return self._owner == (os.getpid(), threading.get_ident())
+
+    def count(self) -> int:
+        """The number of the last change."""
+        try:
+            with open(self._path, "rb", buffering=0) as file:
+                return int.from_bytes(file.read(_NBYTES)[_COUNT:], "little")
+        except FileNotFoundError:
+            return 0
+
+    @contextmanager
+    def exclusive(self) -> Iterator[bool]:
+        """Wait for the lock and hold it; gives whether it was not held before."""
+        with self._thread:
+            if self.held:
+                yield False
+                return
+            descriptor = self._open()
+            try:
+                self._check_own()
+                if descriptor is not None:
+                    flock(descriptor.fileno(), fcntl.LOCK_EX, self._path, shared=True)
+                    self._count_up(descriptor.fileno())
+                self._check_own()
+                self._owner = (os.getpid(), threading.get_ident())
+                yield True
+            finally:
+                owner, self._owner = self._owner, None
+                _close(descriptor, owner)
+
+    def _check_own(self) -> None:
+        """Refuse what was begun before this process was forked, in which the parent may wait for this one."""
+        if self._thread.inherited:
+            raise refusal(self._path, self._thread.holder)
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Keep others from changes for a moment, but not from reading."""
+        # In a child that is forked in a block, the parent has the lock and may wait for the child.
+        if self.held or self._thread.inherited:
+            yield
+            return
+        descriptor = self._open()
+        owner = (os.getpid(), 0)
+        try:
+            if descriptor is not None:
+                flock(descriptor.fileno(), fcntl.LOCK_SH, self._path, shared=True)
+            yield
+        finally:
+            _close(descriptor, owner)
+
+    def _open(self) -> Descriptor | None:
+        # Anew each time: a lock belongs to an opening, and a child process would share one that stays open.
+        try:
+            return Descriptor(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
+        except OSError:
+            if self._writable:
+                raise
+        try:
+            return Descriptor(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError:
+            return None
+
+    def _count_up(self, descriptor: int) -> None:
+        if not self._writable:
+            return
+        count = int.from_bytes(os.pread(descriptor, _NBYTES, 0)[_COUNT:], "little")
+        os.pwrite(descriptor, bytes(_COUNT) + (count + 1).to_bytes(_NBYTES - _COUNT, "little"), 0)
+
+
+def _close(descriptor: Descriptor | None, owner: tuple[int, int] | None) -> None:
+    """Give a lock back; a child process that was started meanwhile leaves it to its parent."""
+    if descriptor is None:
+        return
+    try:
+        if owner is not None and owner[0] == os.getpid():
+            with suppress(OSError):  # closing it gives the lock back too, and there may be no locks here
+                fcntl.flock(descriptor.fileno(), fcntl.LOCK_UN)
+    finally:
+        descriptor.close()

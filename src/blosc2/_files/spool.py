@@ -1,0 +1,142 @@
+"""What a change has made and is not published yet: in memory up to a budget, beyond it in a temporary file."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any, BinaryIO, Final, cast
+
+import numpy as np
+
+from blosc2._core.checksum import crc32c
+from blosc2._core.grid_write import StoredChunk
+from blosc2._core.source import Source
+from blosc2._files.copies import Part, Window, check_copy, write_parts
+from blosc2._files.process import Owner
+
+#: Bytes of a change that wait in memory.
+BUDGET: Final = 16 << 20
+
+
+class Spooled:
+    """A stored chunk that waits in a temporary file.
+
+    Attributes
+    ----------
+    window : tuple
+        Where it lies.
+    sum : int
+        Its checksum.
+    """
+
+    __slots__ = ("sum", "window")
+
+    def __init__(self, window: Window, own: int) -> None:
+        self.window = window
+        self.sum = own
+
+    def __len__(self) -> int:
+        return self.window[2]
+
+    def read(self) -> bytes:
+        """Its bytes."""
+        return self.window[0].read(*self.window[1:])
+
+
+class TemporaryFile:
+    """A file without a name, for what waits; it is made when it is needed, and goes with the last source of it.
+
+    Parameters
+    ----------
+    beside : str
+        The file for which it waits: there is most likely to be room on the same disk.
+    """
+
+    def __init__(self, beside: str) -> None:
+        self._beside = beside
+        self._owner = Owner()
+        # What writes to it; the descriptor is that of the source.
+        self._file: BinaryIO | None = None
+        self._source: Source | None = None
+        #: Bytes that were written to it.
+        self.size = 0
+
+    def another(self) -> TemporaryFile:
+        """An empty one in the same place."""
+        return TemporaryFile(self._beside)
+
+    def add(self, part: Part) -> Window:
+        """Write a buffer or window to its end; where that lies then."""
+        self._owner.check(self._beside)  # a forked child would write over what its parent has there
+        if self._file is None:
+            folder = os.path.dirname(os.path.abspath(self._beside))
+            with _nameless(folder) as file:
+                self._source = Source.of_descriptor(os.dup(file.fileno()), f"a temporary file in {folder}")
+            self._file = cast("BinaryIO", open(self._source.descriptor, "rb+", buffering=0, closefd=False))  # noqa: SIM115
+        start = self.size
+        self._file.seek(start)
+        write_parts(self._file, (part,))
+        self.size = self._file.tell()
+        window = self.window(start)
+        if isinstance(part, tuple):
+            check_copy(part, window)
+        return window
+
+    def window(self, start: int) -> Window:
+        """What was written from a position on."""
+        if self._source is None:
+            return Source.of_buffer(b""), 0, 0
+        return self._source.longer(self.size), start, self.size - start
+
+    def keep(self, stored: bytes | StoredChunk | Spooled) -> Spooled:
+        """A stored chunk that waits in it."""
+        if isinstance(stored, Spooled):
+            return Spooled(self.add(stored.window), stored.sum)
+        own = stored.sum if isinstance(stored, StoredChunk) else None
+        return Spooled(self.add(stored), int(crc32c(stored)) if own is None else own)
+
+
+class Spool:
+    """Takes the stored chunks of one change.
+
+    Parameters
+    ----------
+    waiting : TemporaryFile or None
+        Where they go beyond a budget; None keeps them in memory, whatever they take.
+    """
+
+    def __init__(self, waiting: TemporaryFile | None) -> None:
+        self._waiting = waiting
+        self._left = BUDGET
+
+    def keep(self, stored: bytes | StoredChunk) -> bytes | Spooled:
+        """A stored chunk to keep: its bytes, or where they wait."""
+        if self._waiting is None or len(stored) <= self._left:
+            self._left -= len(stored)
+            return bytes(stored)
+        return self._waiting.keep(stored)
+
+
+def held(stored: bytes | Spooled) -> bytes:
+    """The bytes of a stored chunk that was kept."""
+    return stored.read() if isinstance(stored, Spooled) else stored
+
+
+def waiting_items(beside: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """An array for items that wait: beyond a budget its memory is that of a temporary file."""
+    if math.prod(shape) * dtype.itemsize <= BUDGET:
+        return np.empty(shape, dtype)
+    return np.memmap(_nameless(os.path.dirname(os.path.abspath(beside))), dtype, "w+", shape=shape).view(np.ndarray)
+
+
+def _nameless(folder: str) -> BinaryIO:
+    """A file without a name in a folder; elsewhere where none can be made there."""
+    import tempfile  # not needed by most programs, and slow to import
+
+    for place in (folder, None):
+        try:
+            return cast("BinaryIO", tempfile.TemporaryFile(buffering=0, prefix=".", suffix=".tmp", dir=place))
+        except OSError:
+            if place is None:
+                raise
+    raise AssertionError

@@ -1,0 +1,101 @@
+"""Appending a version to the file of a frame, and publishing it (FORMATS 8.1)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import FileIO
+from typing import BinaryIO, Final, cast
+
+from blosc2._files import Spooled, write_parts
+from blosc2._frames.tail import end_of_versions
+from blosc2._frames.update import Draft, appended
+
+# Where the fields of a header begin that make a version current.
+_FIELDS: Final = 16
+# What is written at once of parts that are in memory.
+_PIECE: Final = 4 << 20
+
+
+def append_version(file: FileIO, path: str, draft: Draft, *, variable: bool) -> None:
+    """Make a draft the version that a file shows, durably.
+
+    Parameters
+    ----------
+    file : FileIO
+        Open for writing, and locked.
+    path : str
+        Of the same file.
+    draft : Draft
+        Of the frame that the file shows; where that was appended to before, what is left of it is gone on behind.
+    variable : bool
+        Whether its chunks are of several sizes.
+
+    Raises
+    ------
+    OSError
+        It could not be written, or not be made durable: the file shows what it showed before, as far as that can be
+        written.
+    """
+    frame = draft.frame
+    start = end_of_versions(path, frame)
+    parts, header = appended(draft, start, variable=variable)
+    size = sum(map(len, parts))
+    try:
+        _write_parts(file, start, parts)
+        # What an unfinished append may have left behind the new end is no part of any version.
+        file.truncate(start + size)
+        os.fsync(file.fileno())
+    except BaseException:
+        # The old version is untouched; only what was added to it goes, and nobody ever saw that.
+        with suppress(OSError):
+            file.truncate(start)
+        raise
+    try:
+        _write_at(file, _FIELDS, header[_FIELDS:])
+        os.fsync(file.fileno())
+    except BaseException:
+        # What was not made durable is no success: the old version is shown again. What was added stays, as somebody
+        # may have mapped it meanwhile; the next append goes on behind it.
+        with suppress(OSError):
+            _write_at(file, _FIELDS, frame.header_bytes()[_FIELDS:])
+            os.fsync(file.fileno())
+        raise
+
+
+@contextmanager
+def closed_quietly(file: FileIO) -> Iterator[FileIO]:
+    """Close a file at the end of a block, of which all that was written is durable by then: no error tells more."""
+    try:
+        yield file
+    finally:
+        with suppress(OSError):
+            file.close()
+
+
+def _write_parts(file: FileIO, offset: int, parts: list[bytes | Spooled]) -> None:
+    """Write parts one behind the other, some MB at a time."""
+    waiting: list[bytes] = []
+    size = 0
+    for part in parts:
+        if not isinstance(part, Spooled):
+            waiting.append(part)
+            size += len(part)
+        if isinstance(part, Spooled) or size >= _PIECE:
+            _write_at(file, offset, b"".join(waiting))
+            offset += size
+            waiting, size = [], 0
+        if isinstance(part, Spooled):
+            file.seek(offset)
+            write_parts(cast("BinaryIO", file), (part.window,))
+            offset += len(part)
+    _write_at(file, offset, b"".join(waiting))
+
+
+def _write_at(file: FileIO, offset: int, data: bytes) -> None:
+    """Write at a place of an unbuffered file, all of it."""
+    file.seek(offset)
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]

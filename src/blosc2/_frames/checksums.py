@@ -1,0 +1,342 @@
+"""Checksums that frames carry in their files: made, checked, gone on with (doc/design/checksums.md).
+
+A file that others changed, or wrote, has none that hold. It is *unverified*, which is no fault.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from blosc2._core.checksum import crc32c, crc32c_both, crc32c_joined
+from blosc2._core.frame import Frame
+from blosc2._core.frame_sums import has_odd_parity, index_size, range_sum, sealed, stored_chunks, sums_of
+from blosc2._core.grid_write import StoredChunk
+from blosc2._core.source import Source
+from blosc2._files import Part, Spooled, pieces_of
+from blosc2.exceptions import FormatError
+
+#: The byte of the header that says whether checksums hold; who publishes a header writes it anew.
+MARK_AT: Final = 86
+_MARK: Final = 0xB5
+_MAGIC: Final = b"\xc1b2sums\x01"
+# The checksums end with a part of fixed size, and the trailer goes on after them for so many bytes.
+_FIXED: Final = 28
+_TAIL: Final = 23
+# Of the 64 bits of the magic number: what is no farther from it was it once.
+_NEAR: Final = 8
+# Frames up to this size are given out in one piece, larger ones in pieces of bounded size.
+_SMALL: Final = 1 << 16
+
+
+class Sums(NamedTuple):
+    """What a frame carries: 4 bytes for each stored chunk, in the order of their numbers; of its body, of its table."""
+
+    chunks: bytes
+    body: int
+    table: int
+
+
+class Known(NamedTuple):
+    """What is known of the checksums of a frame that is a window.
+
+    Attributes
+    ----------
+    chunks : bytes
+        Of each stored chunk, as in `Sums`.
+    body, table : int
+        Of all between header and trailer, and of the table of chunks.
+    start, stop : int
+        Where that is.
+    """
+
+    chunks: bytes
+    body: int
+    table: int
+    start: int
+    stop: int
+
+
+class Finding(NamedTuple):
+    """Something that is not as it was written: where in the file, in which chunk, and what."""
+
+    offset: int
+    chunk: int | None
+    what: str
+
+
+class Running:
+    """Checksums of a frame while it is written: of all that lies behind the header, piece after piece.
+
+    Parameters
+    ----------
+    body : int
+        The checksum of what lies there already.
+    """
+
+    def __init__(self, body: int = 0) -> None:
+        self.body = body
+        self.chunks = array("I")
+
+    def add(self, piece: Any) -> None:
+        """Go on over bytes that are no chunk."""
+        self.body = crc32c(piece, self.body)
+
+    def add_chunk(self, stored: Any) -> None:
+        """Go on over a stored chunk."""
+        own = stored.sum if type(stored) in (StoredChunk, Spooled) else None
+        if own is None:
+            own, self.body = crc32c_both(stored, self.body)
+        else:
+            self.body = crc32c_joined(self.body, own, len(stored))
+        self.chunks.append(own)
+
+    def table(self) -> bytes:
+        """What `Sums.chunks` is, when the chunks came in the order of their numbers."""
+        return as_table(self.chunks)
+
+
+def as_table(sums: array[int]) -> bytes:
+    """Checksums of chunks as a frame holds them."""
+    if _SWAPPED:
+        sums = sums[:]
+        sums.byteswap()
+    return sums.tobytes()
+
+
+def from_table(table: bytes) -> array[int]:
+    """The checksums of chunks that a frame holds."""
+    sums = array("I", table)
+    if _SWAPPED:
+        sums.byteswap()
+    return sums
+
+
+_SWAPPED: Final = array("I", [1]).tobytes()[0] != 1
+
+
+def carried(frame: Frame) -> Sums | None:
+    """The checksums of a frame; None when it is unverified.
+
+    Raises
+    ------
+    FormatError
+        They contradict its header or trailer: one of these is damaged.
+    """
+    sums, findings = _carried(frame)
+    if findings:
+        raise _error(frame, findings[0])
+    return sums
+
+
+def check_reads(frame: Frame) -> bool:
+    """Check the header, index and trailer of a frame now, and from now on each chunk before it is decoded.
+
+    False when the frame is unverified: then nothing is checked.
+
+    Raises
+    ------
+    FormatError
+        Something is not as it was written.
+    """
+    sums = carried(frame)
+    if sums is None:
+        return False
+    finding = _wrong_index(frame, sums)
+    if finding is not None:
+        raise _error(frame, finding)
+    try:
+        frame.check_chunks(sums.chunks)
+    except ValueError as error:
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(str(error), path=frame.source.path, key=frame.key, offset=frame.offset) from None
+    return True
+
+
+def check_chunks(frame: Frame) -> None:
+    """Check all chunks now, of a frame whose reads are checked, because they are to be copied as they are."""
+    if frame.checks_chunks:
+        for number in stored_numbers(frame):
+            frame.chunk_info(number)  # which reads all of the chunk for that
+
+
+def check_body(frame: Frame, plain: bytes) -> None:
+    """Check the bytes of a frame, without checksums, that are to go elsewhere: there they would pass for whole."""
+    sums = carried(frame)
+    if sums is None:
+        return
+    start = frame.header_len
+    stop = frame.frame_len - frame.trailer_len if frame.nbytes else start
+    if crc32c(memoryview(plain)[start:stop]) != sums.body:
+        finding = next(verify_frame(frame), None)
+        raise _error(frame, finding or Finding(frame.offset + start, None, "the frame changed while it was read"))
+
+
+def stored_numbers(frame: Frame) -> list[int]:
+    """Numbers of the chunks of which something is stored, and which are not just known to the table."""
+    if frame.repeated_offset is not None or not frame.nbytes:
+        return []
+    return [number for number, offset in enumerate(array("q", frame.offsets_bytes())) if offset >= 0]
+
+
+def is_verifiable(frame: Frame) -> bool:
+    """Whether a frame carries checksums that `verify_frame` can check, or what is left of them."""
+    sums, findings = _carried(frame)
+    return sums is not None or bool(findings)
+
+
+def verify_frame(frame: Frame) -> Iterator[Finding]:
+    """Check all bytes of a frame against the checksums that it carries; nothing is found in one without any.
+
+    Chunks are read but not decoded.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import blosc2
+    >>> from blosc2.carrier import open_frame
+    >>> name = os.path.join(tempfile.mkdtemp(), "ones.b2nd")
+    >>> _ = blosc2.ones((2, 3), urlpath=name)
+    >>> list(verify_frame(open_frame(name, None)))
+    []
+    """
+    sums, findings = _carried(frame)
+    yield from findings
+    if sums is None:
+        return
+    source = frame.source
+    start = frame.offset + frame.header_len
+    stop = start if frame.nbytes == 0 else frame.offset + frame.frame_len - frame.trailer_len
+    if range_sum(source, start, stop - start) == sums.body:
+        stored = stored_chunks(frame)
+        if 4 * stored != len(sums.chunks):
+            yield Finding(stop, None, f"there are {len(sums.chunks) // 4} checksums for {stored} stored chunks")
+        return
+    found = _wrong_parts(frame, sums)
+    if found:
+        yield from found
+    else:
+        yield Finding(start, None, f"some of {stop - start} bytes, in no chunk, are not those that were written")
+
+
+def with_sums(data: Any) -> Iterator[Any]:
+    """The same frame with checksums, for a file: buffers, to be written one after the other.
+
+    Parameters
+    ----------
+    data : bytes-like or Frame
+        A serialised frame. One that carries checksums already stays what it is.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> plain = blosc2.ones(3).to_cframe()
+    >>> len(b"".join(with_sums(plain))) - len(plain) in (32, 33, 34)
+    True
+    """
+    for part in parts_with_sums(data if isinstance(data, Frame) else Frame.open(Source.of_buffer(data))):
+        if isinstance(part, tuple):
+            yield from pieces_of(part)
+        else:
+            yield part
+
+
+def parts_with_sums(frame: Frame) -> list[Part]:
+    """The same as buffers, and windows of what stays as it is, which are to be copied from where they lie."""
+    source, offset, length = frame.source, frame.offset, frame.frame_len
+    header = frame.header_bytes()
+    start = frame.header_len
+    if frame.sums_len:
+        return [header, (source, offset + start, length - start)]
+    stop = length - frame.trailer_len if frame.nbytes else start
+    known = source.sums
+    if not known or offset:
+        chunks, body, index = sums_of(frame)
+    else:
+        chunks, body, index = known[:3]
+    header, trailer = sealed(header, source.read(offset + stop, length - stop), stop, chunks, body, index)
+    if length <= _SMALL:
+        return [b"".join((header, source.read(offset + start, stop - start), trailer))]
+    return [header, (source, offset + start, stop - start), trailer]
+
+
+def _carried(frame: Frame) -> tuple[Sums | None, list[Finding]]:
+    """What `carried` returns, and what is wrong."""
+    if not frame.serialised:
+        return None, []
+    header = frame.header_bytes()
+    mark = header[MARK_AT]
+    if _distance(mark, _MARK) > 1:
+        return None, []
+    offset, end = frame.offset, frame.offset + frame.frame_len
+    start = frame.header_len if frame.nbytes == 0 else frame.frame_len - frame.trailer_len
+    last = frame.source.read(end - _TAIL - _FIXED, _FIXED)
+    findings = []
+    if mark == _MARK and has_odd_parity(frame.frame_len):
+        findings.append(Finding(offset + 16, None, f"the frame cannot have been {frame.frame_len} bytes long"))
+    if _distance(int.from_bytes(last[:8]), int.from_bytes(_MAGIC)) > _NEAR:
+        return None, findings
+    if mark != _MARK:
+        findings.append(Finding(offset + MARK_AT, None, "the mark of checksums in the header is damaged"))
+    size, body, index, own, whole = (int.from_bytes(last[i : i + 4], "little") for i in range(8, _FIXED, 4))
+    room = frame.trailer_len - 35
+    if last[:8] != _MAGIC or not _FIXED <= size <= room or (size - _FIXED) % 4 == 3:
+        findings.append(Finding(end - _TAIL - _FIXED, None, "the checksums of the frame are damaged"))
+        return None, findings
+    if crc32c(header) != own:
+        findings.append(Finding(offset, None, "the header is not the one that was written, as its checksum says"))
+    trailer = frame.source.read(offset + start, frame.frame_len - start)
+    place = len(trailer) - _TAIL - 4
+    if crc32c(trailer[place + 4 :], crc32c(b"\0\0\0\0", crc32c(memoryview(trailer)[:place]))) != whole:
+        findings.append(
+            Finding(offset + start, None, "the trailer (metadata and checksums) is not the one that was written")
+        )
+    if findings:
+        return None, findings
+    count = (size - _FIXED) // 4
+    at = len(trailer) - _TAIL - _FIXED
+    return Sums(trailer[at - 4 * count : at], body, index), findings
+
+
+def _wrong_index(frame: Frame, sums: Sums) -> Finding | None:
+    at = frame.chunks_window[1]
+    try:
+        length = index_size(frame)
+    except FormatError as error:
+        return Finding(at, None, error.reason)
+    if (range_sum(frame.source, at, length) if length else 0) != sums.table:
+        return Finding(at, None, "the offsets table is not the one that was written, as its checksum says")
+    return None
+
+
+def _wrong_parts(frame: Frame, sums: Sums) -> list[Finding]:
+    """Which parts of a damaged frame are not as they were written."""
+    found = []
+    finding = _wrong_index(frame, sums)
+    if finding is not None:
+        found.append(finding)
+    again = Frame.open(frame.source, frame.offset, key=frame.key)
+    try:
+        again.check_chunks(sums.chunks)
+        numbers = stored_numbers(again)
+    except ValueError as error:  # the table of offsets is what is damaged
+        if not found:
+            found.append(Finding(frame.chunks_window[1], None, str(error)))
+        return found
+    for number in numbers:
+        try:
+            again.chunk_info(number)
+        except FormatError as error:
+            place = frame.offset if error.offset is None else error.offset
+            found.append(Finding(place, number, error.reason))
+    return found
+
+
+def _distance(a: int, b: int) -> int:
+    return (a ^ b).bit_count()
+
+
+def _error(frame: Frame, finding: Finding) -> FormatError:
+    return FormatError(finding.what, path=frame.source.path, key=frame.key, offset=finding.offset)

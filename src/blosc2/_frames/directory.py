@@ -1,0 +1,390 @@
+"""Frames that are a directory: ``chunks.b2frame`` with header, offsets and trailer, and a file for each chunk.
+
+They are what ``contiguous=False`` with a path asks for. The table of offsets holds the numbers of the chunk files.
+Reading brings a whole frame into memory, as a contiguous one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import struct
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from blosc2._core.allocation import FREE, table_limit, too_much
+from blosc2._core.codec import decode_bytes
+from blosc2._core.frame import Frame
+from blosc2._core.frame_writer import header_length, pack_header, pack_index, pack_trailer
+from blosc2._core.grid_write import StoredChunk
+from blosc2._core.source import Source
+from blosc2._files import (
+    Descriptor,
+    NewFile,
+    Owner,
+    Spooled,
+    file_identity,
+    locked,
+    sync_folder,
+    sync_names,
+    through_link,
+)
+from blosc2._frames.update import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Fields, Stored, lay_out
+from blosc2.exceptions import ExistingFileError, FormatError, name_file
+
+HEADER_FILE: Final = "chunks.b2frame"
+# What is locked where a directory cannot be.
+_LOCK_FILE: Final = f"{HEADER_FILE}.b2lock"
+_FRAME_TYPE = 26
+_CBYTES = 39
+_CHUNK_NAME = re.compile("[0-9A-F]{8}")
+_LAST_NUMBER: Final = 0xFFFFFFFF
+# How often writers may be faster than a reader, and for how many seconds.
+_TRIES: Final = 10
+_PATIENCE: Final = 10.0
+
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class Directory(NamedTuple):
+    """One version of a directory frame.
+
+    Attributes
+    ----------
+    head : bytes
+        The content of the header file.
+    numbers : int64 array
+        Of each chunk, its file; or an offset that stands for a chunk without data. One such may stand for all.
+    frame : Frame
+        All of it in memory.
+    identity : tuple of int or None
+        Of the header file: each version has a new one, though it may hold the same bytes as one before.
+    """
+
+    head: bytes
+    numbers: Integers
+    frame: Frame
+    identity: tuple[int, ...] | None = None
+
+
+def is_directory_frame(path: str) -> bool:
+    """Whether a directory looks like a frame."""
+    return os.path.isfile(os.path.join(path, HEADER_FILE))
+
+
+def chunk_file(path: str, number: int) -> str:
+    """The name of a chunk's file."""
+    return os.path.join(path, f"{number:08X}.chunk")
+
+
+def chunk_number(name: str) -> int | None:
+    """The number that the name of a chunk's file is made of; None for other names."""
+    stem, suffix = os.path.splitext(name)
+    return int(stem, 16) if suffix == ".chunk" and _CHUNK_NAME.fullmatch(stem) else None
+
+
+def head_identity(path: str) -> tuple[int, ...] | None:
+    """`Directory.identity` of the version that is current."""
+    return file_identity(os.path.join(path, HEADER_FILE))
+
+
+def read_head(path: str) -> bytes:
+    """The content of the header file."""
+    source = Source.open(os.path.join(path, HEADER_FILE))
+    return source.read(0, source.size)
+
+
+def read_directory(path: str) -> Directory:
+    """The frame of a directory, all of it in memory.
+
+    Raises
+    ------
+    FormatError
+        A file is missing or is not what its name says.
+    OSError
+        Writers publish versions faster than one can be read.
+    """
+    tries, stop = 0, time.monotonic() + _PATIENCE
+    while tries < _TRIES or time.monotonic() < stop:
+        tries += 1
+        # Open until the end, so that no other file gets its inode.
+        source = Source.open(os.path.join(path, HEADER_FILE))
+        head = source.read(0, source.size)
+        try:
+            found = _read(path, head)
+        except FormatError:
+            # A writer may have published another version meanwhile, and removed chunks of this one.
+            if _is_current(path, source):
+                raise
+            continue
+        # Numbers of chunk files are used again: what was read may be made of several versions, and look sound.
+        if _is_current(path, source):
+            return found._replace(identity=source.identity)
+    raise OSError(errno.EBUSY, "other versions were published all the time while it was read; try again", path)
+
+
+def _is_current(path: str, header: Source) -> bool:
+    """Whether this is still the header file: each version has a new one."""
+    with suppress(FileNotFoundError):
+        status = os.stat(os.path.join(path, HEADER_FILE))
+        return header.identity is not None and (status.st_dev, status.st_ino) == header.identity[:2]
+    return False
+
+
+def frame_of_head(name: str, head: bytes) -> tuple[Frame, Integers]:
+    """The header file as a frame without chunks, and what `Directory.numbers` is."""
+    data = bytearray(head)
+    if len(data) < 87 or data[_FRAME_TYPE] & 15 != 1:
+        raise FormatError("this is not the header of a directory frame", path=name, offset=_FRAME_TYPE)
+    # Without chunks between header and offsets table, it reads as a contiguous frame with 0 bytes of chunks.
+    data[_FRAME_TYPE] &= 0xF0
+    struct.pack_into(">q", data, _CBYTES, 0)
+    frame = Frame.open(Source.of_buffer(bytes(data), name))
+    if not frame.nbytes:
+        return frame, np.zeros(0, np.int64)
+    start, stop = frame.header_len, frame.frame_len - frame.trailer_len
+    try:
+        return frame, _numbers(frame, bytes(data[start:stop]), name, start)
+    except FormatError as error:
+        raise FormatError(f"the offsets table: {error.reason}", path=name, offset=start) from None
+
+
+def _numbers(frame: Frame, stored: bytes, name: str, at: int) -> Integers:
+    """The table of offsets that a chunk holds."""
+    nbytes = int.from_bytes(stored[4:8], "little")
+    count = nbytes // 8 if frame.variable else -(-frame.nbytes // frame.chunksize)
+    if len(stored) < 32 or nbytes != 8 * count or not count:
+        raise FormatError(f"{nbytes} bytes for {count} chunks")
+    if stored[31] >> 4 & 7:
+        # One value stays one: it may stand for any number of chunks.
+        decode_bytes(stored[:4] + (8).to_bytes(4, "little") + stored[8:], 8, name, None, at)
+        numbers = np.frombuffer(stored[32:40].ljust(8, b"\0"), "<i8").astype(np.int64)
+        if numbers[0] >= 0 and count > 1:
+            raise FormatError("it names one chunk file for all chunks")
+    else:
+        size = len(stored) if nbytes <= FREE // 2 else _size_of_files(os.path.dirname(name))
+        if nbytes > table_limit(size):
+            raise FormatError(too_much(nbytes, f"{count} chunks", table_limit(size)))
+        numbers = np.frombuffer(decode_bytes(stored, nbytes, name, None, at), "<i8").astype(np.int64, copy=False)
+    used = np.sort(numbers[numbers >= 0])
+    if len(used) and (used[-1] > _LAST_NUMBER or (used[1:] == used[:-1]).any()):
+        raise FormatError("it names one chunk file twice, or one that cannot be")
+    special = np.unique(numbers[numbers < 0]).tolist()
+    if not {*special} <= {ZERO_OFFSET, NAN_OFFSET, UNINIT_OFFSET}:
+        raise FormatError(f"it has an entry {special[0]} that is neither a chunk file nor a special value")
+    if special and frame.variable:
+        raise FormatError("a special value in a frame of variable chunks, which gives it no size")
+    if NAN_OFFSET in special and frame.typesize not in (4, 8):
+        raise FormatError(f"chunks of NaN with items of {frame.typesize} bytes; 4 or 8 are possible")
+    return numbers
+
+
+def _size_of_files(path: str) -> int:
+    with os.scandir(path) as entries:
+        return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
+
+
+def _read(path: str, head: bytes) -> Directory:
+    frame, numbers = frame_of_head(os.path.join(path, HEADER_FILE), head)
+    parts: list[bytes] = []
+    fields = Fields(frame, frame.chunksize, variable=bool(frame.variable), vlblocks=bool(frame.vlblocks))
+    header = lay_out(
+        parts.append, fields, frame.metalayers(), frame.vlmeta_chunks(), _chunks(path, numbers), _count(frame, numbers),
+        int(frame.nbytes),
+    )  # fmt: skip
+    return Directory(head, numbers, Frame.open(Source.of_buffer(b"".join([header, *parts]), path)))
+
+
+def _count(frame: Frame, numbers: Integers) -> int:
+    """How many chunks there are."""
+    return len(numbers) if frame.variable or not frame.nbytes else -(-int(frame.nbytes) // int(frame.chunksize))
+
+
+def _chunks(path: str, numbers: Integers) -> Iterator[Stored]:
+    for number in map(int, numbers):
+        if number < 0:
+            yield number
+            continue
+        name = chunk_file(path, number)
+        try:
+            source = Source.open(name)
+        except FileNotFoundError:
+            raise FormatError("a chunk file of this directory frame is missing", path=name) from None
+        yield source.read(0, source.size)
+
+
+def pack_head(
+    fields: Fields, metalayers: dict[str, bytes], vlmeta: dict[str, bytes], numbers: Sequence[int], count: int,
+    nbytes: int, cbytes: int,
+) -> bytes:  # fmt: skip
+    """The content of the header file; one negative number may stand for all `count` chunks."""
+    tail = b""
+    if nbytes:
+        one = len(numbers) == 1 and numbers[0] < 0
+        tail = pack_index(numbers[0] if one else np.array(numbers, np.int64), count)
+    tail += pack_trailer(vlmeta)
+    frame_len = header_length(metalayers) + len(tail)
+    header = bytearray(pack_header(fields, metalayers, bool(vlmeta), frame_len, nbytes, cbytes))
+    header[_FRAME_TYPE] |= 1
+    return bytes(header) + tail
+
+
+def write_chunk(path: str, number: int, stored: bytes | StoredChunk, owner: Owner) -> None:
+    """Write the file of a chunk and make it durable."""
+    with owner.open_raw(chunk_file(path, number), "wb") as file:
+        view = memoryview(stored)
+        while view:
+            view = view[file.write(view) :]
+        os.fsync(file.fileno())
+
+
+def publish_head(path: str, head: bytes, owner: Owner) -> None:
+    """Make a version current; its chunk files are there."""
+    with NewFile(os.path.join(path, HEADER_FILE), replace=True, owner=owner) as file:
+        file.write(head)
+
+
+def write_directory(
+    path: str, fields: Fields, metalayers: dict[str, bytes], vlmeta: dict[str, bytes], chunks: Iterable[Stored],
+    count: int, nbytes: int, *, replace: bool,
+) -> None:  # fmt: skip
+    """Write a new directory frame; see `lay_out` for the parameters. It appears whole or not at all."""
+    place = os.path.abspath(through_link(path) if replace else path)
+    folder, name = os.path.split(place)
+    temporary = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
+    owner = Owner()
+    try:
+        owner.mkdir(temporary)
+    except OSError as error:
+        # The temporary name would tell a caller nothing.
+        raise type(error)(error.errno, f"cannot write here: {error.strerror}", path) from None
+    try:
+        numbers: list[int] = []
+        cbytes = files = 0
+        for stored in chunks:
+            if isinstance(stored, int):
+                numbers.append(stored)
+                continue
+            write_chunk(temporary, files, stored.read() if isinstance(stored, Spooled) else stored, owner)
+            numbers.append(files)
+            files += 1
+            cbytes += len(stored)
+
+        def head(first: int) -> bytes:
+            counted = [number if number < 0 else number + first for number in numbers]
+            return pack_head(fields, metalayers, vlmeta, counted, count, nbytes, cbytes)
+
+        if replace and is_directory_frame(place):
+            _replace_frame(place, temporary, files, head, owner)
+            owner.remove_tree(temporary)
+        else:
+            publish_head(temporary, head(0), owner)
+            _take_name(temporary, place, owner, replace=replace)
+    except BaseException as error:
+        if isinstance(error, OSError) and str(error.filename).startswith(temporary):
+            error.filename = path  # the temporary name would tell a caller nothing here either
+        name_file(error, path)
+        owner.remove_tree(temporary)
+        raise
+    sync_folder(place)
+
+
+def _replace_frame(path: str, temporary: str, files: int, head: Callable[[int], bytes], owner: Owner) -> None:
+    """Make new chunk files, and a header that begins to count them at some number, the version of a frame.
+
+    One directory cannot take another's name while that is there. So the new files go where the old ones are, under
+    numbers that none has, and the header changes in one step.
+    """
+    with locked_directory(path):
+        old = read_head(path)
+        there = _chunk_numbers(path)
+        first = first_free(there, files)
+        try:
+            for number in range(files):
+                owner.rename(chunk_file(temporary, number), chunk_file(path, first + number))
+            sync_names(path)
+            publish_head(path, head(first), owner)
+        except BaseException:
+            take_back(path, old, range(first, first + files), owner)
+            raise
+        _remove_chunks(path, there, owner)
+
+
+def take_back(path: str, head: bytes, numbers: Iterable[int], owner: Owner) -> None:
+    """Show an old version, whose files are all there, and remove chunk files that were added to it."""
+    if not owner.is_here:
+        return
+    try:
+        if read_head(path) != head:  # renamed, and not made durable: that is no success
+            publish_head(path, head, owner)
+    except OSError:
+        return  # whichever version shows is whole as long as nothing is removed
+    _remove_chunks(path, numbers, owner)
+
+
+def _remove_chunks(path: str, numbers: Iterable[int], owner: Owner) -> None:
+    for number in numbers:
+        # What cannot be removed takes room, no more.
+        with suppress(OSError):
+            owner.unlink(chunk_file(path, number))
+
+
+def first_free(taken: Collection[int], count: int) -> int:
+    """The first of so many numbers in a row that no chunk file has: behind all others, as long as numbers last."""
+    last = max(taken, default=-1)
+    if last + count <= _LAST_NUMBER:
+        return last + 1
+    before = -1
+    for number in sorted(taken):
+        if number - before > count:
+            return before + 1
+        before = number
+    raise ValueError(
+        f"no {count} numbers in a row are left for chunk files: write the frame anew, with copy(urlpath=...)"
+    )
+
+
+def _chunk_numbers(path: str) -> list[int]:
+    return [number for number in map(chunk_number, os.listdir(path)) if number is not None]
+
+
+@contextmanager
+def locked_directory(path: str, *, exclusive: bool = True) -> Iterator[None]:
+    """Keep other writers out of a directory, in any process; where a directory cannot be opened, nobody is."""
+    if os.name != "posix":
+        yield
+        return
+    descriptor = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    try:
+        with locked(descriptor.fileno(), path, exclusive=exclusive, stand_in=_LOCK_FILE):
+            yield
+    finally:
+        descriptor.close()
+
+
+def _take_name(temporary: str, path: str, owner: Owner, *, replace: bool) -> None:
+    """Rename a directory; what else has the name is moved aside first, and back if that fails."""
+    if not os.path.lexists(path):
+        owner.rename(temporary, path)
+        return
+    if not replace:
+        raise ExistingFileError(errno.EEXIST, "a file of this name appeared meanwhile", path)
+    aside = f"{temporary}.old"
+    owner.rename(path, aside)
+    try:
+        owner.rename(temporary, path)
+    except BaseException:
+        if owner.is_here:
+            owner.rename(aside, path)
+        raise
+    sync_folder(path)
+    if os.path.isdir(aside):
+        owner.remove_tree(aside)
+    else:
+        owner.unlink(aside)

@@ -1,0 +1,509 @@
+"""Metadata as mappings: `Meta`, which is fixed at creation, and `VLMeta`, which is not.
+
+Both hold the carrier of the data, and ask it for the current frame at every access. So they stay usable
+after the array that they came from is gone, and see what has been published since.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from typing import Any, Protocol
+
+from blosc2._frames.msgpack_values import FEW_BYTES, FrameOpener, Together, check_readable, pack_attribute, unpack
+from blosc2._frames.payload_alignment import PADDING
+from blosc2._frames.properties import HandleProperties
+from blosc2.exceptions import FormatError, MissingMetadataError, UnsafeDeserializationError
+from blosc2.storage import MAX_BUFFERSIZE, cparams_from
+
+# Limits of the C library: beyond them it crashes, or refuses every later write.
+MAX_ENTRIES = 16
+MAX_NAME_BYTES = 31
+#: Entries of variable metadata that are written all the same, unless `strict_compatibility`; the C library reads them.
+MOST_ENTRIES = 8000
+
+# Whether entries are refused that other programs can read, but not change: see `strict_compatibility`.
+_strict = False
+
+# Metalayers that are not up to users: the geometry of arrays, and the filling that moves data to an aligned position.
+_GEOMETRY = "b2nd"
+_RESERVED = (_GEOMETRY, PADDING)
+
+# Characters of a value that are shown; and packed bytes from which on no more of it is made into text.
+_SHOWN = 200
+_LONG_VALUE = 4096
+
+
+def strict_compatibility() -> bool:
+    """Whether only that is written which other Blosc2 programs can change, too; `blosc2.strict_compatibility`."""
+    return _strict
+
+
+def set_strict_compatibility(value: bool) -> None:
+    """Set it, for the whole process."""
+    global _strict
+    if not isinstance(value, bool):
+        raise TypeError(f"strict_compatibility is True or False, not {value!r}")
+    _strict = value
+
+
+class FrameMetadata(Protocol):
+    """What a frame offers here. Contents are packed values."""
+
+    @property
+    def key(self) -> str | None: ...
+    @property
+    def file_size(self) -> int: ...
+    def metalayers(self) -> dict[str, bytes]: ...
+    def metalayer(self, name: str, /) -> bytes | None: ...
+    def vlmeta_names(self) -> list[str]: ...
+    def vlmeta(self, name: str, /) -> bytes | None: ...
+
+
+class MetadataCarrier(Protocol):
+    """What a carrier offers here: the current frame, and how to publish changes of its metadata."""
+
+    @property
+    def frame(self) -> FrameMetadata: ...
+    @property
+    def urlpath(self) -> str | None: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def mmap_mode(self) -> str | None: ...
+    @property
+    def locking(self) -> bool: ...
+    @property
+    def deserialize(self) -> str: ...
+    def require_writable(self) -> None: ...
+    def set_vlmeta(self, changes: dict[str, bytes | None], /) -> None: ...
+    def set_metalayer(self, name: str, content: bytes, /) -> None: ...
+
+
+def check_name(name: object) -> str:
+    """Check the name of a metadata entry, of either kind, before it is written.
+
+    Raises
+    ------
+    TypeError
+        Not a string.
+    ValueError
+        Empty, longer than 31 bytes of UTF-8, or with a NUL.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a metadata entry must be a str, not {name!r}")
+    size = len(name.encode())
+    if not 1 <= size <= MAX_NAME_BYTES:
+        raise ValueError(f"the name of a metadata entry has 1 to {MAX_NAME_BYTES} bytes in UTF-8, not {size}: {name!r}")
+    if "\0" in name:
+        raise ValueError(f"the name of a metadata entry cannot hold a NUL: {name!r}")
+    return name
+
+
+def check_content(name: str, content: bytes) -> None:
+    """Check that a packed value can be stored in an entry.
+
+    Raises
+    ------
+    ValueError
+        It is larger than a chunk can be.
+    """
+    if len(content) > MAX_BUFFERSIZE:
+        raise ValueError(
+            f"the metadata entry {name!r} has {len(content)} bytes, and {MAX_BUFFERSIZE} are possible: "
+            "store it as an array or super-chunk of its own"
+        )
+
+
+def pack_metalayers(meta: Mapping[str, Any] | None, reserved: Iterable[str] = ()) -> dict[str, bytes]:
+    """Check and pack the `meta` of something that is to be created.
+
+    Parameters
+    ----------
+    meta : dict or None
+        Names and values.
+    reserved : iterable of str
+        Metalayers that the creator adds; they count towards the limit, and users cannot give them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A name, a value, or a number of entries that cannot be written.
+    """
+    taken = set(reserved)
+    packed: dict[str, bytes] = {}
+    for name, value in (meta or {}).items():
+        if check_name(name) in taken or name in _RESERVED:
+            raise ValueError(f"the metalayer {name!r} is written by the library; choose another name")
+        packed[name] = pack_attribute(value)
+        check_content(name, packed[name])
+    check_readable(packed, sum(map(len, packed.values())))
+    if len(packed) + len(taken) > MAX_ENTRIES:
+        raise ValueError(
+            f"there can be {MAX_ENTRIES} metalayers, {len(taken)} of them are taken: {len(packed)} are too many"
+        )
+    return packed
+
+
+class _Metadata:
+    """What the two mappings share: reading one entry, and how they look."""
+
+    __slots__ = ("_carrier", "_frame_opener")
+
+    _kind = "metadata"
+
+    def __init__(self, carrier: MetadataCarrier, frame_opener: FrameOpener | None = None) -> None:
+        self._carrier = carrier
+        self._frame_opener = frame_opener
+
+    def _content(self, name: object) -> bytes:
+        raise NotImplementedError
+
+    def _missing(self, name: object) -> MissingMetadataError:
+        return MissingMetadataError(f"{name} not found in the {self._kind}", path=self._carrier.urlpath)
+
+    def _unpack(self, name: str, content: bytes, together: Together | None = None) -> Any:
+        where = f"{self._kind} {name!r}"
+        # What is short takes little, whatever the file.
+        file_size = self._carrier.frame.file_size if len(content) > _LONG_VALUE else 0
+        try:
+            return unpack(
+                content, deserialize=self._carrier.deserialize, location=where, frame_opener=self._frame_opener,
+                file_size=file_size, together=together,
+            )  # fmt: skip
+        except FormatError as error:
+            raise FormatError(error.reason, path=self._carrier.urlpath, key=self._carrier.frame.key) from error
+        except UnsafeDeserializationError as error:
+            if self._carrier.urlpath is None:
+                raise
+            key = self._carrier.frame.key
+            place = self._carrier.urlpath if key is None else f"{self._carrier.urlpath}, key {key!r}"
+            raise UnsafeDeserializationError(error.kind, location=f"{where} of {place}") from None
+
+    def _show(self, names: Iterable[str], get: Callable[[str], Any]) -> str:
+        """Show entries as a dictionary would, long values cut; one that cannot be read is named, not raised."""
+        shown = []
+        for name in names:
+            try:
+                text = _text(get(name), len(self._content(name)))
+            except UnsafeDeserializationError as error:
+                text = f"<{error.kind}>"
+            except FormatError as error:
+                text = f"<unreadable: {error.reason}>"
+            shown.append(f"{name!r}: {text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...'}")
+        return f"{{{', '.join(shown)}}}"
+
+
+def _text(value: Any, size: int) -> str:
+    """The text of a value; of one that is large when packed, a part of it, which takes no more memory than a part."""
+    return repr(value) if size <= _LONG_VALUE else _ShortText().repr(value)
+
+
+class _ShortText(reprlib.Repr):
+    """Texts of values of which no part is longer than what is shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = _SHOWN
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxfrozenset = _SHOWN
+
+    def repr_bytes(self, value: bytes, _: int) -> str:
+        return repr(value[:_SHOWN])
+
+    def repr_ndarray(self, value: Any, _: int) -> str:
+        return f"array(shape={value.shape}, dtype={value.dtype})"
+
+
+def _too_many(entries: int) -> str:
+    instead = "put several values into one dictionary"
+    if entries > MOST_ENTRIES:
+        return f"there can be {MOST_ENTRIES} entries of variable metadata, not {entries}: {instead}"
+    return (
+        f"there can be {MAX_ENTRIES} entries of variable metadata, not {entries}: other programs could not change the "
+        f"file any more; {instead}, or set blosc2.strict_compatibility = False, which allows {MOST_ENTRIES}"
+    )
+
+
+def _only_whole(key: slice) -> None:
+    if key != slice(None):
+        raise NotImplementedError("Slicing is not supported, unless [:]")
+
+
+class Meta(_Metadata, Mapping[str, Any]):
+    """The metalayers of an array or super-chunk: a mapping of names to values, fixed at creation.
+
+    A value can be replaced by one of the same packed length; nothing can be added or removed.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> a = blosc2.zeros(3, meta={"unit": "mm"})
+    >>> a.meta["unit"]
+    'mm'
+    """
+
+    __slots__ = ()
+
+    _kind = "fixed metadata"
+
+    def __getitem__(self, name: str | slice) -> Any:
+        if isinstance(name, slice):
+            _only_whole(name)
+            return self.getall()
+        content = self._content(name)
+        if name == _GEOMETRY:
+            content = _with_array_markers(content)
+        return self._unpack(name, content)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._carrier.require_writable()
+        old = self._content(name)
+        if name in _RESERVED:
+            raise ValueError(f"the metalayer {name!r} is written by the library and cannot be assigned")
+        new = pack_attribute(value)
+        if len(new) != len(old):
+            raise ValueError(
+                f"The length of the content in a metalayer cannot change: {name!r} has {len(old)} bytes, "
+                f"the new value has {len(new)}; vlmeta has no such limit"
+            )
+        self._carrier.set_metalayer(name, new)
+
+    def __delitem__(self, name: str) -> None:
+        raise NotImplementedError(f"metalayers are fixed at creation: {name!r} cannot be deleted")
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._carrier.frame.metalayer(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+    def keys(self) -> list[str]:  # type: ignore[override]  # callers index and compare it
+        """Give the names, in the order in which they are stored."""
+        return list(self._carrier.frame.metalayers())
+
+    def getall(self) -> dict[str, Any]:
+        """Read all values, of one version.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> blosc2.SChunk(meta={"unit": "mm"}).meta.getall()
+        {'unit': 'mm'}
+        """
+        return {name: self[name] for name in self.keys()}
+
+    def __repr__(self) -> str:
+        return self._show(self.keys(), self.__getitem__)
+
+    def _content(self, name: object) -> bytes:
+        content = self._carrier.frame.metalayer(name) if isinstance(name, str) else None
+        if content is None:
+            raise self._missing(name)
+        return content
+
+
+def _with_array_markers(content: bytes) -> bytes:
+    """Mend the geometry of arrays with 16 dimensions, whose three list markers are those of an empty string."""
+    if len(content) < 261 or content[2] != 16:
+        return content
+    marker = b"\xdc\x00\x10"
+    shape, chunks, blocks, rest = content[4:148], content[149:229], content[230:310], content[310:]
+    return content[:3] + marker + shape + marker + chunks + marker + blocks + rest
+
+
+class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
+    """The variable-length metadata of an array or super-chunk: a mapping of names to values.
+
+    ``vlmeta[:]`` reads all entries, ``vlmeta[:] = {...}`` merges a dictionary. Each assignment is published at once;
+    `update`, `clear` and ``[:] =`` publish all their changes together, which many entries should be.
+
+    There can be 8,000 entries. Other Blosc2 programs read that many but change only files with up to 16;
+    ``blosc2.strict_compatibility = True`` refuses further ones. Dates and paths become text, ISO 8601 for dates.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> a = blosc2.zeros(3)
+    >>> a.vlmeta["spacing"] = (0.5, 0.5, 1.2)
+    >>> a.vlmeta["spacing"]
+    (0.5, 0.5, 1.2)
+    """
+
+    __slots__ = ()
+
+    _kind = "variable metadata"
+
+    def __getitem__(self, name: str | slice) -> Any:
+        if isinstance(name, slice):
+            _only_whole(name)
+            return self.getall()
+        return self._unpack(name, self._content(name))
+
+    def __setitem__(self, name: str | slice, value: Any) -> None:
+        if isinstance(name, slice):
+            _only_whole(name)
+            self.update(value)
+        else:
+            self._publish({name: pack_attribute(value)})
+
+    def __delitem__(self, name: str) -> None:
+        self._carrier.require_writable()
+        if name not in self:
+            raise self._missing(name)
+        self._carrier.set_vlmeta({name: None})
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._carrier.frame.vlmeta_names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._carrier.frame.vlmeta_names())
+
+    def __len__(self) -> int:
+        return len(self._carrier.frame.vlmeta_names())
+
+    def update(self, other: Any = (), /, **entries: Any) -> None:
+        """Merge a mapping, or pairs, publishing all changes together.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> vlmeta = blosc2.SChunk().vlmeta
+        >>> vlmeta.update({"a": 1}, b=2)
+        >>> vlmeta[:]
+        {'a': 1, 'b': 2}
+        """
+        self._publish({name: pack_attribute(value) for name, value in dict(other, **entries).items()})
+
+    def clear(self) -> None:
+        """Delete all entries, publishing all changes together."""
+        self._publish(dict.fromkeys(self))
+
+    @property
+    def locking(self) -> bool:
+        """Whether it was opened with ``locking=True``."""
+        return self._carrier.locking
+
+    @property
+    def initial_mapping_size(self) -> None:
+        """Always None: files are mapped as large as they are."""
+        return None
+
+    def getall(self) -> dict[str, Any]:
+        """Read all values, of one version.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> schunk = blosc2.SChunk()
+        >>> schunk.vlmeta["a"] = {"b": [1, 2]}
+        >>> schunk.vlmeta.getall()
+        {'a': {'b': [1, 2]}}
+        """
+        frame = self._carrier.frame
+        values: dict[str, Any] = {}
+        packed = 0
+        for name in frame.vlmeta_names():
+            content = frame.vlmeta(name) or b""
+            packed += len(content)
+            if packed > FEW_BYTES:  # from the first one, counting what they take together
+                del content  # or it would be there twice
+                together = Together(frame.file_size)
+                return {name: self._unpack(name, frame.vlmeta(name) or b"", together) for name in frame.vlmeta_names()}
+            values[name] = self._unpack(name, content)
+        return values
+
+    def to_dict(self) -> dict[bytes, Any]:
+        """Read all values; the names are bytes.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> schunk = blosc2.SChunk()
+        >>> schunk.vlmeta["a"] = 1
+        >>> schunk.vlmeta.to_dict()
+        {b'a': 1}
+        """
+        return {name.encode(): value for name, value in self.getall().items()}
+
+    def get_names(self) -> list[str]:
+        """Give the names, in the order in which they are stored."""
+        return list(self._carrier.frame.vlmeta_names())
+
+    def nvlmetalayers(self) -> int:
+        """Give the number of entries."""
+        return len(self)
+
+    def get_vlmeta(self, name: str) -> bytes:
+        """Read the content of an entry as it is stored: the packed value, unless `set_vlmeta` wrote something else.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> schunk = blosc2.SChunk()
+        >>> schunk.vlmeta["a"] = 5
+        >>> schunk.vlmeta.get_vlmeta("a")
+        b'\\x05'
+        """
+        return self._content(name)
+
+    def set_vlmeta(self, name: str, content: bytes, **cparams: Any) -> None:
+        """Write the content of an entry as it is, for programs with a format of their own.
+
+        Parameters
+        ----------
+        name : str
+        content : bytes-like
+            What `get_vlmeta` will give. Unless it is one msgpack value, reading it by its name, or all entries at once,
+            is refused.
+        **cparams
+            Checked, but metadata is always compressed in the same way.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> schunk = blosc2.SChunk()
+        >>> schunk.vlmeta.set_vlmeta("raw", b"any bytes")
+        >>> schunk.vlmeta.get_vlmeta("raw")
+        b'any bytes'
+        """
+        if not isinstance(content, (bytes, bytearray, memoryview)):
+            raise TypeError(f"the content of an entry must be bytes, not {type(content).__name__}")
+        cparams_from(cparams)
+        if not content:
+            raise ValueError("the content of an entry cannot be empty")
+        self._publish({name: bytes(content)})
+
+    def del_vlmeta(self, name: str) -> None:
+        """Delete an entry."""
+        del self[name]
+
+    def __repr__(self) -> str:
+        return self._show(self, self.__getitem__)
+
+    def _content(self, name: object) -> bytes:
+        content = self._carrier.frame.vlmeta(name) if isinstance(name, str) else None
+        if content is None:
+            raise self._missing(name)
+        return content
+
+    def _publish(self, changes: Mapping[str, bytes | None]) -> None:
+        self._carrier.require_writable()
+        if not changes:
+            return
+        old = set(self._carrier.frame.vlmeta_names())
+        entries = len(old)
+        grows = False
+        for name, content in changes.items():
+            if content is None:
+                entries -= name in old
+            else:
+                check_content(check_name(name), content)
+                entries += name not in old
+                grows = grows or name not in old
+        # Files with more exist; they can be changed, but not made worse.
+        if grows and entries > (MAX_ENTRIES if _strict else MOST_ENTRIES):
+            raise ValueError(_too_many(entries))
+        self._carrier.set_vlmeta(dict(changes))

@@ -1,0 +1,109 @@
+"""The compression parameters in a frame's header, before new chunks are made with them.
+
+Reading does not need them: each chunk says how it was compressed. So a damaged header can be read, and what it says is
+looked at when the first chunk is to be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any, Final
+
+import numpy as np
+
+from blosc2._core.codec import Encoding
+from blosc2._core.frame import Frame
+from blosc2._frames.encoders import encode
+from blosc2.exceptions import FormatError
+from blosc2.storage import Codec, CParams, Filter, cparams_of
+
+# Bytes of the header, as FORMATS 1.1 has them.
+_OFFSETS: Final = {
+    "codec": 77, "codec_meta": 78, "clevel": 27, "splitmode": 28, "typesize": 48, "blocksize": 53, "filters": 71,
+    "filters_meta": 79,
+}  # fmt: skip
+_NAMES: Final = tuple(item.name for item in fields(CParams))
+# Above it are those that C-Blosc2 loads from elsewhere.
+_LAST_CODEC: Final = 35
+#: Those that take the items themselves for numbers.
+LOSSY_CODECS: Final = (Codec.ZFP_ACC, Codec.ZFP_PREC, Codec.ZFP_RATE)
+_LOSSY: Final = frozenset(codec.value for codec in LOSSY_CODECS)
+_NDLZ_CELLS: Final = (4, 8)
+_MOST_RATE: Final = 100
+# Enough for every codec and filter to do something.
+_SAMPLE: Final = bytes(64)
+_MOST: Final = 64
+
+_usable: set[tuple[Any, ...]] = set()
+
+
+def check_lossy_codec(cparams: CParams, dtype: np.dtype[Any]) -> None:
+    """Refuse to have ZFP take for floating-point numbers what is none: it would give back noise."""
+    if cparams.codec not in LOSSY_CODECS:
+        return
+    if dtype not in (np.dtype("f4"), np.dtype("f8")):
+        raise ValueError(f"{cparams.codec.name} compresses float32 and float64 of native byte order only, not {dtype}")
+    if any(item is not Filter.NOFILTER for item in cparams.filters):
+        raise ValueError(f"{cparams.codec.name} works on the numbers themselves: pass filters=[] with it")
+
+
+def check_declared(frame: Frame, dtype: np.dtype[Any] | None = None) -> None:
+    """Refuse to compress new chunks as a header says that says what nobody could do.
+
+    Parameters
+    ----------
+    frame : Frame
+        One whose own parameters new chunks are to have.
+    dtype : numpy.dtype, optional
+        Of the items of an array.
+
+    Raises
+    ------
+    FormatError
+        Such parameters do not exist, or not together.
+    """
+    known = (
+        frame.codec, frame.codec_meta, frame.clevel, frame.use_dict, frame.typesize, frame.blocksize, frame.splitmode,
+        frame.filters, frame.filters_meta,
+    )  # fmt: skip
+    if dtype is not None and frame.codec in _LOSSY:
+        with _refusing(frame, _OFFSETS["filters"]):
+            check_lossy_codec(cparams_of(frame, 1), dtype)
+    if known in _usable:
+        return
+    declared = cparams_of(frame, 1)
+    # One by one first: only so it is known which byte is wrong.
+    for name, offset in _OFFSETS.items():
+        with _refusing(frame, offset):
+            CParams(**{name: getattr(declared, name)}, nthreads=1)
+    with _refusing(frame, _OFFSETS["codec"]):
+        if frame.codec > _LAST_CODEC:
+            raise ValueError(f"the codec {frame.codec} is a plugin that is not part of this package")
+    with _refusing(frame, _OFFSETS["codec_meta"]):
+        if declared.codec is Codec.NDLZ and frame.codec_meta not in _NDLZ_CELLS:
+            raise ValueError(f"codec_meta is {frame.codec_meta}, and cells of the codec NDLZ have a side of 4 or 8")
+        if declared.codec is Codec.ZFP_RATE and frame.codec_meta > _MOST_RATE:
+            raise ValueError(f"codec_meta is {frame.codec_meta}, and ZFP_RATE takes a percentage, up to {_MOST_RATE}")
+    with _refusing(frame, _OFFSETS["filters"]):
+        CParams(**{name: getattr(declared, name) for name in _NAMES})
+        encoding = Encoding(*known)
+        encoding.check()
+        if not encoding.needs_geometry:  # what does, was made use of when the array was opened
+            encode(encoding, _SAMPLE)
+    if len(_usable) >= _MOST:
+        _usable.clear()
+    _usable.add(known)
+
+
+@contextmanager
+def _refusing(frame: Frame, offset: int) -> Iterator[None]:
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise FormatError(
+            f"nothing new can be compressed as this header says: {error}. The array can be read, and copied with "
+            "cparams= of its own",
+            path=frame.source.path, key=frame.key, offset=frame.offset + offset,
+        ) from None  # fmt: skip

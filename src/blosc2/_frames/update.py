@@ -1,0 +1,477 @@
+"""The next version of a frame: what changes of it, and its bytes.
+
+A `Draft` starts as a frame is and is edited; then it becomes a frame in memory, a whole file, or bytes
+appended to a file (see `carrier`). Old chunks are never moved by an edit: they keep their offsets.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+
+from blosc2._core.allocation import FREE, allowed, table_limit
+from blosc2._core.checksum import crc32c
+from blosc2._core.frame import Frame, special_chunk
+from blosc2._core.frame_sums import range_sum, sealed
+from blosc2._core.frame_writer import header_length, pack_header, pack_index, pack_trailer
+from blosc2._core.grid_write import StoredChunk
+from blosc2._core.source import Source
+from blosc2._files import Spooled, held
+from blosc2._frames.checksums import MARK_AT, Running, Sums, as_table, carried, from_table
+from blosc2._frames.payload_alignment import PADDING, hole_before
+from blosc2.exceptions import FormatError
+
+#: Offsets of chunks for which nothing is stored (FORMATS 1.4).
+ZERO_OFFSET = -0x7F00000000000000
+NAN_OFFSET = -0x7E00000000000000
+UNINIT_OFFSET = -0x7C00000000000000
+
+# Entries of a table that are plain integers at a time.
+_PIECE: Final = 1 << 16
+
+# Bytes of memory for each special chunk that must be stored because others have another size.
+_MADE: Final = 256
+
+Stored = bytes | StoredChunk | Spooled | int  # a chunk, or one of the offsets above
+
+
+def own(stored: Stored) -> bytes | Spooled | int:
+    """A chunk to keep: not in memory that others will use again."""
+    return bytes(stored) if isinstance(stored, StoredChunk) else stored
+
+
+class Draft:
+    """An edited copy of a frame's tables.
+
+    Attributes
+    ----------
+    offsets : int64 array
+        One for each chunk; meaningless where `new` has the chunk.
+    new : dict
+        Chunk number -> stored bytes that are not in the frame yet, or where these wait.
+    sizes : int64 array
+        Uncompressed bytes of each chunk.
+    metalayers, vlmeta : dict
+        Name -> packed content; name -> stored chunk.
+    vlblocks : bool
+        Whether its chunks have blocks of variable length.
+    """
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.metalayers: dict[str, bytes] = frame.metalayers()
+        self.vlmeta: dict[str, bytes] = frame.vlmeta_chunks()
+        self.new: dict[int, bytes | Spooled] = {}
+        self.chunksize: int = frame.chunksize
+        self.vlblocks = bool(frame.vlblocks)
+        self._offsets: np.ndarray[Any, np.dtype[np.int64]] | None = None
+        self._sizes: np.ndarray[Any, np.dtype[np.int64]] | None = None
+        self._appended = 0  # bytes of a last chunk that `_sizes` need not know, because it is None
+
+    def require_table(self, count: int) -> None:
+        """Refuse a table of so many chunks in place of one value for all: no reader would take it (`allocation`)."""
+        if 8 * count > FREE // 2 and 8 * count > table_limit(self.frame.file_size):
+            raise self._too_many(count)
+
+    def _too_many(self, count: int) -> FormatError:
+        return FormatError(
+            f"{count} chunks, for most of which nothing is stored, are too many to change some of them: choose "
+            "larger chunks, with copy(chunks=...). If it never had as many, it is damaged",
+            path=self.frame.source.path, key=self.frame.key,
+        )  # fmt: skip
+
+    @property
+    def offsets(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        if self._offsets is None:
+            repeated = self.frame.repeated_offset
+            if repeated is not None:
+                self.require_table(self.frame.nchunks)
+                self._offsets = np.full(self.frame.nchunks, repeated, np.int64)
+            else:
+                self._offsets = np.frombuffer(self.frame.offsets_bytes(), np.int64).copy()
+        return self._offsets
+
+    @offsets.setter
+    def offsets(self, value: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        self._offsets = value
+
+    @property
+    def sizes(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        if self._sizes is None:
+            frame = self.frame
+            if frame.variable and frame.nbytes:
+                self._sizes = np.frombuffer(frame.chunk_sizes(), np.int64).copy()
+            else:
+                nbytes = self.nbytes
+                self.require_table(frame.nchunks)
+                self._sizes = np.full(frame.nchunks + bool(self._appended), frame.chunksize, np.int64)
+                if nbytes and nbytes % frame.chunksize:
+                    self._sizes[-1] = nbytes % frame.chunksize
+        return self._sizes
+
+    @sizes.setter
+    def sizes(self, value: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        self._sizes = value
+
+    @property
+    def nbytes(self) -> int:
+        if self._sizes is None:
+            return int(self.frame.nbytes) + self._appended
+        return int(self._sizes.sum())
+
+    @property
+    def edits_chunks(self) -> bool:
+        """Whether any chunk, or their number or order, changes."""
+        return self._offsets is not None
+
+    def replace(self, index: int, stored: Stored, nbytes: int | None = None) -> None:
+        """Give a chunk new content."""
+        offsets = self.offsets
+        stored = own(stored)
+        if isinstance(stored, int):
+            offsets[index] = stored
+            self.new.pop(index, None)
+        else:
+            self.new[index] = stored
+        if nbytes is not None:
+            self.sizes[index] = nbytes
+
+    def splice(self, index: int, removed: int, added: Iterable[tuple[Stored, int]]) -> None:
+        """Put chunks, given with their sizes, in the place of `removed` ones from `index` on."""
+        chunks = [(own(stored), size) for stored, size in added]
+        if not removed and len(chunks) == 1 and self._append(index, *chunks[0]):
+            return
+        shift = len(chunks) - removed
+        self.new = {
+            n if n < index else n + shift: stored for n, stored in self.new.items() if not index <= n < index + removed
+        }
+        marks = np.array([stored if isinstance(stored, int) else 0 for stored, _ in chunks], np.int64)
+        lengths = np.array([size for _, size in chunks], np.int64)
+        sizes = self.sizes
+        offsets = self.offsets
+        self._sizes = np.concatenate([sizes[:index], lengths, sizes[index + removed :]])
+        self._offsets = np.concatenate([offsets[:index], marks, offsets[index + removed :]])
+        for n, (stored, _) in enumerate(chunks):
+            if not isinstance(stored, int):
+                self.new[index + n] = stored
+
+    def _append(self, index: int, stored: bytes | Spooled | int, size: int) -> bool:
+        """Put a chunk behind full ones, which is the most common change; False when it is not that."""
+        frame = self.frame
+        chunksize = int(frame.chunksize)
+        if self._offsets is not None or self._sizes is not None or frame.variable or index != frame.nchunks:
+            return False
+        if not 0 < size <= chunksize or frame.nbytes % chunksize:
+            return False
+        self.require_table(index + 1)
+        offsets = np.empty(index + 1, np.int64)
+        repeated = frame.repeated_offset
+        offsets[:index] = np.frombuffer(frame.offsets_bytes(), np.int64) if repeated is None else repeated
+        offsets[index] = stored if isinstance(stored, int) else 0
+        if not isinstance(stored, int):
+            self.new[index] = stored
+        self._offsets = offsets
+        self._appended = size
+        return True
+
+    def settle(self) -> bool:
+        """Decide whether chunks are equal or variable, as their sizes now are; True for variable.
+
+        Offsets without a chunk have no place in a frame of variable chunks: they become stored ones.
+        """
+        frame = self.frame
+        if self._sizes is None:
+            return bool(frame.variable)
+        sizes = self._sizes
+        if len(sizes) == 0:
+            self.vlblocks = False
+            return False
+        size = int(sizes[0]) if frame.variable or self.chunksize < 1 else self.chunksize
+        variable = bool((sizes[:-1] != size).any() or sizes[-1] > size)
+        if not variable:
+            self.chunksize = size
+            return False
+        self.chunksize = 0
+        unstored = np.flatnonzero(self.offsets < 0)
+        if _MADE * len(unstored) > allowed(frame.file_size):
+            raise self._too_many(len(unstored))
+        for index in unstored:
+            if int(index) not in self.new:
+                kind = int(self.offsets[index]) >> 56 & 7
+                nbytes = int(sizes[index])
+                self.new[int(index)] = special_chunk(kind, nbytes, frame.typesize, frame.blocksize)
+        return True
+
+
+def frame_flags(variable: bool, vlblocks: bool) -> int:
+    """Byte 25 of a header (FORMATS 1.2)."""
+    return 0x12 if not (variable or vlblocks) else 0x13 | variable << 6 | vlblocks << 7
+
+
+class Fields:
+    """The fixed fields of a header that do not follow from the chunks."""
+
+    __slots__ = ("blocksize", "chunksize", "clevel", "codec", "codec_meta", "filters", "filters_meta", "flags",
+                 "splitmode", "typesize", "use_dict")  # fmt: skip
+
+    def __init__(self, like: Any, chunksize: int, *, variable: bool = False, vlblocks: bool = False) -> None:
+        self.chunksize = chunksize
+        self.flags = frame_flags(variable, vlblocks)
+        for name in ("codec", "codec_meta", "clevel", "splitmode", "typesize", "blocksize", "filters",
+                     "filters_meta", "use_dict"):  # fmt: skip
+            setattr(self, name, getattr(like, name))
+
+
+def lay_out(
+    write: Callable[[Any], Any],
+    fields: Fields,
+    metalayers: dict[str, bytes],
+    vlmeta: dict[str, bytes],
+    chunks: Iterable[Stored],
+    count: int,
+    nbytes: int,
+    sums: Running | None = None,
+) -> bytes:
+    """Write everything behind the header of a new frame, chunk after chunk, and return the header.
+
+    Parameters
+    ----------
+    write : callable
+        Takes the parts in their order, each a buffer, and copies them at once.
+    fields : Fields
+    metalayers, vlmeta : dict
+        Name -> packed content; name -> stored chunk.
+    chunks : iterable of bytes or int
+        Drawn one by one; one single offset may stand for all.
+    count, nbytes : int
+        Chunks, and their uncompressed bytes.
+    sums : Running, optional
+        Asks for a frame that carries checksums, as files do.
+    """
+    start = header_length(metalayers)
+    offsets, position = write_chunks(write, chunks, start if PADDING in metalayers else None, sums)
+    index = b""
+    if nbytes:
+        one = len(offsets) == 1 and offsets[0] < 0
+        if not one:
+            check_table(count, start + position)
+        index = pack_index(offsets[0] if one else np.array(offsets, np.int64), count)
+    trailer = pack_trailer(vlmeta)
+    before = start + position + len(index)
+    header = pack_header(fields, metalayers, bool(vlmeta), before + len(trailer), nbytes, position)
+    if sums is not None:
+        sums.add(index)
+        header, trailer = sealed(header, trailer, before, sums.table(), sums.body, crc32c(index))
+    write(index + trailer)
+    return header
+
+
+def write_chunks(
+    write: Callable[[Any], Any], chunks: Iterable[Stored], start: int | None = None, sums: Running | None = None
+) -> tuple[array[int], int]:
+    """Write chunks one after the other; their offsets from the first, and the bytes that they take.
+
+    With the position where they start, each payload is aligned. With checksums, these go on over what is written.
+    """
+    offsets = array("q")
+    position = 0
+    for stored in chunks:
+        if isinstance(stored, int):
+            offsets.append(stored)
+        else:
+            if start is not None:
+                hole = hole_before(start + position)
+                if hole:
+                    write(hole)
+                    position += len(hole)
+                    if sums is not None:
+                        sums.add(hole)
+            offsets.append(position)
+            position += len(stored)
+            if sums is not None:
+                sums.add_chunk(stored)
+            write(stored)
+        del stored  # so that its memory can be used again for the next one
+    return offsets, position
+
+
+def _lay_out_draft(write: Callable[[Any], Any], draft: Draft, sums: Running | None = None) -> bytes:
+    variable = draft.settle()
+    frame = draft.frame
+    fields = Fields(frame, draft.chunksize, variable=variable, vlblocks=draft.vlblocks)
+    repeated = None if draft.edits_chunks else frame.repeated_offset
+    if repeated is not None and repeated < 0:
+        chunks: Iterable[Stored] = (int(repeated),)
+        count = int(frame.nchunks)
+    else:
+        chunks = all_chunks(draft)
+        count = len(draft.offsets)
+    return lay_out(write, fields, draft.metalayers, draft.vlmeta, chunks, count, draft.nbytes, sums)
+
+
+def all_chunks(draft: Draft) -> Iterator[Stored]:
+    """What is stored for each chunk; one that is not as its checksum says is never given out."""
+    frame = draft.frame
+    known = sums_by_offset(frame)
+    for index, offset in numbered(draft.offsets):
+        if index in draft.new:
+            yield held(draft.new[index])
+        elif offset < 0:
+            yield offset
+        else:
+            stored = frame.chunk_stored_at(offset)
+            if known and crc32c(stored) != known[offset]:
+                start = frame.chunks_window[0]
+                raise FormatError(
+                    f"chunk {index} is not the one that was written, as its checksum says",
+                    path=frame.source.path, key=frame.key, offset=start + offset,
+                )  # fmt: skip
+            yield stored
+
+
+def sums_by_offset(frame: Frame) -> dict[int, int]:
+    """The checksum of the chunk at each offset of a frame; none of one that is unverified."""
+    sums = carried(frame)
+    if sums is None:
+        return {}
+    places = np.frombuffer(frame.offsets_bytes(), np.int64)
+    places, known = places[places >= 0], from_table(sums.chunks)
+    if len(known) != len(places):
+        raise _other_number(frame, len(known), len(places))
+    return dict(zip(places.tolist(), known, strict=True))
+
+
+def _other_number(frame: Frame, known: int, stored: int) -> FormatError:
+    return FormatError(
+        f"{known} checksums for {stored} stored chunks", path=frame.source.path, key=frame.key,
+        offset=frame.chunks_window[1],
+    )  # fmt: skip
+
+
+def numbered(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[tuple[int, int]]:
+    """Number and offset of each chunk; as plain integers only a few at a time."""
+    for first in range(0, len(offsets), _PIECE):
+        yield from enumerate(offsets[first : first + _PIECE].tolist(), first)
+
+
+def check_table(count: int, stored: int) -> None:
+    """Refuse to write a table of offsets that readers of a file of so many bytes would refuse."""
+    if 8 * count > table_limit(stored):
+        raise ValueError(
+            f"{count} chunks, most of which take no room, are too many for one frame: choose larger chunks"
+        )
+
+
+def appended(draft: Draft, start: int, *, variable: bool) -> tuple[list[bytes | Spooled], bytes]:
+    """The version that a draft is, behind the one that it is made of (FORMATS 8.1), and what may follow that.
+
+    It goes on with the checksums of a version that carries them, and has none behind one that is unverified.
+
+    Parameters
+    ----------
+    draft : Draft
+    start : int
+        Where in the file of the frame it is to begin.
+    variable : bool
+        Whether its chunks are of several sizes.
+
+    Returns
+    -------
+    what goes there, in its parts, and the header that then makes it current.
+
+    Raises
+    ------
+    FormatError
+        The checksums of the old version say that it is damaged.
+    """
+    frame = draft.frame
+    sums = carried(frame)
+    header_len = frame.header_len
+    position = start
+    running = Running()
+    if sums is not None:
+        known = header_len if frame.nbytes == 0 else frame.frame_len - frame.trailer_len
+        source = frame.source if start <= frame.source.size else Source.open(str(frame.source.path))
+        running.body = range_sum(source, known, start - known, sums.body)
+    parts: list[Any] = []
+    added: dict[int, int] = {}
+    if not draft.edits_chunks and frame.repeated_offset is not None:
+        offsets: Any = int(frame.repeated_offset)
+        count = int(frame.nchunks)
+    else:
+        offsets, count = draft.offsets, len(draft.offsets)
+        check_table(count, start)
+        for number, stored in sorted(draft.new.items()):
+            hole = hole_before(position) if PADDING in draft.metalayers else b""
+            parts += [hole, stored]
+            position += len(hole)
+            offsets[number] = position - header_len
+            position += len(stored)
+            if sums is not None:
+                running.add(hole)
+                running.add_chunk(stored)
+                added[number] = running.chunks[-1]
+    index = pack_index(offsets, count)
+    trailer = pack_trailer(draft.vlmeta)
+    before = position + len(index)
+    header = bytearray(frame.header_bytes())
+    struct.pack_into(">Q", header, 16, before + len(trailer))
+    struct.pack_into(">q", header, 30, draft.nbytes)
+    struct.pack_into(">q", header, 39, position - header_len)
+    struct.pack_into(">i", header, 58, draft.chunksize)
+    header[25] = frame_flags(variable, draft.vlblocks)
+    header[68] = 0xC3 if draft.vlmeta else 0xC2
+    header[MARK_AT] = 0
+    if "b2nd" in draft.metalayers:
+        place = frame.metalayer_place("b2nd")
+        header[place : place + len(draft.metalayers["b2nd"])] = draft.metalayers["b2nd"]
+    current = bytes(header)
+    if sums is not None:
+        running.add(index)
+        table = sums.chunks if isinstance(offsets, int) else _table_after(draft, sums, added)
+        current, trailer = sealed(current, trailer, before, table, running.body, crc32c(index))
+    return [*parts, index, trailer], current
+
+
+def _table_after(draft: Draft, sums: Sums, added: dict[int, int]) -> bytes:
+    """The checksums of the chunks of a version that is appended: those that stay keep theirs."""
+    frame, offsets = draft.frame, draft.offsets
+    repeated = frame.repeated_offset
+    old = np.frombuffer(frame.offsets_bytes(), np.int64) if repeated is None else np.full(frame.nchunks, repeated)
+    kept = np.array(from_table(sums.chunks), np.uint32)
+    places = old[old >= 0]
+    if len(places) != len(kept):
+        raise _other_number(frame, len(kept), len(places))
+    every = np.zeros(len(offsets), np.uint32)
+    stays = offsets >= 0
+    stays[list(added)] = False
+    order = np.argsort(places, kind="stable")  # which is quick where they are in order already
+    every[stays] = kept[order[np.searchsorted(places, offsets[stays], sorter=order)]]
+    every[list(added)] = list(added.values())
+    return as_table(array("I", every[offsets >= 0].tobytes()))
+
+
+def frame_bytes(draft: Draft) -> bytes:
+    """The frame anew, without holes, as one piece."""
+    parts: list[bytes] = []
+    header = _lay_out_draft(parts.append, draft)
+    return b"".join([header, *parts])
+
+
+def write_frame(file: BinaryIO, draft: Draft) -> None:
+    """Write the frame anew, without holes and with checksums, at the start of an empty file.
+
+    Raises
+    ------
+    FormatError
+        The checksums of the old one say that it is damaged.
+    """
+    carried(draft.frame)
+    file.seek(header_length(draft.metalayers))
+    header = _lay_out_draft(file.write, draft, Running())
+    file.seek(0)
+    file.write(header)

@@ -1,0 +1,72 @@
+"""Functions of the package's top: they make arrays, rearrange them, and compress single buffers.
+
+What has a method of `NDArray` or `SChunk` beside it lies with the class; here is what only exists as a function.
+Nothing here knows stores, or opens what lies at a path.
+"""
+
+from blosc2._functions.buffers import (
+    compress,
+    compress2,
+    decompress,
+    decompress2,
+    get_blocksize,
+    get_cbuffer_sizes,
+    set_blocksize,
+    set_releasegil,
+)
+from blosc2._functions.compressors import (
+    clib_info,
+    compressor_list,
+    get_clib,
+    get_compressor,
+    get_cpu_info,
+    set_compressor,
+)
+from blosc2._functions.creation import (
+    arange,
+    array,
+    asarray,
+    copy,
+    empty,
+    empty_like,
+    eye,
+    frombuffer,
+    fromiter,
+    full,
+    full_like,
+    linspace,
+    nans,
+    ones,
+    ones_like,
+    save,
+    uninit,
+    zeros,
+    zeros_like,
+)
+from blosc2._functions.from_frame import wrap
+from blosc2._functions.manipulation import (
+    astype,
+    concat,
+    expand_dims,
+    matrix_transpose,
+    permute_dims,
+    reshape,
+    squeeze,
+    stack,
+    take,
+    take_along_axis,
+    transpose,
+)
+from blosc2._functions.opaque_objects import OPAQUE_KINDS, OpaqueArray, OpaqueSChunk
+from blosc2._functions.pickled_buffers import pack, pack_array, unpack, unpack_array
+from blosc2._functions.slice_chunks import get_slice_nchunks, touched_chunks
+
+__all__ = [
+    "OPAQUE_KINDS", "OpaqueArray", "OpaqueSChunk", "arange", "array", "asarray", "astype", "clib_info",
+    "compress", "compress2", "compressor_list", "concat", "copy", "decompress", "decompress2", "empty",
+    "empty_like", "expand_dims", "eye", "frombuffer", "fromiter", "full", "full_like", "get_blocksize",
+    "get_cbuffer_sizes", "get_clib", "get_compressor", "get_cpu_info", "get_slice_nchunks", "linspace",
+    "matrix_transpose", "nans", "ones", "ones_like", "pack", "pack_array", "permute_dims", "reshape", "save",
+    "set_blocksize", "set_compressor", "set_releasegil", "squeeze", "stack", "take", "take_along_axis",
+    "touched_chunks", "transpose", "uninit", "unpack", "unpack_array", "wrap", "zeros", "zeros_like",
+]  # fmt: skip

@@ -1,0 +1,336 @@
+"""Compress a buffer into one chunk, and back: no frame, no metadata.
+
+A chunk holds at most 2,147,483,615 bytes, and says itself how it is to be decoded.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from blosc2._core.codec import Encoding
+from blosc2._frames import check_for_bytes, cparams_keywords, dparams_keywords, encode
+from blosc2._functions.blosc1 import HEADER as OLD_HEADER
+from blosc2._functions.blosc1 import has_old_header
+from blosc2._functions.single_chunk import decode, decode_into, source_bytes
+from blosc2._handles import encoding_of
+from blosc2._options import get_nthreads
+from blosc2.exceptions import FormatError, UnsupportedValueError
+from blosc2.storage import (
+    DEFINED_CODECS_STOP,
+    EXTENDED_HEADER_LENGTH,
+    MAX_BLOCKSIZE,
+    MAX_TYPESIZE,
+    Codec,
+    Filter,
+    SplitMode,
+)
+
+_NEWEST_VERSION: Final = 6
+_DECOMPRESS = "Cannot decompress"
+_DECOMPRESS2 = "Error while decompressing"
+
+_blocksize = 0
+_releasegil = False
+
+
+def compress(
+    src: Any, typesize: int | None = 8, clevel: int = 1, filter: Filter = Filter.SHUFFLE, codec: Codec = Codec.ZSTD,
+    _ignore_multiple_size: bool = False,
+) -> bytes:  # fmt: skip
+    """Compress a buffer, with the few parameters that Blosc 1 had.
+
+    Parameters
+    ----------
+    src : buffer
+        Anything with the buffer protocol, and any NumPy array without object items, of at most 2,147,483,615 bytes. Its
+        size must be a multiple of `typesize`.
+    typesize : int or None
+        Bytes of an item. Above 255 bytes are not grouped. None stands for those of `src`, or 1 where it has no items.
+    clevel : int
+        0 (store only) to 9.
+    filter : Filter
+        SHUFFLE (where items have more than one byte) and BITSHUFFLE are applied. The others ask for nothing here:
+        they need parameters, which `compress2` takes.
+    codec : Codec
+        One that needs nothing but bytes: BLOSCLZ, LZ4, LZ4HC, ZLIB or ZSTD.
+
+    Returns
+    -------
+    bytes
+        A chunk, for `decompress` and `decompress2`.
+
+    Raises
+    ------
+    ValueError
+        A parameter out of its range, or a buffer that is too large or not a multiple of `typesize`.
+    TypeError
+        No buffer, or a parameter of another type.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> chunk = blosc2.compress(b"0123456789" * 1000, typesize=1)
+    >>> len(chunk) < 200, blosc2.decompress(chunk) == b"0123456789" * 1000
+    (True, True)
+    """
+    if not isinstance(filter, Filter):
+        raise UnsupportedValueError(f"filter must be a member of blosc2.Filter, not {filter!r}")
+    if not isinstance(codec, Codec):
+        raise UnsupportedValueError(f"codec must be a member of blosc2.Codec, not {codec!r}")
+    if typesize is None:
+        typesize = _itemsize(src)
+    encoding = _simple_encoding(typesize, clevel, filter._value_, codec._value_, _blocksize)
+    data = src if type(src) is bytes else source_bytes(src)
+    if len(data) % typesize and not _ignore_multiple_size:
+        raise ValueError(f"len(src) can only be a multiple of typesize ({typesize}), it is {len(data)}")
+    return encode(encoding, data)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _simple_encoding(typesize: Any, clevel: Any, filter: int, codec: int, blocksize: int) -> Encoding:
+    for name, value, low, high in (("clevel", clevel, 0, 9), ("typesize", typesize, 1, MAX_TYPESIZE)):
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise TypeError(f"{name} must be an integer, not {value!r}")
+        if not low <= value <= high:
+            raise ValueError(f"{name} can only be in the {low}-{high} range, not {value}")
+    if codec > DEFINED_CODECS_STOP:
+        raise ValueError(f"{Codec(codec).name} compresses arrays, not buffers; use BLOSCLZ, LZ4, LZ4HC, ZLIB or ZSTD")
+    applied = filter == Filter.BITSHUFFLE.value or (filter == Filter.SHUFFLE.value and 1 < typesize <= 255)
+    filters = (0, 0, 0, 0, 0, filter if applied else 0)
+    splitmode = SplitMode.FORWARD_COMPAT_SPLIT.value
+    return Encoding(codec, 0, int(clevel), False, int(typesize), blocksize, splitmode, filters, (0,) * 6)
+
+
+def decompress(src: Any, dst: Any = None, as_bytearray: bool = False) -> bytes | bytearray | None:
+    """Decompress a chunk.
+
+    Parameters
+    ----------
+    src : buffer
+        A chunk of `compress` or `compress2`; chunks of Blosc 1 are read too. What follows it is ignored.
+    dst : buffer, optional
+        Writable, C-contiguous, and at least as large as the uncompressed data. After an error its content is undefined.
+    as_bytearray : bool
+        Return a bytearray.
+
+    Returns
+    -------
+    bytes, bytearray or None
+        None after writing into `dst`.
+
+    Raises
+    ------
+    FormatError
+        `src` is damaged, or no chunk (a ValueError and a RuntimeError).
+    ChunkSizeError
+        `dst` is too small (both, too).
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> room = bytearray(5)
+    >>> blosc2.decompress(blosc2.compress(b"hello", typesize=1), dst=room)
+    >>> room
+    bytearray(b'hello')
+    """
+    if dst is not None:
+        decode_into(src, dst, get_nthreads(), _DECOMPRESS)
+        return None
+    data = decode(src, get_nthreads(), _DECOMPRESS)
+    return bytearray(data) if as_bytearray else data
+
+
+def compress2(src: Any, **kwargs: Any) -> bytes:
+    """Compress a buffer, with all parameters.
+
+    Parameters
+    ----------
+    src : buffer
+        Anything with the buffer protocol, and any NumPy array without object items, of at most 2,147,483,615 bytes. It
+        need not be a multiple of the typesize.
+    **kwargs
+        The fields of `blosc2.CParams`, or ``cparams`` with such an object or a dictionary of them. ``typesize=None``
+        stands for the size of the items of `src`, 1 where it has none. Unlike there, items
+        of ``filters_meta`` may be negative, as TRUNC_PREC and INT_TRUNC understand it: bits to remove.
+
+    Returns
+    -------
+    bytes
+        A chunk, for `decompress2` and `decompress`.
+
+    Raises
+    ------
+    AttributeError
+        ``cparams`` beside fields of it.
+    TypeError, ValueError
+        Parameters or data that cannot be used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import blosc2
+    >>> ramp = np.arange(10_000, dtype="i4")
+    >>> chunk = blosc2.compress2(ramp, typesize=4, codec=blosc2.Codec.LZ4)
+    >>> len(chunk) < 2000, np.array_equal(np.frombuffer(blosc2.decompress2(chunk), "i4"), ramp)
+    (True, True)
+    """
+    kwargs, signed = _signed_metas(kwargs)
+    cparams = cparams_keywords(kwargs, _itemsize(src))
+    encoding = encoding_of(cparams, cparams.typesize, cparams.blocksize)
+    if signed:
+        metas = tuple(signed.get(slot, meta) & 0xFF for slot, meta in enumerate(encoding.filters_meta))
+        encoding = Encoding(encoding.codec, encoding.codec_meta, encoding.clevel, encoding.use_dict, encoding.typesize,
+                            encoding.blocksize, encoding.splitmode, encoding.filters, metas)  # fmt: skip
+    check_for_bytes(encoding)
+    data = src if type(src) is bytes else source_bytes(src)
+    return encode(encoding, data)
+
+
+def _itemsize(src: Any) -> int:
+    """The bytes of an item, of data that has some; 1 where the codec has no use for them."""
+    itemsize = getattr(src, "itemsize", 1)
+    return itemsize if isinstance(itemsize, int) and 1 <= itemsize <= MAX_TYPESIZE else 1
+
+
+def _signed_metas(kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[int, int]]:
+    """The keywords with zeros in the place of negative metas, and these.
+
+    Frames cannot have them, so the parameters of all objects refuse them.
+    """
+    given: Any = kwargs.get("cparams", kwargs)
+    metas = given.get("filters_meta") if isinstance(given, Mapping) else None
+    if not isinstance(metas, (list, tuple)):
+        return kwargs, {}
+    signed = {slot: meta for slot, meta in enumerate(metas) if isinstance(meta, int) and -128 <= meta < 0}
+    if not signed:
+        return kwargs, signed
+    given = {**given, "filters_meta": [0 if slot in signed else meta for slot, meta in enumerate(metas)]}
+    return ({**kwargs, "cparams": given} if "cparams" in kwargs else given), signed
+
+
+def decompress2(src: Any, dst: Any = None, **kwargs: Any) -> bytes | None:
+    """Decompress a chunk, with parameters.
+
+    Parameters
+    ----------
+    src : buffer
+        A chunk of `compress2` or `compress`; chunks of Blosc 1 are read too. What follows it is ignored.
+    dst : buffer, optional
+        Writable, C-contiguous, and at least as large as the uncompressed data. After an error its content is undefined.
+    **kwargs
+        The fields of `blosc2.DParams`, or ``dparams`` with such an object or a dictionary of them.
+
+    Returns
+    -------
+    bytes or None
+        None after writing into `dst`.
+
+    Raises
+    ------
+    FormatError
+        `src` is damaged, or no chunk (a ValueError and a RuntimeError).
+    ChunkSizeError
+        `dst` is too small (both, too).
+    AttributeError
+        ``dparams`` beside fields of it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import blosc2
+    >>> room = np.empty(3, dtype="i4")
+    >>> blosc2.decompress2(blosc2.compress2(np.array([3, 1, 2], dtype="i4"), typesize=4), dst=room, nthreads=1)
+    >>> room
+    array([3, 1, 2], dtype=int32)
+    """
+    nthreads = dparams_keywords(kwargs).nthreads if kwargs else get_nthreads()
+    if dst is not None:
+        decode_into(src, dst, nthreads, _DECOMPRESS2)
+        return None
+    return decode(src, nthreads, _DECOMPRESS2)
+
+
+def get_cbuffer_sizes(src: Any) -> tuple[int, int, int]:
+    """What the header of a chunk says about sizes.
+
+    Parameters
+    ----------
+    src : buffer
+        A chunk, or the first 16 bytes of one.
+
+    Returns
+    -------
+    nbytes, cbytes, blocksize : int
+        Uncompressed and compressed size of the chunk, and uncompressed size of a block. (Where blocks are of variable
+        length, the last is their number.)
+
+    Raises
+    ------
+    FormatError
+        Fewer bytes, or no header of a chunk.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> blosc2.get_cbuffer_sizes(blosc2.compress2(bytes(1000), typesize=1))
+    (1000, 32, 1000)
+    """
+    header = src if type(src) is bytes else source_bytes(src)
+    if len(header) < OLD_HEADER:
+        raise FormatError(f"src cannot be less than {OLD_HEADER} bytes, it has {len(header)}")
+    nbytes, blocksize, cbytes = struct.unpack_from("<iii", header, 4)
+    least = OLD_HEADER if has_old_header(header) else EXTENDED_HEADER_LENGTH
+    if not (1 <= header[0] <= _NEWEST_VERSION and nbytes >= 0 and blocksize >= 0 and cbytes >= least):
+        raise FormatError("src does not start with the header of a chunk")
+    return nbytes, cbytes, blocksize
+
+
+def set_blocksize(blocksize: int = 0) -> None:
+    """Set the uncompressed size of the blocks that `compress` makes; 0 leaves it to the library.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> blosc2.set_blocksize(2**14)
+    >>> blosc2.get_cbuffer_sizes(blosc2.compress(bytes(range(250)) * 1000))[2]
+    16384
+    >>> blosc2.set_blocksize(0)
+    """
+    global _blocksize
+    if isinstance(blocksize, bool) or not hasattr(blocksize, "__index__"):
+        raise TypeError(f"blocksize must be an integer, not {blocksize!r}")
+    if not 0 <= blocksize <= MAX_BLOCKSIZE:
+        raise ValueError(f"blocksize can only be in the 0-{MAX_BLOCKSIZE} range, not {blocksize}")
+    _blocksize = int(blocksize)
+
+
+def get_blocksize() -> int:
+    """The size that `set_blocksize` was given; 0 when blocks have the size that the library chooses.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> blosc2.get_blocksize()
+    0
+    """
+    return _blocksize
+
+
+def set_releasegil(gilstate: bool) -> bool:
+    """Keep a switch that other Blosc packages have; returns what it was before.
+
+    It changes nothing: the GIL is always released while data is compressed and decompressed.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> old = blosc2.set_releasegil(True)
+    >>> blosc2.set_releasegil(old)
+    True
+    """
+    global _releasegil
+    old, _releasegil = _releasegil, bool(gilstate)
+    return old

@@ -1,0 +1,488 @@
+"""Making arrays: `asarray`, `zeros`, `arange` and their like.
+
+`c_order=False` allows items in any order that is convenient; C order is, so it is taken and changes nothing, but in
+`fromiter`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from functools import partial
+from itertools import chain
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from blosc2._arrays import (
+    ArrayPlan,
+    Place,
+    Range,
+    Spaced,
+    as_shape,
+    copied,
+    eye_part,
+    joined_rows,
+    made,
+    plain_dtype,
+    positions,
+    slab_height,
+    slabs_of,
+)
+from blosc2._core.frame import special_chunk
+from blosc2._files import waiting_items
+from blosc2._frames import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, format_dtype
+from blosc2._functions.iterables import inserted, next_items, one_by_one
+from blosc2._indexing import lossless
+from blosc2.exceptions import ChunkSizeError
+from blosc2.ndarray import NDArray
+from blosc2.schunk import SChunk
+
+#: Bytes of a sequence from which it is made in parts, not as one NumPy array.
+_LONG_NBYTES = 16 << 20
+
+
+def asarray(array: Any, copy: bool | None = None, dtype: Any = None, *, shape: Any = None, **kwargs: Any) -> NDArray:
+    """Compress an array, or an iterable of the blocks of one.
+
+    Parameters
+    ----------
+    array : array_like or iterable of array_like
+        Anything that NumPy takes, with any strides and byte order; it is compressed from where it is, without a second
+        copy. An `NDArray` is returned as it is when no keyword asks for something else.
+    copy : bool, optional
+        True always makes a new array; False raises `ValueError` where that would be needed.
+    dtype : dtype, optional
+        By default that of the array, or of the first block.
+    shape : tuple of int, optional
+        Of the whole array. Then `array` may be an iterable, a generator for instance, of blocks that follow each other
+        along axis 0: each has any number of rows, and the other axes as in the shape. They are drawn one by one and
+        compressed as soon as a row of chunks is full, so not more than that, ``chunks[0]`` rows, and a block is in
+        memory beside what is stored.
+    **kwargs
+        ``chunks``, ``blocks``, ``cparams``, ``dparams``, ``meta``, ``urlpath``, ``mode`` and the other fields of
+        `blosc2.Storage`.
+
+    Returns
+    -------
+    NDArray
+
+    Raises
+    ------
+    FileExistsError
+        The file exists, and ``mode="w"`` does not say to replace it.
+    TypeError
+        Items that cannot be stored, such as Python objects.
+    ValueError
+        Blocks that do not fit the shape, or have fewer or more rows. No file is left then.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import blosc2
+    >>> blosc2.asarray(np.eye(3))[1]
+    array([0., 1., 0.])
+
+    Slice by slice, as a camera or a file of another format gives them:
+
+    >>> slices = (np.full((1, 2), n) for n in range(1000))
+    >>> blosc2.asarray(slices, shape=(1000, 2))[998:]
+    array([[998, 998],
+           [999, 999]])
+    """
+    if type(array) is np.ndarray and shape is None and (dtype is None or dtype == array.dtype) and copy is not False:
+        return _compressed(array, kwargs)  # as in most calls
+    if isinstance(array, NDArray):
+        _check_shape(array.shape, shape)
+        same = not kwargs and (dtype is None or np.dtype(dtype) == array.dtype)
+        if same and not copy:
+            return array
+        if copy is False:
+            raise ValueError("a new array is needed, which copy=False forbids")
+        return array.copy(dtype, **kwargs) if "meta" not in kwargs else NDArray._of(copied(array, dtype, kwargs))
+    if isinstance(array, SChunk):
+        raise TypeError("a super-chunk has no shape: use np.frombuffer(schunk[:], dtype) to say what its items are")
+    if isinstance(array, (Mapping, AbstractSet)):
+        raise TypeError(f"a {type(array).__name__} is no array: store its values one by one")
+    if copy is False:
+        raise ValueError("compressing needs a copy, which copy=False forbids")
+    if isinstance(array, Iterable) and not _whole(array):
+        if shape is not None:
+            return _of_blocks(array, as_shape(shape, "shape"), dtype, kwargs)
+        if isinstance(array, Iterator):
+            raise TypeError(
+                "an iterator does not say its shape: pass shape= for one of blocks; fromiter takes one of items"
+            )
+    items = lossless(array, dtype)
+    _check_shape(items.shape, shape)
+    return _compressed(items, kwargs)
+
+
+def _whole(array: Any) -> bool:
+    """Whether this is an array, and not an iterable of arrays."""
+    if isinstance(array, (str, bytes)) or hasattr(array, "__array__") or hasattr(array, "__array_interface__"):
+        return True
+    try:
+        memoryview(array)
+    except TypeError:
+        return hasattr(array, "__array_struct__")
+    return True
+
+
+def _check_shape(shape: tuple[int, ...], declared: Any) -> None:
+    if declared is not None and as_shape(declared, "shape") != shape:
+        raise ValueError(f"the array has the shape {shape}, not {declared}; see reshape")
+
+
+def _of_blocks(blocks: Iterable[Any], shape: tuple[int, ...], dtype: Any, kwargs: dict[str, Any]) -> NDArray:
+    """An array of this shape from blocks that follow each other along axis 0."""
+    if not shape:
+        raise ValueError("an array of no axes has no blocks: pass the item itself, without shape=")
+    remaining = iter(blocks)
+    if dtype is None:
+        first = next(remaining, None)
+        if first is None:
+            raise ValueError("there is no block to take the dtype from: pass dtype=")
+        first = lossless(first)
+        dtype, remaining = first.dtype, chain((first,), remaining)
+    plan = ArrayPlan(shape, dtype, kwargs)
+    target = plan.keywords.storage.urlpath
+    slabs = slabs_of(
+        remaining, lambda block: lossless(block, plan.dtype), shape, plan.dtype, slab_height(plan),
+        np.empty if target is None else partial(waiting_items, target),
+    )  # fmt: skip
+    if plan.geometry.size == 0:
+        for _ in slabs:  # only to see that they fit
+            pass
+    return NDArray._of(plan.write(joined_rows(plan, slabs)))
+
+
+def array(array: Any, copy: bool | None = True, dtype: Any = None, **kwargs: Any) -> NDArray:
+    """Compress an array; always a new one unless `copy` is None. See `asarray` for the parameters.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> first = blosc2.array([1, 2])
+    >>> blosc2.array(first) is first
+    False
+    """
+    return asarray(array, copy, dtype, **kwargs)
+
+
+def _compressed(items: np.ndarray[Any, Any], kwargs: dict[str, Any]) -> NDArray:
+    plan = ArrayPlan(items.shape, items.dtype, kwargs)
+    return NDArray._of(plan.write(plan.compressed(items)))
+
+
+def copy(array: NDArray, dtype: Any = None, **kwargs: Any) -> NDArray:
+    """Copy an array with its metadata; see `NDArray.copy`."""
+    return array.copy(dtype, **kwargs)
+
+
+def _made(plan: ArrayPlan, make: Callable[[Place], np.ndarray[Any, Any] | None]) -> NDArray:
+    return NDArray._of(plan.write(made(plan, make)))
+
+
+def _special(shape: Any, dtype: Any, offset: int, kwargs: dict[str, Any]) -> NDArray:
+    return NDArray._of(ArrayPlan(shape, dtype, kwargs).write((offset,)))
+
+
+def empty(shape: Any, dtype: Any = np.float64, **kwargs: Any) -> NDArray:
+    """Make an array whose items are not defined; reading gives zeros. See `zeros` for the parameters."""
+    return _special(shape, dtype, UNINIT_OFFSET, kwargs)
+
+
+uninit = empty
+
+
+def zeros(shape: Any, dtype: Any = np.float64, **kwargs: Any) -> NDArray:
+    """Make an array of zeros, which needs no space.
+
+    Parameters
+    ----------
+    shape : int, tuple or list
+    dtype : dtype
+    **kwargs
+        As for `asarray`.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> blosc2.zeros((1000, 1000), dtype="f4").cbytes
+    0
+    """
+    return _special(shape, dtype, ZERO_OFFSET, kwargs)
+
+
+def nans(shape: Any, dtype: Any = np.float64, **kwargs: Any) -> NDArray:
+    """Make an array of NaN; the dtype must be a floating one. See `zeros` for the parameters."""
+    dtype, more = plain_dtype(dtype)
+    if dtype.kind not in "fc":
+        raise ValueError(f"there is no NaN in {dtype}; choose a floating dtype")
+    if more:
+        return full(shape, np.nan, (dtype, more), **kwargs)
+    if dtype in (np.dtype("<f4"), np.dtype("<f8")):
+        return _special(shape, dtype, NAN_OFFSET, kwargs)
+    return full(shape, np.nan, dtype, **kwargs)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> NDArray:
+    """Make an array of one value. See `zeros` for the parameters; the dtype is the value's unless given.
+
+    Raises
+    ------
+    OverflowError
+        The dtype cannot hold the value.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> blosc2.full(3, 7, dtype="i2")[:]
+    array([7, 7, 7], dtype=int16)
+    """
+    # Of a dtype with a shape it has axes.
+    item = np.empty((), np.asarray(fill_value).dtype if dtype is None else dtype)
+    format_dtype(item.dtype)  # refuses what cannot be stored, before NumPy is asked to convert to it
+    item[...] = fill_value
+    plan = ArrayPlan(shape, (item.dtype, item.shape) if item.ndim else item.dtype, kwargs)
+    raw = item.tobytes()
+    if item.ndim and raw:
+        one = raw[: item.itemsize]
+        if raw != one * item.size:
+            return _made(plan, lambda place: np.ascontiguousarray(np.broadcast_to(item, plan.shape)[place]))
+        raw = one
+    if not any(raw):
+        return NDArray._of(plan.write((ZERO_OFFSET,)))
+    geometry = plan.geometry
+    chunk = special_chunk(3, geometry.chunk_nbytes, geometry.itemsize, geometry.block_nbytes, raw)
+    return NDArray._of(plan.write(chunk for _ in range(geometry.nchunks)))
+
+
+def ones(shape: Any, dtype: Any = None, **kwargs: Any) -> NDArray:
+    """Make an array of ones, of float64 unless given. See `zeros` for the parameters."""
+    return full(shape, 1, np.float64 if dtype is None else dtype, **kwargs)
+
+
+def arange(
+    start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, shape: Any = None, c_order: bool = True,  # noqa: ARG001
+    **kwargs: Any,
+) -> NDArray:  # fmt: skip
+    """Make an array of evenly spaced values, as `numpy.arange`, of any shape.
+
+    Raises
+    ------
+    ValueError
+        The shape has another number of items, or the step is zero.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> blosc2.arange(6, shape=(2, 3))[1]
+    array([3, 4, 5])
+    """
+    if stop is None:
+        start, stop = 0, start
+    step = 1 if step is None else step
+    numbers = all(isinstance(value, Real) for value in (start, stop, step))
+    if numbers:
+        if step == 0:
+            raise ValueError("the step of arange cannot be zero")
+        count = max(math.ceil((stop - start) / step), 0)
+    else:  # dates, for instance: NumPy knows how many
+        items = _numpy_range(start, stop, step, dtype)
+        count = len(items)
+    target = (count,) if shape is None else as_shape(shape, "shape")
+    if math.prod(target) != count:
+        raise ValueError(f"shape is not consistent: {target} has {math.prod(target)} items, the range {count}")
+    if numbers:
+        # From stop to start there are no items, only their type.
+        final = _numpy_range(stop, start, step, None).dtype if dtype is None else np.dtype(dtype)
+        if count > 1 and count * final.itemsize > _LONG_NBYTES and Range.known(final.newbyteorder("=")):
+            whole = Range(start, step, final)
+            return _made(ArrayPlan(target, final, kwargs), lambda place: whole.items(positions(target, place)))
+        items = _numpy_range(start, stop, step, dtype)
+    return _compressed(items.reshape(target), kwargs)
+
+
+def _numpy_range(start: Any, stop: Any, step: Any, dtype: Any) -> np.ndarray[Any, Any]:
+    items: np.ndarray[Any, Any] = np.arange(start, stop, step, dtype)  # type: ignore[call-overload]
+    return items
+
+
+def linspace(
+    start: Any, stop: Any, num: int | None = None, dtype: Any = None, endpoint: bool = True, shape: Any = None,
+    c_order: bool = True, **kwargs: Any,  # noqa: ARG001
+) -> NDArray:  # fmt: skip
+    """Make an array of `num` evenly spaced values from `start` to `stop`, as `numpy.linspace`, of any shape.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> blosc2.linspace(0, 1, 5)[:]
+    array([0.  , 0.25, 0.5 , 0.75, 1.  ])
+    """
+    if num is None and shape is None:
+        raise ValueError("Either `shape` or `num` must be given")
+    target = (operator.index(num),) if shape is None else as_shape(shape, "shape")  # type: ignore[arg-type]
+    count = math.prod(target)
+    if num is not None and count != num:
+        raise ValueError(f"shape is not consistent: {target} has {count} items, num is {num}")
+    if count * 8 > _LONG_NBYTES:
+        whole = Spaced(start, stop, count, endpoint, dtype)
+        return _made(ArrayPlan(target, whole.dtype, kwargs), lambda place: whole.items(positions(target, place)))
+    items = np.linspace(start, stop, count, endpoint, dtype=dtype)
+    return _compressed(items.reshape(target), kwargs)
+
+
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = np.float64, **kwargs: Any) -> NDArray:
+    """Make a 2-d array with ones on a diagonal, as `numpy.eye`.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> blosc2.eye(2, 3, k=1)[:]
+    array([[0., 1., 0.],
+           [0., 0., 1.]])
+    """
+    target = as_shape((N, N if M is None else M), "shape")
+    dtype, diagonal = np.dtype(dtype), operator.index(k)
+    if math.prod(target) * dtype.itemsize > _LONG_NBYTES:
+        return _made(ArrayPlan(target, dtype, kwargs), lambda place: eye_part(place, diagonal, dtype))
+    return _compressed(np.eye(target[0], target[1], diagonal, dtype=dtype), kwargs)
+
+
+def frombuffer(buffer: Any, shape: Any, dtype: Any = np.uint8, **kwargs: Any) -> NDArray:
+    """Compress the items that a buffer holds, in C order; it may be longer than the shape.
+
+    Raises
+    ------
+    ValueError
+        The buffer is too short; it is a `RuntimeError` too.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> blosc2.frombuffer(b"abcd", (2, 2), dtype="S1")[1]
+    array([b'c', b'd'], dtype='|S1')
+    """
+    dtype, more = plain_dtype(dtype)
+    shape = as_shape(shape, "shape") + more
+    format_dtype(dtype)
+    needed = math.prod(shape) * dtype.itemsize
+    view = memoryview(buffer)
+    if view.nbytes < needed:
+        raise ChunkSizeError(f"the buffer has {view.nbytes} bytes, {shape} items of {dtype} need {needed}")
+    if needed == 0:
+        return _compressed(np.empty(shape, dtype), kwargs)
+    return _compressed(np.frombuffer(view.cast("B")[:needed], dtype).reshape(shape), kwargs)
+
+
+def fromiter(iterable: Any, shape: Any, dtype: Any, c_order: bool = True, **kwargs: Any) -> NDArray:
+    """Compress as many items of an iterable as the shape has.
+
+    They are drawn and compressed as rows of chunks become full, so not all of them are in memory at a time. For an
+    iterable of whole blocks see `asarray`.
+
+    Parameters
+    ----------
+    iterable : iterable
+        Of items; of arrays, where the dtype has a shape: ``("f8", (10,))`` is that of arrays of ten numbers, whose axis
+        becomes the last one. An array of NumPy with as many items as the shape has, and any axes, is compressed as
+        `asarray` does it, in C order.
+    shape : int, tuple or list
+        Without the axes of the dtype.
+    dtype : dtype
+    c_order : bool
+        False fills one chunk after the other, in the order in which they are stored, which takes the least memory.
+    **kwargs
+        As for `asarray`.
+
+    Raises
+    ------
+    ValueError
+        There are fewer items, or an array with several axes has more.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> blosc2.fromiter((n * n for n in range(100)), (2, 3), "i4")[:]
+    array([[ 0,  1,  4],
+           [ 9, 16, 25]], dtype=int32)
+    """
+    more = plain_dtype(dtype)[1]
+    if isinstance(iterable, np.ndarray) and not more:
+        target = as_shape(shape, "shape")
+        if iterable.size == math.prod(target):
+            return asarray(iterable.reshape(target), dtype=dtype, **kwargs)
+        if iterable.ndim != 1:
+            raise ValueError(f"an array of the shape {iterable.shape} does not have the items of {target}")
+    plan = ArrayPlan(shape, dtype, kwargs)
+    target, items = plan.shape, iter(iterable)
+    if more:
+        items = chain.from_iterable(one_by_one(item, more, plan.dtype) for item in items)
+    if not c_order and plan.geometry.size:
+        return NDArray._of(plan.write(inserted(plan, items)))
+    if plan.geometry.size == 0 or not target:
+        return NDArray._of(plan.write(plan.compressed(next_items(items, target, target, plan.dtype))))
+    height, width = slab_height(plan), target[1:]
+    slabs = (
+        next_items(items, (min(height, target[0] - first), *width), target, plan.dtype)
+        for first in range(0, target[0], height)
+    )
+    return NDArray._of(plan.write(joined_rows(plan, slabs)))
+
+
+def empty_like(x: Any, dtype: Any = None, **kwargs: Any) -> NDArray:
+    """Make an array of undefined items with the shape of another."""
+    return empty(x.shape, x.dtype if dtype is None else dtype, **kwargs)
+
+
+def zeros_like(x: Any, dtype: Any = None, **kwargs: Any) -> NDArray:
+    """Make an array of zeros with the shape of another."""
+    return zeros(x.shape, x.dtype if dtype is None else dtype, **kwargs)
+
+
+def ones_like(x: Any, dtype: Any = None, **kwargs: Any) -> NDArray:
+    """Make an array of ones with the shape of another."""
+    return ones(x.shape, x.dtype if dtype is None else dtype, **kwargs)
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> NDArray:
+    """Make an array of one value with the shape of another."""
+    return full(x.shape, fill_value, x.dtype if dtype is None else dtype, **kwargs)
+
+
+def save(array: Any, urlpath: Any, contiguous: bool = True, **kwargs: Any) -> None:
+    """Copy an array into a file.
+
+    Parameters
+    ----------
+    array : NDArray, SChunk or array_like
+    urlpath : str, bytes or path
+    **kwargs
+        As for `asarray`; ``mode="w"`` replaces a file.
+
+    Examples
+    --------
+    >>> import blosc2, tempfile, os
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     blosc2.save(blosc2.zeros(3), os.path.join(folder, "zeros.b2nd"))
+    ...     blosc2.open(os.path.join(folder, "zeros.b2nd")).shape
+    (3,)
+    """
+    if isinstance(array, SChunk):
+        array.copy(urlpath=urlpath, contiguous=contiguous, **kwargs)
+    elif isinstance(array, NDArray):
+        copy(array, urlpath=urlpath, contiguous=contiguous, **kwargs)
+    else:
+        asarray(array, urlpath=urlpath, contiguous=contiguous, **kwargs)
+
+
+__all__ = [
+    "arange", "array", "asarray", "copy", "empty", "empty_like", "eye", "frombuffer",
+    "fromiter", "full", "full_like", "linspace", "nans", "ones", "ones_like", "save", "uninit", "zeros", "zeros_like",
+]  # fmt: skip

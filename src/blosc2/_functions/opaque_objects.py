@@ -1,0 +1,74 @@
+"""Opaque objects: those of other packages, which can be described and copied, not read."""
+
+from __future__ import annotations
+
+from typing import Any, Never
+
+import numpy as np
+
+from blosc2._handles import Carrier
+from blosc2.exceptions import UnsupportedKindError
+from blosc2.ndarray import NDArray
+from blosc2.schunk import SChunk
+
+
+class OpaqueObject:
+    """What objects share that can be described and copied, but not read: their carrier is not their data."""
+
+    __slots__ = ()
+    _carrier: Carrier
+
+    @property
+    def kind(self) -> str:
+        """What the object is, after the metalayer that marks it."""
+        names = self._carrier.frame.metalayers()
+        # The file may have become another one under a handle that looks again.
+        return next((name for name in OPAQUE_KINDS if name in names), "unknown")
+
+    def _refuse(self, *_: Any, **__: Any) -> Never:
+        raise UnsupportedKindError(
+            f"an object of kind {self.kind!r} can be described and copied here, not read or changed",
+            path=self._carrier.urlpath, key=self._carrier.key,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"<opaque object of kind {self.kind!r}>"
+
+
+#: Metalayers of objects that this package does not have.
+OPAQUE_KINDS = ("proxy-source", "b2o", "listarray", "LazyArray")
+
+
+class OpaqueArray(OpaqueObject, NDArray):
+    """An array that is computed or fetched by another package."""
+
+    __slots__ = ()
+    __getitem__ = __setitem__ = __array__ = __iter__ = OpaqueObject._refuse
+    _read_all = _snapshot = tobytes = get_chunk = slice = iterchunks_info = item = OpaqueObject._refuse
+    resize = append = squeeze = reshape = take = read = view = OpaqueObject._refuse
+    __dlpack__ = __dlpack_device__ = __buffer__ = OpaqueObject._refuse
+    T = mT = oindex = property(OpaqueObject._refuse)  # noqa: N815 - as NumPy calls it
+    __repr__ = OpaqueObject.__repr__
+
+    def copy(self, dtype: Any = None, **kwargs: Any) -> NDArray:
+        """Copy the object as it is."""
+        if dtype is not None and np.dtype(dtype) != self.dtype:
+            self._refuse()
+        return OpaqueArray._of(NDArray.copy(self, **kwargs)._carrier)
+
+    @property
+    def schunk(self) -> SChunk:
+        """The super-chunk below the object."""
+        return OpaqueSChunk._of(self._carrier)
+
+
+class OpaqueSChunk(OpaqueObject, SChunk):
+    """A super-chunk of another package's object."""
+
+    __slots__ = ()
+    __getitem__ = __setitem__ = __iter__ = set_slice = get_slice = OpaqueObject._refuse
+    decompress_chunk = get_chunk = get_lazychunk = iterchunks = OpaqueObject._refuse
+    iterchunks_info = append_data = insert_data = update_data = OpaqueObject._refuse
+    append_chunk = insert_chunk = update_chunk = delete_chunk = OpaqueObject._refuse
+    fill_special = update_special = reorder_offsets = get_vlblock = OpaqueObject._refuse
+    __repr__ = OpaqueObject.__repr__

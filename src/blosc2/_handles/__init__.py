@@ -1,0 +1,61 @@
+"""Frame handles: where a frame lives, which version is current, and how a change of it is published.
+
+A handle is what every array, super-chunk and list has. Here are those for memory, files, directories and files that
+several processes change, the base class of what users hold, and the changes of single chunks. Nothing here knows axes.
+"""
+
+from blosc2._handles.byte_ranges import chunk_range, chunks_as_items, read_bytes, read_into
+from blosc2._handles.chunk_updates import DEFAULT_CHUNK, bytes_of, chunk_nbytes, compressed_pieces, existing_chunk
+from blosc2._handles.directory import DirectoryCarrier, directory_carrier
+from blosc2._handles.frame_object import Stored, StoredFrame
+from blosc2._handles.handle import (
+    Carrier,
+    FileCarrier,
+    MemoryCarrier,
+    array_of,
+    encoding_of,
+    make_plugin,
+    open_carrier,
+    vlmeta_chunk,
+)
+from blosc2._handles.lazy_chunks import lazy_chunk
+from blosc2._handles.lost import LOST_ERRORS, LostCarrier
+from blosc2._handles.new_frame import check_target, copy_frame, new_carrier
+from blosc2._handles.schunk_methods import ChangeableChunks
+from blosc2._handles.shared import check_locking, shared_carrier
+from blosc2._handles.versions import FrameVersion, version_of
+
+__all__ = [
+    "DEFAULT_CHUNK",
+    "LOST_ERRORS",
+    "Carrier",
+    "ChangeableChunks",
+    "DirectoryCarrier",
+    "FileCarrier",
+    "FrameVersion",
+    "LostCarrier",
+    "MemoryCarrier",
+    "Stored",
+    "StoredFrame",
+    "array_of",
+    "bytes_of",
+    "check_locking",
+    "check_target",
+    "chunk_nbytes",
+    "chunk_range",
+    "chunks_as_items",
+    "compressed_pieces",
+    "copy_frame",
+    "directory_carrier",
+    "encoding_of",
+    "existing_chunk",
+    "lazy_chunk",
+    "make_plugin",
+    "new_carrier",
+    "open_carrier",
+    "read_bytes",
+    "read_into",
+    "shared_carrier",
+    "version_of",
+    "vlmeta_chunk",
+]  # fmt: skip

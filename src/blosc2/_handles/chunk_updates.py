@@ -1,0 +1,262 @@
+"""Changes of a super-chunk, chunk by chunk: what a caller gives is checked and compressed, then one draft published.
+
+Each function works out the whole change before anything is published, and the caller holds the lock of the
+carrier (`Carrier.editing`) meanwhile.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from blosc2._core.allocation import allowed, too_much
+from blosc2._core.codec import Encoding, decode_bytes
+from blosc2._core.frame import Frame, special_chunk
+from blosc2._core.geometry import Geometry
+from blosc2._core.grid_write import Write
+from blosc2._frames import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Draft, Stored, encode
+from blosc2._handles.handle import Carrier
+from blosc2._options import compress
+from blosc2.exceptions import ChunkIndexError, ChunkSizeError, FormatError
+from blosc2.storage import MAX_BUFFERSIZE, SpecialValue
+
+#: Bytes of a chunk where nothing says how many.
+DEFAULT_CHUNK: Final = 16 << 20
+_LARGEST_DEFAULT_CHUNK: Final = 256 << 20
+#: Chunks larger than this are compressed by one thread: each has a buffer of a chunk's size.
+_LARGEST_IN_THREADS: Final = 64 << 20
+# Where a header says how large chunks are, and what a chunk of a few bytes takes until it is written.
+_CHUNKSIZE_AT: Final = 58
+_HELD_FOR_A_CHUNK: Final = 256
+_SPECIAL_OFFSETS = {
+    SpecialValue.ZERO: ZERO_OFFSET, SpecialValue.NAN: NAN_OFFSET, SpecialValue.UNINIT: UNINIT_OFFSET,
+}  # fmt: skip
+
+
+def chunk_nbytes(chunksize: Any, nbytes: int, typesize: int) -> int:
+    """Bytes of a chunk: what a caller says, else whole items for up to as many bytes as there are."""
+    if chunksize is None:
+        wanted = min(nbytes, _LARGEST_DEFAULT_CHUNK)
+        return max(wanted - wanted % typesize, typesize)
+    chunksize = operator.index(chunksize)
+    if not 1 <= chunksize <= MAX_BUFFERSIZE:
+        raise ValueError(f"chunksize must be between 1 and {MAX_BUFFERSIZE} bytes, not {chunksize}")
+    return int(chunksize)
+
+
+def bytes_of(data: Any) -> memoryview:
+    """The bytes of any buffer, in C order; copied where they do not lie in that order."""
+    if isinstance(data, np.ndarray) and data.dtype.hasobject:
+        raise TypeError(f"items of {data.dtype} are pointers, which mean nothing in a file: convert them first")
+    try:
+        view = memoryview(data)
+    except TypeError:
+        raise TypeError(f"a bytes-like object is needed, not {type(data).__name__}") from None
+    except ValueError:  # dtypes that the buffer protocol does not know
+        items: Any = np.ascontiguousarray(data).view(np.uint8)
+        view = memoryview(items)
+    return (view if view.c_contiguous else memoryview(view.tobytes())).cast("B") if view.nbytes else memoryview(b"")
+
+
+def existing_chunk(frame: Frame, nchunk: Any, what: str = "Error while getting the chunk") -> int:
+    """Check the number of a chunk that is there."""
+    index = operator.index(nchunk)
+    if not 0 <= index < frame.nchunks:
+        raise ChunkIndexError(
+            f"{what}: there is no chunk {index}, there are {frame.nchunks}", path=frame.source.path, key=frame.key
+        )
+    return index
+
+
+def place_for_chunk(frame: Frame, nchunk: Any) -> int:
+    """Check the number that a new chunk is to get."""
+    index = operator.index(nchunk)
+    if not 0 <= index <= frame.nchunks:
+        raise ChunkIndexError(
+            f"Could not insert the desired chunk: place {index} of {frame.nchunks}",
+            path=frame.source.path, key=frame.key,
+        )  # fmt: skip
+    return index
+
+
+def compressed(carrier: Carrier, data: Any, what: str) -> tuple[bytes, int]:
+    """A chunk of a caller's data, and its uncompressed size."""
+    view = bytes_of(data)
+    size, largest = len(view), int(carrier.frame.chunksize)
+    if 0 < largest < size:
+        raise ChunkSizeError(f"Could not {what} the data: {size} bytes, a chunk has {largest}")
+    if size == 0:
+        raise ChunkSizeError(f"Could not {what} the data: a chunk cannot be empty")
+    return encode(carrier.encoding(), view), size
+
+
+def compressed_pieces(encoding: Encoding, view: memoryview, chunksize: int, nthreads: int) -> Iterator[Stored]:
+    """Chunks of this size, the last one shorter where need be; compressed in threads, a batch at a time."""
+    count = len(view) // chunksize
+    if nthreads > 1 and count > 1 and chunksize <= _LARGEST_IN_THREADS:
+        source = np.frombuffer(view, np.uint8, count * chunksize)
+        geometry = Geometry(source.shape, (chunksize,), (chunksize,), 1)
+        operation = Write(None, geometry, (0,), (1,), source.shape, source, encoding)
+        for chunks in compress(operation, chunksize, nthreads):
+            for nchunk in sorted(chunks):
+                yield chunks.pop(nchunk)
+        view = view[count * chunksize :]
+    for start in range(0, len(view), chunksize):
+        stored = encode(encoding, view[start : start + chunksize])
+        # As threads do: the file is the same, however many there were.
+        yield ZERO_OFFSET if len(stored) == 32 and stored[31] >> 4 == 1 else stored
+
+
+def checked_chunk(carrier: Carrier, chunk: Any, what: str) -> tuple[bytes, int]:
+    """A chunk from a caller, decoded once to know that it can be, and its uncompressed size."""
+    stored = bytes(bytes_of(chunk))
+    if len(stored) < 32:
+        raise FormatError(f"a chunk has at least 32 bytes, not {len(stored)}")
+    size = len(decode_bytes(stored))
+    if size == 0:
+        raise ChunkSizeError("a chunk of a super-chunk cannot be empty")
+    largest = int(carrier.frame.chunksize)
+    if 0 < largest < size:
+        raise ChunkSizeError(f"Could not {what} the desired chunk: it has {size} bytes, a chunk here {largest}")
+    if stored[30] & 1:
+        raise NotImplementedError("chunks with blocks of variable length can only be read")
+    return stored, size
+
+
+def splice(carrier: Carrier, index: int, removed: int, added: list[tuple[Stored, int]]) -> int:
+    """Publish chunks, given with their sizes, in the place of `removed` ones; returns the number of chunks."""
+    _check_equal_blocks(carrier)
+    draft = Draft(carrier.frame)
+    if "b2nd" in draft.metalayers and [size for _, size in added] != [draft.chunksize] * removed:
+        raise ChunkSizeError(
+            f"the shape of the array says how many chunks there are, and that each has {draft.chunksize} bytes: "
+            "resize the array instead", path=carrier.urlpath, key=carrier.key,
+        )  # fmt: skip
+    draft.splice(index, removed, added)
+    carrier.publish(draft)
+    return int(carrier.frame.nchunks)
+
+
+def reorder(carrier: Carrier, order: Any) -> None:
+    """Publish the same chunks in another order."""
+    frame = carrier.frame
+    indices = np.asarray(order)
+    if indices.dtype.kind not in "iu" or indices.shape != (frame.nchunks,):
+        raise ValueError(f"order must be {frame.nchunks} integers, one for each chunk")
+    if not np.array_equal(np.sort(indices), np.arange(frame.nchunks)):
+        raise RuntimeError("order must name each chunk exactly once")
+    draft = Draft(frame)
+    sizes = draft.sizes[indices]
+    draft.offsets = draft.offsets[indices]
+    draft.sizes = sizes
+    carrier.publish(draft)
+
+
+def append_special(carrier: Carrier, nitems: Any, special: Any, value: Any) -> int:
+    """Publish chunks without data behind the others, as many as the items need; returns the number of chunks."""
+    kind = _special(special)
+    frame = carrier.frame
+    nbytes = operator.index(nitems) * int(frame.typesize)
+    if nbytes < 0:
+        raise IndexError(f"nitems must not be negative: {nitems}")
+    step = int(frame.chunksize) if frame.chunksize > 0 else DEFAULT_CHUNK
+    sizes = [step] * (nbytes // step) + ([nbytes % step] if nbytes % step else [])
+    if not sizes:
+        return int(frame.nchunks)
+    # Chunks of one size are alike.
+    made = {size: special_stored(carrier, kind, size, value) for size in set(sizes)}
+    return splice(carrier, int(frame.nchunks), 0, [(made[size], size) for size in sizes])
+
+
+def update_special(carrier: Carrier, nchunk: Any, special: Any, value: Any) -> int:
+    """Publish a chunk without data in the place of another; returns the number of chunks."""
+    index = existing_chunk(carrier.frame, nchunk, "Could not update the desired chunk")
+    size = int(carrier.frame.chunk_info(index)[1])
+    return splice(carrier, index, 1, [(special_stored(carrier, _special(special), size, value), size)])
+
+
+def special_stored(carrier: Carrier, special: SpecialValue, nbytes: int, value: Any) -> Stored:
+    """What is stored for a chunk of zeros, NaN, undefined or one repeated item."""
+    frame = carrier.frame
+    typesize = int(frame.typesize)
+    if special in _SPECIAL_OFFSETS:
+        if special is SpecialValue.NAN and typesize not in (4, 8):
+            raise ValueError(f"NaN needs items of 4 or 8 bytes, not {typesize}")
+        return _SPECIAL_OFFSETS[special]
+    if value is None:
+        raise ValueError("SpecialValue.VALUE needs a value")
+    blocksize = int(frame.blocksize) if frame.blocksize > 0 else nbytes
+    chunk: bytes = special_chunk(3, nbytes, typesize, blocksize, _item_bytes(value, typesize))
+    return chunk
+
+
+def overwrite(carrier: Carrier, position: int, data: memoryview) -> None:
+    """Publish bytes at an uncompressed position, growing where they reach past the end."""
+    _check_equal_blocks(carrier)
+    frame = carrier.frame
+    draft = Draft(frame)
+    sizes = draft.sizes
+    encoding = carrier.encoding()
+    end, at = position + len(data), 0
+    # The last chunk is filled up before new ones come.
+    if len(sizes) and not frame.variable and end > frame.nbytes:
+        sizes[-1] = min(frame.chunksize, sizes[-1] + end - frame.nbytes)
+    first = 0
+    if not frame.variable and len(sizes):
+        first = position // int(frame.chunksize)
+        at = first * int(frame.chunksize)
+    for index in range(first, len(sizes)):
+        if at >= end:
+            break
+        size = int(sizes[index])
+        low, high = max(position, at), min(end, at + size)
+        if low < high:
+            content: Any = data[low - position : high - position]
+            if high - low < size:
+                whole = bytearray(frame.decode_chunk(index).ljust(size, b"\0"))
+                whole[low - at : high - at] = content
+                content = whole
+            draft.replace(index, encode(encoding, content), size)
+        at += size
+    step = int(frame.chunksize) if frame.chunksize > 0 else DEFAULT_CHUNK
+    rest = data[max(at - position, 0) :] if end > at else data[:0]
+    needed, most = _HELD_FOR_A_CHUNK * (len(rest) // step), allowed(frame.file_size, 2 * len(rest))
+    if needed > most:
+        raise FormatError(
+            too_much(needed, f"{len(rest)} bytes in chunks of {step}", most),
+            path=frame.source.path, key=frame.key, offset=frame.offset + _CHUNKSIZE_AT,
+        )  # fmt: skip
+    pieces = [rest[i : i + step] for i in range(0, len(rest), step)]
+    draft.splice(len(sizes), 0, [(encode(encoding, piece), len(piece)) for piece in pieces])
+    carrier.publish(draft)
+
+
+def _check_equal_blocks(carrier: Carrier) -> None:
+    if carrier.frame.vlblocks:
+        raise NotImplementedError("chunks with blocks of variable length can only be read")
+
+
+def _special(value: Any) -> SpecialValue:
+    if not isinstance(value, SpecialValue) or value is SpecialValue.NOT_SPECIAL:
+        raise TypeError(f"special_value must be a blosc2.SpecialValue other than NOT_SPECIAL, not {value!r}")
+    return value
+
+
+def _item_bytes(value: Any, typesize: int) -> bytes:
+    """One item from a Python number or from its bytes."""
+    if isinstance(value, bytes):
+        item = value
+    elif isinstance(value, float):
+        if typesize not in (4, 8):
+            raise ValueError(f"a float does not fit items of {typesize} bytes")
+        item = np.array(value, f"f{typesize}").tobytes()
+    elif isinstance(value, (int, np.integer)):
+        item = int(value).to_bytes(typesize, "little", signed=bool(value < 0))
+    else:
+        item = np.asarray(value).tobytes()
+    if len(item) != typesize:
+        raise ValueError(f"the value has {len(item)} bytes, an item {typesize}")
+    return item

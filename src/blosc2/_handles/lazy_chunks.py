@@ -1,0 +1,45 @@
+"""Chunks without their data, as the C library knows them: who has one can read single blocks from the file."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import numpy as np
+
+from blosc2._handles.handle import Carrier
+from blosc2.exceptions import FormatError
+from blosc2.storage import EXTENDED_HEADER_LENGTH
+
+# The last byte of a header, and the bit that says that data are missing.
+_BLOSC2_FLAGS: Final = 31
+_LAZY: Final = 8
+
+
+def lazy_chunk(carrier: Carrier, nchunk: int) -> bytes:
+    """The header of a chunk; of one that has data in a file, also where its blocks are."""
+    frame = carrier.frame
+    at, nbytes, cbytes, special, raw, blocksize = frame.chunk_info(nchunk)
+    if at is None or special:
+        return bytes(frame.chunk(nchunk))
+    source = frame.source
+    header = source.read(at, EXTENDED_HEADER_LENGTH)
+    if source.identity is None or frame.vlblocks or not nbytes:
+        return header
+    # Of a chunk that is stored as it is, a block size says nothing.
+    blocks = -(-nbytes // blocksize) if blocksize > 0 else 1
+    held = min(4 * blocks, cbytes - EXTENDED_HEADER_LENGTH)
+    if held < 4 * blocks and not raw:
+        raise FormatError(f"chunk {nchunk} has {blocks} blocks in {cbytes} bytes", path=source.path, offset=at)
+    starts = source.read(at + EXTENDED_HEADER_LENGTH, held).ljust(4 * blocks, b"\0")
+    if raw:  # these are items, and blocks follow each other
+        lengths = np.full(blocks, blocksize if blocksize > 0 else nbytes, "<i4")
+        lengths[-1] = nbytes - (blocks - 1) * blocksize
+    else:
+        begins = np.frombuffer(starts, "<i4").astype(np.int64)
+        # Blocks need not lie in their order: each ends where the next one begins in the chunk.
+        order = np.argsort(begins, kind="stable")
+        lengths = np.empty(blocks, "<i4")
+        lengths[order] = np.append(begins[order][1:], cbytes) - begins[order]
+    flags = bytes([header[_BLOSC2_FLAGS] | _LAZY])
+    return header[:_BLOSC2_FLAGS] + flags + starts + struct.pack("<iq", nchunk, at - frame.offset) + lengths.tobytes()

@@ -1,0 +1,147 @@
+"""Put a new frame where its storage parameters say: in memory, in a file of its own, or in a directory."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from blosc2._core.codec import Encoding
+from blosc2._core.frame import Frame
+from blosc2._core.frame_writer import header_length
+from blosc2._core.source import Source
+from blosc2._files import NewFile, write_parts
+from blosc2._frames import (
+    Draft,
+    Fields,
+    Running,
+    Stored,
+    all_chunks,
+    check_chunks,
+    is_directory_frame,
+    lay_out,
+    parts_with_sums,
+    write_chunks,
+    write_directory,
+    write_frame,
+)
+from blosc2._handles.chunk_buffer import Arena
+from blosc2._handles.directory import directory_carrier
+from blosc2._handles.handle import Carrier, FileCarrier, MemoryCarrier, open_frame
+from blosc2._handles.shared import check_locking, shared_carrier
+from blosc2._options import tell_of_mapping
+from blosc2.exceptions import ExistingFileError
+from blosc2.storage import MAX_OVERHEAD, CParams, DParams, Storage
+
+
+def check_target(storage: Storage, what: str) -> None:
+    """Refuse a path or mode that nothing new can be created with, before any work is done."""
+    path = storage.urlpath
+    check_locking(storage.locking, path, storage.mmap_mode)
+    if storage.mmap_mode is not None:
+        if path is None:
+            raise ValueError(f"urlpath must be set to map the file of the {what}: mmap_mode={storage.mmap_mode!r}")
+        if not storage.contiguous:
+            raise ValueError("Only contiguous storage is supported with mmap_mode: leave out contiguous=False")
+    if path is None:
+        return
+    if storage.mode == "r":
+        raise ValueError(f"mode 'r' creates nothing: the {what} must already exist ({path})")
+    replaceable = storage.mode == "w" and not storage.contiguous and is_directory_frame(path)
+    if os.path.isdir(path) and not replaceable:
+        if is_directory_frame(path) and storage.mode != "w":
+            raise _exists(path, what)
+        raise IsADirectoryError(errno.EISDIR, f"a directory is in the place of the new {what}", path)
+    if storage.mode != "w" and os.path.exists(path):
+        raise _exists(path, what)
+
+
+def _exists(path: str, what: str) -> ExistingFileError:
+    text = f"Could not create the {what}: the file exists; mode='w' replaces it, blosc2.open opens it"
+    return ExistingFileError(errno.EEXIST, text, path)
+
+
+def new_carrier(
+    storage: Storage,
+    encoding: Encoding,
+    *,
+    chunks: Iterable[Stored],
+    count: int,
+    nbytes: int,
+    chunksize: int,
+    metalayers: dict[str, bytes],
+    vlmeta: dict[str, bytes] | None = None,
+    variable: bool = False,
+    cparams: CParams | None = None,
+    dparams: DParams | None = None,
+    deserialize: str = "full",
+) -> Carrier:
+    """Write a frame of these chunks; see `blosc2._frames.update.lay_out` for the parameters."""
+    check_locking(storage.locking, storage.urlpath, storage.mmap_mode)
+    fields = Fields(encoding, chunksize, variable=variable)
+    entries = {} if vlmeta is None else vlmeta
+    how: dict[str, Any] = {"cparams": cparams, "dparams": dparams, "deserialize": deserialize}
+    if storage.urlpath is None:
+        frame = _in_memory(fields, chunks, count, nbytes, metalayers, entries)
+        return MemoryCarrier(frame, mode=storage.mode, contiguous=storage.contiguous, **how)
+    if not storage.contiguous:
+        write_directory(
+            storage.urlpath, fields, metalayers, entries, chunks, count, nbytes, replace=storage.mode == "w"
+        )
+        return _opened_again(storage, **how)
+    with NewFile(storage.urlpath, replace=storage.mode == "w") as file:
+        file.seek(header_length(metalayers))
+        header = lay_out(file.write, fields, metalayers, entries, chunks, count, nbytes, Running())
+        file.seek(0)
+        file.write(header)
+    return _opened_again(storage, **how)
+
+
+def _in_memory(
+    fields: Fields, chunks: Iterable[Stored], count: int, nbytes: int, metalayers: dict[str, bytes],
+    vlmeta: dict[str, bytes],
+) -> Frame:  # fmt: skip
+    arena = Arena(nbytes + MAX_OVERHEAD * count)
+    offsets, _ = write_chunks(arena.write, chunks)
+    entries: Any = offsets[0] if len(offsets) == 1 and offsets[0] < 0 else np.array(offsets, np.int64)
+    source = Source.of_buffer(arena.stored())
+    return Frame.assemble(source, entries, count, nbytes, fields.chunksize, fields, metalayers, vlmeta)
+
+
+def copy_frame(frame: Frame, storage: Storage, **how: Any) -> Carrier:
+    """A frame with the same chunks, as they are, in another place; byte for byte unless it has holes."""
+    check_locking(storage.locking, storage.urlpath, storage.mmap_mode)
+    if storage.urlpath is None:
+        carrier = MemoryCarrier(frame, mode=storage.mode, contiguous=storage.contiguous, **how)
+        carrier.detach()
+        return carrier
+    if not storage.contiguous:
+        draft = Draft(frame)
+        fields = Fields(frame, frame.chunksize, variable=bool(frame.variable), vlblocks=bool(frame.vlblocks))
+        write_directory(
+            storage.urlpath, fields, draft.metalayers, draft.vlmeta, all_chunks(draft), int(frame.nchunks),
+            int(frame.nbytes), replace=storage.mode == "w",
+        )  # fmt: skip
+        return _opened_again(storage, **how)
+    with NewFile(storage.urlpath, replace=storage.mode == "w") as file:
+        check_chunks(frame)
+        if frame.serialised and frame.stored_nbytes == frame.cbytes:
+            write_parts(file, parts_with_sums(frame))
+        else:
+            write_frame(file, Draft(frame))
+    return _opened_again(storage, **how)
+
+
+def _opened_again(storage: Storage, **how: Any) -> Carrier:
+    """The carrier of a frame that was just written."""
+    path = str(storage.urlpath)
+    if storage.locking:
+        return shared_carrier(path, "a", new=True, **how)
+    if not storage.contiguous:
+        return directory_carrier(path, "a", **how)
+    frame = open_frame(path, storage.mmap_mode)
+    tell_of_mapping(path, storage.mmap_mode, storage.initial_mapping_size, frame.source.size)
+    return FileCarrier(frame, mode="a", urlpath=path, mmap_mode=storage.mmap_mode, **how)

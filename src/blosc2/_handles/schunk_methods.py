@@ -1,0 +1,297 @@
+"""What changes a super-chunk: chunks come, go and move, and items are overwritten.
+
+Each change is worked out first and published in one step; when it fails, the super-chunk is what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from blosc2._handles.chunk_updates import (
+    append_special,
+    bytes_of,
+    checked_chunk,
+    compressed,
+    existing_chunk,
+    overwrite,
+    place_for_chunk,
+    reorder,
+    splice,
+    update_special,
+)
+from blosc2._handles.frame_object import StoredFrame
+from blosc2.storage import SpecialValue
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _change(method: Callable[Concatenate[ChangeableChunks, _P], _R]) -> Callable[Concatenate[ChangeableChunks, _P], _R]:
+    """Let one thread after the other run a method that changes a super-chunk."""
+
+    @wraps(method)
+    def one_by_one(self: ChangeableChunks, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with self._carrier.editing():
+            return method(self, *args, **kwargs)
+
+    return one_by_one
+
+
+class ChangeableChunks(StoredFrame):
+    """The methods of `SChunk` that change it. All of them raise `ValueError` when it was opened for reading."""
+
+    __slots__ = ()
+
+    # ------------------------------------------------------------ whole chunks, from data
+    @_change
+    def append_data(self, data: Any) -> int:
+        """Compress a buffer into a new last chunk.
+
+        Parameters
+        ----------
+        data : buffer
+            At most `chunksize` bytes. After a shorter chunk others may follow.
+
+        Returns
+        -------
+        int
+            The number of chunks.
+
+        Raises
+        ------
+        RuntimeError
+            The data is longer than a chunk, or empty.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> schunk = blosc2.SChunk(chunksize=4, cparams={"typesize": 1})
+        >>> schunk.append_data(b"abcd"), schunk.append_data(b"ef")
+        (1, 2)
+        """
+        chunk = compressed(self._carrier, data, "append")
+        return splice(self._carrier, int(self._carrier.frame.nchunks), 0, [chunk])
+
+    @_change
+    def insert_data(self, nchunk: int, data: Any, copy: bool = True) -> int:  # noqa: ARG002
+        """Compress a buffer into a new chunk before the one of this number; see `append_data`.
+
+        `copy` is without meaning: the data is always compressed into memory of its own.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> schunk = blosc2.SChunk(chunksize=4, data=b"abcdefgh", cparams={"typesize": 1})
+        >>> schunk.insert_data(1, b"----")
+        3
+        >>> schunk[:]
+        b'abcd----efgh'
+        """
+        index = place_for_chunk(self._carrier.frame, nchunk)
+        return splice(self._carrier, index, 0, [compressed(self._carrier, data, "insert")])
+
+    @_change
+    def update_data(self, nchunk: int, data: Any, copy: bool = True) -> int:  # noqa: ARG002
+        """Compress a buffer in the place of a chunk; see `insert_data`.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> schunk = blosc2.SChunk(chunksize=4, data=b"abcdefgh", cparams={"typesize": 1})
+        >>> schunk.update_data(0, b"----"), schunk[:]
+        (2, b'----efgh')
+        """
+        index = existing_chunk(self._carrier.frame, nchunk, "Could not update the desired chunk")
+        return splice(self._carrier, index, 1, [compressed(self._carrier, data, "update")])
+
+    # ------------------------------------------------------------ whole chunks, compressed already
+    @_change
+    def append_chunk(self, chunk: Any) -> int:
+        """Append a compressed chunk, as `get_chunk` gives it.
+
+        Parameters
+        ----------
+        chunk : bytes-like
+            Of at most `chunksize` bytes uncompressed. It is decoded once, to know that it can be.
+
+        Returns
+        -------
+        int
+            The number of chunks.
+
+        Raises
+        ------
+        RuntimeError
+            The chunk is larger than those of this super-chunk.
+        ValueError
+            The bytes are no chunk.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> schunk = blosc2.SChunk(chunksize=4, data=b"abcd", cparams={"typesize": 1})
+        >>> schunk.append_chunk(schunk.get_chunk(0)), schunk[:]
+        (2, b'abcdabcd')
+        """
+        return splice(
+            self._carrier, int(self._carrier.frame.nchunks), 0, [checked_chunk(self._carrier, chunk, "append")]
+        )
+
+    @_change
+    def insert_chunk(self, nchunk: int, chunk: Any) -> int:
+        """Insert a compressed chunk before the one of this number; see `append_chunk`.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> schunk = blosc2.SChunk(chunksize=4, data=b"abcdefgh", cparams={"typesize": 1})
+        >>> schunk.insert_chunk(0, schunk.get_chunk(1)), schunk[:]
+        (3, b'efghabcdefgh')
+        """
+        index = place_for_chunk(self._carrier.frame, nchunk)
+        return splice(self._carrier, index, 0, [checked_chunk(self._carrier, chunk, "insert")])
+
+    @_change
+    def update_chunk(self, nchunk: int, chunk: Any) -> int:
+        """Put a compressed chunk in the place of another; see `append_chunk`.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> schunk = blosc2.SChunk(chunksize=4, data=b"abcdefgh", cparams={"typesize": 1})
+        >>> schunk.update_chunk(0, schunk.get_chunk(1)), schunk[:]
+        (2, b'efghefgh')
+        """
+        index = existing_chunk(self._carrier.frame, nchunk, "Could not update the desired chunk")
+        return splice(self._carrier, index, 1, [checked_chunk(self._carrier, chunk, "update")])
+
+    @_change
+    def delete_chunk(self, nchunk: int) -> int:
+        """Remove a chunk; those behind it move up.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> schunk = blosc2.SChunk(chunksize=4, data=b"abcdefgh", cparams={"typesize": 1})
+        >>> schunk.delete_chunk(0), schunk[:]
+        (1, b'efgh')
+        """
+        index = existing_chunk(self._carrier.frame, nchunk, "Could not delete the desired chunk")
+        return splice(self._carrier, index, 1, [])
+
+    # ------------------------------------------------------------ chunks without data
+    @_change
+    def fill_special(self, nitems: int, special_value: SpecialValue, value: Any = None) -> int:
+        """Append chunks of zeros, NaN, undefined or one repeated item, for which next to nothing is stored.
+
+        Parameters
+        ----------
+        nitems : int
+            How many items to append, over as many chunks as they need.
+        special_value : SpecialValue
+            ``ZERO``, ``NAN`` (of items of 4 or 8 bytes), ``UNINIT`` or ``VALUE``.
+        value : int, float, bytes or scalar, optional
+            The item to repeat; only with ``VALUE``.
+
+        Returns
+        -------
+        int
+            The number of chunks.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> schunk = blosc2.SChunk(chunksize=8, cparams={"typesize": 2})
+        >>> schunk.fill_special(6, blosc2.SpecialValue.VALUE, b"ab"), schunk[:]
+        (2, b'abababababab')
+        """
+        return append_special(self._carrier, nitems, special_value, value)
+
+    @_change
+    def update_special(self, nchunk: int, special_value: SpecialValue, value: Any = None) -> int:
+        """Put zeros, NaN, undefined or one repeated item in the place of a chunk's items; see `fill_special`.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> schunk = blosc2.SChunk(chunksize=4, data=b"abcdefgh", cparams={"typesize": 1})
+        >>> schunk.update_special(0, blosc2.SpecialValue.VALUE, b"-"), schunk[:]
+        (2, b'----efgh')
+        """
+        return update_special(self._carrier, nchunk, special_value, value)
+
+    @_change
+    def reorder_offsets(self, order: Any) -> None:
+        """Give the chunks another order: chunk ``order[i]`` becomes chunk ``i``. None of them is moved or read.
+
+        Parameters
+        ----------
+        order : sequence of int
+            Each number of a chunk once.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> schunk = blosc2.SChunk(chunksize=4, data=b"abcdefgh", cparams={"typesize": 1})
+        >>> schunk.reorder_offsets([1, 0])
+        >>> schunk[:]
+        b'efghabcd'
+        """
+        reorder(self._carrier, order)
+
+    # ------------------------------------------------------------ items
+    @_change
+    def set_slice(self, value: Any, start: int = 0, stop: int | None = None) -> None:
+        """Replace items ``start .. stop``; beyond the end the super-chunk grows.
+
+        Parameters
+        ----------
+        value : buffer
+            Exactly the bytes of the slice.
+        start, stop : int, optional
+            In items; negative ones count from the end. Without `stop` the slice ends where the super-chunk does, or
+            where `value` does if that is further.
+
+        Raises
+        ------
+        ValueError
+            The value is shorter or longer than the slice, or the slice starts behind the end.
+
+        Examples
+        --------
+        >>> import blosc2
+        >>> schunk = blosc2.SChunk(chunksize=4, data=b"abcd", cparams={"typesize": 1})
+        >>> schunk.set_slice(b"-----", start=2)
+        >>> schunk[:]
+        b'ab-----'
+        """
+        data = bytes_of(value)
+        frame = self._carrier.frame
+        typesize = int(frame.typesize)
+        length = int(frame.nbytes) // typesize
+        if start < 0:
+            start = max(start + length, 0)
+        if stop is None:
+            stop = max(length, start + len(data) // typesize)
+        elif stop < 0:
+            stop += length
+        if start > length:
+            raise ValueError(f"`start` cannot be greater than the number of items, {length}")
+        size = (stop - start) * typesize
+        if size > len(data):
+            raise ValueError(f"Not enough data: {size} bytes are needed for the slice, not {len(data)}")
+        if size < len(data):
+            raise ValueError(f"{len(data)} bytes do not fit a slice of {max(size, 0)} bytes")
+        if frame.metalayer("b2nd") is not None and start * typesize + size > frame.nbytes:
+            raise ValueError("the super-chunk of an array cannot grow on its own: resize the array instead")
+        if size > 0:
+            overwrite(self._carrier, start * typesize, data)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if not isinstance(key, slice):
+            raise TypeError("only slices can be assigned to")
+        if key.step not in (None, 1):
+            raise IndexError("`step` must be 1")
+        self.set_slice(value, 0 if key.start is None else key.start, key.stop)

@@ -1,0 +1,66 @@
+"""What tells the versions of a frame apart, at a small price: whether a pickled handle finds what it stood for."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+from blosc2._core.checksum import crc32c
+from blosc2._core.frame import Frame
+from blosc2._core.frame_sums import range_sum
+from blosc2._handles.directory import ReadOnlyDirectoryCarrier
+from blosc2._handles.handle import Carrier
+
+# Frames up to this size are compared as a whole; of larger ones, all but the chunks, for which checksums stand.
+_SMALL: Final = 1 << 16
+# The same where there are no checksums.
+_MEDIUM: Final = 1 << 24
+# How far before a member of an archive its header may begin, besides its name.
+_HEADER_ROOM: Final = 512
+_LOCAL_HEADER: Final = struct.Struct("<4s5H3I2H")
+_DESCRIBED_LATER: Final = 8  # the flag of members whose checksum follows them
+
+#: What `version_of` gives: numbers, which are equal or not.
+FrameVersion = tuple[Any, ...]
+
+
+def version_of(carrier: Carrier) -> FrameVersion | None:
+    """What stays the same for as long as the stored bytes do; None where they may change, with ``locking=True``.
+
+    Of a large frame nothing is read of the chunks: its own checksums stand for them, or that of an archive, or the time
+    of a file. Only among the values of an `EmbedStore`, above 16 MiB, a change may go unnoticed: one that alters no
+    size.
+    """
+    if carrier.locking:
+        return None
+    if isinstance(carrier, ReadOnlyDirectoryCarrier):
+        return len(carrier._head), crc32c(carrier._head)
+    frame = carrier.frame
+    source = frame.source
+    member, time, limit = 0, None, _SMALL
+    if not frame.sums_len and frame.frame_len > _SMALL:
+        if frame.offset == 0 and frame.frame_len == source.size and source.identity is not None:
+            limit = _MEDIUM
+            time = source.identity[3] if frame.frame_len > limit else None
+        else:
+            member = 0 if carrier.key is None else _member_sum(frame)
+            limit = _SMALL if member else _MEDIUM
+    header = frame.header_bytes()
+    begin, end = frame.offset, frame.offset + frame.frame_len
+    at = begin + len(header)
+    if frame.frame_len > limit:
+        at = max(at, frame.chunks_window[1])
+    return frame.frame_len, crc32c(header), range_sum(source, at, end - at), member, time
+
+
+def _member_sum(frame: Frame) -> int:
+    """The checksum that an archive has of a member, which follows its header; 0 where there is none."""
+    room = min(frame.offset, _HEADER_ROOM + 3 * len(frame.key or "") + _LOCAL_HEADER.size)
+    before = frame.source.read(frame.offset - room, room)
+    at = before.rfind(b"PK\x03\x04")
+    if at < 0 or at + _LOCAL_HEADER.size > room:
+        return 0
+    fields = _LOCAL_HEADER.unpack_from(before, at)
+    if at + _LOCAL_HEADER.size + fields[9] + fields[10] != room or fields[2] & _DESCRIBED_LATER:
+        return 0
+    return int(fields[6])

@@ -1,0 +1,47 @@
+"""Orthogonal indexing: each axis by a key of its own, all combinations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from blosc2._indexing.assignment import as_items, plain_key
+from blosc2._indexing.fancy import orthogonal_selection
+from blosc2._indexing.read_items import read_picked
+from blosc2._indexing.write_items import write_picked
+
+
+class OrthogonalIndex:
+    """What `NDArray.oindex` gives: ``array.oindex[[0, 2], 1:3]`` picks rows 0 and 2 of columns 1 and 2.
+
+    There is a list, integer array, boolean array, slice or integer for each axis; integers drop theirs. A list of such
+    keys stands for a tuple of them.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
+        carrier = self._array._carrier
+        version = carrier.array
+        picked = orthogonal_selection(_keys(key), version[0].shape)
+        out = np.empty(picked.shape, version[1])
+        read_picked(version, picked, carrier.nthreads, out)
+        return out
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        key = _keys(key)
+
+        def changed(version: Any) -> Any:
+            picked = orthogonal_selection(key, version[0].shape)
+            return write_picked(version, self._array._carrier, picked, as_items(value, version[1], picked.shape))
+
+        self._array._assign(changed)
+
+
+def _keys(key: Any) -> Any:
+    """A key for each axis; a list of lists or arrays is what a tuple of them is."""
+    if isinstance(key, list) and key and all(isinstance(part, (list, tuple, slice, np.ndarray)) for part in key):
+        key = tuple(key)
+    return plain_key(key)

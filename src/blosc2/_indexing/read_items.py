@@ -1,0 +1,165 @@
+"""Reading items of an array by a key: into a new NumPy array, or into one that the caller has."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from blosc2._core.frame import Frame
+from blosc2._core.geometry import Geometry
+from blosc2._core.grid_read import Read, read_all, work_of
+from blosc2._indexing.assignment import plain_key
+from blosc2._indexing.fancy import Picked, advanced_selection, with_rows
+from blosc2._indexing.keys import Selection, basic_selection
+from blosc2._indexing.points import as_bytes, hull_of, is_dense, pieces, points_of, reads_whole, take
+from blosc2._options import PARALLEL_WORK, run
+
+#: What is read: geometry, dtype and frame of one version of an array.
+Version = tuple[Geometry, np.dtype[Any], Frame]
+Items = np.ndarray[Any, Any]
+
+_EVERYTHING = slice(None)
+
+
+def read(version: Version, key: Any, nthreads: int, out: Items | None = None) -> Items:
+    """The items of a key, as NumPy would give them; in `out` if there is one."""
+    geometry, dtype, frame = version
+    if key is Ellipsis or (type(key) is slice and key == _EVERYTHING and geometry.ndim):
+        return read_whole(version, nthreads, out)
+    selection = basic_selection(key, geometry.shape)
+    if selection is None:
+        return _read_by_arrays(version, plain_key(key), nthreads, out)
+    if out is None:
+        out = np.empty(selection.shape, dtype)
+    else:
+        check_out(out, selection.shape, dtype)
+    target = out if selection.flip is None else out[selection.flip]
+    operation = Read(frame, geometry, selection.starts, selection.steps, selection.counts, as_box(target, selection))
+    if out.nbytes < PARALLEL_WORK // 2:
+        operation.run()
+        operation.finish()
+    else:
+        run(operation, work_of(out.nbytes, frame), nthreads)
+    return out
+
+
+def read_whole(version: Version, nthreads: int, out: Items | None = None) -> Items:
+    """All items."""
+    geometry, dtype, frame = version
+    work = work_of(geometry.size * geometry.itemsize, frame)
+    if out is None:
+        if work < PARALLEL_WORK:
+            result: Items = read_all(frame, geometry, dtype)
+            return result
+        out = np.empty(geometry.shape, dtype)
+    else:
+        check_out(out, geometry.shape, dtype)
+    ndim = geometry.ndim
+    run(Read(frame, geometry, (0,) * ndim, (1,) * ndim, geometry.shape, out), work, nthreads)
+    return out
+
+
+def as_box(items: Items, selection: Selection) -> Items:
+    """A view of an array of a selection's shape with an axis for each of the array that is selected from."""
+    # Only axes of length 1 come or go, for which no copy is made.
+    return items if items.shape == selection.counts else items.reshape(selection.counts)
+
+
+def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Refuse what the items cannot be read into.
+
+    Raises
+    ------
+    TypeError
+        It is no NumPy array.
+    ValueError
+        It has another shape or dtype, or is read-only.
+    """
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"out must be a NumPy array, not {type(out).__name__}")
+    if out.shape != shape:
+        raise ValueError(f"out has shape {out.shape}, what is read has {shape}")
+    if out.dtype != dtype:
+        raise ValueError(f"out has dtype {out.dtype}, what is read has {dtype}")
+    if not out.flags.writeable:
+        raise ValueError("out is read-only")
+
+
+def _read_by_arrays(version: Version, key: Any, nthreads: int, out: Items | None) -> Items:
+    geometry, dtype, _ = version
+    if is_names(key):
+        # NumPy's own view of some fields.
+        fields = read_whole(version, nthreads)[key]
+        found = np.zeros(fields.shape, fields.dtype)  # the bytes of other fields stay, and are not copied
+        found[...] = fields
+        if out is None:
+            return found
+        check_out(out, found.shape, found.dtype)
+        out[...] = found
+        return out
+    if is_mask(key, geometry.shape):
+        count = int(np.count_nonzero(key))
+        out = _new_or_checked(out, (count, *geometry.shape[key.ndim :]), dtype)
+        for first, stop, begin, end in pieces(key, geometry):
+            _read_rows(version, key[first:stop], first, nthreads, out[begin:end])
+        return out
+    picked = advanced_selection(key, geometry.shape)
+    out = _new_or_checked(out, picked.shape, dtype)
+    read_picked(version, picked, nthreads, out)
+    return out
+
+
+def _read_rows(version: Version, mask: Items, first: int, nthreads: int, out: Items) -> None:
+    """The items of a mask over rows from `first` on."""
+    geometry, dtype, _ = version
+    shape = (len(mask), *geometry.shape[1:])
+    if reads_whole(len(out), math.prod(out.shape[1:]) * dtype.itemsize, math.prod(shape) * dtype.itemsize):
+        items = read(version, slice(first, first + len(mask)), nthreads)
+        if out.flags.c_contiguous:
+            rows = as_bytes(items).reshape(mask.size, *out.shape[1:])
+            np.compress(mask.ravel(), rows, axis=0, out=as_bytes(out))
+        else:
+            as_bytes(out)[...] = as_bytes(items)[mask]
+        return
+    read_picked(version, with_rows(advanced_selection(mask, shape), first), nthreads, out)
+
+
+def is_mask(key: Any, shape: tuple[int, ...]) -> bool:
+    """Whether a key is one boolean array over the leading axes, or all of them."""
+    return bool(isinstance(key, np.ndarray) and key.dtype.kind == "b" and key.ndim and key.shape == shape[: key.ndim])
+
+
+def is_names(key: Any) -> bool:
+    """Whether a key is a list of names of fields."""
+    return isinstance(key, list) and bool(key) and all(type(name) is str for name in key)
+
+
+def _new_or_checked(out: Items | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Items:
+    if out is None:
+        return np.empty(shape, dtype)
+    check_out(out, shape, dtype)
+    return out
+
+
+def read_picked(version: Version, picked: Picked, nthreads: int, out: Items) -> None:
+    """The items of a key with arrays, into an array of the result's shape."""
+    geometry, dtype, frame = version
+    if out.size == 0:
+        return
+    target = out if picked.flip is None else out[picked.flip]
+    hull = hull_of(picked)
+    if is_dense(picked, hull, dtype.itemsize):
+        items = np.empty(hull.counts, dtype)
+        operation = Read(frame, geometry, hull.starts, hull.steps, hull.counts, items)
+        run(operation, work_of(items.nbytes, frame), nthreads)
+        take(picked, hull, items, target)
+        return
+    # Points are scattered over a C-contiguous array.
+    found = target if target.flags.c_contiguous else np.empty(target.shape, dtype)
+    operation = Read(frame, geometry, picked.starts, picked.steps, picked.counts, found, points_of(picked, geometry))
+    touched = picked.size * math.prod(geometry.blocks) * dtype.itemsize
+    run(operation, work_of(min(touched, frame.nbytes), frame), nthreads)
+    if found is not target:
+        as_bytes(target)[...] = as_bytes(found)

@@ -1,0 +1,365 @@
+"""Checking frames: header, metadata and tables, and that every chunk decodes to its size.
+
+Nothing is written and no byte is believed: what is wrong becomes a finding, and the check goes on with what is left.
+Memory stays within a few pieces of 8 MiB, or one block that is larger; or one chunk, where that can only be decoded
+whole.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Container, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from blosc2._core.allocation import allowed, too_much
+from blosc2._core.block_check import check_chunk as check_stored_chunk
+from blosc2._core.frame import Frame
+from blosc2._core.source import Source
+from blosc2._frames import is_verifiable, trailers, unpack, verify_frame
+from blosc2._functions import OPAQUE_KINDS, wrap
+from blosc2._handles import Carrier, array_of, make_plugin
+from blosc2._integrity.report import FAULTS, MOST, Findings
+from blosc2._lists import LENGTHS, stored_lengths
+from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError
+
+# How many times what the rule of allocation gives is unpacked of values, one after the other.
+_WORK: Final = 16
+
+
+def open_regular(path: str) -> Source:
+    """A file for positional reads; `FormatError` where something else bears its name, which might never answer."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise FormatError("it is no regular file", path=path)
+    return Source.open(path)
+
+
+def check_frame_file(path: str, found: Findings) -> Frame | None:
+    """Check a file that is to be one frame; the frame, if its header is sound."""
+    try:
+        source = open_regular(path)
+    except FAULTS as error:
+        found.caught(error, path=path)
+        return None
+    frame = check_window(source, 0, -1, found)
+    if frame is not None:
+        check_whole_file(frame, found)
+    return frame
+
+
+def check_whole_file(frame: Frame, found: Findings, key: str | None = None) -> None:
+    """What there is to say of a frame that is all of a file: bytes behind it, and whether it carries checksums."""
+    try:
+        summed = is_verifiable(frame)
+    except FAULTS:  # told already
+        summed = True
+    if not summed:
+        found.unverified(
+            "the frame carries no checksums of this package for its last version: it was written or changed by another "
+            "program. It decodes, which damage of raw bytes would not change",
+            key=key,
+            path=frame.source.path,
+        )
+    _check_tail(frame, found, key)
+
+
+def check_window(source: Source, offset: int, length: int, found: Findings, key: str | None = None) -> Frame | None:
+    """Check the frame in a window of a source; the frame, if its header is sound."""
+    try:
+        frame = Frame.open(source, offset, length, key)
+    except FAULTS as error:
+        found.caught(error, key=key, path=source.path)
+        return None
+    check_frame(frame, found, key)
+    return frame
+
+
+def check_frame(frame: Frame, found: Findings, key: str | None = None) -> None:
+    """Check a frame whose header was found sound."""
+    known = _check_sums(frame, found, key)
+    sound = check_metadata(frame, found, key)
+    if _check_chunks(frame, found, key, known) and sound:
+        _check_values(frame, found, key)
+
+
+def _check_sums(frame: Frame, found: Findings, key: str | None) -> set[int]:
+    """Check a frame against the checksums that it carries; where chunks are damaged."""
+    known = set()
+    try:
+        for wrong in verify_frame(frame):
+            found.add(wrong.what, key=key, offset=wrong.offset, path=frame.source.path)
+            if wrong.chunk is not None:
+                known.add(wrong.offset)
+    except FAULTS as error:
+        found.caught(error, key=key, path=frame.source.path)
+    return known
+
+
+def _check_tail(frame: Frame, found: Findings, key: str | None) -> None:
+    """Tell of what lies behind a frame in its file."""
+    end = stop = frame.offset + frame.frame_len
+    size = frame.source.size
+    if size == end:
+        return
+    for _, last in trailers(frame.source, end, size):
+        stop = last
+    if stop > end:
+        found.note(
+            f"{stop - end} bytes behind the end of the frame end in a whole trailer: they may have been a version that "
+            "was taken back, or are one whose header is damaged; they stay until the frame is written anew",
+            key=key,
+            offset=end,
+            path=frame.source.path,
+        )
+    if size > stop:
+        found.note(
+            f"{size - stop} bytes behind the end of the frame belong to no version; they are what an append left that "
+            "was not finished, and the next change overwrites them",
+            key=key,
+            offset=stop,
+            path=frame.source.path,
+        )
+
+
+def check_metadata(frame: Frame, found: Findings, key: str | None) -> bool:
+    """Check all but the chunks: metalayers, geometry, variable-length metadata. Whether chunks can be made sense of."""
+    sound = _check_metalayers(frame, found, key)
+    try:
+        if frame.metalayer("b2nd") is not None:
+            array_of(frame)
+        elif frame.needs_geometry:
+            frame.set_plugin(make_plugin(frame))
+    except FAULTS as error:
+        found.caught(error, key=key, path=frame.source.path)
+        sound = False
+    _check_vlmeta(frame, found, key)
+    return sound
+
+
+def _check_metalayers(frame: Frame, found: Findings, key: str | None) -> bool:
+    """Whether the content of each metalayer is a value."""
+    sound = True
+    for name, content in frame.metalayers().items():
+        if name == "b2nd":
+            continue
+        if "\0" in name:
+            found.add(f"a metalayer has the name {name!r}, with a NUL", key=key, path=frame.source.path)
+            sound = False
+            continue
+        at = frame.offset + frame.metalayer_place(name) if frame.serialised else None
+        sound &= check_packed(content, f"the metalayer {name!r}", at, frame, found, key)
+    return sound
+
+
+def check_packed(content: bytes, what: str, at: int | None, frame: Frame, found: Findings, key: str | None) -> bool:
+    """Whether bytes are one packed value."""
+    path = frame.source.path
+    try:
+        try:
+            unpack(content, location=what, file_size=frame.file_size)
+        except UnsafeDeserializationError as error:
+            unpack(content, deserialize="full", location=what, frame_opener=_open_inner, file_size=frame.file_size)
+            found.unverified(f"{what} holds an active value ({error.kind}), which is not followed", key=key, offset=at,
+                             path=path)  # fmt: skip
+    except FormatError as error:
+        reason = error.reason if what in error.reason else f"{what}: {error.reason}"
+        found.add(reason, key=key, offset=at, path=path)
+        return False
+    return True
+
+
+def _open_inner(data: bytes) -> Frame:
+    """A frame that is a value of metadata; not what it holds in turn, which could go on for ever."""
+    frame = Frame.open(Source.of_buffer(data))
+    trouble = Findings("")
+    _check_chunks(frame, trouble, None, set())
+    frame.vlmeta_names()
+    for one in trouble.found:
+        raise FormatError(one.problem)
+    return frame
+
+
+def _check_vlmeta(frame: Frame, found: Findings, key: str | None) -> None:
+    path = frame.source.path
+    try:
+        names = frame.vlmeta_names()
+    except FAULTS as error:
+        found.caught(error, key=key, path=path)
+        return
+    at = frame.offset + frame.frame_len - frame.trailer_len if frame.serialised else None
+    work = _WORK * allowed(frame.file_size)
+    for name in names:
+        try:
+            content = frame.vlmeta(name)
+            work -= len(content or b"")
+            if work < 0:
+                found.unverified("its metadata is far larger than the file: entries that follow are not unpacked",
+                                 key=key, path=path)  # fmt: skip
+                return
+        except FAULTS as error:
+            found.caught(error, key=key, path=path)
+            continue
+        check_packed(content or b"", f"the metadata entry {name!r}", at, frame, found, key)
+
+
+def _check_chunks(frame: Frame, found: Findings, key: str | None, known: set[int]) -> bool:
+    """Whether every stored chunk decodes to its size, and lies apart from the others."""
+    try:
+        repeated = frame.repeated_offset
+        if frame.nbytes == 0 or (repeated is not None and repeated < 0):
+            return True
+        table = frame.offsets_bytes()
+    except FAULTS as error:
+        found.caught(error, key=key, path=frame.source.path)
+        return False
+    offsets = np.frombuffer(table, np.int64) if table else np.array([repeated], np.int64)
+    stored = np.flatnonzero(offsets >= 0)
+    # What lies upon something else is not decoded: any number of chunks can share the same bytes.
+    sizes, faults = _stored_sizes(frame, stored, found, key, known)
+    apart = _check_apart(frame, offsets[stored], sizes, found, key)
+    if faults == MOST:
+        return False
+    for index in stored[apart & (sizes > 0)].tolist():
+        try:
+            size = check_chunk(frame, index)
+        except FAULTS as error:
+            size = 0
+            if getattr(error, "offset", None) not in known:
+                found.caught(error, key=key, path=frame.source.path)
+            faults += 1
+            if _are_too_many(faults, frame, found, key):
+                return False
+        found.advance(size)
+    if faults or not apart.all():
+        return False
+    try:
+        if frame.variable:
+            frame.chunk_sizes()  # add up to the size that the header states
+    except FAULTS as error:
+        found.caught(error, key=key, path=frame.source.path)
+        return False
+    return True
+
+
+def _stored_sizes(frame: Frame, stored: Any, found: Findings, key: str | None, known: set[int]) -> tuple[Any, int]:
+    """The stored size of each chunk, 0 where its header is damaged; and how many of these there are."""
+    sizes = np.zeros(len(stored), np.int64)
+    faults = 0
+    for place, index in enumerate(stored.tolist()):
+        try:
+            sizes[place] = frame.chunk_info(index)[2]
+        except FAULTS as error:
+            if getattr(error, "offset", None) not in known:
+                found.caught(error, key=key, path=frame.source.path)
+            faults += 1
+            if _are_too_many(faults, frame, found, key):
+                break
+    return sizes, faults
+
+
+def _are_too_many(faults: int, frame: Frame, found: Findings, key: str | None) -> bool:
+    """Whether so many chunks are damaged that no more are looked at."""
+    if faults == MOST:
+        found.add("there are more chunks that are damaged; no more are looked at", key=key, path=frame.source.path)
+    return faults == MOST
+
+
+def _check_apart(frame: Frame, starts: Any, sizes: Any, found: Findings, key: str | None) -> Any:
+    """Which chunks lie upon no other that begins before them."""
+    order = np.argsort(starts, kind="stable")
+    starts, ends = starts[order], (starts + sizes)[order]
+    apart = np.ones(len(starts), bool)
+    apart[order[1:]] = starts[1:] >= np.maximum.accumulate(ends)[:-1]
+    shared = np.flatnonzero(~apart[order])
+    if len(shared):
+        found.add(
+            f"{len(shared)} chunks lie upon others, which no writer does: the offsets table is damaged",
+            key=key,
+            offset=int(frame.chunks_window[0] + starts[shared[0]]),
+            path=frame.source.path,
+        )
+    return apart
+
+
+def check_chunk(frame: Frame, index: int) -> int:
+    """Decode a stored chunk, as far as it takes to know that it is whole; its stored size."""
+    if frame.variable or frame.vlblocks:
+        # One value, or one batch of them, is decoded at once.
+        nbytes, most = frame.chunk_info(index)[1], allowed(frame.file_size)
+        if nbytes > most and any(name in frame.metalayers() for name in ("vlarray", "batcharray")):
+            reason = too_much(nbytes, f"chunk {index}", most)
+            raise FormatError(reason, path=frame.source.path, key=frame.key, offset=frame.chunk_info(index)[0])
+    return check_stored_chunk(frame, index)
+
+
+def _check_values(frame: Frame, found: Findings, key: str | None) -> None:
+    """What a frame holds besides an array or plain bytes."""
+    path = frame.source.path
+    names = frame.metalayers()
+    if any(name in names for name in OPAQUE_KINDS):
+        kind = next(name for name in OPAQUE_KINDS if name in names)
+        found.unverified(f"an object of kind {kind!r}, of another package: its frame is whole", key=key, path=path)
+        return
+    if "vlarray" not in names and "batcharray" not in names:
+        return
+    faults = 0
+    lengths: dict[int, int] = {}
+    try:
+        for _, error in wrong_values(frame, key, lengths=lengths):
+            if error is None:
+                found.unverified("its values are far larger than the file: those that follow are not unpacked", key=key,
+                                 path=path)  # fmt: skip
+                break
+            found.caught(error, key=key, path=path)
+            faults += 1
+            if faults == MOST:
+                break
+        if "batcharray" in names:
+            _check_lengths(frame, lengths, found, key)
+    except FAULTS as error:
+        found.caught(error, key=key, path=path)
+
+
+def _check_lengths(frame: Frame, lengths: dict[int, int], found: Findings, key: str | None) -> None:
+    """Compare how many items batches have with what is written of that."""
+    told = stored_lengths(frame)
+    if told is None:
+        return
+    wrong = [index for index, length in lengths.items() if index >= len(told) or told[index] != length]
+    if wrong or len(told) != frame.nchunks:
+        which = f"that of batch {wrong[0]} is wrong" if wrong else f"there are {frame.nchunks} batches"
+        found.add(
+            f"variable metadata {LENGTHS!r} has the lengths of {len(told)} batches, and {which}",
+            key=key, path=frame.source.path,
+        )  # fmt: skip
+
+
+def wrong_values(
+    frame: Frame, key: str | None, known: Container[int] = (), lengths: dict[int, int] | None = None
+) -> Iterator[tuple[int, Exception | None]]:
+    """The numbers of the chunks of a list whose values cannot be unpacked, and why; None where it would take too long.
+
+    Those whose numbers are `known` are not looked at. `lengths` is told how many items there are in each other one.
+    """
+    work = _WORK * allowed(frame.file_size)
+    values = wrap(Carrier(frame, "r", frame.source.path, None, key, "full"))
+    count, repeated = len(values), frame.repeated_offset
+    # Of any number of chunks that are one and the same, the last may be shorter.
+    alike = repeated is not None and repeated < 0
+    for index in dict.fromkeys((0, count - 1)) if alike and count else range(count):
+        if index in known:
+            continue
+        try:
+            work -= frame.chunk_info(index)[1]
+            if work < 0:
+                yield index, None
+                return
+            value = values._entry(index)
+            if lengths is not None and isinstance(value, list):
+                lengths[index] = len(value)
+        except UnsupportedKindError:
+            raise
+        except FAULTS as error:
+            yield index, error

@@ -1,0 +1,162 @@
+"""Recovering what lies at a path, and writing it to a new file or store."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from blosc2._backends import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, Window, suffix_of
+from blosc2._core.source import Source
+from blosc2._files import NewFile, Owner
+from blosc2._frames import Draft, is_directory_frame, with_sums, write_frame
+from blosc2._integrity.check_directory import key_of, walk
+from blosc2._integrity.check_frames import open_regular
+from blosc2._integrity.checking import DIRECTORY, EMBEDDED
+from blosc2._integrity.report import FAULTS, Findings
+from blosc2._integrity.salvage_archive import recover_archive
+from blosc2._integrity.salvage_embedded import Values, recover_embedded
+from blosc2._integrity.salvage_frames import Recovered, recover_frame
+from blosc2._integrity.target_keys import why_not
+from blosc2._stores import Store
+from blosc2.dict_store import DictStore
+from blosc2.embed_store import EmbedStore
+from blosc2.exceptions import FormatError
+from blosc2.tree_store import TreeStore
+
+
+def _nothing(lost: Findings) -> FormatError:
+    reasons = [one.problem for one in lost.found if one.kind == "damage"] or [one.problem for one in lost.found]
+    first = next((one for one in lost.found if one.offset is not None), None)
+    notes = [one.problem for one in lost.found if one.kind == "note" and "fill=0" in one.problem]
+    why = "; ".join(dict.fromkeys([*notes, *reasons[:3]]))
+    return FormatError(
+        f"nothing could be recovered: {why}", path=lost.path, offset=None if first is None else first.offset
+    )
+
+
+# ------------------------------------------------------------------ single arrays
+def recover_single(path: str, lost: Findings, fill: Any) -> Recovered:
+    """The array or super-chunk in a file; `FormatError` where nothing can be recovered."""
+    if os.path.isdir(path) and is_directory_frame(path):
+        raise ValueError(f"{path}: each chunk of this array is a file of its own; check() tells which are damaged, and "
+                         "only copies of these bring them back")  # fmt: skip
+    try:
+        source = open_regular(path)
+    except FAULTS as error:
+        lost.caught(error, path=path)
+        raise _nothing(lost) from None
+    lost.total = source.size
+    kept = recover_frame(source, 0, -1, lost, fill=fill)
+    if kept is None:
+        raise _nothing(lost)
+    return kept
+
+
+def write_frame_to(path: str, kept: Recovered) -> None:
+    """Write what was recovered to a new file."""
+    frame = kept.frame
+    owner = Owner()
+    owner.makedirs(os.path.dirname(path))
+    with NewFile(path, replace=False, owner=owner) as file:
+        if kept.draft is None and frame.serialised:
+            for piece in with_sums(frame):
+                file.write(piece)
+        else:
+            write_frame(file, kept.draft or Draft(frame))
+
+
+# ------------------------------------------------------------------ stores
+def recover_store(path: str, kind: str, lost: Findings, fill: Any) -> Values:
+    """The leaves of a store."""
+    if kind == DIRECTORY:
+        return _recover_directory(path, lost, fill)
+    try:
+        source = open_regular(path)
+    except FAULTS as error:
+        lost.caught(error, path=path)
+        raise _nothing(lost) from None
+    lost.total = source.size
+    if kind == EMBEDDED:
+        return recover_embedded((source, 0, -1), lost, fill)
+    return recover_archive(source, lost, fill)
+
+
+def _recover_directory(root: str, lost: Findings, fill: Any) -> Values:
+    files = list(walk(root, lost))
+    sizes = {name: os.path.getsize(os.path.join(root, name)) for name in files}
+    lost.total = sum(sizes.values())
+    values = Values(None, {}, {})
+    if EMBED in sizes:
+        try:
+            values = recover_embedded((open_regular(os.path.join(root, EMBED)), 0, -1), lost, fill)
+        except FAULTS as error:
+            lost.caught(error, path=os.path.join(root, EMBED))
+    else:
+        lost.note(f"{EMBED} is lost, and embedded values with it, if there were any")
+    leaves: dict[str, Window] = {}
+    # From the last suffix to the first, so that of two files of one key the right one stays.
+    order = {suffix: number for number, suffix in enumerate(LEAF_SUFFIXES)}
+    for name in sorted(files, key=lambda name: -order.get(os.path.splitext(name)[1], len(order))):
+        window = None if name in (EMBED, LOCK) else _recover_file(root, name, lost, fill)
+        if window is not None:
+            leaves[key_of(name)] = window
+        lost.advance(sizes[name])
+    return Values(values.kind, {**values.leaves, **leaves}, values.registry)
+
+
+def _recover_file(root: str, name: str, lost: Findings, fill: Any) -> Window | None:
+    """The frame of a leaf's file."""
+    path = os.path.join(root, name)
+    key = key_of(name)
+    try:
+        key.encode()
+        source = open_regular(path)
+        if not name.endswith(LEAF_SUFFIXES) and not _is_frame(source):
+            return None
+        kept = recover_frame(source, 0, -1, lost, key, fill)
+    except UnicodeEncodeError:
+        lost.add("its name is not UTF-8, so it cannot be a key", path=path)
+        return None
+    except FAULTS as error:
+        lost.caught(error, key=key, path=path)
+        return None
+    return None if kept is None else kept.stored()
+
+
+def _is_frame(source: Source) -> bool:
+    return source.size >= len(FRAME_MAGIC) and source.read(0, len(FRAME_MAGIC)) == FRAME_MAGIC
+
+
+def write_store_to(path: str, values: Values, lost: Findings) -> tuple[str, ...]:
+    """Write what was recovered to a new store; its keys. `FormatError` where that is nothing."""
+    leaves = {}
+    for key, window in values.leaves.items():
+        reason = why_not(path, key, suffix_of(window))
+        if reason is None:
+            leaves[key] = window
+        else:
+            lost.add(f"it can be read, but {reason}", key=key)
+    if not leaves and (values.kind is None or any(one.kind == "damage" for one in lost.found)):
+        raise _nothing(lost)
+    recovered = []
+    with _new_store(path, values._replace(leaves=leaves)) as store:
+        for key, window in leaves.items():
+            try:
+                store._put(key, window)
+                recovered.append(key)
+            except ValueError as error:  # keys that exclude each other
+                lost.add(str(error), key=key)
+        if values.registry and isinstance(store, DictStore):
+            store._new_registry = values.registry
+    return tuple(recovered)
+
+
+def _new_store(path: str, values: Values) -> Store:
+    if path.endswith(".b2e"):
+        return EmbedStore(path, mode="x")
+    keys = values.leaves
+    nested = any(key[:end] in keys for key in keys for end, one in enumerate(key) if one == "/" and end)
+    store = (DictStore if nested or values.kind in ("b2dict", "b2embed") else TreeStore)(path, mode="x")
+    # In an archive a key is no name of a file: what differs in case only was in one place before too.
+    store._any_names = path.endswith(".b2z")
+    return store

@@ -1,0 +1,141 @@
+"""`salvage`: what is whole of a damaged file or store, in a new one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+from blosc2._backends import taken
+from blosc2._files import Owner
+from blosc2._integrity.checking import ARCHIVE, DIRECTORY, EMBEDDED, kind_of_path
+from blosc2._integrity.report import Finding, Findings, first_lines
+from blosc2._options import local_path
+
+_STORES: Final = (".b2z", ".b2d", ".b2e")
+
+
+class SalvageReport:
+    """What `salvage` recovered, and what it did not.
+
+    Attributes
+    ----------
+    path, out : str
+        The damaged file, and the new one.
+    recovered : tuple of str
+        The keys that `out` has; "/" for a single array.
+    lost : tuple of Finding
+        What was not recovered, and why. A key that was recovered in part is here too.
+    notes : tuple of Finding
+        What else is to be known of what was recovered: that it is an older version, for instance.
+    """
+
+    __slots__ = ("lost", "notes", "out", "path", "recovered")
+
+    def __init__(self, path: str, out: str, recovered: tuple[str, ...], found: list[Finding]) -> None:
+        self.path = path
+        self.out = out
+        self.recovered = recovered
+        self.lost = tuple(one for one in found if one.kind == "damage")
+        self.notes = tuple(one for one in found if one.kind != "damage")
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is known to be lost."""
+        return not self.lost
+
+    def __repr__(self) -> str:
+        return "\n  ".join(first_lines(self._lines()))
+
+    def __str__(self) -> str:
+        return "\n  ".join(self._lines())
+
+    def _lines(self) -> list[str]:
+        lines = [f"<SalvageReport {self.path} -> {self.out}: {len(self.recovered)} recovered, {len(self.lost)} lost>"]
+        lines += [str(one).replace("damage: ", "lost: ", 1) for one in self.lost]
+        return [*lines, *map(str, self.notes)]
+
+
+def salvage(
+    path: str | bytes | os.PathLike[Any],
+    out: str | bytes | os.PathLike[Any],
+    *,
+    fill: Any = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> SalvageReport:
+    """Recover what is whole of a damaged array or store, and write it to a new one.
+
+    The damaged file is only read. Where its directory, map or offsets table is lost, members, frames and chunks are
+    looked for by what they look like; older versions count where the newest is damaged. Nothing is made up: what cannot
+    be recovered is listed with the reason. Of a list of values, entries that are damaged are left out, and those behind
+    them move up; a key that the new store cannot have is not written, and all others are.
+
+    Parameters
+    ----------
+    path : str, bytes or path
+        A file or directory of any kind that `open` takes.
+    out : str, bytes or path
+        What to write; nothing may be there. The suffix says what it is: a store (``.b2z``, ``.b2d``, ``.b2e``) for a
+        store, anything else for a single array.
+    fill : number, optional
+        Recover arrays that miss chunks too, with this in the place of the items that are lost.
+    progress : callable, optional
+        Called now and then with the bytes that are done and those in all. What it raises ends the work.
+
+    Returns
+    -------
+    SalvageReport
+        The keys that were recovered, and what was not.
+
+    Raises
+    ------
+    FormatError
+        Nothing could be recovered; says why. Nothing is written.
+    FileExistsError
+        There is something at `out`.
+    ValueError
+        `out` has the suffix of a store and `path` is a single array, or the other way round.
+
+    See Also
+    --------
+    check : Say what is damaged.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import blosc2
+    >>> folder = tempfile.mkdtemp()
+    >>> path = os.path.join(folder, "scans.b2z")
+    >>> with blosc2.TreeStore(path, mode="w") as store:
+    ...     store["/a"], store["/g/b"] = [1, 2], [3, 4]
+    >>> with open(path, "r+b") as file:
+    ...     _ = file.truncate(os.path.getsize(path) - 100)
+    >>> report = blosc2.salvage(path, os.path.join(folder, "saved.b2z"))
+    >>> sorted(report.recovered), report.lost
+    (['/a', '/g/b'], ())
+    """
+    name, target = os.path.abspath(local_path(path)), os.path.abspath(local_path(out))
+    kind = kind_of_path(name)
+    if os.path.lexists(target):
+        raise taken(target, "salvage only writes something new, and there is something already")
+    is_store = os.path.splitext(target)[1] in _STORES
+    if is_store != (kind in (ARCHIVE, DIRECTORY, EMBEDDED)):
+        what = "a store: give it the suffix .b2z, .b2d or .b2e" if not is_store else "no store: give it another suffix"
+        raise ValueError(f"{out!r} cannot hold what is recovered of {name}, which is {what}")
+    lost = Findings(name, progress)
+    owner = Owner()
+    # Not with the package: most programs never come here.
+    from blosc2._integrity.recovering import recover_single, recover_store, write_frame_to, write_store_to
+
+    if is_store:
+        values = recover_store(name, kind, lost, fill)
+        lost.finish()
+        owner.check(target)  # who is told of progress may have forked
+        recovered = write_store_to(target, values, lost)
+    else:
+        kept = recover_single(name, lost, fill)
+        lost.finish()
+        owner.check(target)
+        write_frame_to(target, kept)
+        recovered = ("/",)
+    return SalvageReport(name, target, recovered, lost.found)

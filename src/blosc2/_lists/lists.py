@@ -1,0 +1,484 @@
+"""What `ObjectArray` and `BatchArray` share: lists that are a frame, with one chunk for each element.
+
+A change is worked out first and published in one step: all of it shows, or nothing. A read takes the version that is
+current when it begins and stays with it.
+"""
+
+from __future__ import annotations
+
+import errno
+import operator
+import os
+from collections.abc import Iterable, Iterator, MutableSequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from blosc2._core.allocation import allowed, too_much
+from blosc2._core.codec import Encoding
+from blosc2._core.frame import Frame
+from blosc2._frames import (
+    FEW_BYTES,
+    Draft,
+    Together,
+    check_for_bytes,
+    encode,
+    is_directory_frame,
+    pack_metalayers,
+    schunk_keywords,
+    unpack,
+)
+from blosc2._handles import (
+    Carrier,
+    FileCarrier,
+    StoredFrame,
+    check_target,
+    copy_frame,
+    directory_carrier,
+    encoding_of,
+    new_carrier,
+    open_carrier,
+    shared_carrier,
+)
+from blosc2._indexing import list_index
+from blosc2._options import deserialize_mode
+from blosc2.exceptions import CompressionError, ExistingFileError, FormatError, MissingFileError
+from blosc2.info import InfoReporter
+from blosc2.schunk import SChunk
+from blosc2.storage import MAX_BUFFERSIZE, Codec, CParams, SpecialValue, cparams_from, storage_from
+
+#: A compressed element, and its uncompressed size.
+Chunk = tuple[bytes, int]
+
+# Dead bytes of a file that nobody minds, whatever it holds.
+_SLACK = 1 << 20
+# What is compressed to see whether it can be.
+_SAMPLE = bytes(range(64)) * 4
+# Compressed bytes of new elements that are held before they are published, where an iterable gives many.
+_HELD = 32 << 20
+
+
+class ValueList(StoredFrame, MutableSequence[Any]):
+    """A list that is a frame, with one chunk for each element."""
+
+    __slots__ = ("_limit",)
+    _limit: int  # bytes of the file up to which nobody has to look how many of them are dead
+    #: The metalayer that says what the frame is.
+    _tag: ClassVar[str]
+    #: Whether new lists compress with a dictionary where nobody says otherwise.
+    _uses_dictionary: ClassVar[bool] = False
+
+    # ------------------------------------------------------------ making and opening
+    @classmethod
+    def _of(cls, carrier: Carrier) -> Any:
+        self = cls.__new__(cls)
+        self._carrier = carrier
+        return self
+
+    def _begin(
+        self, content: bytes, chunksize: int | None, schunk: SChunk | None, deserialize: Any, keywords: dict[str, Any]
+    ) -> None:  # fmt: skip
+        """Make a new list, whose metalayer has this content, or open the one that is there."""
+        if deserialize is not None:
+            deserialize = str(deserialize_mode(deserialize))
+        if schunk is not None:
+            if not isinstance(schunk, SChunk):
+                raise TypeError(f"_from_schunk must be a SChunk, not {type(schunk).__name__}")
+            self._require_tag(schunk._carrier)
+            self._carrier = schunk._carrier
+            return
+        given = schunk_keywords(keywords)
+        storage = given.storage
+        if storage.mode == "r" and storage.urlpath is None:
+            raise ValueError(f"mode 'r' opens a file: urlpath must be set to open {self._article()}")
+        if storage.urlpath is not None and storage.mode in ("r", "a"):
+            if os.path.lexists(storage.urlpath):
+                self._carrier = self._existing(storage, deserialize, given)
+                return
+            if storage.mode == "r":
+                raise MissingFileError(errno.ENOENT, "No such file or directory", storage.urlpath)
+        if chunksize is not None:
+            chunksize = operator.index(chunksize)
+            if not 1 <= chunksize <= MAX_BUFFERSIZE:
+                raise ValueError(f"chunksize must be between 1 and {MAX_BUFFERSIZE} bytes, not {chunksize}")
+        cparams = self._parameters(given.cparams)
+        encoding = encoding_of(cparams, 1, cparams.blocksize)
+        check_for_bytes(encoding)
+        try:
+            self._check_encoding(encoding)
+        except CompressionError as error:
+            raise ValueError(f"values cannot be compressed with these parameters: {error}") from None
+        check_target(storage, type(self).__name__)
+        try:
+            self._carrier = new_carrier(
+                storage, encoding, chunks=(), count=0, nbytes=0, chunksize=-1 if chunksize is None else chunksize,
+                metalayers={**pack_metalayers(storage.meta, (self._tag,)), self._tag: content},
+                cparams=cparams, dparams=given.dparams, deserialize=deserialize or "full",
+            )  # fmt: skip
+        except ExistingFileError:
+            if storage.mode != "a":
+                raise
+            self._carrier = self._existing(storage, deserialize, given)  # somebody made it just now
+
+    @staticmethod
+    def _check_encoding(encoding: Encoding) -> None:
+        """Raise where nothing can be compressed like this."""
+        encode(encoding, _SAMPLE)
+
+    def _parameters(self, given: CParams | dict[str, Any] | None) -> CParams:
+        cparams = cparams_from(given, typesize=1)
+        if not isinstance(given, CParams) and "use_dict" not in (given or {}) and self._uses_dictionary:
+            cparams.use_dict = cparams.codec is Codec.ZSTD and cparams.clevel > 0
+        return cparams
+
+    def _existing(self, storage: Any, deserialize: str | None, given: Any) -> Carrier:
+        """The carrier of the list in a file or directory."""
+        how = {"deserialize": deserialize or "safe", "dparams": given.dparams}
+        if given.cparams is not None:
+            how["cparams"] = self._parameters(given.cparams)
+        if storage.locking:
+            carrier = shared_carrier(storage.urlpath, storage.mode, **how)
+        elif is_directory_frame(storage.urlpath) and storage.mmap_mode in (None, "r"):
+            carrier = directory_carrier(storage.urlpath, storage.mode, **how)
+        else:
+            carrier = open_carrier(storage.urlpath, storage.mode, storage.mmap_mode, **how)
+        self._require_tag(carrier)
+        return carrier
+
+    def _require_tag(self, carrier: Carrier) -> None:
+        if carrier.frame.metalayer(self._tag) is None:
+            raise FormatError(
+                f"what is there is not tagged as {self._article()}: it has no metalayer {self._tag!r}",
+                path=carrier.urlpath, key=carrier.key,
+            )  # fmt: skip
+
+    @classmethod
+    def _article(cls) -> str:
+        return f"{'an' if cls.__name__[0] in 'AEIO' else 'a'} {cls.__name__}"
+
+    # ------------------------------------------------------------ what each kind says of its elements
+    def _read(self, frame: Frame, index: int, together: Together | None = None) -> Any:
+        """An element of a version."""
+        raise NotImplementedError
+
+    def _pop_read(self, frame: Frame, index: int) -> Any:
+        return self._read(frame, index)
+
+    def _entry(self, index: int) -> Any:
+        """An element with all that is in it, unpacked: for those who check it."""
+        return self._read(self._carrier.frame, index)
+
+    def _chunk_of(self, value: Any, encoding: Encoding) -> Any:
+        """What is stored of an element."""
+        raise NotImplementedError
+
+    def _splice(self, draft: Draft, index: int, removed: int, new: list[Any]) -> None:
+        """Put elements in the place of others, in a draft."""
+        draft.splice(index, removed, new)
+
+    def _replace(self, draft: Draft, indices: list[int], new: list[Any]) -> None:
+        for index, (stored, size) in zip(indices, new, strict=True):
+            draft.replace(index, stored, size)
+
+    def _keep(self, draft: Draft, indices: np.ndarray[Any, Any]) -> None:
+        """Leave these elements, in this order."""
+        sizes = draft.sizes[indices]
+        draft.offsets = draft.offsets[indices]
+        draft.sizes = sizes
+
+    # ------------------------------------------------------------ reading
+    def __len__(self) -> int:
+        return int(self._carrier.frame.nchunks)
+
+    def __getitem__(self, key: Any) -> Any:
+        frame = self._carrier.frame
+        if isinstance(key, slice):
+            together = Together(frame.file_size)
+            return [self._read(frame, i, together) for i in range(*key.indices(int(frame.nchunks)))]
+        return self._read(frame, self._place(key, int(frame.nchunks)))
+
+    def __iter__(self) -> Iterator[Any]:
+        frame = self._carrier.frame
+        return (self._read(frame, i) for i in range(int(frame.nchunks)))
+
+    def __reversed__(self) -> Iterator[Any]:
+        frame = self._carrier.frame
+        return (self._read(frame, i) for i in reversed(range(int(frame.nchunks))))
+
+    def _place(self, index: Any, length: int) -> int:
+        """The number of an existing element."""
+        return list_index(index, length, type(self).__name__)
+
+    # ------------------------------------------------------------ changing
+    def _publish(self, draft: Draft, *, fresh: bool = False) -> None:
+        sizes = draft.sizes if draft.edits_chunks else None
+        if fresh or not self._has_grown():
+            self._carrier.publish(draft, fresh=fresh)
+        else:
+            try:
+                self._carrier.publish(draft, fresh=True)
+            except OSError:
+                if draft.frame is not self._carrier.frame:
+                    raise
+                self._carrier.publish(draft)  # there is no room for a second file, or it cannot be replaced
+        if sizes is not None and len(sizes):
+            self._carrier.frame.know_sizes(sizes)  # type: ignore[arg-type]  # NumPy does not say so of its arrays
+
+    def _has_grown(self) -> bool:
+        """Whether so much of the file is dead that it is to be written anew.
+
+        Each change leaves a table of all chunks behind, which many small ones would make more of than of values.
+        """
+        carrier = self._carrier
+        if not isinstance(carrier, FileCarrier):
+            return False
+        frame = carrier.frame
+        size = int(frame.source.size)
+        if size <= getattr(self, "_limit", _SLACK):
+            return False
+        self._limit = 4 * int(frame.stored_nbytes) + _SLACK
+        return size > self._limit
+
+    def _change(self, index: int, removed: int, new: list[Any]) -> int:
+        """Publish elements in the place of others; the carrier is being edited."""
+        draft = Draft(self._carrier.frame)
+        self._splice(draft, index, removed, new)
+        self._publish(draft)
+        return len(self)
+
+    def _encoding(self) -> Encoding:
+        self._carrier.require_writable()
+        return self._carrier.encoding()
+
+    def append(self, value: Any) -> int:  # type: ignore[override]  # as the older package has it
+        """Add an element at the end, and publish that.
+
+        Returns
+        -------
+        int
+            The new length.
+        """
+        new = self._chunk_of(value, self._encoding())
+        with self._carrier.editing():
+            return self._change(len(self), 0, [new])
+
+    def extend(self, values: Iterable[Any]) -> None:
+        """Add elements at the end, and publish them together; of more than 32 MB compressed, so many at a time.
+
+        When the iterable raises, what it gave since the last such time is not added.
+        """
+        encoding = self._encoding()
+        self._extend(self._chunk_of(value, encoding) for value in values)
+
+    def _extend(self, chunks: Iterable[Any]) -> None:
+        new: list[Any] = []
+        held = 0
+        for chunk in chunks:
+            new.append(chunk)
+            held += len(chunk[0])
+            if held > _HELD:
+                with self._carrier.editing():
+                    self._change(len(self), 0, new)
+                new, held = [], 0
+        if new:
+            with self._carrier.editing():
+                self._change(len(self), 0, new)
+
+    def insert(self, index: int, value: Any) -> int:  # type: ignore[override]
+        """Add an element before the one of a number, as `list.insert` does, and publish that.
+
+        Returns
+        -------
+        int
+            The new length.
+        """
+        try:
+            number = operator.index(index)
+        except TypeError:
+            raise TypeError(f"{type(self).__name__} indices must be integers, not {type(index).__name__}") from None
+        new = self._chunk_of(value, self._encoding())
+        with self._carrier.editing():
+            length = len(self)
+            place = max(number + length, 0) if number < 0 else min(number, length)
+            return self._change(place, 0, [new])
+
+    def pop(self, index: Any = -1) -> Any:
+        """Take out an element, and publish that.
+
+        Returns
+        -------
+        object
+            What it was.
+        """
+        if isinstance(index, slice):
+            raise NotImplementedError(f"Slicing is not supported for {type(self).__name__}.pop(): read it, then delete")
+        with self._carrier.editing():
+            frame = self._carrier.frame
+            number = self._place(index, int(frame.nchunks))
+            value = self._pop_read(frame, number)
+            self._change(number, 1, [])
+            return value
+
+    def delete(self, index: int | slice) -> int:
+        """Take out an element or a slice, and publish that.
+
+        Returns
+        -------
+        int
+            The new length.
+        """
+        with self._carrier.editing():
+            frame = self._carrier.frame
+            count = int(frame.nchunks)
+            if not isinstance(index, slice):
+                return self._change(self._place(index, count), 1, [])
+            gone = range(*index.indices(count))
+            if len(gone) and abs(gone.step) == 1:
+                return self._change(min(gone), len(gone), [])
+            if len(gone):
+                draft = Draft(frame)
+                self._keep(draft, np.delete(np.arange(count), gone))
+                self._publish(draft)
+            return len(self)
+
+    def __delitem__(self, index: Any) -> None:
+        self.delete(index)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        encoding = self._encoding()
+        if not isinstance(key, slice):
+            new = [self._chunk_of(value, encoding)]
+            with self._carrier.editing():
+                self._change(self._place(key, len(self)), 1, new)
+            return
+        new = [self._chunk_of(one, encoding) for one in value]
+        with self._carrier.editing():
+            start, stop, step = key.indices(len(self))
+            if step == 1:
+                self._change(start, max(stop - start, 0), new)
+                return
+            places = list(range(start, stop, step))
+            if len(places) != len(new):
+                raise ValueError(
+                    f"attempt to assign sequence of size {len(new)} to extended slice of size {len(places)}"
+                )
+            if places:
+                draft = Draft(self._carrier.frame)
+                self._replace(draft, places, new)
+                self._publish(draft)
+
+    def clear(self) -> None:
+        """Take out all elements, and publish that."""
+        self.delete(slice(None))
+
+    def reverse(self) -> None:
+        """Turn the order round, and publish that."""
+        with self._carrier.editing():
+            count = len(self)
+            if count > 1:
+                draft = Draft(self._carrier.frame)
+                self._keep(draft, np.arange(count)[::-1])
+                self._publish(draft)
+
+    def __iadd__(self, values: Iterable[Any]) -> Self:
+        self.extend(values)
+        return self
+
+    # ------------------------------------------------------------ packed values
+    def _unpack(self, frame: Frame, index: int, data: bytes, together: Together | None = None) -> Any:
+        where = f"chunk {index} of {self._carrier.urlpath or 'a frame in memory'}"
+        try:
+            return unpack(
+                data, deserialize=self._carrier.deserialize, location=where, frame_opener=Carrier.open_cframe,
+                file_size=frame.file_size if len(data) > FEW_BYTES else 0, together=together,
+            )  # fmt: skip
+        except FormatError as error:
+            raise self._damaged(frame, index, error.reason) from None
+
+    def _damaged(self, frame: Frame, index: int, reason: str) -> FormatError:
+        at = frame.chunk_info(index)[0]
+        return FormatError(reason, path=self._carrier.urlpath, key=self._carrier.key, offset=at)
+
+    def _require_room(self, frame: Frame, index: int) -> None:
+        """Refuse a chunk that is no value, or too large for a file of this size, before it is decoded."""
+        at, nbytes, _, special, _, _ = frame.chunk_info(index)
+        reason = None
+        if special and special != SpecialValue.VALUE.value and nbytes > 1:
+            reason = f"chunk {index} is one value of zeros, and {nbytes - 1} bytes follow it"
+        elif nbytes > FEW_BYTES and nbytes > allowed(frame.file_size):
+            reason = too_much(nbytes, f"chunk {index}", allowed(frame.file_size))
+        if reason is not None:
+            raise FormatError(reason, path=self._carrier.urlpath, key=self._carrier.key, offset=at)
+
+    # ------------------------------------------------------------ description
+    @property
+    def schunk(self) -> SChunk:
+        """The super-chunk below the list."""
+        return SChunk._of(self._carrier)
+
+    @property
+    def info_items(self) -> list[tuple[str, Any]]:
+        """What `info` shows, as pairs."""
+        raise NotImplementedError
+
+    @property
+    def info(self) -> InfoReporter:
+        """A table of the most important properties."""
+        return InfoReporter(self)
+
+    def copy(self, **kwargs: Any) -> Self:
+        """A copy with the same values and metadata, in memory or where ``urlpath`` says.
+
+        Parameters
+        ----------
+        **kwargs
+            ``storage`` or the fields of `blosc2.Storage`, except ``meta``, which is copied too; ``cparams`` to compress
+            the values anew, otherwise they are copied as they are stored; ``dparams``.
+        """
+        if "meta" in kwargs:
+            raise ValueError("meta should not be passed to copy: the copy has the same")
+        if kwargs.get("cparams") is not None:
+            return self._anew(kwargs)
+        kwargs.pop("cparams", None)
+        dparams = schunk_keywords({"dparams": kwargs.pop("dparams", None)}).dparams
+        storage = storage_from(kwargs.pop("storage", None), **kwargs)
+        check_target(storage, type(self).__name__)
+        carrier = copy_frame(self._carrier.frame, storage, deserialize=self._carrier.deserialize, dparams=dparams)
+        copied: Self = self._of(carrier)
+        return copied
+
+    def _anew(self, kwargs: dict[str, Any], **how: Any) -> Self:
+        """A copy whose values are packed and compressed anew."""
+        others = {name: kwargs.pop(name) for name in list(kwargs) if name not in ("cparams", "dparams")}
+        storage = storage_from(others.pop("storage", None), **others)
+        check_target(storage, type(self).__name__)
+        frame = self._carrier.frame
+        # In memory first: a copy that fails leaves nothing behind.
+        kind: Any = type(self)
+        meta = {name: self.meta[name] for name in self.meta if name != self._tag}
+        made: Self = kind(meta=meta, deserialize=self._carrier.deserialize, **how, **kwargs)
+        own = made._own_entries
+        made._carrier.set_vlmeta({name: frame.vlmeta(name) for name in frame.vlmeta_names() if name not in own})
+        encoding = made._encoding()
+        made._extend(made._compressed_anew(self, frame, i, encoding) for i in range(int(frame.nchunks)))
+        carrier = made._carrier
+        if storage.urlpath is not None or storage.contiguous is not None:
+            carrier = copy_frame(
+                carrier.frame,
+                storage,
+                deserialize=self._carrier.deserialize,
+                cparams=made.cparams,
+                dparams=made.dparams,
+            )
+        copied: Self = self._of(carrier)
+        return copied
+
+    #: Entries of the variable metadata that the list writes itself.
+    _own_entries: ClassVar[frozenset[str]] = frozenset()
+
+    def _compressed_anew(self, other: Any, frame: Frame, index: int, encoding: Encoding) -> Any:
+        """What is to be stored of an element of another list."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} entries>"

@@ -1,0 +1,32 @@
+"""From a path, bytes or a pickle to the object that it is: `open`, `load`, `from_cframe`, tensors, pickles.
+
+What lies there is recognised, and what was asked for is checked against it, before a class is called. What importing
+the package sets up, who registers with whom, is in `hooks`.
+"""
+
+from blosc2._opening.hooks import install
+from blosc2._opening.open_path import (
+    estore_from_cframe,
+    from_cframe,
+    load,
+    ndarray_from_cframe,
+    objectarray_from_cframe,
+    open,
+    schunk_from_cframe,
+)
+from blosc2._opening.tensors import (
+    load_array,
+    load_tensor,
+    pack_array2,
+    pack_tensor,
+    save_array,
+    save_tensor,
+    unpack_array2,
+    unpack_tensor,
+)
+
+__all__ = [
+    "estore_from_cframe", "from_cframe", "install", "load", "load_array", "load_tensor", "ndarray_from_cframe",
+    "objectarray_from_cframe", "open", "pack_array2", "pack_tensor", "save_array", "save_tensor",
+    "schunk_from_cframe", "unpack_array2", "unpack_tensor",
+]  # fmt: skip

@@ -1,0 +1,335 @@
+"""`open`, `load` and `from_cframe`: recognise what is there, check the request, hand it to the right class."""
+
+from __future__ import annotations
+
+import errno
+import os
+import warnings
+from typing import Any
+
+from blosc2 import schunk as schunk_module
+from blosc2._core.frame import Frame
+from blosc2._core.source import Source
+from blosc2._files import advise_frame, check_advice, lasting
+from blosc2._frames import Draft, is_directory_frame
+from blosc2._functions import wrap
+from blosc2._handles import Carrier, MemoryCarrier, check_locking, directory_carrier, open_carrier, shared_carrier
+from blosc2._options import (
+    check_mmap_mode,
+    check_mode,
+    check_modes,
+    deserialize_mode,
+    local_path,
+    refuse_locking,
+    tell_of_mapping,
+)
+from blosc2.dict_store import DictStore
+from blosc2.embed_store import EmbedStore
+from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
+from blosc2.ndarray import NDArray
+from blosc2.objectarray import ObjectArray
+from blosc2.schunk import SChunk
+from blosc2.storage import CParams, cparams_from, dparams_from
+
+_STORE_SUFFIXES = (".b2d", ".b2z", ".b2e")
+# Keywords of features that this package does not have; None and False ask for nothing.
+_WRITER_KEYWORDS = ("timeout", "exclusive")
+_OUT_OF_SCOPE = ("dataset", "hdf5_index", "path", "shared_cache", "storage_options")
+
+
+def open(
+    urlpath: str | bytes | os.PathLike[Any],
+    mode: str = "r",
+    offset: int = 0,
+    dataset: Any = None,
+    hdf5_index: Any = None,
+    *,
+    mmap_mode: str | None = None,
+    path: Any = None,
+    shared_cache: bool = False,
+    deserialize: str = "safe",
+    verify: bool | None = None,
+    advise: str | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Open an array, a super-chunk or a store.
+
+    Parameters
+    ----------
+    urlpath : str, bytes or path
+        What it is comes from its content; the suffix only settles which store an untagged one is. A path that does
+        not exist is also tried with ``.b2d``, ``.b2z`` and ``.b2e``.
+    mode : {"r", "a", "w"}
+        Read; read and write; write after emptying. Arrays keep their items in mode "w".
+    offset : int
+        Where a frame starts in the file. Frames that do not start at 0 can only be read.
+    mmap_mode : {None, "r", "r+", "c"}
+        Map the file instead of reading it by position. "r" makes the mode "r", "r+" and "c" make it "a"; with "c"
+        changes stay in memory. Stores take None and "r", and "r" only together with ``mode="r"``.
+    deserialize : {"safe", "full"}
+        Whether metadata may hold frames to be opened.
+    verify : bool, optional
+        What to check against the checksums that files of this package carry. By default whatever is read as a whole:
+        headers, tables, metadata, chunks all of which is wanted, and small leaves of stores. True checks parts of
+        chunks too: each chunk whenever something of it is read, for which all of its stored bytes are read, and leaves
+        of a ``.b2z`` when they are opened. False checks nothing. In a file that others wrote or changed there is
+        nothing to check, but for leaves of a ``.b2z``. `check` looks at all bytes of a file at once.
+    advise : {None, "normal", "random", "sequential", "willneed", "dontneed"}
+        What to tell the system about how the file will be read; see `NDArray.advise` and `DictStore.advise`.
+    **kwargs
+        ``cparams`` and ``dparams``; ``locking=True`` to change a file together with other programs, see
+        `NDArray.holding_lock`; ``exclusive=False`` to change it without any lock, on file systems that have none; for
+        stores ``timeout``, see `DictStore`; anything else is ignored with a warning.
+
+    Returns
+    -------
+    NDArray, SChunk, ObjectArray, BatchArray, EmbedStore, DictStore or TreeStore
+
+    Raises
+    ------
+    FileNotFoundError
+        There is nothing at this path.
+    FormatError
+        What is there is damaged or is no file of this format; says which file, byte and reason. Later reads may
+        raise it too.
+    ValueError
+        Modes that do not go together, before any file is touched.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import blosc2
+    >>> name = os.path.join(tempfile.mkdtemp(), "ones.b2nd")
+    >>> _ = blosc2.ones((2, 3), urlpath=name)
+    >>> blosc2.open(name, mmap_mode="r")[1]
+    array([1., 1., 1.])
+    """
+    given = {"dataset": dataset, "hdf5_index": hdf5_index, "path": path, "shared_cache": shared_cache}
+    if any(given.values()):
+        kwargs |= {name: value for name, value in given.items() if value}
+    how = _check_keywords(kwargs) if kwargs else {}
+    if verify is not None:
+        how["verify"] = bool(verify)
+    # For stores; arrays take `exclusive` alone, for each change.
+    store_how = how
+    if advise is not None:
+        check_advice(advise)
+        store_how = how | {"advise": advise}
+    if kwargs:
+        store_how = store_how | {name: kwargs[name] for name in _WRITER_KEYWORDS if name in kwargs}
+        if not kwargs.get("exclusive", True):
+            how["exclusive"] = False
+    name = local_path(urlpath)
+    policy = str(deserialize_mode(deserialize))
+    if mmap_mode == "w+":
+        raise ValueError("w+ mmap_mode cannot be used to open an existing file; it would have to be created")
+    effective = check_modes(mode, mmap_mode, kwargs.get("initial_mapping_size"))
+    if offset < 0:
+        raise ValueError(f"offset must not be negative: {offset}")
+    locking = bool(kwargs.get("locking"))
+    check_locking(locking, name, mmap_mode)
+    if locking and "exclusive" in how:
+        raise ValueError("locking=True shares a lock, and exclusive=False goes without: leave one of them out")
+    if locking and offset:
+        raise ValueError("locking=True is for files that are one frame; leave out offset, or locking")
+    suffix = os.path.splitext(name)[1]
+    if suffix in _STORE_SUFFIXES and offset == 0:
+        return _open_store(name, suffix, mode, mmap_mode, policy, store_how, locking)
+    if os.path.isdir(name):
+        if is_directory_frame(name) and effective != "x":
+            if mmap_mode not in (None, "r"):  # for reading, its files are brought into memory anyway
+                raise ValueError(f"Only contiguous storage is supported with mmap_mode, {name} is a directory")
+            opener = shared_carrier if locking else directory_carrier
+            carrier = opener(name, effective, deserialize=policy, **how)
+            return _opened(carrier, effective, kwargs.get("cparams"))
+        return _open_store(name, suffix, mode, mmap_mode, policy, store_how, locking)
+    if not os.path.lexists(name):
+        for other in _STORE_SUFFIXES:
+            if os.path.lexists(name + other):
+                return _open_store(name + other, other, mode, mmap_mode, policy, store_how, locking)
+        raise MissingFileError(errno.ENOENT, "No such file or directory", name)
+    if effective == "x":
+        raise ExistingFileError(errno.EEXIST, "mode='x' only creates, and the file exists", name)
+    try:
+        if locking:
+            carrier = shared_carrier(name, effective, deserialize=policy, **how)
+        else:
+            carrier = open_carrier(
+                name, effective, mmap_mode, offset, advice=lasting(advise), deserialize=policy, **how
+            )
+    except FormatError:
+        if offset == 0 and _is_zip(name):
+            return _open_store(name, ".b2z", mode, mmap_mode, policy, store_how, locking)
+        raise
+    tell_of_mapping(name, mmap_mode, kwargs.get("initial_mapping_size"), carrier.frame.source.size)
+    if advise is not None:
+        advise_frame(advise, carrier.frame)
+    return _opened(carrier, effective, kwargs.get("cparams"))
+
+
+schunk_module.open = open
+
+
+def _is_zip(name: str) -> bool:
+    """Whether a file starts as archives do."""
+    source = Source.open(name)
+    return source.size >= 4 and source.read(0, 4) in (b"PK\x03\x04", b"PK\x05\x06")
+
+
+def _check_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The keywords that count, checked; warns about those that do not."""
+    if "storage" in kwargs:
+        raise AttributeError("open takes no `storage`: pass urlpath, mode and mmap_mode themselves")
+    for name in _OUT_OF_SCOPE:
+        if kwargs.get(name):
+            raise NotImplementedError(f"{name!r} is for remote and foreign data, which this package does not open")
+    unknown = set(kwargs) - {"cparams", "dparams", "locking", "initial_mapping_size", *_WRITER_KEYWORDS, *_OUT_OF_SCOPE}
+    if unknown:
+        warnings.warn(f"open() ignores {', '.join(sorted(map(repr, unknown)))}", UserWarning, stacklevel=3)
+    how: dict[str, Any] = {}
+    if kwargs.get("cparams") is not None:
+        how["cparams"] = cparams_from(kwargs["cparams"])
+    if kwargs.get("dparams") is not None:
+        how["dparams"] = dparams_from(kwargs["dparams"])
+    return how
+
+
+def _open_store(name: str, suffix: str, mode: str, mmap_mode: str | None, policy: str, how: dict[str, Any],
+                locking: bool) -> Any:  # fmt: skip
+    check_mode(mode)
+    check_mmap_mode(mmap_mode, mode)
+    if locking:
+        refuse_locking(name, mmap_mode)
+    if not os.path.lexists(name):
+        raise MissingFileError(
+            errno.ENOENT,
+            "No such file or directory: the store does not exist; blosc2.open opens what is there, "
+            "TreeStore, DictStore and EmbedStore create it in modes 'a' and 'w'",
+            name,
+        )
+    if suffix == ".b2e" and not os.path.isdir(name):
+        return EmbedStore(name, mode=mode, mmap_mode=mmap_mode, deserialize=policy, **how)
+    return DictStore.open_tagged(name, mode, mmap_mode, policy, **how)
+
+
+def _opened(carrier: Carrier, mode: str, cparams: Any) -> Any:
+    """The object of a carrier, emptied where the mode says so."""
+    if cparams is not None and (isinstance(cparams, CParams) or "typesize" not in cparams):
+        carrier.cparams.typesize = int(carrier.frame.typesize)  # nobody asked for another one
+    found = wrap(carrier)
+    if mode == "w":
+        carrier.mode = "a"
+        if type(found) is SChunk:
+            _empty(carrier)
+    return found
+
+
+def _empty(carrier: Carrier) -> None:
+    """Remove the chunks of a super-chunk that is opened with mode 'w'."""
+    with carrier.editing():
+        draft = Draft(carrier.frame)
+        if carrier.frame.nchunks:
+            draft.splice(0, int(carrier.frame.nchunks), [])
+            carrier.publish(draft)
+
+
+def load(urlpath: str | bytes | os.PathLike[Any], offset: int = 0, *, deserialize: str = "safe", **kwargs: Any) -> Any:
+    """Read an array or super-chunk into memory, where it can be changed without the file noticing.
+
+    Parameters are those of `open`.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import blosc2
+    >>> name = os.path.join(tempfile.mkdtemp(), "ones.b2nd")
+    >>> _ = blosc2.ones(3, urlpath=name)
+    >>> array = blosc2.load(name)
+    >>> array[0] = 5
+    >>> float(blosc2.open(name)[0])
+    1.0
+    """
+    found = open(urlpath, "r", offset, deserialize=deserialize, **kwargs)
+    if isinstance(found, (EmbedStore, DictStore)):
+        if isinstance(found, EmbedStore):
+            return EmbedStore._from_buffer(found.to_cframe(), deserialize=deserialize)
+        raise NotImplementedError("stores of several files cannot be loaded into memory; open them with mode='r'")
+    frame = Frame.open(Source.of_buffer(found.to_cframe()))
+    return wrap(MemoryCarrier(frame, deserialize=str(deserialize_mode(deserialize)), dparams=found._carrier.dparams))
+
+
+def from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") -> Any:
+    """The object in the bytes of a frame, as `to_cframe` gives them.
+
+    Parameters
+    ----------
+    cframe : bytes-like
+    copy : bool
+        False keeps the buffer instead of copying it; it must not change then.
+    deserialize : {"safe", "full"}
+
+    Returns
+    -------
+    EmbedStore, NDArray, SChunk, ObjectArray or BatchArray
+
+    Raises
+    ------
+    FormatError
+        Could not get an object from the bytes.
+
+    Examples
+    --------
+    >>> import blosc2
+    >>> blosc2.from_cframe(blosc2.full(3, 2.5).to_cframe())[:]
+    array([2.5, 2.5, 2.5])
+    """
+    carrier = _carrier_of(cframe, copy, deserialize)
+    if carrier.frame.metalayer("b2embed") is not None:
+        return EmbedStore._from_buffer(carrier.frame.source, deserialize=deserialize)
+    return wrap(carrier)
+
+
+def open_value(cframe: Any) -> Any:
+    """The object in a frame that lies in a value."""
+    return from_cframe(cframe, copy=False, deserialize="full")
+
+
+def _carrier_of(cframe: Any, copy: bool, deserialize: str) -> MemoryCarrier:
+    if isinstance(cframe, (str, int)):  # an int would become as many zeros
+        raise TypeError(f"cframe must be bytes, not {type(cframe).__name__}")
+    buffer = bytes(cframe) if copy and not isinstance(cframe, bytes) else cframe
+    try:
+        frame = Frame.open(Source.of_buffer(buffer))
+    except FormatError as error:
+        raise FormatError(f"Could not get the schunk from the cframe: {error.reason}", offset=error.offset) from None
+    return MemoryCarrier(frame, deserialize=str(deserialize_mode(deserialize)))
+
+
+def ndarray_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "safe") -> NDArray:
+    """The array in the bytes of a frame; see `from_cframe`."""
+    carrier = _carrier_of(cframe, copy, deserialize)
+    if carrier.frame.metalayer("b2nd") is None:
+        raise FormatError("Could not get the NDArray from the cframe: it has no b2nd metalayer")
+    found: NDArray = wrap(carrier)
+    return found
+
+
+def schunk_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "safe") -> SChunk:
+    """The super-chunk in the bytes of a frame, that of an array too; see `from_cframe`."""
+    return SChunk._of(_carrier_of(cframe, copy, deserialize))
+
+
+def estore_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "safe") -> EmbedStore:
+    """The store in the bytes of a frame; see `from_cframe`."""
+    carrier = _carrier_of(cframe, copy, deserialize)
+    if carrier.frame.metalayer("b2embed") is None:
+        raise FormatError("the cframe is not an EmbedStore: it has no b2embed metalayer")
+    return EmbedStore._from_buffer(carrier.frame.source, deserialize=deserialize)
+
+
+def objectarray_from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") -> ObjectArray:
+    """The list of values in the bytes of a frame; see `from_cframe`."""
+    found = from_cframe(cframe, copy, deserialize=deserialize)
+    if not isinstance(found, ObjectArray):
+        raise FormatError("the cframe is not tagged as an ObjectArray")
+    return found

@@ -1,0 +1,156 @@
+"""Pickling of arrays and super-chunks: those with a file as its name, those in memory as their bytes.
+
+A pickle of a file says which version of it the handle showed. Where that is opened again, it is the same items or an
+error. Nothing raises while a pickle is read: a pool of processes loses a task whose arguments cannot be unpickled, and
+its caller waits for ever. What cannot be opened raises when it is used, see `LostCarrier`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from blosc2._arrays import Axes, ViewCarrier
+from blosc2._files import LASTING
+from blosc2._handles import (
+    LOST_ERRORS,
+    Carrier,
+    DirectoryCarrier,
+    FileCarrier,
+    FrameVersion,
+    LostCarrier,
+    MemoryCarrier,
+    Stored,
+    version_of,
+)
+from blosc2._opening.open_path import from_cframe, open, schunk_from_cframe
+from blosc2.exceptions import StaleHandleError, StoreKeyError
+from blosc2.ndarray import NDArray
+from blosc2.schunk import SChunk
+
+
+def reduce_stored(stored: Stored) -> tuple[Any, ...]:
+    """How an array or super-chunk travels."""
+    carrier, kind = stored._carrier, type(stored)
+    if isinstance(carrier, LostCarrier):
+        return carrier.recipe
+    if isinstance(carrier, ViewCarrier):
+        return revive_view, (carrier.base, carrier.axes, kind)
+    given: dict[str, Any] = {}
+    if carrier.dparams is not None:
+        given["dparams"] = carrier.dparams
+    if not carrier._declared:
+        given["cparams"] = carrier.cparams
+    if isinstance(carrier, MemoryCarrier) or carrier.urlpath is None:
+        return revive, (kind, stored.to_cframe(), carrier.deserialize, given)
+    return reopen, (kind, os.path.abspath(carrier.urlpath), carrier.key, _how(carrier), given, version_of(carrier))
+
+
+def _how(carrier: Carrier) -> dict[str, Any]:
+    """The keywords of `open`, as far as they are not its defaults."""
+    frame = carrier.frame
+    # Who reads the pickle finds the file made.
+    mmap_mode = "r+" if carrier.mmap_mode == "w+" else carrier.mmap_mode
+    advice = frame.source.advice
+    how = {
+        "mode": carrier.mode, "mmap_mode": mmap_mode, "offset": frame.offset if carrier.key is None else 0,
+        "deserialize": carrier.deserialize, "verify": carrier.verify, "locking": carrier.locking,
+        "advise": advice if advice in LASTING[1:] else None,
+    }  # fmt: skip
+    how = {name: value for name, value in how.items() if value or (name == "verify" and value is not None)}
+    if isinstance(carrier, (FileCarrier, DirectoryCarrier)) and not carrier._exclusive:
+        how["exclusive"] = False
+    return how
+
+
+def revive(kind: type[Stored], cframe: bytes, deserialize: str, given: dict[str, Any]) -> Any:
+    """An object in memory from its bytes."""
+    found = from_cframe(cframe, deserialize=deserialize)
+    if not isinstance(found, Stored):  # a store, of which the super-chunk travelled
+        found = schunk_from_cframe(cframe)
+    return _finish(_as_kind(kind, found), given)
+
+
+def revive_view(base: NDArray, axes: Axes, kind: type[Stored]) -> Any:
+    """A view, of an array that travelled with it."""
+    carrier = base._carrier
+    if isinstance(carrier, LostCarrier):
+        return carrier.stand_in(kind)
+    return _as_kind(kind, NDArray._of(ViewCarrier(base, axes)))
+
+
+def reopen(
+    kind: type[Stored], path: str, key: str | None, how: dict[str, Any], given: dict[str, Any],
+    version: FrameVersion | None,
+) -> Any:  # fmt: skip
+    """An object from its file, or its leaf from its store, if that is the version that was pickled."""
+    try:
+        found = _find(kind, path, key, how, version)
+    except LOST_ERRORS as error:
+        recipe = reopen, (kind, path, key, how, given, version)
+        return LostCarrier(error, recipe, path, key, how).stand_in(kind)
+    return _finish(found, given)
+
+
+def _find(kind: type[Stored], path: str, key: str | None, how: dict[str, Any], version: FrameVersion | None) -> Any:
+    global _last
+    known = _last
+    try:
+        found = open(path, **how) if key is None else _store(path, how)[key]
+    except StoreKeyError:
+        found = None
+    if _is_it(kind, found, version):
+        return _as_kind(kind, found)
+    if key is not None and known is not None and _last is known:
+        # The store was opened for a leaf before, and shows what there was then.
+        _last = None
+        return _find(kind, path, key, how, version)
+    raise _stale(path, key, how)
+
+
+def _is_it(kind: type[Stored], found: Any, version: FrameVersion | None) -> bool:
+    if not isinstance(found, Stored):  # no leaf, or a group by now
+        return False
+    # Of an array, the super-chunk may be wanted.
+    return (type(found) is kind or issubclass(kind, SChunk)) and version == version_of(found._carrier)
+
+
+def _as_kind(kind: type[Stored], found: Any) -> Any:
+    return found if type(found) is kind or not issubclass(kind, SChunk) else kind._of(found._carrier)
+
+
+def _stale(path: str, key: str | None, how: dict[str, Any]) -> StaleHandleError:
+    if key is not None:
+        reason = (
+            "what this handle shows was changed or removed since the handle was pickled: hand over the open store "
+            "instead, which shows its newest version, or open the store in the process that needs it"
+        )
+    elif how.get("mode", "r") == "r":
+        reason = "the file was changed since this handle was pickled: open it in the process that needs it"
+    else:
+        reason = (
+            "the file was changed since this handle was pickled: for processes that change one file together, open it "
+            "with locking=True, and hand over that handle"
+        )
+    return StaleHandleError(reason, path=path, key=key)
+
+
+def _finish(found: Any, given: dict[str, Any]) -> Any:
+    for name, value in given.items():
+        setattr(found._carrier, name, value)
+    return found
+
+
+# The store that the last leaves came from: those of one store share one mapping here too.
+_last: tuple[tuple[Any, ...], Any] | None = None
+
+
+def _store(path: str, how: dict[str, Any]) -> Any:
+    global _last
+    how = {**how, "mode": "r"}
+    status = os.stat(path)
+    name = (path, tuple(sorted(how.items())), status.st_ino, status.st_size, status.st_mtime_ns)
+    known = _last
+    if known is None or known[0] != name:
+        _last = known = (name, open(path, **how))
+    return known[1]

@@ -1,0 +1,386 @@
+"""NumPy arrays and tensors as plain frames: `pack_array2`, `save_array` and their like.
+
+The frame is a super-chunk whose metadata entry ``__pack_tensor__`` names kind, shape and dtype; no pickle is involved.
+Tensors of other libraries are taken and given back where that library is already imported; nothing here imports it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from typing import Any, Final
+
+import numpy as np
+
+from blosc2._frames import (
+    check_for_bytes,
+    dtype_from_description,
+    pack,
+    pack_metalayers,
+    refuse_unstorable,
+    schunk_keywords,
+)
+from blosc2._handles import (
+    Carrier,
+    bytes_of,
+    check_target,
+    chunk_nbytes,
+    compressed_pieces,
+    encoding_of,
+    new_carrier,
+    read_into,
+    vlmeta_chunk,
+)
+from blosc2._opening.open_path import open, schunk_from_cframe
+from blosc2.exceptions import FormatError, MissingMetadataError
+from blosc2.ndarray import NDArray
+from blosc2.schunk import SChunk
+from blosc2.storage import DParams, cparams_from
+
+_ENTRY: Final = "__pack_tensor__"
+_NUMPY: Final = "numpy"
+# Uncompressed bytes of a chunk where nobody says how many, at most.
+# Kinds of tensors -> the names of their classes, and what makes one of an array.
+_LIBRARIES: Final = {"torch": (("Tensor",), "from_numpy"), "tensorflow": (("Tensor", "Variable"), "constant")}
+
+Array = np.ndarray[Any, Any]
+
+
+def pack_tensor(tensor: Any, chunksize: int | None = None, **kwargs: Any) -> bytes | int:
+    """Compress an array or tensor into the bytes of a frame.
+
+    Parameters
+    ----------
+    tensor : numpy.ndarray, NDArray, torch.Tensor or tensorflow.Tensor
+        Of any shape, strides and dtype but objects. It is stored in C order.
+    chunksize : int, optional
+        Uncompressed bytes of a chunk; by default all data in one (up to 256 MiB).
+    **kwargs
+        As for `SChunk`: ``cparams``, ``dparams``, ``urlpath``, ``mode``, ...
+
+    Returns
+    -------
+    bytes or int
+        The frame; with ``urlpath`` the bytes of the file that was written.
+
+    Raises
+    ------
+    TypeError
+        Something else than these, or a dtype that cannot be stored.
+    FileExistsError
+        There is a file at ``urlpath``; ``mode="w"`` replaces it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import blosc2
+    >>> frame = blosc2.pack_tensor(np.arange(12).reshape(3, 4))
+    >>> blosc2.unpack_tensor(frame)[2]
+    array([ 8,  9, 10, 11])
+    """
+    kind, array = _as_numpy(tensor)
+    description = _describe(array.dtype)
+    keywords = schunk_keywords(kwargs)
+    storage = keywords.storage
+    if storage.urlpath is None and storage.mode == "r":
+        raise ValueError("mode 'r' needs the urlpath of something that exists, and creates nothing")
+    check_target(storage, "array")
+    cparams = cparams_from(keywords.cparams, unless_given={"typesize": array.itemsize})
+    chunksize = chunk_nbytes(chunksize, array.nbytes, cparams.typesize)
+    encoding = encoding_of(cparams, cparams.typesize, cparams.blocksize)
+    check_for_bytes(encoding)
+    chunks = compressed_pieces(encoding, bytes_of(array), chunksize, cparams.nthreads)
+    # Its description goes into a file together with the data, so that there is never one without it.
+    carrier = new_carrier(
+        storage, encoding, chunks=chunks, count=-(-array.nbytes // chunksize), nbytes=array.nbytes, chunksize=chunksize,
+        metalayers=pack_metalayers(storage.meta),
+        vlmeta={_ENTRY: vlmeta_chunk(pack((kind, array.shape, description)))}, cparams=cparams,
+    )  # fmt: skip
+    return carrier.to_cframe() if storage.urlpath is None else int(carrier.frame.frame_len)
+
+
+def unpack_tensor(cframe: Any) -> Any:
+    """The array or tensor that `pack_tensor` was given.
+
+    Parameters
+    ----------
+    cframe : bytes-like
+
+    Returns
+    -------
+    numpy.ndarray, torch.Tensor or tensorflow.Tensor
+        Of the kind that was packed.
+
+    Raises
+    ------
+    FormatError
+        No frame, or a damaged one.
+    KeyError
+        The frame holds something else.
+    ImportError
+        A tensor of a library that is not imported; `unpack_array2` gives it as an array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import blosc2
+    >>> blosc2.unpack_tensor(blosc2.pack_tensor(np.zeros(2, "M8[s]"))).dtype
+    dtype('<M8[s]')
+    """
+    return _as_tensor(*_restore(schunk_from_cframe(cframe)))
+
+
+def pack_array2(arr: Any, chunksize: int | None = None, **kwargs: Any) -> bytes | int:
+    """Compress an array into the bytes of a frame; the same as `pack_tensor`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import blosc2
+    >>> len(blosc2.pack_array2(np.zeros(1_000_000))) < 500
+    True
+    """
+    return pack_tensor(arr, chunksize, **kwargs)
+
+
+def unpack_array2(cframe: Any) -> Array:
+    """The array that `pack_array2` or `pack_tensor` was given, a tensor too, as a NumPy array.
+
+    Parameters and errors are those of `unpack_tensor`; no other library is needed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import blosc2
+    >>> blosc2.unpack_array2(blosc2.pack_array2(np.array(["a", "bc"])))
+    array(['a', 'bc'], dtype='<U2')
+    """
+    return _restore(schunk_from_cframe(cframe))[1]
+
+
+def save_tensor(tensor: Any, urlpath: str | bytes | os.PathLike[Any], chunksize: int | None = None,
+                **kwargs: Any) -> int:  # fmt: skip
+    """Compress an array or tensor into a file.
+
+    Parameters
+    ----------
+    tensor, chunksize, **kwargs
+        As for `pack_tensor`. ``mode="w"`` replaces a file that exists.
+    urlpath : str, bytes or path
+
+    Returns
+    -------
+    int
+        The bytes of the file.
+
+    Raises
+    ------
+    TypeError, FileExistsError
+        As `pack_tensor`; what is on disk stays as it was.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import blosc2
+    >>> name = os.path.join(tempfile.mkdtemp(), "ramp.b2frame")
+    >>> blosc2.save_tensor(np.arange(5), name) == os.path.getsize(name)
+    True
+    >>> blosc2.load_tensor(name)
+    array([0, 1, 2, 3, 4])
+    """
+    return int(pack_tensor(tensor, chunksize, urlpath=urlpath, **kwargs))
+
+
+def load_tensor(urlpath: str | bytes | os.PathLike[Any], dparams: DParams | dict[str, Any] | None = None, *,
+                storage_options: dict[str, Any] | None = None) -> Any:  # fmt: skip
+    """The array or tensor in a file of `save_tensor`.
+
+    Parameters
+    ----------
+    urlpath : str, bytes or path
+    dparams : DParams or dict, optional
+    storage_options : None
+        For remote files, which this package does not open.
+
+    Returns
+    -------
+    numpy.ndarray, torch.Tensor or tensorflow.Tensor
+        Of the kind that was saved.
+
+    Raises
+    ------
+    FileNotFoundError
+    FormatError, KeyError, ImportError
+        As `unpack_tensor`.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import blosc2
+    >>> name = os.path.join(tempfile.mkdtemp(), "grid.b2frame")
+    >>> _ = blosc2.save_tensor(np.ones((2, 2)), name)
+    >>> blosc2.load_tensor(name, dparams={"nthreads": 1})
+    array([[1., 1.],
+           [1., 1.]])
+    """
+    return _as_tensor(*_load(urlpath, dparams, storage_options))
+
+
+def save_array(arr: Any, urlpath: str | bytes | os.PathLike[Any], chunksize: int | None = None, **kwargs: Any) -> int:
+    """Compress an array into a file; the same as `save_tensor`.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import blosc2
+    >>> name = os.path.join(tempfile.mkdtemp(), "ramp.b2frame")
+    >>> blosc2.save_array(np.arange(1_000_000), name) < 100_000
+    True
+    >>> blosc2.load_array(name)[-1]
+    np.int64(999999)
+    """
+    return save_tensor(arr, urlpath, chunksize, **kwargs)
+
+
+def load_array(urlpath: str | bytes | os.PathLike[Any], dparams: DParams | dict[str, Any] | None = None, *,
+               storage_options: dict[str, Any] | None = None) -> Array:  # fmt: skip
+    """The array in a file of `save_array` or `save_tensor`, a tensor too, as a NumPy array.
+
+    Parameters and errors are those of `load_tensor`; no other library is needed.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import blosc2
+    >>> name = os.path.join(tempfile.mkdtemp(), "names.b2frame")
+    >>> _ = blosc2.save_array(np.array([b"ab", b"c"]), name)
+    >>> blosc2.load_array(name)
+    array([b'ab', b'c'], dtype='|S2')
+    """
+    return _load(urlpath, dparams, storage_options)[1]
+
+
+def _load(urlpath: Any, dparams: Any, storage_options: Any) -> tuple[str, Array]:
+    return _restore(open(urlpath, mode="r", dparams=dparams, storage_options=storage_options))
+
+
+# ---------------------------------------------------------------- kinds
+
+
+def _as_numpy(tensor: Any) -> tuple[str, Array]:
+    """The kind of a tensor, and its items in C order."""
+    if isinstance(tensor, np.ma.MaskedArray):
+        raise TypeError("a masked array cannot be packed: its mask would be lost; pack data and mask")
+    if isinstance(tensor, np.ndarray):
+        # Of subclasses only the items: nobody could restore more.
+        return _NUMPY, np.asarray(tensor, order="C")
+    if isinstance(tensor, NDArray):
+        return _NUMPY, np.asarray(tensor)
+    for kind, (classes, _) in _LIBRARIES.items():
+        library = sys.modules.get(kind)
+        known = (getattr(library, name, None) for name in classes)
+        if isinstance(tensor, tuple(cls for cls in known if isinstance(cls, type))):
+            return kind, np.asarray(np.asarray(tensor), order="C")
+    raise TypeError(
+        f"Unrecognized tensor/array: {type(tensor).__name__}; NumPy arrays, and tensors of torch and tensorflow where "
+        "these are imported, can be packed: numpy.asarray makes an array of most other things"
+    )
+
+
+def _as_tensor(kind: str, array: Array) -> Any:
+    if kind == _NUMPY:
+        return array
+    library = sys.modules.get(kind)
+    if library is None:
+        raise ImportError(
+            f"this is a tensor of {kind}, which is not imported: import it first, or take the NumPy array that "
+            "unpack_array2 and load_array give", name=kind,
+        )  # fmt: skip
+    return getattr(library, _LIBRARIES[kind][1])(array)
+
+
+def _describe(dtype: np.dtype[Any]) -> Any:
+    """A dtype as the metadata entry has it: its text, or the list of its fields."""
+    refuse_unstorable(dtype)
+    if dtype.names is None:
+        return dtype.str
+    try:
+        return dtype.descr
+    except ValueError:
+        raise TypeError(
+            f"cannot pack the dtype {dtype}: its fields overlap or are out of order; "
+            "numpy.lib.recfunctions.repack_fields puts them in order"
+        ) from None
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _restore(found: Any) -> tuple[str, Array]:
+    """Kind and items of what a super-chunk holds; everything that it says is checked before memory is taken."""
+    carrier: Carrier | None = getattr(found, "_carrier", None)
+    if not isinstance(found, SChunk) or carrier is None or _ENTRY not in found.vlmeta:
+        raise MissingMetadataError(
+            f"there is no array of save_array or pack_tensor here (no metadata entry {_ENTRY!r}), "
+            f"but {type(found).__name__}: use blosc2.open or from_cframe",
+            path=None if carrier is None else carrier.urlpath,
+        )
+    frame = carrier.frame
+    kind, shape, dtype = _parse(found.vlmeta[_ENTRY], carrier)
+    nbytes = math.prod(shape) * dtype.itemsize
+    if nbytes != frame.nbytes:
+        raise _error(f"it names {shape} items of {dtype}, {nbytes} bytes, and there are {frame.nbytes}", carrier)
+    try:
+        array = np.empty(shape, dtype)
+    except ValueError as error:  # sizes whose product is zero, and which NumPy refuses all the same
+        raise _error(f"an array cannot have the shape {shape}: {error}", carrier) from None
+    if nbytes:
+        items: Any = array.reshape(-1).view(np.uint8)
+        read_into(frame, 0, nbytes, memoryview(items), carrier.nthreads)
+    return kind, array
+
+
+def _parse(value: Any, carrier: Carrier) -> tuple[str, tuple[int, ...], np.dtype[Any]]:
+    if not isinstance(value, (list, tuple)) or len(value) != 3:
+        raise _error("it is not (kind, shape, dtype)", carrier)
+    kind, shape, description = value
+    if not isinstance(kind, str) or kind not in (_NUMPY, *_LIBRARIES):
+        raise _error(f"the kind {kind!r} is none of {[_NUMPY, *_LIBRARIES]}", carrier)
+    if not isinstance(shape, (list, tuple)) or not all(type(size) is int and size >= 0 for size in shape):
+        raise _error(f"{shape!r} is not a shape", carrier)
+    try:
+        return kind, tuple(shape), _dtype_of(description)
+    except (ValueError, RecursionError) as error:
+        raise _error(f"of its dtype: {error}", carrier) from None
+
+
+def _dtype_of(description: Any) -> np.dtype[Any]:
+    if not isinstance(description, (str, list, tuple)):
+        raise ValueError(f"{description!r} is neither text nor a list of fields")
+    if isinstance(description, str):
+        return dtype_from_description(description)
+    fields = [_field(field) for field in description]
+    if len(fields) == 1 and fields[0][:1] == ("",) and isinstance(fields[0][1], str):
+        return dtype_from_description(fields[0][1])  # a void dtype, as others write it
+    return dtype_from_description(fields)
+
+
+def _field(field: Any) -> tuple[Any, ...]:
+    """A field whose parts may be lists where NumPy wants tuples, as old files have them."""
+    if not isinstance(field, (list, tuple)) or len(field) not in (2, 3):
+        raise ValueError(f"{field!r} is not (name, format) or (name, format, shape)")
+    name, form, *shape = field
+    if isinstance(name, list):
+        name = tuple(name)
+    if isinstance(form, list):
+        form = [_field(inner) for inner in form]
+    return (name, form, *(tuple(size) if isinstance(size, list) else size for size in shape))
+
+
+def _error(reason: str, carrier: Carrier) -> FormatError:
+    return FormatError(f"the metadata entry {_ENTRY!r} is wrong: {reason}", path=carrier.urlpath)

@@ -1,0 +1,72 @@
+"""How many threads an operation gets.
+
+The threads are those of `_core.crew`, which the loops of `_core` run in without the GIL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
+
+from blosc2._core import crew
+from blosc2._core.grid_write import StoredChunk, Write
+from blosc2._options.threads import detect_number_of_cores
+
+#: Work (see `work_of` of `grid_read`) below which a second thread does not pay: waking it takes 20 us, or 40 when its
+#: core sleeps.
+PARALLEL_WORK = 3 << 16
+
+#: What is compressed at a time at least: as much as caches hold, as long as all threads have something to do.
+BATCH_NBYTES = 4 << 20
+
+# More threads than cores would only take turns.
+crew.limit(detect_number_of_cores() - 1)
+
+
+#: What is kept of a stored chunk.
+Kept = TypeVar("Kept")
+
+
+class Operation(Protocol):
+    """Work that can be shared by threads."""
+
+    def run(self, threads: int = 1) -> None:
+        """Work until nothing is left, in up to as many threads."""
+
+    def finish(self) -> None:
+        """Raise what went wrong in any thread."""
+
+
+def run(operation: Operation, work: int, nthreads: int) -> None:
+    """Do an operation, with up to `nthreads` threads where the work is worth it."""
+    operation.run(nthreads if work >= PARALLEL_WORK else 1)
+    operation.finish()
+
+
+def compress(operation: Write, chunk_nbytes: int, nthreads: int) -> Iterator[dict[int, StoredChunk | int]]:
+    """Do a write a batch of chunks at a time, so that their memory is used again.
+
+    Each batch is a dictionary of chunks by number, for the caller to copy or write, and to let go of.
+    """
+    count = operation.tasks
+    batch = max(BATCH_NBYTES // max(chunk_nbytes, 1), 2 * nthreads if nthreads > 1 else 1)
+    for first in range(0, count, batch):
+        stop = min(first + batch, count)
+        operation.limit(first, stop)
+        run(operation, (stop - first) * chunk_nbytes, nthreads)
+        yield operation.take_buffers()
+
+
+def compressed(
+    operation: Write,
+    chunk_nbytes: int,
+    nthreads: int,
+    keep: Callable[[StoredChunk], Kept] = bytes,  # type: ignore[assignment]
+) -> dict[int, Kept | int]:
+    """The chunks of a write, by number, as `keep` keeps them."""
+    chunks: dict[int, Kept | int] = {}
+    for batch in compress(operation, chunk_nbytes, nthreads):
+        for number, stored in batch.items():
+            chunks[number] = stored if isinstance(stored, int) else keep(stored)
+        batch.clear()  # so that their memory can be used again for the next ones
+    return chunks

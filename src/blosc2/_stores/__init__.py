@@ -1,0 +1,44 @@
+"""What all stores share: keys and leaves, changes that wait, transactions, batches of leaves, statistics.
+
+A store has a backend and asks it for bytes; here they become leaves. The classes that users see (`DictStore`,
+`TreeStore`, `EmbedStore`) lie at the top of the package.
+"""
+
+from blosc2._stores.all_or_none import AllOrNone
+from blosc2._stores.attributes import ATTRIBUTES, GroupAttributes
+from blosc2._stores.backed import KEYS_AT_ONCE, BackedStore
+from blosc2._stores.endings import end_all
+from blosc2._stores.foreign import ForeignObject
+from blosc2._stores.leaf import metadata_frame
+from blosc2._stores.leaf_descriptions import LeafInfo, codec_name, leaf_info
+from blosc2._stores.statistics import Counter, GroupStats, parts_of, readable
+from blosc2._stores.store import Store
+from blosc2._stores.transaction import Transaction
+from blosc2._stores.tree_text import FEW_LINES, Drawing, drawn, listed
+from blosc2._stores.write_many import Items, pairs
+
+__all__ = [
+    "ATTRIBUTES",
+    "FEW_LINES",
+    "KEYS_AT_ONCE",
+    "AllOrNone",
+    "BackedStore",
+    "Counter",
+    "Drawing",
+    "ForeignObject",
+    "GroupAttributes",
+    "GroupStats",
+    "Items",
+    "LeafInfo",
+    "Store",
+    "Transaction",
+    "codec_name",
+    "drawn",
+    "end_all",
+    "leaf_info",
+    "listed",
+    "metadata_frame",
+    "pairs",
+    "parts_of",
+    "readable",
+]  # fmt: skip

@@ -1,0 +1,173 @@
+"""Leaves of a store: a window becomes an array or super-chunk, and a value becomes a frame."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from blosc2._arrays import TINY, ArrayPlan, cframe_of, tiny_frame
+from blosc2._backends import Window
+from blosc2._core.frame import Frame
+from blosc2._core.keytable import KeyTable
+from blosc2._core.leaf_reader import LeafReader
+from blosc2._core.source import Source
+from blosc2._files import Spool, TemporaryFile
+from blosc2._frames import parse_dtype
+from blosc2._functions import wrap
+from blosc2._handles import Carrier, MemoryCarrier, Stored
+from blosc2._indexing import lossless
+from blosc2.exceptions import ClosedStoreError, UnsupportedValueError
+from blosc2.ndarray import NDArray
+from blosc2.schunk import SChunk
+
+if TYPE_CHECKING:
+    from blosc2._stores.reading import ReadableStore
+
+
+# Uncompressed bytes of an array whose frame is not made in memory.
+_LARGE: Final = 64 << 20
+
+
+class LiveCarrier(MemoryCarrier):
+    """A leaf of a store open for writing.
+
+    Changes stay in memory, where only holders of this leaf see them, until the store publishes them.
+    """
+
+    __slots__ = ("_store",)
+
+    _owns_file = True
+
+    def __init__(self, frame: Frame, store: ReadableStore, **how: Any) -> None:
+        super().__init__(frame, **how)
+        self._store: weakref.ref[ReadableStore] | None = weakref.ref(store)
+        if self.urlpath is not None:
+            self._waiting = TemporaryFile(os.path.abspath(self.urlpath))
+
+    def spool(self) -> Spool:
+        return Spool(self._waiting)
+
+    def require_writable(self) -> None:
+        store = None if self._store is None else self._store()
+        if store is None or store.closed:
+            raise ClosedStoreError(
+                "the leaf can be read but no longer changed: its store was closed, or the key was given another value",
+                path=self.urlpath,
+                key=self.key,
+            )
+        store._check_own()
+        store._check_thread("change a leaf")
+
+    def _adopt(self, frame: Frame) -> None:
+        super()._adopt(frame)
+        store = None if self._store is None else self._store()
+        if store is not None:
+            store._note_change(self)
+
+    def cut_off(self) -> None:
+        """The key stands for something else now: this leaf can still be read."""
+        self._store = None
+
+    def show_again(self, window: Window) -> bool:
+        """Show what lies there instead of what this was changed to; False where that is of another kind."""
+        frame = Frame.open(*window, self.key)
+        if frame.metalayers().keys() != self.frame.metalayers().keys():
+            return False
+        with self._lock:
+            self._arena, self._used, self._cparams, self._declared = None, 0, None, True
+            self._joined = self._joined_of = None
+            super()._adopt(frame)
+        return True
+
+    def go_on(self, store: ReadableStore) -> None:
+        """The key stands for this leaf again."""
+        self._store = weakref.ref(store)
+
+
+def read_only(
+    frame: Frame, key: str, path: str | None, mmap_mode: str | None, deserialize: str, verify: bool | None = None
+) -> Any:
+    """The leaf that a frame is, of a store that is only read; `verify` True says that it was checked."""
+    # Arguments by position: this is on the way of every leaf that is opened.
+    if verify is None:
+        return wrap(Carrier(frame, "r", path, mmap_mode, key, deserialize))
+    carrier = Carrier(frame, "r", path, mmap_mode, key, deserialize, verify=False)
+    carrier.verify = verify
+    return wrap(carrier)
+
+
+def leaf_reader(
+    table: KeyTable, hidden: str | None, path: str | None, mmap_mode: str | None, deserialize: str, *, check: bool
+) -> LeafReader:
+    """What reads leaves of an archive, as `read_only` would, without coming back here for those that are arrays."""
+    return LeafReader(table, hidden, NDArray, Carrier, parse_dtype, ("r", path, mmap_mode, deserialize), check)
+
+
+def live_carrier(
+    frame: Frame, key: str, store: ReadableStore, path: str | None, deserialize: str, verify: bool | None = None
+) -> LiveCarrier:
+    """A leaf that can be changed, over a frame that never is; `verify` True says that it will be checked."""
+    whole = None if verify is None else False
+    return LiveCarrier(frame, store, mode="a", urlpath=path, key=key, deserialize=deserialize, verify=whole)
+
+
+def window_of_bytes(frame: bytes) -> Window:
+    """A window that is all of a buffer."""
+    return Source.of_buffer(frame), 0, len(frame)
+
+
+def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -> Window:
+    """The frame of a value that is to be stored; arrays of this package keep their bytes.
+
+    Raises
+    ------
+    TypeError, AttributeError
+        The value cannot be made an array (`UnsupportedValueError`).
+    """
+    if type(value) is np.ndarray and not value.dtype.hasobject:  # as most are
+        tiny = tiny_frame(value, encoding) if value.nbytes <= TINY else None
+        if tiny is not None:
+            return window_of_bytes(tiny[0])
+        return _compressed(value, path, encoding)
+    if isinstance(value, Stored):
+        return value._carrier.window()
+    if isinstance(value, (Mapping, AbstractSet)):
+        raise _unsupported(value, key, path, "its values are stored one by one; to_b2z and to_b2d copy whole stores")
+    try:
+        array = lossless(value)
+    except (TypeError, ValueError) as error:
+        raise _unsupported(value, key, path, str(error)) from None
+    if array.dtype.hasobject or hasattr(value, "to_cframe"):
+        raise _unsupported(value, key, path, "it is no array of numbers, strings or dates")
+    return _compressed(array, path, encoding)
+
+
+def _compressed(items: np.ndarray[Any, Any], path: str | None, encoding: dict[str, Any]) -> Window:
+    """The frame of an array; of a large one, it is made in a file that has no name yet."""
+    if path is None or items.nbytes <= _LARGE:
+        return window_of_bytes(cframe_of(items, encoding))
+    waiting = TemporaryFile(os.path.abspath(path))
+    header = ArrayPlan(items.shape, items.dtype, encoding).lay_out(items, waiting.add)
+    parts = (Source.of_buffer(header), 0, len(header)), waiting.window(0)
+    source = Source.joined(parts, parts[1][0].path, False)
+    return source, 0, source.size
+
+
+def _unsupported(value: Any, key: str, path: str | None, why: str) -> UnsupportedValueError:
+    return UnsupportedValueError(
+        f"a {type(value).__name__} cannot be stored: {why}; give an array, an array-like or a super-chunk",
+        path=path,
+        key=key,
+    )
+
+
+def metadata_frame(values: Mapping[str, Any]) -> Window:
+    """A super-chunk without data, for metadata alone."""
+    schunk = SChunk(chunksize=1 << 14, cparams={"typesize": 1})
+    schunk.vlmeta.update(values)
+    return window_of_bytes(schunk.to_cframe())

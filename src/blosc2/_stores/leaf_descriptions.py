@@ -1,0 +1,84 @@
+"""What a leaf of a store is, without opening it where a catalog knows."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from blosc2._frames import parse_dtype
+from blosc2.exceptions import FormatError
+from blosc2.storage import Codec
+
+#: What leaves are, by the numbers of descriptions; attributes are those of a group.
+KINDS: Final = ("unknown", "array", "schunk", "objects", "batches", "other", "attributes")
+_START: Final = struct.Struct("<BBBxIQQ")
+_NO_SHAPE: Final = 255
+
+
+class LeafInfo(NamedTuple):
+    """What is known of a leaf.
+
+    Attributes
+    ----------
+    kind : str
+        "array", "schunk", "objects", "batches" or "other".
+    shape : tuple of int or None
+        Of an array.
+    dtype : numpy.dtype or None
+        Of an array.
+    codec : str
+        Name of what it is compressed with.
+    nbytes : int
+        Uncompressed bytes.
+    cbytes : int
+        Compressed bytes of its chunks.
+    key : str
+        Its key in the store.
+    stored : int
+        Bytes that it takes in the file, with headers, metadata, its name, and up to 63 bytes that align it.
+    """
+
+    kind: str
+    shape: tuple[int, ...] | None
+    dtype: np.dtype[Any] | None
+    codec: str
+    nbytes: int
+    cbytes: int
+    key: str = ""
+    stored: int = 0
+
+    def __str__(self) -> str:
+        return self.kind if self.shape is None else f"{self.shape} {self.dtype}"
+
+
+def codec_name(number: int) -> str:
+    """The name of a codec by its number."""
+    try:
+        return Codec(number).name
+    except ValueError:
+        return str(number)
+
+
+def kind_name(number: int) -> str:
+    """What a number of a description stands for."""
+    return KINDS[number] if number < len(KINDS) else KINDS[0]
+
+
+def leaf_info(description: bytes) -> LeafInfo:
+    """Take a description apart, as `_core.descriptions.describe` makes it."""
+    what, codec, ndim, length, nbytes, cbytes = _START.unpack_from(description)
+    shape = None
+    at = _START.size
+    if ndim != _NO_SHAPE:
+        shape = struct.unpack_from(f"<{ndim}Q", description, at)
+        at += 8 * ndim
+    text = description[at : at + length].decode("utf-8", "replace")
+    dtype = None
+    if text and what == 1:
+        try:
+            dtype = parse_dtype(text)
+        except ValueError as error:
+            raise FormatError(f"the description of a leaf has a dtype that is none: {error}") from error
+    return LeafInfo(kind_name(what), shape, dtype, codec_name(codec), nbytes, cbytes)

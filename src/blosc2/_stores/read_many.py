@@ -1,0 +1,147 @@
+"""Reading many leaves of a store in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from blosc2._backends import canonical_key
+from blosc2._core.frame import Frame
+from blosc2._core.leaf_batch import LeafBatch
+from blosc2._handles import array_of
+from blosc2._indexing import Version, check_out, read_whole
+from blosc2._options import PARALLEL_WORK, get_nthreads
+from blosc2._stores.read_selections import read_selections
+from blosc2.ndarray import NDArray
+
+if TYPE_CHECKING:
+    from blosc2._stores.reading import ReadableStore
+
+Items = np.ndarray[Any, Any]
+
+
+def read_leaf(store: ReadableStore, key: str) -> tuple[Items, Version]:
+    """The items of one array, and what it is."""
+    leaf = store[key]
+    if not isinstance(leaf, NDArray):
+        raise TypeError(f"Key {key!r} is a {type(leaf).__name__}, not an array")
+    version: Version = leaf._carrier.array  # type: ignore[assignment]  # set by `_of`
+    return read_whole(version, get_nthreads()), version
+
+
+def read_leaves(store: ReadableStore, keys: Iterable[Any], out: Items | None) -> Items | list[Items]:
+    """The arrays of some keys; see `ReadableStore.read_many`."""
+    if isinstance(keys, (str, bytes)):
+        raise TypeError("keys must be an iterable of keys, not one key")
+    names = list(keys)
+    if not names:
+        return [] if out is None else _without_rows(out)
+    if not isinstance(names[0], str):
+        return read_selections(store, names, out)
+    batch = store._batch(names, get_nthreads())
+    if batch is not None:
+        found = _read_batch(names, batch, out)
+        if found is not None:
+            return found
+    plain = [key if type(key) is str and key[:1] == "/" else canonical_key(key) for key in names]
+    return _read_any(store, plain, out)
+
+
+def _without_rows(out: Any) -> Items:
+    if not isinstance(out, np.ndarray) or out.ndim == 0 or len(out):
+        raise ValueError("no key is given, and out is no array without rows")
+    return out
+
+
+def _read_batch(names: list[str], batch: LeafBatch, out: Items | None) -> Items | None:
+    """Read leaves of an archive that are alike; None where they turn out not to be, or not all arrays."""
+    archive = batch.archive
+    mapped = archive.source.mapped
+    first = _version(batch, names, 0)
+    if first is None:
+        return None
+    geometry, dtype, _ = first
+    shape = (len(names), *geometry.shape)
+    if out is not None:
+        check_out(out, shape, dtype)
+    # What is in the mapping is compared before anything is read; what is not, when it is read.
+    others: dict[int, Version] = {}
+    if not batch.compare(first[2], geometry, dtype) and mapped:
+        for position in batch.unlike():
+            version = _version(batch, names, position)
+            if version is None or not _is_like(version, first):
+                return None
+            others[position] = version
+    target = np.empty(shape, dtype)
+    if out is not None and mapped and out[0].flags.c_contiguous:
+        target = out
+    batch.decode(target)
+    left = batch.left()
+    for position in left:
+        if position not in others:
+            version = _version(batch, names, position)
+            if version is None or not _is_like(version, first):
+                return None
+            others[position] = version
+    _run([_reading(others[position], target[position, ...]) for position in left], target[0].nbytes)
+    if out is not None and target is not out:
+        out[...] = target
+        return out
+    return target
+
+
+def _version(batch: LeafBatch, names: list[str], position: int) -> Version | None:
+    """Geometry, dtype and frame of a leaf; None where it is no plain array."""
+    frame = Frame.of_member(batch.archive, batch.place(position), names[position], batch.check)
+    return array_of(frame) if frame.only_array else None
+
+
+def _is_like(one: Version, other: Version) -> bool:
+    return bool(one[0].shape == other[0].shape and one[1] == other[1])
+
+
+def _read_any(store: ReadableStore, names: list[str], out: Items | None) -> Items | list[Items]:
+    """The same for leaves of any store."""
+    leaves = [store[name] for name in names]
+    for name, leaf in zip(names, leaves, strict=True):
+        if not isinstance(leaf, NDArray):
+            raise TypeError(f"Key {name!r} is a {type(leaf).__name__}, not an array")
+    versions: list[Version] = [leaf._carrier.array for leaf in leaves]
+    first = versions[0]
+    alike = all(_is_like(version, first) for version in versions)
+    if out is not None:
+        for name, version in zip(names, versions, strict=True):
+            if not _is_like(version, first):
+                raise ValueError(
+                    f"Key {name!r} has shape {version[0].shape} and dtype {version[1]}, and {names[0]!r} has "
+                    f"{first[0].shape} and {first[1]}: they do not fit into one array"
+                )
+        check_out(out, (len(names), *first[0].shape), first[1])
+    if not alike:
+        arrays = [np.empty(geometry.shape, dtype) for geometry, dtype, _ in versions]
+        _run(
+            [_reading(v, a) for v, a in zip(versions, arrays, strict=True)], sum(a.nbytes for a in arrays) // len(names)
+        )
+        return arrays
+    target = np.empty((len(names), *first[0].shape), first[1]) if out is None else out
+    _run([_reading(v, target[i, ...]) for i, v in enumerate(versions)], target[0].nbytes)
+    return target
+
+
+def _reading(version: Version, items: Items) -> Callable[[int], Items]:
+    return lambda nthreads: read_whole(version, nthreads, items)
+
+
+def _run(readings: list[Callable[[int], Items]], nbytes: int) -> None:
+    """Read whole arrays of so many bytes on average, several at a time where that pays."""
+    nthreads = get_nthreads()
+    if len(readings) < 2 or nthreads < 2 or nbytes * len(readings) < 4 * PARALLEL_WORK or nbytes < PARALLEL_WORK // 4:
+        for reading in readings:
+            reading(nthreads)
+        return
+    with ThreadPoolExecutor(min(nthreads, len(readings)), thread_name_prefix="blosc2") as pool:
+        for _ in pool.map(lambda reading: reading(1), readings):
+            pass

@@ -1,0 +1,135 @@
+"""Reading selections of many leaves of a store in one call: the batch of a loader from many volumes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from blosc2._core.grid_read import work_of
+from blosc2._core.grid_read_many import ReadMany, ReadTogether
+from blosc2._indexing import Items, Reader, Selection, Version, basic_selection, check_out, planned, reading
+from blosc2._options import PARALLEL_WORK, get_nthreads, run
+from blosc2.ndarray import NDArray
+
+if TYPE_CHECKING:
+    from blosc2._stores.reading import ReadableStore
+
+
+class _Leaf:
+    """What a batch wants of one array.
+
+    Attributes
+    ----------
+    key : str
+    version : tuple
+        Geometry, dtype and frame.
+    places : list of int
+        The numbers of its items in the batch.
+    shapes : dict
+        The shape of each, by that number.
+    """
+
+    def __init__(self, key: str, version: Version, places: list[int], selections: list[Any], nthreads: int) -> None:
+        self.key, self.version, self.places = key, version, places
+        geometry, _, frame = version
+        self.operation = ReadMany(frame, geometry, selections, self._selection)
+        left_out = set(self.operation.others)
+        self.shapes = {place: self.operation.shape_of(i) for i, place in enumerate(places) if i not in left_out}
+        self.readers: dict[int, Reader] = {
+            places[i]: reading(version, selections[i], nthreads) for i in self.operation.large
+        }
+        for i in left_out:
+            shape, reader = named(places[i], key, planned, version, selections[i], nthreads)
+            self.shapes[places[i]], self.readers[places[i]] = shape, reader
+
+    def _selection(self, number: int, key: Any) -> Selection | None:
+        found: Selection | None = named(self.places[number], self.key, basic_selection, key, self.version[0].shape)
+        return found
+
+
+def named(number: int, key: str, function: Any, *arguments: Any) -> Any:
+    """Call a function; what is wrong with a selection says which item it is."""
+    try:
+        return function(*arguments)
+    except (IndexError, TypeError, ValueError) as error:
+        where = f"item {number} of the batch, a selection of {key!r}"
+        if type(error) not in (IndexError, TypeError, ValueError):  # it may be made in another way
+            error.add_note(where)
+            raise
+        raise type(error)(f"{where}: {error}") from error
+
+
+def read_selections(store: ReadableStore, items: list[Any], out: Items | None) -> Items | list[Items]:
+    """The items of pairs of key and selection; see `ReadableStore.read_many`."""
+    nthreads = get_nthreads()
+    leaves = _leaves(store, items, nthreads)
+    shapes: dict[int, tuple[int, ...]] = {}
+    dtypes: dict[int, np.dtype[Any]] = {}
+    for leaf in leaves:
+        shapes.update(leaf.shapes)
+        dtypes.update(dict.fromkeys(leaf.places, leaf.version[1]))
+    unlike = [i for i in range(len(items)) if shapes[i] != shapes[0] or dtypes[i] != dtypes[0]]
+    if out is not None:
+        if unlike:
+            i = unlike[0]
+            raise ValueError(
+                f"item {i} of the batch, of {items[i][0]!r}, has shape {shapes[i]} and dtype {dtypes[i]}, and item 0, "
+                f"of {items[0][0]!r}, {shapes[0]} and {dtypes[0]}: they do not fit into one array"
+            )
+        check_out(out, (len(items), *shapes[0]), dtypes[0])
+    elif not unlike:
+        out = np.empty((len(items), *shapes[0]), dtypes[0])
+    rows = [np.empty(shapes[i], dtypes[i]) if out is None else out[i, ...] for i in range(len(items))]
+    _read(leaves, rows, nthreads)
+    return rows if out is None else out
+
+
+def _leaves(store: ReadableStore, items: list[Any], nthreads: int) -> list[_Leaf]:
+    """What is wanted of each array, in the order in which they come first; nothing is read of their items."""
+    wanted: dict[int, tuple[str, NDArray, list[int]]] = {}
+    for number, item in enumerate(items):
+        if not isinstance(item, (tuple, list)) or len(item) != 2 or not isinstance(item[0], str):
+            raise TypeError(f"item {number} of the batch is no pair of a key and a selection")
+        key = item[0]
+        try:
+            leaf = store[key]
+        except Exception as error:
+            error.add_note(f"item {number} of the batch")
+            raise
+        if not isinstance(leaf, NDArray):
+            raise TypeError(f"item {number} of the batch: {key!r} is a {type(leaf).__name__}, not an array")
+        # One object for all keys of a leaf, as long as it is held: here it is.
+        wanted.setdefault(id(leaf), (key, leaf, []))[2].append(number)
+    found = []
+    for key, leaf, places in wanted.values():
+        version: Version = leaf._carrier.array  # type: ignore[assignment]  # set by `_of`
+        found.append(_Leaf(key, version, places, [items[place][1] for place in places], nthreads))
+    return found
+
+
+def _read(leaves: list[_Leaf], rows: list[Items], nthreads: int) -> None:
+    """Read: large shares of the work by all threads together, the others side by side."""
+    prepared: list[tuple[int, _Leaf]] = []
+    for leaf in leaves:
+        operation, count = leaf.operation, len(leaf.places)
+        operation.into_rows([rows[place] for place in leaf.places])
+        first = operation.prepare(0)
+        while first < count:  # more than fits at a time
+            run(operation, work_of(operation.touched_nbytes, leaf.version[2]), nthreads)
+            first = operation.prepare(first)
+        prepared.append((work_of(operation.touched_nbytes, leaf.version[2]), leaf))
+    total = sum(work for work, _ in prepared)
+    threads = nthreads if total >= PARALLEL_WORK else 1
+    alone = [leaf for work, leaf in prepared if threads > 1 and work * threads > total]
+    for leaf in alone:
+        leaf.operation.run(threads)
+        leaf.operation.finish()
+    # The largest first, so that no thread begins a large one when the others end.
+    prepared.sort(key=lambda pair: -pair[0])
+    together = ReadTogether([leaf.operation for _, leaf in prepared if leaf not in alone])
+    together.run(threads)
+    together.finish()
+    for leaf in leaves:
+        for place, reader in leaf.readers.items():
+            reader(rows[place][...])

@@ -1,0 +1,532 @@
+"""Reading a store: its keys, and its leaves as objects.
+
+A store maps keys such as ``/scans/007`` to leaves: arrays and super-chunks, each one compressed frame. The three
+stores differ in where these frames lie. What they share when they are read is here:
+
+- a key is looked up without touching any other leaf, and leads to a window (source, offset, length);
+- leaves that are held somewhere are the same object at every access;
+- a leaf that was handed out stays readable whatever becomes of its store.
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from abc import abstractmethod
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, MutableMapping, ValuesView
+from contextlib import suppress
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from blosc2._backends import Embedded, Moved, Window, WriterLock, canonical_key, plain_key
+from blosc2._core.forking import Lock, each, in_child
+from blosc2._core.frame import Frame
+from blosc2._core.handles import hold, sweep
+from blosc2._core.leaf_batch import LeafBatch
+from blosc2._core.leaf_lookup import LeafLookup
+from blosc2._files import LASTING, advise_windows, check_advice
+from blosc2._frames import check_reads
+from blosc2._functions import wrap
+from blosc2._stores.leaf import LiveCarrier, live_carrier, read_only
+from blosc2._stores.read_many import read_leaf, read_leaves
+from blosc2.exceptions import ClosedStoreError, FormatError, ReadOnlyError, StoreKeyError, UnsupportedKindError
+
+# References to leaves that may be dead, before they are looked through.
+_SWEEP: Final = 1024
+
+
+# Stores that are not only read. (They are no dictionary keys: stores compare by what they hold.)
+_writable: weakref.WeakValueDictionary[int, ReadableStore] = weakref.WeakValueDictionary()
+
+
+class ReadableStore(LeafLookup, MutableMapping[str, Any]):
+    """The half of a store that reads; `Store` adds what changes it."""
+
+    # The last segment of keys that are not shown.
+    _hidden_name: ClassVar[str | None] = None
+    # Whether what is read is checked against checksums; None checks what is read as a whole.
+    _verify: bool | None = None
+    # Why a store could not be opened that travelled here, and how it was to be made.
+    _lost: tuple[Exception, tuple[Any, ...]] | None = None
+    # What was advised for all of it; None where nothing was.
+    _advice: str | None = None
+    # What the frame of embedded values holds; None where there is none yet.
+    _embedded: Embedded | None
+
+    def __init__(self, path: str | None, mode: str, mmap_mode: str | None, deserialize: str) -> None:
+        self._path = path
+        self._mode = mode
+        self._mmap_mode = mmap_mode
+        self._deserialize = deserialize
+        self._closed = False
+        # New frames by key, None for a key that goes; not published yet.
+        self._changes: dict[str, Window | None] = {}
+        # Whether the store itself is still to be written, even without keys.
+        self._unwritten = False
+        self._in_memory = 0
+        # Goes up when a key comes or goes: who iterates notices.
+        self._revision = 0
+        # Whether many keys are being set in one call, whose values may come from anywhere.
+        self._streaming = False
+        # What keeps other writers out; None in mode "r" and in memory.
+        self._writer_lock: WriterLock | None = None
+        self._lock = Lock()
+        self._forget_leaves()
+        if mode != "r":
+            _writable[id(self)] = self
+
+    # ------------------------------------------------------------------ what a kind of store provides
+    @abstractmethod
+    def _published(self, key: str) -> Window | None:
+        """Where the published frame of a key lies; None where there is none, or the key is malformed."""
+
+    @abstractmethod
+    def _is_published(self, key: str) -> bool:
+        """Whether there is a published key, be it one whose frame cannot be read."""
+
+    @abstractmethod
+    def _published_keys(self) -> list[str]:
+        """All published keys, in the order in which they are listed."""
+
+    @property
+    @abstractmethod
+    def _file(self) -> str | None:
+        """The path, the same whatever becomes of the working directory."""
+
+    # ------------------------------------------------------------------ reading
+    def _open(self, key: str) -> Any:
+        """The leaf of a key that is not held, opened and remembered for as long as somebody holds it."""
+        if self._closed:
+            raise self._closed_error()
+        if type(key) is not str:
+            return self[plain_key(key)]
+        leaf = self._leaf(key)
+        if leaf is None:
+            canonical = canonical_key(key)
+            if canonical == key:
+                raise self._missing_key(key)
+            return self[canonical]
+        return leaf
+
+    def _leaf(self, key: str) -> Any | None:
+        """The leaf of a key, as it is spelled, opened and remembered; None where there is none."""
+        window = self._window(key)
+        return None if window is None else self._make(key, window)
+
+    def _make(self, key: str, window: Window) -> Any:
+        """A leaf over a window, remembered."""
+        if self._mode == "r":
+            return self._leaf_of(key, Frame.open(*window, key))
+        with self._lock:
+            # Array, super-chunk and metadata views of one leaf share one carrier, or an edit would get lost.
+            carrier = self._carriers.get(key)
+            if carrier is None:
+                carrier = live_carrier(self._frame(key, window), key, self, self._path, self._deserialize, self._verify)
+                if self._verify:
+                    self._verify_leaf(key, carrier.frame)
+                    carrier.verify = True
+                self._carriers[key] = carrier
+            return self._hold(key, wrap(carrier))
+
+    def _frame(self, key: str, window: Window) -> Frame:
+        """The frame of a key, which lies in a window."""
+        return Frame.open(*window, key)
+
+    def _leaf_of(self, key: str, frame: Frame) -> Any:
+        """The leaf that a frame is, of a store that is only read, remembered."""
+        if self._verify:
+            self._verify_leaf(key, frame)
+        return self._hold(key, read_only(frame, key, self._path, self._mmap_mode, self._deserialize, self._verify))
+
+    def _verify_leaf(self, key: str, frame: Frame) -> None:
+        """Check what can be checked of a leaf before its chunks are, and see that these are.
+
+        Raises `FormatError` where a checksum says that something is not as it was written.
+        """
+        check_reads(frame)
+        embedded = self._embedded
+        if embedded is None or key not in embedded.entries:
+            return
+        if embedded.frame.checks_chunks or check_reads(embedded.frame):
+            embedded.locate(key)  # which checks the chunks that hold the value
+
+    def _hold(self, key: str, leaf: Any) -> Any:
+        """Remember a leaf for as long as somebody holds it; returns the one that another thread has opened before."""
+        leaf = hold(self._held, key, leaf)
+        if len(self._held) > self._sweep_at:
+            self._sweep()
+        return leaf
+
+    def _sweep(self) -> None:
+        """Forget references to leaves that are gone.
+
+        References do not remove themselves, which would cost each leaf more than a sweep now and then. There are never
+        more dead ones than leaves that were held at the last sweep, or 1024.
+        """
+        held = self._held
+        sweep(held)
+        self._sweep_at = max(_SWEEP, 2 * len(held))
+
+    def _window(self, key: str) -> Window | None:
+        """Where the current frame of a key lies, published or not."""
+        if self._changes:
+            window = self._changes.get(key, ...)
+            if window is not ...:
+                return self._opened(key, window) if isinstance(window, Moved) and window.aside else window
+        return self._published(key)
+
+    def _opened(self, key: str, moved: Moved) -> Window:
+        """The window of a frame that is to get this key and lies in a file of its own."""
+        raise NotImplementedError(moved)
+
+    def _forget_leaves(self) -> None:
+        self._held: dict[str, weakref.ref[Any]] = {}
+        self._look_among(self._held, self._hidden_name)
+        self._sweep_at = _SWEEP
+        for carrier in list(getattr(self, "_carriers", {}).values()):
+            carrier.cut_off()
+        self._carriers: weakref.WeakValueDictionary[str, LiveCarrier] = weakref.WeakValueDictionary()
+        self._edited: dict[str, LiveCarrier] = {}
+
+    def _forget_leaf(self, key: str) -> None:
+        """The key stands for something else, or nothing, from now on."""
+        self._held.pop(key, None)
+        self._edited.pop(key, None)
+        carrier = self._carriers.pop(key, None)
+        if carrier is not None:
+            carrier.cut_off()
+
+    def _show_leaves_again(self, keys: Iterable[str]) -> None:
+        """Leaves of keys whose changes were dropped show what there is now; where there is nothing, what they did."""
+        self._edited = {}
+        for key in keys:
+            carrier = self._carriers.get(key)
+            if carrier is not None:
+                with suppress(OSError, FormatError, UnsupportedKindError):  # what cannot be read is not shown
+                    window = self._window(key)
+                    if window is not None and carrier.show_again(window):
+                        continue
+            self._forget_leaf(key)
+
+    def _note_change(self, carrier: LiveCarrier) -> None:
+        """A leaf was changed: keep it until it is published."""
+        if carrier.key is None:
+            return
+        edited = None
+        # Another thread may be taking the notes over: then this one belongs to the next.
+        while edited is not self._edited:
+            edited = self._edited
+            edited[carrier.key] = carrier
+
+    # ------------------------------------------------------------------ advice
+    def advise(self, advice: str, *, keys: Iterable[str] | None = None, prefix: str | None = None) -> None:
+        """Tell the system how the stored bytes will be read, so that it reads ahead, or not.
+
+        It changes no result, and does nothing where the system takes no advice.
+
+        Parameters
+        ----------
+        advice : {"normal", "random", "sequential", "willneed", "dontneed"}
+            The first three are about all of the store, until other advice comes: read some ahead; read nothing ahead;
+            read much ahead. "willneed" begins to read, and does not wait for it: give it all keys of a batch at once,
+            as neighbours then become one request. "dontneed" gives back the memory that bytes take in this process.
+        keys : iterable of str, optional
+            With "willneed" and "dontneed", the leaves that are meant.
+        prefix : str, optional
+            The same for all leaves whose keys begin with this and a "/": those of a group.
+
+        Raises
+        ------
+        ValueError
+            Unknown advice, or advice about all of a store with keys.
+        KeyError
+            There is no such leaf, or none with this prefix. Nothing is advised then.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import blosc2
+        >>> path = os.path.join(tempfile.mkdtemp(), "scans.b2z")
+        >>> with blosc2.TreeStore(path, mode="w") as store:
+        ...     store["/a/x"], store["/a/y"], store["/b"] = [1, 2], [3], [4]
+        >>> store = blosc2.open(path, mmap_mode="r", advise="random")
+        >>> store.advise("willneed", keys=["/a/x", "/b"])
+        >>> store.advise("dontneed", prefix="/a")
+        >>> store.close()
+        """
+        check_advice(advice, part=keys is not None or prefix is not None)
+        self._check_open()
+        if keys is None and prefix is None:
+            self._advise_all(advice)
+            return
+        wanted = [] if keys is None else [keys] if isinstance(keys, str) else list(keys)
+        if prefix is not None:
+            group = "" if prefix in ("", "/") else canonical_key(prefix)
+            below = self._keys_below(group)
+            if not below and group:
+                raise StoreKeyError(f"No key begins with {group!r}", path=self._path)
+            wanted += below
+        self._advise_leaves(advice, wanted)
+
+    def _advise_leaves(self, advice: str, keys: list[str]) -> None:
+        windows = []
+        known = []
+        for key in keys:
+            name = plain_key(key)
+            place = self._stored_place(name)
+            if place is None:
+                name = canonical_key(key)
+                place = self._stored_place(name)
+            if place is None:
+                raise self._missing_key(key)
+            windows.append(place)
+            known.append(name)
+        if advice == "dontneed":
+            # Of another version, or in a file of its own, a leaf may have been brought in elsewhere.
+            for leaf in self._held_leaves(known):
+                leaf.advise(advice)
+        advise_windows(advice, windows)
+
+    def _held_leaves(self, keys: Iterable[str]) -> Iterator[Any]:
+        for key in keys:
+            held = self._held.get(key)
+            leaf = None if held is None else held()
+            if leaf is not None:
+                yield leaf
+
+    def _advise_all(self, advice: str) -> None:
+        if advice in LASTING:
+            self._advice = advice
+        if self._embedded is not None:
+            self._embedded.frame.source.advise(advice)
+
+    def _advise_again(self) -> None:
+        """Say of what was opened just now what was said of all."""
+        embedded = self._embedded
+        if self._advice is not None and embedded is not None and embedded.frame.source.advice != self._advice:
+            embedded.frame.source.advise(self._advice)
+
+    def _stored_place(self, key: str) -> Window | None:
+        """Where a leaf is stored, without reading anything of it; None where there is none."""
+        if key not in self._changes and self._embedded is not None:
+            place = self._embedded.place(key)
+            if place is not None:
+                return place
+        return self._window(key)
+
+    def _keys_below(self, group: str) -> list[str]:
+        """The keys of leaves that are a group or below it."""
+        return [key for key in self._keys() if key == group or key.startswith(group + "/")]
+
+    # ------------------------------------------------------------------ keys
+    def _contains(self, key: object) -> bool:
+        """Whether a key is there, where no listing tells it at once; see `LeafLookup`."""
+        if self._closed:
+            raise self._closed_error()
+        if not isinstance(key, str):
+            return False
+        return self._has(key) or (not key.startswith("/") and self._has("/" + key))
+
+    def _has(self, key: str) -> bool:
+        return self._window(key) is not None
+
+    def _keys(self) -> list[str]:
+        """All keys that are listed, in their order."""
+        self._check_open()
+        if not self._changes:
+            return self._published_keys()
+        published = [key for key in self._published_keys() if self._changes.get(key, ...) is not None]
+        known = set(published)
+        return published + [key for key, window in self._changes.items() if window is not None and key not in known]
+
+    def _key_batches(self) -> Iterator[list[str]]:
+        """The keys that are listed, in their order, some at a time."""
+        yield self._keys()
+
+    def __iter__(self) -> Iterator[str]:
+        self._check_open()
+        return self._iterate(self._revision)
+
+    def _iterate(self, revision: int) -> Iterator[str]:
+        for batch in self._key_batches():
+            for key in batch:
+                if self._revision != revision:
+                    raise RuntimeError("keys of the store were added or deleted during iteration")
+                yield key
+        if self._revision != revision:  # after the last one too, as dicts have it
+            raise RuntimeError("keys of the store were added or deleted during iteration")
+
+    def __len__(self) -> int:
+        return len(self._keys())
+
+    def keys(self) -> KeysView[str]:
+        """The keys, in a fixed order; the view compares and combines like a set."""
+        self._check_open()
+        return KeysView(self)
+
+    def values(self) -> ValuesView[Any]:
+        """The leaves, in the order of the keys; each is opened when it is reached."""
+        self._check_open()
+        return ValuesView(self)
+
+    def items(self) -> ItemsView[str, Any]:
+        """Pairs of key and leaf."""
+        self._check_open()
+        return ItemsView(self)
+
+    def read(self, key: str) -> np.ndarray[Any, Any]:
+        """All items of an array: ``store[key][...]`` in one step, without an object for the array.
+
+        In a mapped `.b2z` that is read only it takes about a third of the time for small arrays, if they are like
+        the one that was read before in shape, dtype and compression.
+
+        Raises
+        ------
+        KeyError
+            There is no such key.
+        TypeError
+            It is that of a group, or of something else that is no array.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import blosc2
+        >>> store = blosc2.EmbedStore()
+        >>> store["/a"] = np.arange(3)
+        >>> store.read("/a")
+        array([0, 1, 2])
+        """
+        return read_leaf(self, key)[0]
+
+    def read_many(
+        self, keys: Iterable[str | tuple[str, Any]], out: np.ndarray[Any, Any] | None = None
+    ) -> np.ndarray[Any, Any] | list[np.ndarray[Any, Any]]:
+        """The items of many arrays, as a loader needs them for a batch: one call, whose work is spread over threads.
+
+        Parameters
+        ----------
+        keys : iterable of str, or of (str, selection)
+            They may be repeated. With a selection, which is what goes between the brackets of an array, the items that
+            it stands for: patches of many volumes. Those of one array are read together, and blocks that several
+            need are decoded once as a rule.
+        out : ndarray, optional
+            What to read into, of shape ``(len(keys), *shape)`` and the dtype of the arrays, any strides.
+
+        Returns
+        -------
+        ndarray or list of ndarray
+            The arrays stacked, when they have one shape and dtype, otherwise a list of them; `out` if it was given.
+            An empty list without keys.
+
+        Raises
+        ------
+        KeyError
+            A key is not there. Nothing has been read then.
+        ValueError
+            `out` does not fit the arrays, or they do not fit into one. Nothing has been written to it then.
+        IndexError
+            A selection is outside of its array; says which one.
+        TypeError
+            A key is a group or something else that is no array; some items are keys and others pairs.
+        FormatError
+            An array is damaged. What `out` holds then is not defined.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import numpy as np
+        >>> import blosc2
+        >>> path = os.path.join(tempfile.mkdtemp(), "tiles.b2z")
+        >>> with blosc2.DictStore(path, mode="w") as store:
+        ...     store.write_many((f"/tile/{n}", np.full(3, n)) for n in range(5))
+        5
+        >>> with blosc2.DictStore(path, mode="r", mmap_mode="r") as store:
+        ...     store.read_many(["/tile/4", "/tile/1"])
+        array([[4, 4, 4],
+               [1, 1, 1]])
+        >>> with blosc2.DictStore(path, mode="r", mmap_mode="r") as store:
+        ...     store.read_many([("/tile/4", slice(0, 2)), ("/tile/1", slice(1, 3))])
+        array([[4, 4],
+               [1, 1]])
+        """
+        self._check_open()
+        return read_leaves(self, keys, out)
+
+    def _batch(self, names: list[str], threads: int) -> LeafBatch | None:  # noqa: ARG002 - for stores that have one
+        """The leaves of some keys where they can be read together; None where they cannot."""
+        return None
+
+    # ------------------------------------------------------------------ description
+    @property
+    def mode(self) -> str:
+        """The mode that the store was opened with."""
+        return self._mode
+
+    @property
+    def mmap_mode(self) -> str | None:
+        """``"r"`` for a mapped store, else None."""
+        return self._mmap_mode
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    # ------------------------------------------------------------------ errors
+    def _check_open(self) -> None:
+        if self._closed:
+            raise self._closed_error()
+
+    def _check_writable(self, what: str, key: str | None = None) -> None:
+        self._check_open()
+        if self._mode == "r":
+            raise ReadOnlyError(f"Cannot {what} in read-only mode", path=self._path, key=key)
+        self._check_not_streaming(what)
+        self._check_own()
+
+    def _check_thread(self, what: str) -> None:
+        """Refuse changes while another thread has a transaction: they would be published, or undone, with it."""
+
+    def _check_not_streaming(self, what: str) -> None:
+        if self._streaming:
+            raise RuntimeError(f"cannot {what}: write_many is under way, and publishes at its end")
+
+    @property
+    def _is_inherited(self) -> bool:
+        """Whether this is the copy that a forked child has of a store open for writing."""
+        return self._writer_lock is not None and self._writer_lock.inherited
+
+    def _check_own(self) -> None:
+        lock = self._writer_lock
+        if lock is not None:
+            lock.owner.check(self._path)
+
+    def _begin_child(self) -> None:
+        """In a forked child: bring into order what another thread may have been changing."""
+        self._streaming = False
+        if self._lock.renew():
+            self._look_again_at_keys()
+
+    def _look_again_at_keys(self) -> None:
+        """Forget what is known of the keys that are there, published or not."""
+
+    def _closed_error(self) -> Exception:
+        if self._lost is not None:
+            return copy.copy(self._lost[0])  # each with a traceback of its own
+        return ClosedStoreError("this is a closed store; leaves taken from it before stay valid", path=self._path)
+
+    def _missing_key(self, key: str) -> StoreKeyError:
+        return StoreKeyError(f"Key {key!r} not found in the store", path=self._path)
+
+
+def writable_stores() -> list[ReadableStore]:
+    """The stores of this process that were not opened to be read only, closed ones among them."""
+    return list(_writable.values())
+
+
+def _begin_child() -> None:
+    each(lambda store: store._begin_child(), writable_stores())
+
+
+in_child(_begin_child)

@@ -1,0 +1,166 @@
+"""How much a store holds, by group, dtype and codec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from blosc2._core.catalog import Catalog
+from blosc2._core.listing import KeyListing
+from blosc2._frames import format_dtype
+from blosc2._stores.leaf_descriptions import LeafInfo, codec_name, kind_name
+from blosc2.exceptions import FormatError, StoreKeyError
+
+#: What rows can be told apart by, besides the group.
+PARTS: Final = ("kind", "dtype", "codec")
+
+#: What counts for a leaf that cannot be read, and for one that only carries attributes of a group.
+UNKNOWN: Final = LeafInfo(kind_name(0), None, None, "", 0, 0)
+_ATTRIBUTES: Final = LeafInfo(kind_name(6), None, None, codec_name(0), 0, 0)
+
+_Part = tuple[str | None, str | None, str | None]
+_Sums = list[int]
+
+
+class GroupStats(NamedTuple):
+    """What a group holds, with all groups in it; a row of `DictStore.stats`.
+
+    Attributes
+    ----------
+    group : str
+        Its key, "/" for all.
+    depth : int
+        How far below the first group it is.
+    kind, dtype, codec : str or None
+        What the leaves of this row are, as far as rows are told apart by it.
+    leaves : int
+        How many there are.
+    nbytes, cbytes : int
+        Their uncompressed bytes, and the compressed ones of their chunks.
+    cratio : float
+        The first by the second; 0 where nothing is stored.
+    file_bytes : int or None
+        Of the row of the whole store: bytes of its files. They hold some 300 to 500 bytes more for each leaf (header,
+        metadata, names, checksums), and what was replaced and not compacted away. None in all other rows.
+    """
+
+    group: str
+    depth: int
+    kind: str | None
+    dtype: str | None
+    codec: str | None
+    leaves: int
+    nbytes: int
+    cbytes: int
+    cratio: float
+    file_bytes: int | None = None
+
+
+def parts_of(by: str | Iterable[str] | None) -> tuple[bool, ...]:
+    """Which of `PARTS` rows are told apart by."""
+    names = () if by is None else (by,) if isinstance(by, str) else tuple(by)
+    for name in names:
+        if name not in PARTS:
+            raise ValueError(f"by must be among {', '.join(PARTS)}, not {name!r}")
+    return tuple(part in names for part in PARTS)
+
+
+class Counter:
+    """Sums for groups, and for what their leaves are.
+
+    Parameters
+    ----------
+    parts : tuple of bool
+        Which of `PARTS` count.
+    hidden : bool
+        Whether leaves that carry attributes of groups are left out.
+    """
+
+    def __init__(self, parts: tuple[bool, ...], *, hidden: bool) -> None:
+        self._parts = parts
+        self._hidden = hidden
+        self._rows: dict[str, tuple[int, dict[_Part, _Sums]]] = {}
+
+    def add_catalog(self, catalog: Catalog, listing: KeyListing, group: str, depth: int) -> bool:
+        """Count all leaves of a catalog below a group; False where it is wrong, and nothing was counted."""
+        groups = listing.groups_below(group, depth)
+        # A listing that found something wrong goes by the directory, which may have other leaves.
+        if len(listing.table) != catalog.count:
+            return False
+        try:
+            self._add_groups(catalog, groups)
+        except FormatError:
+            self._rows.clear()
+            return False
+        return True
+
+    def _add_groups(self, catalog: Catalog, groups: list[tuple[str, int, int, int]]) -> None:
+        kinds = [
+            (kind_name(what), dtype or None, codec_name(codec)) if what else (UNKNOWN.kind, None, UNKNOWN.codec)
+            for what, codec, dtype in catalog.kinds()
+        ]
+        attributes = kind_name(6)
+        for path, level, start, stop in groups:
+            row = self._row(path, level)
+            if not any(self._parts):
+                hidden, nbytes, cbytes = catalog.sums(start, stop)
+                leaves = stop - start - (hidden if self._hidden else 0)
+                if leaves:
+                    self._add(row, (None, None, None), leaves, nbytes, cbytes)
+                continue
+            for number, sums in catalog.tally(start, stop).items():
+                if not (self._hidden and kinds[number][0] == attributes):
+                    self._add(row, kinds[number], *sums)
+
+    def add_leaves(self, leaves: Iterable[tuple[str, LeafInfo]], group: str, depth: int) -> None:
+        """Count leaves one by one, which are all below a group."""
+        base = "" if group == "/" else group
+        self._row(group, 0)
+        for key, info in leaves:
+            if key.endswith("/__vlmeta__"):
+                if self._hidden:
+                    continue
+                info = _ATTRIBUTES
+            part = (info.kind, None if info.dtype is None else format_dtype(info.dtype), info.codec)
+            path, level = base, 0
+            while True:
+                self._add(self._row(path or "/", level), part, 1, info.nbytes, info.cbytes)
+                end = key.find("/", len(path) + 1)
+                if end < 0 or level == depth:
+                    break
+                path, level = key[:end], level + 1
+
+    def _row(self, path: str, level: int) -> dict[_Part, _Sums]:
+        return self._rows.setdefault(path, (level, {}))[1]
+
+    def _add(self, row: dict[_Part, _Sums], part: _Part, leaves: int, nbytes: int, cbytes: int) -> None:
+        shown: Any = tuple(value if counts else None for value, counts in zip(part, self._parts, strict=True))
+        sums = row.setdefault(shown, [0, 0, 0])
+        sums[0] += leaves
+        sums[1] += nbytes
+        sums[2] += cbytes
+
+    def rows(self) -> list[GroupStats]:
+        """The rows, a group before those in it."""
+        result = []
+        for path in sorted(self._rows, key=lambda path: path.split("/")):
+            level, parts = self._rows[path]
+            if not any(self._parts) and not parts:
+                parts = {(None, None, None): [0, 0, 0]}
+            for part, (leaves, nbytes, cbytes) in sorted(parts.items(), key=lambda item: tuple(map(str, item[0]))):
+                result.append(
+                    GroupStats(path, level, *part, leaves, nbytes, cbytes, nbytes / cbytes if cbytes else 0.0)
+                )
+        return result
+
+
+def readable(keys: Iterable[str], describe: Callable[[str], LeafInfo]) -> Iterator[tuple[str, LeafInfo]]:
+    """What leaves are; one that cannot be read counts without bytes.
+
+    So does one that is listed and not found: a catalog may lie about both, and others delete files of a directory.
+    """
+    for key in keys:
+        try:
+            yield key, describe(key)
+        except (FormatError, NotImplementedError, StoreKeyError):
+            yield key, UNKNOWN

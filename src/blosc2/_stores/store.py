@@ -1,0 +1,689 @@
+"""Changing a store: what gathers, and when it is published.
+
+In a store open for writing changes gather, those of leaves that were handed out too, and are published together, by
+`flush` or `close`. One writer at a time has the store's lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+from blosc2._backends import MAP_BYTES, Moved, Window, canonical_key, new_key
+from blosc2._files import Compaction, Progress, TemporaryFile
+from blosc2._frames import settled
+from blosc2._handles import LOST_ERRORS
+from blosc2._stores.all_or_none import AllOrNone
+from blosc2._stores.endings import end_forgotten, see_to_child
+from blosc2._stores.leaf import frame_of
+from blosc2._stores.reading import ReadableStore
+from blosc2._stores.transaction import Transaction
+from blosc2._stores.write_many import Items, no_progress, pairs, set_many
+from blosc2.exceptions import FormatError, explain, name_file
+
+if TYPE_CHECKING:
+    from blosc2._integrity.report import CheckReport
+
+#: Unpublished frames are held in memory up to this; a store that can then puts them into files.
+MEMORY_LIMIT: Final = 64 << 20
+# Smaller ones are not worth a call of the system each.
+_WORTH_MOVING: Final = 64 << 10
+# Files that are kept open for the values in them.
+_MOST_ELSEWHERE: Final = 64
+
+
+class Store(ReadableStore):
+    """What every store does; see `EmbedStore`, `DictStore` and `TreeStore`."""
+
+    #: Checks what lies at a path, or the bytes of a store in memory; see `hooks`.
+    checker: ClassVar[Callable[..., CheckReport] | None] = None
+    _transaction: Transaction | None = None
+    # Where new values wait that are too many for memory, and have no place of their own yet.
+    _waiting: TemporaryFile | None = None
+    # What takes changes back, by the thread that makes them.
+    _blocks: dict[int, AllOrNone]
+
+    def __init__(self, path: str | None, mode: str, mmap_mode: str | None, deserialize: str) -> None:
+        super().__init__(path, mode, mmap_mode, deserialize)
+        self._blocks = {}
+        if mode != "r":
+            see_to_child()
+
+    # ------------------------------------------------------------------ what a kind of store provides
+    @abstractmethod
+    def _publish(self, changes: dict[str, Window | None], *, durable: bool = True) -> None:
+        """Make the changes part of what is on disk, and look at that from now on."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Let go of files; leaves keep the sources that they need."""
+
+    @abstractmethod
+    def _reload(self) -> bool:
+        """Look at what is published now; whether that is another version."""
+
+    @abstractmethod
+    def _compact(self, progress: Progress | None) -> None:
+        """Write what is published anew, without dead bytes."""
+
+    @abstractmethod
+    def _size(self) -> int:
+        """Bytes of all files of the store."""
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether something was published here that could not be made durable, or not be read afterwards."""
+        return False
+
+    def _is_due(self, nbytes: int, block: AllOrNone | None = None) -> bool:  # noqa: ARG002 - for those that do
+        """Whether the store publishes by itself now what waits, and so many bytes more; a `block` is about to end."""
+        return False
+
+    def _may_publish(self, block: AllOrNone | None) -> bool:
+        """Whether what waits may be published now: not within what is published at once, nor in a forked child."""
+        return (
+            self._transaction is None
+            and list(self._blocks.values()) == ([] if block is None else [block])  # nor in a block of another thread
+            and (block is None or not block.is_inner)
+            and not (self._closed or self._streaming or self._is_inherited)
+        )
+
+    def _publish_now(self, block: AllOrNone) -> None:
+        """Do that, at the end of a block."""
+
+    def _see_to_published(self, keys: list[str]) -> None:  # noqa: ARG002 - for those that show it
+        """Pending changes of these keys were dropped that may be published: the version before is to come again."""
+        self._unwritten = True
+
+    def _put_at_once(self, key: str, window: Window, value: Any) -> bool:  # noqa: ARG002 - for those that do
+        """Set a key whose value is published by itself; False where it is one of the changes that gather."""
+        return False
+
+    def _catch_up(self) -> None:
+        """Show that, after pending changes were dropped."""
+
+    def _abandon(self) -> None:
+        """Forget unpublished changes without touching a file: in a forked child these are the parent's."""
+
+    def _state(self) -> tuple[Any, ...]:
+        """What a transaction must be able to bring back; see `_bring_back`."""
+        return dict(self._changes), self._unwritten
+
+    def _bring_back(self, state: tuple[Any, ...]) -> None:
+        self._revision += 1
+        self._changes, self._unwritten = state
+
+    def _tier(self, key: str) -> bool | None:  # noqa: ARG002 - for tiers
+        """Whether the pending change of a key goes to a file of its own; None where that is not decided."""
+        return None
+
+    def _set_tier(self, key: str, tier: bool | None) -> None:
+        """Decide that."""
+
+    def _beside_keys(self) -> tuple[Any, ...]:
+        """What may wait to be published besides the changes of keys."""
+        return (self._unwritten,)
+
+    def _bring_back_beside(self, state: tuple[Any, ...]) -> None:
+        """The same again, and keys are as they were then: forget what was made of others."""
+        self._unwritten = state[0]
+
+    def _drop_unpublished(self) -> None:
+        """Remove what was written for changes that are not published."""
+
+    def _stage(self, changes: dict[str, Window]) -> dict[str, Window]:
+        """Move unpublished frames out of memory, where the store can: large ones, by default, to a temporary file."""
+        if self._file is None:
+            return {key: settled(window) for key, window in changes.items()}
+        waiting = self._waiting = self._waiting or TemporaryFile(self._file)
+        staged: dict[str, Window] = {}
+        for key, window in changes.items():
+            # A very large one in a file that carries checksums stays there; but each keeps its file open.
+            stays = window[2] <= _WORTH_MOVING or (
+                window[2] > MEMORY_LIMIT and bool(window[0].sums) and len(staged) < _MOST_ELSEWHERE
+            )
+            staged[key] = window if stays else waiting.add(window)
+        return staged
+
+    # ------------------------------------------------------------------ writing
+    def __setitem__(self, key: str, value: Any) -> None:
+        key = new_key(key)
+        self._check_writable("set items", key)
+        with self._lock:
+            self._check_place(key)
+            window = frame_of(value, key, self._path, self._encoding())
+            if self._put_at_once(key, window, value):
+                return
+            if self._in_memory + window[2] <= MEMORY_LIMIT and not self._is_due(window[2]):
+                self._put(key, settled(window), value)
+            else:  # something is to be written, which may fail
+                with AllOrNone(self):
+                    self._put(key, window, value)
+
+    def __delitem__(self, key: str) -> None:
+        key = canonical_key(key)
+        self._check_writable("delete items", key)
+        with self._lock:
+            if not self._has(key):
+                raise self._missing_key(key)
+            self._remove_one(key)
+
+    def _remove_one(self, key: str) -> None:
+        if self._is_due(MAP_BYTES):
+            with AllOrNone(self):
+                self._remove(key)
+        else:
+            self._remove(key)
+
+    def clear(self) -> None:
+        """Delete all keys."""
+        self._check_writable("delete items")
+        with self._lock:
+            self._remove_all(self._keys())
+
+    def _check_place(self, key: str) -> None:
+        """Refuse a key that cannot be given a value here, as it could elsewhere."""
+
+    def _check_thread(self, what: str) -> None:
+        transaction = self._transaction
+        if transaction is not None and transaction.thread != threading.get_ident():
+            raise RuntimeError(
+                f"cannot {what}: another thread has a transaction under way; wait for its end, or do it in that thread"
+            )
+
+    def _note(self, key: str) -> AllOrNone | None:
+        """A key is about to be changed; the block to which that belongs, if there is one."""
+        self._check_thread("change keys")
+        block = self._blocks.get(threading.get_ident()) if self._blocks else None
+        if block is not None:
+            block.note(key)
+        return block
+
+    def _put(self, key: str, window: Window, value: Any = None) -> None:  # noqa: ARG002 - for tiers
+        block = self._note(key)
+        self._revision += not self._has(key)
+        self._changes[key] = window
+        if block is not None:
+            block.made(key, window)
+        self._forget_leaf(key)
+        if isinstance(window, Moved):
+            return
+        self._in_memory += window[2]
+        if self._in_memory > MEMORY_LIMIT:
+            try:
+                before = {k: w for k, w in self._changes.items() if w and is_in_memory(w)}
+                staged = self._stage(before)
+                self._changes.update(staged)
+                for block in list(self._blocks.values()):
+                    block.staged(before, staged)
+            except OSError as error:
+                name_file(error, self._file)
+                raise
+            self._in_memory = 0
+
+    def _remove_all(self, keys: Iterable[str]) -> None:
+        with AllOrNone(self):
+            for key in keys:
+                self._remove(key)
+
+    def _remove(self, key: str) -> None:
+        published = self._is_published(key)
+        if not published and self._changes.get(key) is None:
+            raise FormatError(
+                "the store lists this key and does not find it, so it is damaged, or another program changes it: run "
+                "blosc2.check() on it",
+                path=self._path,
+                key=key,
+            )
+        block = self._note(key)
+        self._revision += 1
+        self._forget_leaf(key)
+        if published:
+            self._changes[key] = None
+        else:
+            del self._changes[key]
+        if block is not None:
+            block.made(key, None if published else ...)
+
+    def _count_memory(self) -> None:
+        """Pending changes are others than those that were counted."""
+        self._in_memory = sum(window[2] for window in self._changes.values() if window and is_in_memory(window))
+
+    def update(self, other: Items = (), /, **more: Any) -> None:  # type: ignore[override]  # one for all of its forms
+        """Set many keys, of a mapping or of pairs of key and value, as a dict does; if anything raises, none of them.
+
+        They are published with the next flush, like all changes. Only when a `.b2z` without pending changes is given
+        256 or more, outside of a transaction, they are too many to wait: they are published when all are written, with
+        what other threads set meanwhile. Keys that another thread gives a value of its own meanwhile keep that one.
+        """
+        with AllOrNone(self):
+            self._update(pairs(other, more))
+
+    def _update(self, items: Iterator[tuple[str, Any]]) -> None:
+        set_many(self, items)
+
+    def write_many(self, items: Items, *, progress: Callable[[int, int], Any] | None = None) -> int:
+        """Set many keys at once: values are taken as they come, compressed in several threads, and published together.
+
+        What was changed before is published first. Then all of it becomes visible in one step when the last value is
+        written; if anything raises, nothing of it is there. Within a transaction, it is published with that.
+
+        A `.b2z` is written as the values come, and memory is bounded, whatever their number: what the directory needs
+        is sorted in files when it exceeds 96 MiB. (Hashes are kept to notice keys that exclude each other, 24 to
+        60 bytes a leaf up to 4 million leaves; further ones are not compared with each other.) The other stores keep
+        some hundred bytes a leaf until the end.
+
+        Parameters
+        ----------
+        items : mapping, or iterable of (str, array_like)
+            Keys and values. Of equal keys the last one counts. An array may be used again for the next value.
+        progress : callable, optional
+            Called now and then, and at the end, with how many leaves are written, and their uncompressed bytes.
+
+        Returns
+        -------
+        int
+            How many values were written.
+
+        Raises
+        ------
+        ValueError, TypeError
+            A key or value that cannot be stored, as for ``store[key] = value``.
+        RuntimeError
+            Whoever gives the values of a `.b2z` changes, flushes or closes it meanwhile. Reading it is fine.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import numpy as np
+        >>> import blosc2
+        >>> path = os.path.join(tempfile.mkdtemp(), "tiles.b2z")
+        >>> with blosc2.TreeStore(path, mode="w") as store:
+        ...     store.write_many((f"/{n % 3}/{n}", np.full((8, 8), n)) for n in range(12))
+        12
+        """
+        self._check_writable("write many items")
+        with self._lock:
+            if self._streaming:  # since the lock was asked for
+                self._check_writable("write many items")
+            if self._transaction is not None:
+                with AllOrNone(self):
+                    return set_many(self, pairs(items), progress or no_progress)
+            self._gather()
+            if self._changes:
+                self._flush(durable=True)
+            count = self._write_many(pairs(items), progress or no_progress)
+        self._check_own()  # a child that the giver of the values has forked has stored none
+        return count
+
+    def _write_many(self, items: Iterator[tuple[str, Any]], progress: Callable[[int, int], Any]) -> int:
+        with self.transaction():
+            return set_many(self, items, progress)
+
+    def _encoding(self) -> dict[str, Any]:
+        """Keyword arguments for arrays that the store makes of plain values."""
+        return {}
+
+    def _gather(self) -> None:
+        """Take over the leaves that were changed since they were handed out."""
+        edited = self._edited
+        for key, carrier in list(edited.items()):
+            try:
+                del edited[key]  # first: what is changed meanwhile is noted again
+                self._changes[key] = carrier.window()
+            except BaseException:
+                edited.setdefault(key, carrier)
+                raise
+
+    @property
+    def _unpublished(self) -> bool:
+        return bool(self._changes or self._edited)
+
+    @property
+    def _is_open_end(self) -> bool:
+        """Whether there is something to do at the end: to publish, or to make durable what was published."""
+        return self._unpublished
+
+    def flush(self, durable: bool = True) -> None:
+        """Publish all changes: when it returns they are on disk, and other readers see them.
+
+        A store without changes is left alone. Leaves that were handed out stay live.
+
+        Parameters
+        ----------
+        durable : bool
+            False does not wait until the disk has the bytes: quicker, safe when the process dies, but a power cut may
+            then take the last changes, or damage files that were changed in place.
+
+        Raises
+        ------
+        RuntimeError
+            Within a transaction, which publishes when it ends.
+        """
+        self._check_open()
+        if self._mode == "r":
+            return
+        self._check_own()
+        with self._lock:
+            self._check_not_streaming("flush")
+            if self._transaction is not None:
+                raise RuntimeError("a transaction is under way: it publishes all its changes at its end")
+            try:
+                self._flush(durable)
+            except BaseException as error:
+                explain(error, "your changes are kept in the store object: flush() again, or discard() them")
+                raise
+
+    def _flush(self, durable: bool) -> None:
+        self._gather()
+        if self._changes or self._unwritten:
+            try:
+                self._publish(self._changes, durable=durable)
+            except BaseException as error:
+                explain(error, self._outcome())
+                name_file(error, self._file)
+                raise
+            self._forget_published()
+            self._forget_blocks()
+
+    def _forget_published(self) -> None:
+        """All changes are published, and shown: first they, then what they lay in."""
+        self._changes = {}
+        self._in_memory = 0
+        self._unwritten = False
+        self._waiting = None
+
+    def _outcome(self) -> str:
+        """What became of changes that could not be published."""
+        if self._is_behind:
+            return "the changes were written and others may see them, but that did not come to its end"
+        return "nothing of the changes was published"
+
+    def _forget_blocks(self) -> None:
+        """What was changed by now is published, and stays."""
+        for block in list(self._blocks.values()):
+            block.forget()
+
+    def transaction(self) -> Transaction:
+        """Publish all changes of a ``with`` block at once, or none of them when it raises.
+
+        Changes that were made before the block and not published yet go with those of the block, and are kept if it
+        raises. Until it ends, the thread that began it is the only one that can change the store. What others see at
+        any moment, and after a crash, is told in `doc/durability.md`.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import blosc2
+        >>> store = blosc2.EmbedStore(os.path.join(tempfile.mkdtemp(), "probes.b2e"), mode="w")
+        >>> with store.transaction():
+        ...     store["/a"] = [1, 2]
+        ...     store["/b"] = [3, 4]
+        >>> try:
+        ...     with store.transaction():
+        ...         del store["/a"]
+        ...         store["/b"] = 5 / 0
+        ... except ZeroDivisionError:
+        ...     pass
+        >>> sorted(store)
+        ['/a', '/b']
+        >>> store.close()
+        """
+        self._check_writable("begin a transaction")
+        return Transaction(self)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a leaf another key, with its data as it is; published with the next flush.
+
+        In a `TreeStore` a group can be renamed too, with all that is below it. Bytes of leaves are not read, except in
+        a `.b2z`, where a member's name stands before its data: there the stored bytes are copied.
+
+        Raises
+        ------
+        KeyError
+            There is no such key.
+        ValueError
+            The new key is taken, or not one that a store can have.
+        """
+        old, new = canonical_key(old), new_key(new)
+        self._check_writable("rename", old)
+        with self._lock:
+            if not self._has(old):
+                raise self._missing_key(old)
+            if old != new:
+                self._check_free(new)
+                self._check_place(new)
+                self._move({old: new})
+
+    def _check_free(self, key: str) -> None:
+        if self._has(key):
+            raise ValueError(f"Key {key!r} is taken: delete it first")
+
+    def _move(self, names: dict[str, str]) -> None:
+        """Rename leaves, which exist, to keys that are free: all, or none if anything fails."""
+        if not self._edited.keys().isdisjoint(names):
+            self._gather()
+        windows = {old: self._changes.get(old) or self._moved(old) for old in names}
+        with AllOrNone(self):
+            # All old ones first: what goes is in nobody's way.
+            for old in names:
+                self._remove(old)
+            for old, new in names.items():
+                self._put(new, windows[old])
+
+    def _moved(self, key: str) -> Window:
+        """A published frame for another key."""
+        window = self._published(key)
+        if window is None:
+            raise self._missing_key(key)
+        return Moved(window, key)
+
+    def compact(self, progress: Progress | None = None) -> Compaction:
+        """Write the store anew without its dead bytes: those of leaves that were replaced, deleted or moved.
+
+        Unpublished changes are published first. The old files serve their readers until they let go of them; a crash
+        leaves the old version or the new one. Memory is bounded, and the disk must have room for both.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called with the bytes that are done and those in all.
+
+        Returns
+        -------
+        Compaction
+            Bytes of the store `before` and `after`.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import numpy as np
+        >>> import blosc2
+        >>> store = blosc2.DictStore(os.path.join(tempfile.mkdtemp(), "scans.b2z"), mode="w")
+        >>> store["/a"], store["/b"] = np.arange(1000), np.arange(50)
+        >>> store.flush()
+        >>> del store["/a"]
+        >>> before, after = store.compact()
+        >>> after < before
+        True
+        >>> store.close()
+        """
+        self._check_writable("compact")
+        with self._lock:
+            if self._transaction is not None:
+                raise RuntimeError("a transaction is under way: compact before or after it")
+            self._flush(durable=True)
+            if self._embedded is None:  # nothing was ever published, or all of it was dropped
+                return Compaction(0, 0)
+            before = self._size()
+            try:
+                self._compact(progress)
+            except OSError as error:
+                name_file(error, self._file)
+                raise
+            return Compaction(before, self._size())
+
+    def refresh(self) -> bool:
+        """Show the newest version; True when it is another one than before.
+
+        Until then a store shows what it showed when it was opened. Leaves that were handed out stay what they are: ask
+        the store for new ones.
+
+        Raises
+        ------
+        ValueError
+            There are unpublished changes.
+        """
+        self._check_open()
+        with self._lock:
+            self._check_not_streaming("refresh")
+            if self._unpublished or self._unwritten:
+                raise ValueError(f"{self!r} has unpublished changes: flush() or discard() them first")
+            if not self._reload():
+                return False
+            self._revision += 1
+            self._forget_leaves()
+            return True
+
+    def check(self, *, progress: Progress | None = None) -> CheckReport:
+        """Read all that is published and say what is damaged; see `blosc2.check`.
+
+        Unpublished changes are not looked at.
+        """
+        self._check_open()
+        path = self._file
+        if path is None:
+            in_memory: Any = self
+            path = in_memory.to_cframe()
+        assert self.checker is not None
+        return self.checker(path, progress)
+
+    def discard(self) -> None:
+        """Drop all changes that were not published, in the leaves that were handed out too."""
+        self._check_open()
+        self._check_own()
+        with self._lock:
+            self._check_not_streaming("discard changes")
+            if self._transaction is not None:
+                raise RuntimeError("a transaction is under way: it drops its changes when its block raises")
+            touched = {*self._edited, *self._changes}
+            self._drop()
+            if self._is_behind:
+                self._catch_up()
+                self._show_leaves_again(touched)
+
+    def _drop(self) -> None:
+        touched = {*self._edited, *self._changes}
+        self._revision += bool(self._changes)
+        try:
+            self._drop_now(touched)
+        except BaseException:
+            self._drop_now(touched)  # an interrupt came between
+            raise
+
+    def _drop_now(self, touched: set[str]) -> None:
+        """Forget all changes, of which these are the keys; it may be done again."""
+        self._changes = {}
+        self._in_memory = 0
+        self._unwritten = False
+        self._drop_unpublished()
+        self._show_leaves_again(touched)
+
+    def close(self, durable: bool = True) -> None:
+        """Publish what is left and end the store. Leaves handed out stay readable; closing twice is fine.
+
+        Parameters
+        ----------
+        durable : bool
+            As for `flush`.
+        """
+        if self._closed:
+            return
+        if self._writer_lock is not None and self._writer_lock.inherited:
+            self._abandon()
+        else:
+            self.flush(durable)
+        self._end()
+
+    def _end(self) -> None:
+        try:
+            self._end_now()
+        except BaseException:
+            self._end_now()  # an interrupt came between
+            raise
+
+    def _end_now(self) -> None:
+        """Let go of all; it may be done again."""
+        self._closed = True
+        self._changes = {}
+        try:
+            self._forget_leaves()
+            self._release()
+        finally:
+            if self._writer_lock is not None:
+                self._writer_lock.release()
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._closed:
+            return
+        try:
+            if kind is not None and not self._unpublished and not self._is_inherited:
+                self._drop()  # a new store is not made, and an old one not emptied, for nothing
+            self.close()
+        finally:
+            # What could not be published by now never will be.
+            if not self._closed:
+                try:
+                    self._drop()
+                finally:
+                    self._end()
+
+    def __del__(self) -> None:
+        # A store whose making failed has no state to speak of.
+        if not getattr(self, "_closed", True):
+            end_forgotten(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._lost is not None:
+            return self._lost[1]
+        self._check_open()
+        if self._mode != "r" or self._file is None:
+            raise TypeError(f"{self!r} is open for writing; only a store in mode 'r' can be pickled")
+        how = {
+            "mmap_mode": self._mmap_mode, "deserialize": self._deserialize, "verify": self._verify,
+            "advise": self._advice, **self._given(),
+        }  # fmt: skip
+        return _reopen, (type(self), self._file, {name: value for name, value in how.items() if value is not None})
+
+    def _given(self) -> dict[str, Any]:
+        """What else the store was made with, by the names of the parameters."""
+        return {}
+
+    @classmethod
+    def _stand_in(cls, path: str, error: Exception, recipe: tuple[Any, ...]) -> Self:
+        """A closed store, whose every use says why it could not be opened."""
+        raise NotImplementedError(path, error, recipe)
+
+
+def _reopen(kind: type[Store], path: str, how: dict[str, Any]) -> Store:
+    """A store from its pickle; raises nothing, as `pickling` says."""
+    make: Any = kind
+    try:
+        store: Store = make(path, mode="r", **how)
+    except LOST_ERRORS as error:
+        return kind._stand_in(path, error, (_reopen, (kind, path, how)))
+    return store
+
+
+def is_in_memory(window: Window) -> bool:
+    """Whether the bytes of a pending change are nowhere else."""
+    return not isinstance(window, Moved) and window[0].path is None
