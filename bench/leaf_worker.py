@@ -139,8 +139,8 @@ def make_children(job: dict[str, Any]) -> Answer:
 
 def without_catalog(job: dict[str, Any]) -> Answer:
     """A copy of a store whose catalog is not one any more, if it has one."""
-    from blosc2._core.archive import Archive
-    from blosc2._core.source import Source
+    from blosc2._core.io.source import Source
+    from blosc2._core.zip.archive import Archive
 
     shutil.copyfile(job["path"], job["to"])
     archive = Archive(Source.open(job["path"]))

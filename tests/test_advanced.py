@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 
 import blosc2
-from blosc2._core.grid_read import Read
+from blosc2._core.ndim.grid_read import Read
 from blosc2._indexing import points as picking
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=9)

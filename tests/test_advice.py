@@ -18,7 +18,7 @@ from fixture_kit import limits
 from hypothesis import given
 
 import blosc2
-from blosc2._core.source import ADVICE, Source
+from blosc2._core.io.source import ADVICE, Source
 from blosc2._files.advice import advise_windows, merged
 from blosc2._stores import reading as store_reading
 

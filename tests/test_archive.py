@@ -19,10 +19,10 @@ from fixture_kit import manifest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blosc2._core.archive import Archive
-from blosc2._core.archive_writer import ArchiveWriter
-from blosc2._core.checksum import crc32c
-from blosc2._core.source import Source
+from blosc2._core.io.checksum import crc32c
+from blosc2._core.io.source import Source
+from blosc2._core.zip.archive import Archive
+from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2.exceptions import FormatError
 
 ZIPS = [e for e in manifest.FILES if e["path"].endswith(".b2z")]

@@ -15,9 +15,9 @@ import pytest
 import blosc2
 from blosc2._backends import zip_tail as archive_tail
 from blosc2._backends.zip_tail import SEALED, lost_end
-from blosc2._core.archive import Archive
-from blosc2._core.archive_writer import ArchiveWriter
-from blosc2._core.source import Source
+from blosc2._core.io.source import Source
+from blosc2._core.zip.archive import Archive
+from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2.exceptions import FormatError
 
 # A bit of a record may say that its member is compressed.

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from store_kit import BAD_KEYS, BAD_VALUES, VALUES, tree_state
 
 import blosc2
-from blosc2._core.archive_writer import set_runs_budget
+from blosc2._core.zip.archive_writer import set_runs_budget
 
 KINDS: dict[str, tuple[type, str, dict[str, Any]]] = {
     "embed": (blosc2.EmbedStore, ".b2e", {}),

@@ -24,14 +24,14 @@ from fuzz.repair import repair_catalogs
 
 import blosc2
 from blosc2._backends import zip as zip_backend
-from blosc2._core.archive import Archive
-from blosc2._core.archive_writer import ArchiveWriter
-from blosc2._core.catalog import Catalog
-from blosc2._core.catalog_writer import catalog_in_memory, set_slots_budget, write_cataloged
-from blosc2._core.checksum import crc32c
-from blosc2._core.keytable import KeyTable
-from blosc2._core.listing import KeyCursor, KeyListing
-from blosc2._core.source import Source
+from blosc2._core.io.checksum import crc32c
+from blosc2._core.io.source import Source
+from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.keys.listing import KeyCursor, KeyListing
+from blosc2._core.zip.archive import Archive
+from blosc2._core.zip.archive_writer import ArchiveWriter
+from blosc2._core.zip.catalog import Catalog
+from blosc2._core.zip.catalog_writer import catalog_in_memory, set_slots_budget, write_cataloged
 from blosc2._frames.dtypes import parse_dtype
 from blosc2.exceptions import FormatError
 

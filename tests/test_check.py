@@ -21,7 +21,7 @@ from store_kit import tree_state
 
 import blosc2
 from blosc2.__main__ import main
-from blosc2._core.checksum import crc32c
+from blosc2._core.io.checksum import crc32c
 from blosc2._integrity.report import CheckReport, Finding
 
 # far below what the hostile files claim

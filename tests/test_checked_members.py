@@ -14,9 +14,9 @@ from fixture_kit import manifest
 
 import blosc2
 from blosc2._backends.zip_members import SMALL_MEMBER
-from blosc2._core.archive import Archive
-from blosc2._core.checksum import ZIP_WAYS, crc32
-from blosc2._core.source import Source
+from blosc2._core.io.checksum import ZIP_WAYS, crc32
+from blosc2._core.io.source import Source
+from blosc2._core.zip.archive import Archive
 
 RNG = np.random.default_rng(18)
 SMALL = RNG.integers(0, 1000, 16)

@@ -11,7 +11,7 @@ import pytest
 from fixture_kit import manifest
 
 import blosc2
-from blosc2._core.checksum import WAYS, crc32c
+from blosc2._core.io.checksum import WAYS, crc32c
 
 RNG = np.random.default_rng(17)
 ITEMS = RNG.normal(size=(25, 30, 20)).astype("f4").round(2)

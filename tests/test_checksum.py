@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from blosc2._core.checksum import crc32c
+from blosc2._core.io.checksum import crc32c
 
 # RFC 3720, appendix B.4, and the check value of the CRC catalogues ("CRC-32/ISCSI").
 PUBLISHED = [

@@ -14,8 +14,8 @@ import pytest
 
 import blosc2
 from blosc2 import SChunk
-from blosc2._core.codec import decode_bytes
-from blosc2._core.frame_writer import pack_index
+from blosc2._core.codec.codec import decode_bytes
+from blosc2._core.frame.frame_writer import pack_index
 from blosc2.exceptions import FormatError
 
 MOST = 268435451  # chunks of a frame: their table is as large as a chunk may be

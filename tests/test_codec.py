@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 import blosc2
 from blosc2 import Codec, Filter, SplitMode
-from blosc2._core import codec
-from blosc2._core.codec import Encoder, Encoding, decode_bytes
+from blosc2._core.codec import codec
+from blosc2._core.codec.codec import Encoder, Encoding, decode_bytes
 from blosc2.exceptions import FormatError
 
 
@@ -315,7 +315,7 @@ PROGRAM = """
 import hashlib, os, threading, time
 import numpy as np
 import blosc2
-from blosc2._core import crew
+from blosc2._core.codec import crew
 
 items = np.arange(400000, dtype="<i4").reshape(400, 1000) // 7
 frames = []

@@ -20,7 +20,7 @@ from store_kit import VALUES, FileStoreContract, tree_state
 import blosc2
 from blosc2._backends import zip_version
 from blosc2._backends.embedded.changes import values_after
-from blosc2._core.archive import Archive
+from blosc2._core.zip.archive import Archive
 from blosc2.exceptions import FormatError
 
 STORES = [e for e in manifest.FILES if e["kind"] in ("dictstore", "treestore")]

@@ -18,13 +18,13 @@ from fixture_kit.siphash import siphash13
 
 import blosc2
 from blosc2._backends import zip as zip_backend
-from blosc2._core.archive import Archive
-from blosc2._core.catalog_writer import catalog_in_memory
-from blosc2._core.checksum import crc32c
-from blosc2._core.folded_keys import KeySet
-from blosc2._core.keytable import KeyTable
-from blosc2._core.listing import KeyCursor, KeyListing
-from blosc2._core.source import Source
+from blosc2._core.io.checksum import crc32c
+from blosc2._core.io.source import Source
+from blosc2._core.keys.folded_keys import KeySet
+from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.keys.listing import KeyCursor, KeyListing
+from blosc2._core.zip.archive import Archive
+from blosc2._core.zip.catalog_writer import catalog_in_memory
 from blosc2._frames.dtypes import parse_dtype
 
 SUFFIXES = (b".b2nd", b".b2f", b".b2b")

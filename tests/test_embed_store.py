@@ -12,8 +12,8 @@ from store_kit import FileStoreContract, StoreContract, tree_state
 
 import blosc2
 from blosc2._backends.embedded.frame_map import Embedded
-from blosc2._core.frame import Frame
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
 from blosc2.exceptions import FormatError
 
 FIXTURES = [e for e in manifest.FILES if e["path"].endswith(".b2e")]

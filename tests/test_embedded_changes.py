@@ -28,9 +28,9 @@ from blosc2._backends.embedded.file import EmbeddedFile
 from blosc2._backends.embedded.frame_bytes import arrange, raw_header
 from blosc2._backends.embedded.frame_map import MAP, Embedded, open_embedded
 from blosc2._backends.layout import open_source
-from blosc2._core.codec import Encoder, Encoding
-from blosc2._core.frame import Frame
-from blosc2._core.source import Source
+from blosc2._core.codec.codec import Encoder, Encoding
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
 from blosc2._frames.checksums import carried, verify_frame
 from blosc2.exceptions import FormatError
 

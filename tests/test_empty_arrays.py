@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._core.geometry import Geometry
+from blosc2._core.ndim.geometry import Geometry
 from blosc2.exceptions import FormatError
 
 Shape = tuple[int, ...]

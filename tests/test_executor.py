@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._core import crew
-from blosc2._core.grid_read import Read, work_of
+from blosc2._core.codec import crew
+from blosc2._core.ndim.grid_read import Read, work_of
 from blosc2._options.parallel import PARALLEL_WORK, run
 from blosc2.exceptions import FormatError
 
@@ -152,7 +152,7 @@ def test_a_fork_starts_threads_of_its_own(many: None) -> None:
 def test_the_process_ends_while_threads_sleep_or_work() -> None:
     code = (
         "import threading, numpy, blosc2\n"
-        "from blosc2._core import crew\n"
+        "from blosc2._core.codec import crew\n"
         "crew.limit(3)\n"
         "a = blosc2.asarray(numpy.random.default_rng(0).normal(size=4_000_000))\n"
         "def loop():\n"

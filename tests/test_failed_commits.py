@@ -19,7 +19,7 @@ from store_makers import Maker, values_of
 
 import blosc2
 from blosc2._backends.embedded import file as embedded_file
-from blosc2._core.source import Source
+from blosc2._core.io.source import Source
 from blosc2._files import atomic_file as new_file
 from blosc2._stores import backed as backed_store
 

@@ -101,8 +101,8 @@ def test_metadata_reads_as_a_mapping(entry: dict[str, Any], source: str | None) 
 
 @each([e for e in OBJECTS if "frame" in e])
 def test_frame_header(entry: dict[str, Any], source: str | None) -> None:
-    from blosc2._core.frame import Frame
-    from blosc2._core.source import Source
+    from blosc2._core.frame.frame import Frame
+    from blosc2._core.io.source import Source
 
     path = str(manifest.path_of(entry))
     frame = Frame.open(Source.map(path) if source else Source.open(path), entry.get("offset", 0))
@@ -121,8 +121,8 @@ def test_frame_header(entry: dict[str, Any], source: str | None) -> None:
 
 @each([e for e in OBJECTS if "offsets" in e.get("frame", {})])
 def test_chunks_lie_where_the_manifest_says(entry: dict[str, Any], source: str | None) -> None:
-    from blosc2._core.frame import Frame
-    from blosc2._core.source import Source
+    from blosc2._core.frame.frame import Frame
+    from blosc2._core.io.source import Source
 
     path = manifest.path_of(entry)
     base = entry.get("offset", 0)

@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blosc2._core.folded_keys import KeySet, same_folded
+from blosc2._core.keys.folded_keys import KeySet, same_folded
 
 # "ß" folds to two letters, the long s and the Kelvin sign to ASCII ones, the dotted I to two characters, and two
 # sigmas to one. An accent may be a letter's own, or follow it.

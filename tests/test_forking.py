@@ -15,7 +15,7 @@ import pytest
 from fixture_kit.forks import in_child
 
 import blosc2
-from blosc2._core.forking import Lock
+from blosc2._core.io.forking import Lock
 from blosc2._files.process import Owner
 
 pytestmark = [

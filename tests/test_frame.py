@@ -14,10 +14,10 @@ import pytest
 from fixture_kit import claims, manifest
 
 import blosc2
-from blosc2._core.codec import Encoding
-from blosc2._core.frame import Frame, special_chunk
-from blosc2._core.frame_writer import header_length, pack_header, pack_index, pack_trailer
-from blosc2._core.source import Source
+from blosc2._core.codec.codec import Encoding
+from blosc2._core.frame.frame import Frame, special_chunk
+from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
+from blosc2._core.io.source import Source
 from blosc2._frames.msgpack_values import pack
 from blosc2._handles.handle import vlmeta_chunk
 from blosc2.exceptions import FormatError
@@ -426,7 +426,7 @@ def test_headers_trailers_and_tables_are_those_made_by_hand() -> None:
 
 
 def test_tables_of_offsets() -> None:
-    from blosc2._core.codec import decode_bytes
+    from blosc2._core.codec.codec import decode_bytes
 
     for offsets in ([5], list(range(0, 32 * 100, 32)), [ZERO - (1 << 64), 7] * 3000):
         index = pack_index(np.array(offsets, np.int64), len(offsets))

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blosc2
-from blosc2._core.codec import Encoding
-from blosc2._core.geometry import Geometry
-from blosc2._core.grid_read import Read, read_all
-from blosc2._core.grid_write import Write
+from blosc2._core.codec.codec import Encoding
+from blosc2._core.ndim.geometry import Geometry
+from blosc2._core.ndim.grid_read import Read, read_all
+from blosc2._core.ndim.grid_write import Write
 from blosc2.exceptions import FormatError
 
 ENCODING = Encoding(5, 0, 0, False, 8, 0, 3, (0,) * 6, (0,) * 6)

@@ -16,7 +16,7 @@ from fixture_kit import limits
 from fixture_kit.limits import descriptors, mappings
 
 import blosc2
-from blosc2._core.source import Source
+from blosc2._core.io.source import Source
 from blosc2.exceptions import FormatError
 
 FLUSHES = 200
@@ -166,7 +166,7 @@ def test_no_addresses_to_spare(path: str) -> None:
     script = f"""
 import resource
 from fixture_kit import limits
-from blosc2._core.source import Source
+from blosc2._core.io.source import Source
 source = Source.map({path!r})
 limits.limit_address_space(16 << 20)
 open({path!r}, "ab").write(b"more")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from streaming import everything_large
 
 import blosc2
-from blosc2._core.source import Source
+from blosc2._core.io.source import Source
 from blosc2._files import copies as byte_copies
 from blosc2._files.spool import TemporaryFile
 from blosc2.exceptions import FormatError, StoreLockedError

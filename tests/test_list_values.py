@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 import blosc2
 from blosc2 import BatchArray, ObjectArray
-from blosc2._core.codec import Encoder, raw_blocks
-from blosc2._core.frame import Frame
-from blosc2._core.packed import PackedList
-from blosc2._core.source import Source
+from blosc2._core.codec.codec import Encoder, raw_blocks
+from blosc2._core.frame.frame import Frame
+from blosc2._core.frame.packed import PackedList
+from blosc2._core.io.source import Source
 from blosc2._frames.update import Draft
 from blosc2._handles.handle import encoding_of
 from blosc2.exceptions import FormatError, UnsupportedKindError

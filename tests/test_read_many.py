@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 import blosc2
-from blosc2._core import crew
+from blosc2._core.codec import crew
 from blosc2._options import parallel as executor
 from blosc2.exceptions import FormatError
 

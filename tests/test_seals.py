@@ -12,9 +12,9 @@ import pytest
 
 import blosc2
 from blosc2._backends import zip_members as member_writing
-from blosc2._core.archive import Archive
-from blosc2._core.checksum import crc32c
-from blosc2._core.source import Source
+from blosc2._core.io.checksum import crc32c
+from blosc2._core.io.source import Source
+from blosc2._core.zip.archive import Archive
 from blosc2._stores import store as stores
 
 

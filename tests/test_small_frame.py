@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import blosc2
 from blosc2._arrays import small_frames
 from blosc2._arrays.small_frames import cframe_of, forget_templates
-from blosc2._core.codec import Encoding
-from blosc2._core.small_frame import Template
+from blosc2._core.codec.codec import Encoding
+from blosc2._core.frame.small_frame import Template
 
 Items = np.ndarray[Any, Any]
 

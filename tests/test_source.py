@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from fixture_kit import limits
 
-from blosc2._core.source import ADVICE, Source
+from blosc2._core.io.source import ADVICE, Source
 from blosc2.exceptions import FormatError
 
 DATA = bytes(range(256)) * 40
@@ -175,7 +175,7 @@ def test_a_source_that_lives_to_the_end_of_the_process_ends_quietly(tmp_path: Pa
     path.write_bytes(b"bytes")
     work = f"""
 import sys
-from blosc2._core.source import Source
+from blosc2._core.io.source import Source
 sys.kept = {opened}({str(path)!r})  # that module goes last
 """
     done = subprocess.run([sys.executable, "-W", "error", "-c", work], capture_output=True, text=True, check=False)

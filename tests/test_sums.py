@@ -14,10 +14,10 @@ import pytest
 from fixture_kit import manifest
 
 import blosc2
-from blosc2._core.checksum import crc32c, crc32c_both, crc32c_joined
-from blosc2._core.frame import Frame
-from blosc2._core.frame_sums import has_odd_parity, range_sum, sealed, sums_of
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame
+from blosc2._core.frame.frame_sums import has_odd_parity, range_sum, sealed, sums_of
+from blosc2._core.io.checksum import crc32c, crc32c_both, crc32c_joined
+from blosc2._core.io.source import Source
 from blosc2._frames.checksums import carried, check_reads, is_verifiable, verify_frame, with_sums
 from blosc2._handles.handle import open_frame
 

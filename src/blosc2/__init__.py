@@ -27,7 +27,7 @@ _refuse_mixed_install(__path__)
 
 from blosc2 import blosc2_ext as blosc2_ext
 from blosc2._arrays import are_partitions_aligned, are_partitions_behaved, compute_chunks_blocks
-from blosc2._core.codec import library_version as blosclib_version
+from blosc2._core.codec.codec import library_version as blosclib_version
 from blosc2._frames import set_strict_compatibility as _set_strict_compatibility
 from blosc2._frames import strict_compatibility as _strict_compatibility
 from blosc2._functions import (

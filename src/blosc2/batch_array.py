@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 
 from blosc2._core.allocation import allowed
-from blosc2._core.codec import Encoder, Encoding
-from blosc2._core.frame import Frame
+from blosc2._core.codec.codec import Encoder, Encoding
+from blosc2._core.frame.frame import Frame
 from blosc2._frames import MAX_ENTRIES, Draft, Together, VLMeta
 from blosc2._handles import Carrier, vlmeta_chunk
 from blosc2._lists import (

@@ -14,7 +14,7 @@ import numpy as np
 
 from blosc2._arrays import compute_chunks_blocks as compute_chunks_blocks
 from blosc2._arrays import forget_templates
-from blosc2._core.codec import compressor_names, free_idle, library_info, library_version
+from blosc2._core.codec.codec import compressor_names, free_idle, library_info, library_version
 from blosc2._files import Owner
 from blosc2._frames import forget_encoders
 from blosc2._functions import clib_info as clib_info

@@ -23,10 +23,10 @@ from blosc2._backends import (
     suffix_of,
     taken,
 )
-from blosc2._core.descriptions import describe
-from blosc2._core.frame import Frame
-from blosc2._core.keytable import KeyTable
-from blosc2._core.listing import KeyListing
+from blosc2._core.frame.frame import Frame
+from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.keys.listing import KeyListing
+from blosc2._core.zip.descriptions import describe
 from blosc2._files import check_advice, lasting, through_link
 from blosc2._frames import parse_dtype
 from blosc2._options import check_mmap_mode, check_mode, deserialize_mode, local_path, refuse_locking

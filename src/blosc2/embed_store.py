@@ -21,8 +21,8 @@ from blosc2._backends import (
     open_embedded,
     taken,
 )
-from blosc2._core.frame import Frame
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
 from blosc2._files import Progress, begins_with, check_advice, file_identity, lasting, remove_leftovers, through_link
 from blosc2._frames import pack
 from blosc2._options import check_mmap_mode, check_mode, deserialize_mode, local_path, refuse_locking

@@ -25,9 +25,9 @@ from blosc2._arrays import (
     squeezed_axes,
     taken,
 )
-from blosc2._core.geometry import Geometry
-from blosc2._core.grid_read import read_at_once
-from blosc2._core.grid_write import Write
+from blosc2._core.ndim.geometry import Geometry
+from blosc2._core.ndim.grid_read import read_at_once
+from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import Draft
 from blosc2._handles import Carrier, Stored
 from blosc2._indexing import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from blosc2._core.codec import Encoding
-from blosc2._core.frame import Frame
+from blosc2._core.codec.codec import Encoding
+from blosc2._core.frame.frame import Frame
 from blosc2._frames import FEW_BYTES, Together, encode, pack, unpack
 from blosc2._lists import Chunk, ValueList, packed_value, readable, unreadable
 from blosc2.exceptions import FormatError, UnsupportedKindError

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from blosc2._core.frame import Frame
+from blosc2._core.frame.frame import Frame
 from blosc2._frames import check_for_bytes, is_directory_frame, pack_metalayers, schunk_keywords
 from blosc2._handles import (
     DEFAULT_CHUNK,

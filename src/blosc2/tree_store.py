@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from blosc2._backends import Window, canonical_key, new_key, plain_key
-from blosc2._core.leaf_batch import LeafBatch
-from blosc2._core.listing import KeyCursor
+from blosc2._core.keys.listing import KeyCursor
+from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._files import LASTING, Compaction, Progress
 from blosc2._stores import (
     ATTRIBUTES,

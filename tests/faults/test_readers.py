@@ -12,7 +12,7 @@ import pytest
 
 import blosc2
 from blosc2._backends import publish_pace as pace
-from blosc2._core.source import Source
+from blosc2._core.io.source import Source
 from blosc2._stores import leaf_publishing
 from blosc2.exceptions import FormatError
 from faults.crashes import FAST

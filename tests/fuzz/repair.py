@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-from blosc2._core.checksum import crc32c
+from blosc2._core.io.checksum import crc32c
 
 from .layout import CATALOG_MAGIC, FRAME_MAGIC, PAGE, SUMS_MAGIC, places, u
 

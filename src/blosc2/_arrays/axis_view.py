@@ -14,8 +14,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from blosc2._arrays.slabs import Snapshot, converted, plan_like
-from blosc2._core.frame import Frame
-from blosc2._core.geometry import Geometry
+from blosc2._core.frame.frame import Frame
+from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import Spool, Window
 from blosc2._frames import PADDING, Draft, Stored
 from blosc2._handles import Carrier

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from blosc2._core.geometry import Geometry
+from blosc2._core.ndim.geometry import Geometry
 from blosc2.exceptions import ChunkSizeError
 from blosc2.storage import MAX_BUFFERSIZE
 

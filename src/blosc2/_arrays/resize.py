@@ -13,9 +13,9 @@ import numpy as np
 
 from blosc2._arrays.axis_view import ViewCarrier
 from blosc2._arrays.chunk_shapes import as_shape
-from blosc2._core.geometry import Geometry
-from blosc2._core.grid_read import Read
-from blosc2._core.grid_write import Write
+from blosc2._core.ndim.geometry import Geometry
+from blosc2._core.ndim.grid_read import Read
+from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import UNINIT_OFFSET, ZERO_OFFSET, Draft, check_table, pack
 from blosc2._handles import Carrier, vlmeta_chunk
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from blosc2._arrays.chunk_shapes import can_hold_items
 from blosc2._arrays.spec import ArrayPlan
-from blosc2._core.geometry import Geometry
-from blosc2._core.grid_read import Read, work_of
-from blosc2._core.grid_write import Write
+from blosc2._core.ndim.geometry import Geometry
+from blosc2._core.ndim.grid_read import Read, work_of
+from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import Draft, Stored
 from blosc2._handles import Carrier
 from blosc2._indexing import Items, Version

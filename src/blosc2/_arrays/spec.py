@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from blosc2._arrays.chunk_shapes import Shape, as_shape, can_hold_items, geometry_of, padded_chunk_nbytes
-from blosc2._core.codec import Encoding, Plugin
-from blosc2._core.geometry import Geometry
-from blosc2._core.grid_write import Write
+from blosc2._core.codec.codec import Encoding, Plugin
+from blosc2._core.ndim.geometry import Geometry
+from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import (
     LOSSY_CODECS,
     ConstructorKeywords,

@@ -11,7 +11,7 @@ import numpy as np
 from blosc2._arrays.ranges import Place
 from blosc2._arrays.slabs import bands, compressed_in_order
 from blosc2._arrays.spec import ArrayPlan
-from blosc2._core.geometry import Geometry
+from blosc2._core.ndim.geometry import Geometry
 from blosc2._frames import ZERO_OFFSET, Stored
 
 #: Uncompressed bytes of a piece, unless its chunks or the threads need more.

@@ -36,10 +36,10 @@ from blosc2._backends.layout import (
 )
 from blosc2._backends.temporary_folder import TemporaryPlace
 from blosc2._backends.writer_lock import WriterLock
-from blosc2._core.frame import Frame
-from blosc2._core.header import file_window
-from blosc2._core.keytable import KeyTable
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame
+from blosc2._core.frame.header import file_window
+from blosc2._core.io.source import Source
+from blosc2._core.keys.keytable import KeyTable
 from blosc2._files import (
     FileMoves,
     NewFile,

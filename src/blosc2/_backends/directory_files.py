@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO, Final, cast
 
 from blosc2._backends.layout import Window, pieces
-from blosc2._core.frame import Frame
+from blosc2._core.frame.frame import Frame
 from blosc2._files import Owner, Part, check_unchanged, write_parts
 from blosc2._frames import ALIGNMENT, parts_with_sums
 from blosc2.exceptions import FormatError

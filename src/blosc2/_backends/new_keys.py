@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from blosc2._backends.keys import new_key, suffixed_folders
 from blosc2._backends.layout import EMBED, LEAF_SUFFIXES
-from blosc2._core.folded_keys import AGAIN, GROUP, LIKE_ANOTHER, KeyAdmission
+from blosc2._core.keys.folded_keys import AGAIN, GROUP, LIKE_ANOTHER, KeyAdmission
 
 if TYPE_CHECKING:
     from blosc2._stores.backed import BackedStore

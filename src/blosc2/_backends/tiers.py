@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from blosc2._backends.directory import DirectoryBackend
 from blosc2._backends.embedded.frame_map import Embedded, read_embedded
 from blosc2._backends.layout import Window
-from blosc2._core.keytable import KeyTable
+from blosc2._core.keys.keytable import KeyTable
 
 if TYPE_CHECKING:
     from blosc2._stores.backed import BackedStore

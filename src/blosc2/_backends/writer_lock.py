@@ -18,7 +18,7 @@ import weakref
 from contextlib import suppress
 
 from blosc2._backends.layout import LOCK
-from blosc2._core.forking import in_child
+from blosc2._core.io.forking import in_child
 from blosc2._files import CreationLock, Owner, check_permission, flock
 from blosc2.exceptions import StoreLockedError
 

@@ -32,15 +32,15 @@ from blosc2._backends.writer_lock import WriterLock
 from blosc2._backends.zip_compaction import copy_cataloged, copy_members
 from blosc2._backends.zip_members import SMALL_MEMBER, append_frame
 from blosc2._backends.zip_version import Version, open_version
-from blosc2._core.archive_writer import ArchiveWriter
-from blosc2._core.catalog import NAME as CATALOG
-from blosc2._core.catalog import Catalog
-from blosc2._core.catalog_writer import catalog_in_memory, write_cataloged
-from blosc2._core.checksum import crc32, crc32c
-from blosc2._core.forking import keep_from_child
-from blosc2._core.frame import Frame
-from blosc2._core.keytable import KeyTable
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.checksum import crc32, crc32c
+from blosc2._core.io.forking import keep_from_child
+from blosc2._core.io.source import Source
+from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.zip.archive_writer import ArchiveWriter
+from blosc2._core.zip.catalog import NAME as CATALOG
+from blosc2._core.zip.catalog import Catalog
+from blosc2._core.zip.catalog_writer import catalog_in_memory, write_cataloged
 from blosc2._files import (
     NewFile,
     Owner,

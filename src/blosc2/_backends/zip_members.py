@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from blosc2._backends.layout import Window, pieces, whole
-from blosc2._core.archive_writer import ArchiveWriter
-from blosc2._core.frame import Frame
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
+from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._files import checked_parts
 from blosc2._frames import parts_with_sums
 from blosc2.exceptions import FormatError

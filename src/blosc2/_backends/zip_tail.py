@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from blosc2._core.archive import Archive
-from blosc2._core.source import Source
+from blosc2._core.io.source import Source
+from blosc2._core.zip.archive import Archive
 from blosc2.exceptions import FormatError
 
 #: Bytes of an end record, without and with a seal.

@@ -8,10 +8,10 @@ from typing import Final
 
 from blosc2._backends.layout import open_source
 from blosc2._backends.zip_tail import END, SEALED, check_tail
-from blosc2._core.archive import Archive
-from blosc2._core.catalog import Catalog
-from blosc2._core.keytable import KeyTable
-from blosc2._core.source import Source
+from blosc2._core.io.source import Source
+from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.zip.archive import Archive
+from blosc2._core.zip.catalog import Catalog
 from blosc2.exceptions import FormatError
 
 # The end record as writers leave it: without a comment, or with a seal.

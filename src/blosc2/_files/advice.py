@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from blosc2._core.frame import Frame
-from blosc2._core.source import ADVICE, Source
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import ADVICE, Source
 
 #: How all of a file is read, for as long as it is open; what else there is, is about bytes.
 LASTING: Final = ("normal", "random", "sequential")

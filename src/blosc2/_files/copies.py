@@ -13,9 +13,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, Final
 
-from blosc2._core.checksum import crc32c
-from blosc2._core.frame_sums import range_sum
-from blosc2._core.source import Source
+from blosc2._core.frame.frame_sums import range_sum
+from blosc2._core.io.checksum import crc32c
+from blosc2._core.io.source import Source
 from blosc2.exceptions import FormatError
 
 #: Where bytes lie: a source, the offset in it, and how many.

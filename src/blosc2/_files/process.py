@@ -12,7 +12,7 @@ from contextlib import suppress
 from io import FileIO
 from typing import BinaryIO, cast
 
-from blosc2._core.forking import keep_from_child
+from blosc2._core.io.forking import keep_from_child
 from blosc2.exceptions import StoreLockedError
 
 

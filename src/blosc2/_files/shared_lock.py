@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final
 
-from blosc2._core.forking import Lock
+from blosc2._core.io.forking import Lock
 from blosc2._files.frame_lock import flock
 from blosc2._files.process import Descriptor, refusal
 

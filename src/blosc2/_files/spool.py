@@ -8,9 +8,9 @@ from typing import Any, BinaryIO, Final, cast
 
 import numpy as np
 
-from blosc2._core.checksum import crc32c
-from blosc2._core.grid_write import StoredChunk
-from blosc2._core.source import Source
+from blosc2._core.io.checksum import crc32c
+from blosc2._core.io.source import Source
+from blosc2._core.ndim.grid_write import StoredChunk
 from blosc2._files.copies import Part, Window, check_copy, write_parts
 from blosc2._files.process import Owner
 

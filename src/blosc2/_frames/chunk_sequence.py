@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from blosc2._core.checksum import crc32c
-from blosc2._core.frame import Frame
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.checksum import crc32c
+from blosc2._core.io.source import Source
 from blosc2._files import BUDGET, Spooled, TemporaryFile, Window
 from blosc2._frames.update import Draft, sums_by_offset
 

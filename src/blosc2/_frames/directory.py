@@ -18,11 +18,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from blosc2._core.allocation import FREE, table_limit, too_much
-from blosc2._core.codec import decode_bytes
-from blosc2._core.frame import Frame
-from blosc2._core.frame_writer import header_length, pack_header, pack_index, pack_trailer
-from blosc2._core.grid_write import StoredChunk
-from blosc2._core.source import Source
+from blosc2._core.codec.codec import decode_bytes
+from blosc2._core.frame.frame import Frame
+from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
+from blosc2._core.io.source import Source
+from blosc2._core.ndim.grid_write import StoredChunk
 from blosc2._files import (
     Descriptor,
     NewFile,

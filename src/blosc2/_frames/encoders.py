@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from blosc2._core.codec import Encoder, Encoding
+from blosc2._core.codec.codec import Encoder, Encoding
 
 # Contexts keep the memory that their codec needs, up to some MB each: only a few are kept.
 _MOST: Final = 4

@@ -35,8 +35,8 @@ import msgpack.exceptions
 import numpy as np
 
 from blosc2._core.allocation import FREE, Allowance
-from blosc2._core.codec import decode_bytes
-from blosc2._core.packed import MOST_PER_BYTE, unpacked_size
+from blosc2._core.codec.codec import decode_bytes
+from blosc2._core.frame.packed import MOST_PER_BYTE, unpacked_size
 from blosc2._frames.dtypes import check_fields, dtype_from_description, refuse_unstorable
 from blosc2.exceptions import FormatError, UnsafeDeserializationError
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from blosc2._core.codec import Encoding
-from blosc2._core.frame import Frame
+from blosc2._core.codec.codec import Encoding
+from blosc2._core.frame.frame import Frame
 from blosc2._frames.encoders import encode
 from blosc2.exceptions import FormatError
 from blosc2.storage import Codec, CParams, Filter, cparams_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blosc2._core.frame_writer import header_length
+from blosc2._core.frame.frame_writer import header_length
 
 #: What payloads are aligned to: a cache line, and more than any item needs.
 ALIGNMENT = 64

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from blosc2._core.checksum import crc32c, crc32c_joined
-from blosc2._core.frame import Frame
-from blosc2._core.frame_writer import header_length, pack_header, pack_index, pack_trailer
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame
+from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
+from blosc2._core.io.checksum import crc32c, crc32c_joined
+from blosc2._core.io.source import Source
 from blosc2._files import Window, check_unchanged, checked_pieces, held
 from blosc2._frames.checksums import Known, as_table, carried
 from blosc2._frames.payload_alignment import PADDING, hole_before

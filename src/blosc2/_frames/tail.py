@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from blosc2._core.frame import Frame
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
 
 #: The end of a trailer that has a fixed size.
 TRAILER_TAIL: Final = 23

@@ -14,12 +14,12 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from blosc2._core.allocation import FREE, allowed, table_limit
-from blosc2._core.checksum import crc32c
-from blosc2._core.frame import Frame, special_chunk
-from blosc2._core.frame_sums import range_sum, sealed
-from blosc2._core.frame_writer import header_length, pack_header, pack_index, pack_trailer
-from blosc2._core.grid_write import StoredChunk
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame, special_chunk
+from blosc2._core.frame.frame_sums import range_sum, sealed
+from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
+from blosc2._core.io.checksum import crc32c
+from blosc2._core.io.source import Source
+from blosc2._core.ndim.grid_write import StoredChunk
 from blosc2._files import Spooled, held
 from blosc2._frames.checksums import MARK_AT, Running, Sums, as_table, carried, from_table
 from blosc2._frames.payload_alignment import PADDING, hole_before

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from blosc2._core.codec import Encoding
+from blosc2._core.codec.codec import Encoding
 from blosc2._frames import check_for_bytes, cparams_keywords, dparams_keywords, encode
 from blosc2._functions.blosc1 import HEADER as OLD_HEADER
 from blosc2._functions.blosc1 import has_old_header

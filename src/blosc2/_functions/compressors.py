@@ -6,7 +6,7 @@ import os
 import platform
 from typing import Any, Final
 
-from blosc2._core.codec import compressor_names, library_info
+from blosc2._core.codec.codec import compressor_names, library_info
 from blosc2._functions.blosc1 import HEADER as OLD_HEADER
 from blosc2._handles import bytes_of
 from blosc2.exceptions import FormatError, UnsupportedValueError

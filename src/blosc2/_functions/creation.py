@@ -32,7 +32,7 @@ from blosc2._arrays import (
     slab_height,
     slabs_of,
 )
-from blosc2._core.frame import special_chunk
+from blosc2._core.frame.frame import special_chunk
 from blosc2._files import waiting_items
 from blosc2._frames import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, format_dtype
 from blosc2._functions.iterables import inserted, next_items, one_by_one

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from blosc2._core.codec import Encoding, decode_bytes
-from blosc2._core.frame import Frame
-from blosc2._core.source import Source
+from blosc2._core.codec.codec import Encoding, decode_bytes
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
 from blosc2._functions.blosc1 import HEADER as OLD_HEADER
 from blosc2._functions.blosc1 import has_old_header, with_new_header
 from blosc2._handles import bytes_of, read_bytes, read_into

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from blosc2._core.geometry import Geometry
+from blosc2._core.ndim.geometry import Geometry
 from blosc2._indexing import Selection, basic_selection
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from blosc2._core.frame import Frame
-from blosc2._core.geometry import Geometry
-from blosc2._core.grid_read import Read, work_of
+from blosc2._core.frame.frame import Frame
+from blosc2._core.ndim.geometry import Geometry
+from blosc2._core.ndim.grid_read import Read, work_of
 from blosc2._options import PARALLEL_WORK, run
 from blosc2.exceptions import FormatError
 from blosc2.storage import MAX_BUFFERSIZE

@@ -13,10 +13,10 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._core.allocation import allowed, too_much
-from blosc2._core.codec import Encoding, decode_bytes
-from blosc2._core.frame import Frame, special_chunk
-from blosc2._core.geometry import Geometry
-from blosc2._core.grid_write import Write
+from blosc2._core.codec.codec import Encoding, decode_bytes
+from blosc2._core.frame.frame import Frame, special_chunk
+from blosc2._core.ndim.geometry import Geometry
+from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Draft, Stored, encode
 from blosc2._handles.handle import Carrier
 from blosc2._options import compress

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from blosc2._core.forking import Lock
-from blosc2._core.frame import Frame
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.forking import Lock
 from blosc2._files import Owner, held, sync_names
 from blosc2._frames import (
     Directory,

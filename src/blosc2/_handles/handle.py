@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from blosc2._core.codec import Encoding, Plugin
-from blosc2._core.forking import Lock
-from blosc2._core.frame import Frame
-from blosc2._core.geometry import Geometry, parse_geometry
-from blosc2._core.source import Source
+from blosc2._core.codec.codec import Encoding, Plugin
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.forking import Lock
+from blosc2._core.io.source import Source
+from blosc2._core.ndim.geometry import Geometry, parse_geometry
 from blosc2._files import Compaction, NewFile, Owner, Spool, TemporaryFile, check_permission, held, locked, refusal
 from blosc2._frames import (
     SMALL_FRAME,

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from blosc2._core.codec import Encoding
-from blosc2._core.frame import Frame
-from blosc2._core.frame_writer import header_length
-from blosc2._core.source import Source
+from blosc2._core.codec.codec import Encoding
+from blosc2._core.frame.frame import Frame
+from blosc2._core.frame.frame_writer import header_length
+from blosc2._core.io.source import Source
 from blosc2._files import NewFile, write_parts
 from blosc2._frames import (
     Draft,

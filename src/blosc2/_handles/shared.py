@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from blosc2._core.frame import Frame
-from blosc2._core.geometry import Geometry
+from blosc2._core.frame.frame import Frame
+from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import Sidecar
 from blosc2._frames import is_directory_frame
 from blosc2._handles.directory import DirectoryCarrier, ReadOnlyDirectoryCarrier

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from blosc2._core.grid_read import work_of
-from blosc2._core.grid_read_many import ReadMany
+from blosc2._core.ndim.grid_read import work_of
+from blosc2._core.ndim.grid_read_many import ReadMany
 from blosc2._indexing.assignment import plain_key
 from blosc2._indexing.fancy import advanced_selection
 from blosc2._indexing.keys import Selection, basic_selection

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from blosc2._core.geometry import Geometry
+from blosc2._core.ndim.geometry import Geometry
 from blosc2._indexing.fancy import Indices, Picked
 
 # A point costs about as much as decoding and copying so many bytes, so a box of fewer of them for each point is read

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from blosc2._core.frame import Frame
-from blosc2._core.geometry import Geometry
-from blosc2._core.grid_read import Read, read_all, work_of
+from blosc2._core.frame.frame import Frame
+from blosc2._core.ndim.geometry import Geometry
+from blosc2._core.ndim.grid_read import Read, read_all, work_of
 from blosc2._indexing.assignment import plain_key
 from blosc2._indexing.fancy import Picked, advanced_selection, with_rows
 from blosc2._indexing.keys import Selection, basic_selection

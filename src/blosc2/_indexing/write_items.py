@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from blosc2._core.grid_write import Write
+from blosc2._core.ndim.grid_write import Write
 from blosc2._files import Spool, Spooled
 from blosc2._handles import Carrier
 from blosc2._indexing.assignment import as_items, plain_key

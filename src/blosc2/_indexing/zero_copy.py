@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from blosc2._core.geometry import Geometry
+from blosc2._core.ndim.geometry import Geometry
 from blosc2._indexing.keys import Selection, basic_selection
 from blosc2._indexing.read_items import Version
 

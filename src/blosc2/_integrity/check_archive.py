@@ -8,9 +8,9 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from blosc2._backends import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, RESERVED, lost_end
-from blosc2._core.archive import Archive
-from blosc2._core.folded_keys import folded
-from blosc2._core.source import Source
+from blosc2._core.io.source import Source
+from blosc2._core.keys.folded_keys import folded
+from blosc2._core.zip.archive import Archive
 from blosc2._integrity.check_catalog import CATALOG, check_catalog
 from blosc2._integrity.check_embedded import check_embedded
 from blosc2._integrity.check_frames import check_window, open_regular

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from blosc2._core.frame import Frame
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
 from blosc2._frames import HEADER_FILE, Fields, Integers, chunk_file, chunk_number, frame_of_head, is_directory_frame
 from blosc2._handles import Carrier, make_plugin
 from blosc2._integrity.check_frames import (

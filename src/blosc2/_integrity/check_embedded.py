@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from blosc2._backends import MAP, Embedded, Window
 from blosc2._core.allocation import allowed
-from blosc2._core.frame import Frame
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
 from blosc2._frames import unpack
 from blosc2._integrity.check_frames import check_whole_file, check_window, open_regular
 from blosc2._integrity.report import FAULTS, MOST, Findings

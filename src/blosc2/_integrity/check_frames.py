@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._core.allocation import allowed, too_much
-from blosc2._core.block_check import check_chunk as check_stored_chunk
-from blosc2._core.frame import Frame
-from blosc2._core.source import Source
+from blosc2._core.frame.block_check import check_chunk as check_stored_chunk
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
 from blosc2._frames import is_verifiable, trailers, unpack, verify_frame
 from blosc2._functions import OPAQUE_KINDS, wrap
 from blosc2._handles import Carrier, array_of, make_plugin

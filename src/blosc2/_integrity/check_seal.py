@@ -12,9 +12,9 @@ import enum
 from typing import Final
 
 from blosc2._backends import DIGITS, END, FEW_BITS, SEALED, sealed_end, wrong_bits
-from blosc2._core.archive import Archive
-from blosc2._core.checksum import crc32c
-from blosc2._core.source import Source
+from blosc2._core.io.checksum import crc32c
+from blosc2._core.io.source import Source
+from blosc2._core.zip.archive import Archive
 from blosc2._integrity.report import Findings
 
 _PIECE: Final = 4 << 20

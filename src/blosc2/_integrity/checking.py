@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from blosc2._backends import EMBED
-from blosc2._core.source import Source
+from blosc2._core.io.source import Source
 from blosc2._frames import is_directory_frame
 from blosc2._handles import Carrier
 from blosc2._integrity.report import FAULTS, CheckReport, Findings

@@ -16,11 +16,11 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._core.allocation import Allowance, allowed
-from blosc2._core.checksum import crc32c
-from blosc2._core.codec import decode_bytes
-from blosc2._core.frame import Frame
-from blosc2._core.frame_writer import pack_trailer
-from blosc2._core.source import Source
+from blosc2._core.codec.codec import decode_bytes
+from blosc2._core.frame.frame import Frame
+from blosc2._core.frame.frame_writer import pack_trailer
+from blosc2._core.io.checksum import crc32c
+from blosc2._core.io.source import Source
 from blosc2._frames import (
     MARK_AT,
     NAN_OFFSET,

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from blosc2._backends import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, Window, suffix_of
-from blosc2._core.source import Source
+from blosc2._core.io.source import Source
 from blosc2._files import NewFile, Owner
 from blosc2._frames import Draft, is_directory_frame, with_sums, write_frame
 from blosc2._integrity.check_directory import key_of, walk

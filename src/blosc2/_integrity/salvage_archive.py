@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from blosc2._backends import EMBED, FRAME_MAGIC, LOCK, RESERVED, Window, is_safe
-from blosc2._core.archive import Archive
-from blosc2._core.frame import Frame
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
+from blosc2._core.zip.archive import Archive
 from blosc2._integrity.check_archive import member_key, read_directory
 from blosc2._integrity.check_frames import check_window
 from blosc2._integrity.report import FAULTS, Findings

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from blosc2._backends import FRAME_MAGIC, MAP, REGISTRY, Window, chunks_of_value, is_safe, joined_value, kind_of
 from blosc2._core.allocation import allowed, too_much
-from blosc2._core.frame import Frame
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
 from blosc2._frames import unpack, verify_frame
 from blosc2._integrity.check_frames import check_window
 from blosc2._integrity.old_versions import Head, versions

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from blosc2._core.allocation import allowed
-from blosc2._core.frame import Frame, special_chunk
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame, special_chunk
+from blosc2._core.io.source import Source
 from blosc2._frames import ZERO_OFFSET, Draft, frame_bytes, stored_numbers, verify_frame
 from blosc2._handles import array_of, make_plugin, vlmeta_chunk
 from blosc2._integrity.check_frames import check_chunk, check_frame, check_packed, wrong_values

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from blosc2._core.packed import PackedList
+from blosc2._core.frame.packed import PackedList
 from blosc2._frames import FEW_BYTES, Together, unpack
 from blosc2._handles import Carrier
 from blosc2._lists.arrow_blocks import arrow_blocks

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from blosc2._core.codec import Encoder, Encoding, raw_blocks
-from blosc2._core.frame import Frame
+from blosc2._core.codec.codec import Encoder, Encoding, raw_blocks
+from blosc2._core.frame.frame import Frame
 from blosc2._frames import VLMeta, pack, unpack
 from blosc2._lists.packed_values import unreadable
 from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blosc2._core.frame import Frame
+from blosc2._core.frame.frame import Frame
 from blosc2._indexing import list_index
 from blosc2._lists.batch_blocks import Block
 from blosc2.exceptions import FormatError

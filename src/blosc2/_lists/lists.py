@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from blosc2._core.allocation import allowed, too_much
-from blosc2._core.codec import Encoding
-from blosc2._core.frame import Frame
+from blosc2._core.codec.codec import Encoding
+from blosc2._core.frame.frame import Frame
 from blosc2._frames import (
     FEW_BYTES,
     Draft,

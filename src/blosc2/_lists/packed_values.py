@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from blosc2._core.allocation import allowed
-from blosc2._core.packed import unpacked_size
+from blosc2._core.frame.packed import unpacked_size
 from blosc2._frames import FEW_BYTES, pack
 from blosc2.storage import MAX_BUFFERSIZE
 

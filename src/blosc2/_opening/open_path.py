@@ -8,8 +8,8 @@ import warnings
 from typing import Any
 
 from blosc2 import schunk as schunk_module
-from blosc2._core.frame import Frame
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
 from blosc2._files import advise_frame, check_advice, lasting
 from blosc2._frames import Draft, is_directory_frame
 from blosc2._functions import wrap

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
-from blosc2._core import crew
-from blosc2._core.grid_write import StoredChunk, Write
+from blosc2._core.codec import crew
+from blosc2._core.ndim.grid_write import StoredChunk, Write
 from blosc2._options.threads import detect_number_of_cores
 
 #: Work (see `work_of` of `grid_read`) below which a second thread does not pay: waking it takes 20 us, or 40 when its

@@ -35,11 +35,11 @@ from blosc2._backends import (
     stored_value,
     suffixed_folders,
 )
-from blosc2._core.folded_keys import KeySet, same_folded
-from blosc2._core.frame import Frame
-from blosc2._core.keytable import KeyTable
-from blosc2._core.leaf_batch import LeafBatch
-from blosc2._core.listing import KeyCursor, KeyListing
+from blosc2._core.frame.frame import Frame
+from blosc2._core.keys.folded_keys import KeySet, same_folded
+from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.keys.listing import KeyCursor, KeyListing
+from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._files import LASTING, Progress
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.leaf import leaf_reader, window_of_bytes

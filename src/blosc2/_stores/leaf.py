@@ -12,10 +12,10 @@ import numpy as np
 
 from blosc2._arrays import TINY, ArrayPlan, cframe_of, tiny_frame
 from blosc2._backends import Window
-from blosc2._core.frame import Frame
-from blosc2._core.keytable import KeyTable
-from blosc2._core.leaf_reader import LeafReader
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
+from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.leaves.leaf_reader import LeafReader
 from blosc2._files import Spool, TemporaryFile
 from blosc2._frames import parse_dtype
 from blosc2._functions import wrap

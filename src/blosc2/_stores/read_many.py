@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blosc2._backends import canonical_key
-from blosc2._core.frame import Frame
-from blosc2._core.leaf_batch import LeafBatch
+from blosc2._core.frame.frame import Frame
+from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._handles import array_of
 from blosc2._indexing import Version, check_out, read_whole
 from blosc2._options import PARALLEL_WORK, get_nthreads

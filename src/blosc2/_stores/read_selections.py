@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blosc2._core.grid_read import work_of
-from blosc2._core.grid_read_many import ReadMany, ReadTogether
+from blosc2._core.ndim.grid_read import work_of
+from blosc2._core.ndim.grid_read_many import ReadMany, ReadTogether
 from blosc2._indexing import Items, Reader, Selection, Version, basic_selection, check_out, planned, reading
 from blosc2._options import PARALLEL_WORK, get_nthreads, run
 from blosc2.ndarray import NDArray

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from blosc2._core.catalog import Catalog
-from blosc2._core.listing import KeyListing
+from blosc2._core.keys.listing import KeyListing
+from blosc2._core.zip.catalog import Catalog
 from blosc2._frames import format_dtype
 from blosc2._stores.leaf_descriptions import LeafInfo, codec_name, kind_name
 from blosc2.exceptions import FormatError, StoreKeyError

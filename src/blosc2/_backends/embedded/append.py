@@ -13,11 +13,11 @@ from blosc2._backends.embedded.changes import kept_entry
 from blosc2._backends.embedded.frame_bytes import LARGEST_CHUNK, RawChunks, arrange, stored_map
 from blosc2._backends.embedded.frame_map import MAP, Embedded
 from blosc2._backends.layout import Window
-from blosc2._core.checksum import crc32c
-from blosc2._core.frame import Frame
-from blosc2._core.frame_sums import range_sum, sealed
-from blosc2._core.frame_writer import pack_index, pack_trailer
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame
+from blosc2._core.frame.frame_sums import range_sum, sealed
+from blosc2._core.frame.frame_writer import pack_index, pack_trailer
+from blosc2._core.io.checksum import crc32c
+from blosc2._core.io.source import Source
 from blosc2._frames import ALIGNMENT, MARK_AT, Running, as_table, carried, from_table
 
 # The header fields that make a version current lie in one sector when they end before this byte.

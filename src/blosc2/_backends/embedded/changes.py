@@ -8,8 +8,8 @@ from typing import Any, BinaryIO, Final
 from blosc2._backends.embedded.frame_bytes import Value, metalayers_of, write_frame
 from blosc2._backends.embedded.frame_map import Embedded, chunks_of_value
 from blosc2._backends.layout import Moved, Window
-from blosc2._core.frame_writer import header_length
-from blosc2._core.source import Source
+from blosc2._core.frame.frame_writer import header_length
+from blosc2._core.io.source import Source
 from blosc2._files import Progress, TemporaryFile
 from blosc2._frames import PADDING, carried, verify_frame
 from blosc2.exceptions import FormatError

@@ -18,8 +18,8 @@ from blosc2._backends.embedded.changes import EmbeddedChanges, is_damaged
 from blosc2._backends.embedded.frame_map import Embedded
 from blosc2._backends.layout import open_source
 from blosc2._backends.temporary_folder import is_mount_point
-from blosc2._core.frame import Frame
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
 from blosc2._files import (
     Lock,
     NewFile,

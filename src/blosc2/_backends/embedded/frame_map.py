@@ -16,8 +16,8 @@ import numpy as np
 from blosc2._backends.keys import all_safe, is_safe
 from blosc2._backends.layout import FRAME_MAGIC, Window, open_source
 from blosc2._core.allocation import allowed, too_much
-from blosc2._core.frame import Frame
-from blosc2._core.source import Source
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
 from blosc2._files import file_identity
 from blosc2._frames import unpack
 from blosc2.exceptions import FormatError, UnsupportedKindError

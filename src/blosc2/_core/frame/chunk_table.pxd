@@ -1,0 +1,37 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+
+from blosc2._core.codec.codec cimport Chunk, Plugin, Worker
+from blosc2._core.frame.header cimport Header
+
+
+cdef class ChunkTable(Header):
+    """Where the chunks of a frame lie; see chunk_table.pyx."""
+
+    # One value for all chunks, or one each.
+    cdef int64_t chunk_count
+    cdef int64_t repeated
+    cdef int64_t *offsets
+    cdef int64_t *starts                # uncompressed starts of variable chunks, chunk_count + 1
+    cdef readonly Plugin plugin         # set once at most, before others know the frame
+    cdef uint32_t *sums                 # one for each chunk, to be checked before it is decoded; NULL: not asked for, or none
+
+    cdef uint8_t *seen                  # for each chunk, whether it was checked for what lies in it; NULL until one was
+
+    cdef int count_chunks(self) except -1
+    cdef int64_t entry(self, int64_t index) noexcept nogil
+    cdef int load_index(self) except -1
+    cdef uint32_t *sums_of_trailer(self, const int64_t *table, int64_t count, uint32_t index_sum) except? NULL
+    cdef void take_sums(self, uint32_t *sums) noexcept
+    cdef int check_entry(self, int64_t value, int64_t at) except -1
+    cdef int load_starts(self) except -1
+    cdef int64_t chunk_nbytes(self, int64_t index) noexcept nogil
+    cdef int find_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil
+    cdef int open_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil
+    cdef int load_span(self, int64_t index, Chunk *chunk, int64_t start, int64_t stop) noexcept nogil
+    cdef int load_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil
+    cdef int load_whole(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil
+    cdef int load_block(self, int64_t index, Worker *worker, Chunk *chunk, int32_t block) noexcept nogil
+    cdef int part_block(
+        self, int64_t index, Worker *worker, Chunk *chunk, int32_t block, const uint8_t **decoded) noexcept nogil
+    cdef int decode_chunk_into(self, int64_t index, Worker *worker, uint8_t *destination, int64_t size) noexcept nogil
+    cdef int fail(self, int status, int64_t index) except -1

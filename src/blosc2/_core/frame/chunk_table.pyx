@@ -1,0 +1,572 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The chunks of a frame: where each lies, and bringing and decoding what a read needs of it (FORMATS 1.4, 2)."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy
+
+from blosc2._core.codec.block_cache cimport keep_block, kept_block, name_kept
+from blosc2._core.codec.block_runs cimport LARGE_BLOCK, is_run, run_of
+from blosc2._core.io.checksum cimport checksum
+from blosc2._core.codec.codec cimport (
+    BAD_LENGTH, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, KIND_ZERO, NO_MEMORY, Chunk, ChunkKind,
+    KeptBlock, Plugin, Worker, block_span, borrow, decode_block, decode_whole, give_back, in_order, inspect,
+    reserve_scratch, reserve_stored)
+from blosc2._core.frame.header cimport SUMS_TAIL, TRAILER_TAIL, Header
+from blosc2._core.io.little_endian cimport u32
+
+from blosc2._core.codec import codec
+from blosc2._core.allocation import table_limit, too_much
+from blosc2.exceptions import FormatError
+
+cdef extern from "io/prefetch.h" nogil:
+    void prefetch(const uint8_t *start, int64_t length)
+
+cdef enum:
+    FIRST_READ = 4096       # of a chunk read by position: its header, and all of a small one
+    MAX_CHUNKS = 268435455
+    PREFETCHED = 1 << 20    # of a mapped chunk: as much as the caches near a core hold
+    FORESEEN = 1 << 14      # stored bytes of a block that decoders run through, above which processors foresee the most of it
+    FORMAT_ZSTD = 4         # in the header of a chunk, where the library says what its streams are
+    EXPANSION = 4096        # an offsets table may hold this many times its stored bytes
+    SURELY_ALLOWED = 32 << 20   # bytes of such a table that the rule of allocation gives any file
+
+cdef int64_t SPECIAL_ZERO = <int64_t> (<uint64_t> 0x81 << 56)
+cdef int64_t SPECIAL_NAN = <int64_t> (<uint64_t> 0x82 << 56)
+cdef int64_t SPECIAL_UNINIT = <int64_t> (<uint64_t> 0x84 << 56)
+
+
+cdef inline int64_t _i64le(const uint8_t *p) noexcept nogil:
+    cdef uint64_t value = 0
+    cdef int i
+    for i in range(8):
+        value |= <uint64_t> p[i] << (8 * i)
+    return <int64_t> value
+
+cdef inline bint is_worth_asking(const Chunk *chunk, int64_t stored) noexcept nogil:
+    """Whether the bytes of blocks stored in so many had better be asked for before they are decoded.
+
+    zstd reads several places at once. Others run through a block, nearly as fast as one can ask for it.
+    """
+    return stored <= FORESEEN or chunk.data[2] >> 5 == FORMAT_ZSTD
+
+
+cdef class ChunkTable(Header):
+    """A header with its table of offsets, decoded and checked when it is first needed."""
+
+    def __cinit__(self):
+        self.offsets = NULL
+        self.starts = NULL
+        self.sums = NULL
+        self.seen = NULL
+
+    def __dealloc__(self):
+        free(self.seen)
+        free(self.sums)
+        free(self.offsets)
+        free(self.starts)
+
+    cdef int count_chunks(self) except -1:
+        """What the header alone says about the number of chunks."""
+        if self.nbytes == 0:
+            self.index_loaded = True
+        elif not self.variable:
+            self.chunk_count = self.nbytes // self.chunksize + (self.nbytes % self.chunksize != 0)
+            if self.chunk_count > MAX_CHUNKS:
+                self.bad(30, f"{self.chunk_count} chunks; there are at most {MAX_CHUNKS}")
+        return 0
+
+    @property
+    def nchunks(self):
+        self.load_index()
+        return self.chunk_count
+
+    @property
+    def stored_nbytes(self):
+        """Bytes of all stored chunks, their headers included."""
+        cdef int64_t i, total = 0
+        cdef Chunk chunk
+        cdef int status
+        cdef Worker *worker
+        self.load_index()
+        if self.offsets == NULL:
+            if self.chunk_count == 0 or self.repeated < 0:
+                return 0
+        worker = borrow(0)
+        try:
+            for i in range(self.chunk_count):
+                if self.entry(i) >= 0:
+                    status = self.find_chunk(i, worker, &chunk)
+                    if status:
+                        self.fail(status, i)
+                    total += chunk.cbytes
+        finally:
+            give_back(worker)
+        return total
+
+    # ------------------------------------------------------------ offsets
+
+    cdef int64_t entry(self, int64_t index) noexcept nogil:
+        return self.repeated if self.offsets == NULL else self.offsets[index]
+
+    cdef int load_index(self) except -1:
+        """Decode and check the table of offsets (FORMATS 1.4 and 1.6, points 10-12), once."""
+        cdef uint8_t header[CHUNK_HEADER + 8]
+        cdef Chunk chunk
+        cdef int64_t at, room, i, count, stored = 0, value, have
+        cdef int64_t *table = NULL
+        cdef uint32_t *sums = NULL
+        cdef uint32_t own = 0
+        cdef uint8_t *raw
+        cdef int status
+        cdef Worker *worker
+        if self.index_loaded:
+            return 0
+        at = self.chunks_stop - self.offset
+        room = self.frame_len - self.trailer_len - at
+        have = min(room, <int64_t> (CHUNK_HEADER + 8))
+        self.source.check(self.fetch(self.offset + at, have, header), self.offset + at, have)
+        status = inspect(header, room, &chunk)
+        if status:
+            self.bad(at, f"the offsets table: {codec.reason(status)}")
+        count = chunk.nbytes // 8
+        if not self.variable:
+            count = self.chunk_count
+        if chunk.nbytes != 8 * count or chunk.variable or count == 0 or chunk.needs_geometry:
+            self.bad(at + 4, f"the offsets table has {chunk.nbytes} bytes, which does not fit {count} chunks")
+        if chunk.kind != KIND_RAW and chunk.kind != KIND_REGULAR:
+            value = 0
+            if chunk.kind == KIND_VALUE:
+                if chunk.cbytes != CHUNK_HEADER + 8:
+                    self.bad(at + 12, "the offsets table repeats a value that is no offset")
+                value = _i64le(header + CHUNK_HEADER)
+            elif chunk.kind != KIND_ZERO:
+                self.bad(at + 31, "the offsets table is a special chunk of the wrong kind")
+            self.check_entry(value, at)
+            if value >= 0 and count > 1:
+                self.bad(at, f"{count} chunks are said to lie in one place")
+            if self.wholes:
+                if chunk.cbytes > have:
+                    self.bad(at + 12, "the offsets table is longer than its kind is")
+                # A copy that another thread has brought meanwhile stays.
+                self.take_sums(self.sums_of_trailer(&value, 1 if value >= 0 else 0, checksum(0, header, chunk.cbytes)))
+            self.repeated = value
+            self.chunk_count = count
+            self.index_loaded = True
+            return 0
+        if 8 * count > EXPANSION * <int64_t> chunk.cbytes:
+            self.bad(at, f"an offsets table of {chunk.cbytes} bytes claims {count} chunks")
+        if 8 * count > SURELY_ALLOWED and 8 * count > table_limit(self.source.size):
+            self.bad(at, too_much(8 * count, f"an offsets table of {count} chunks", table_limit(self.source.size)))
+        worker = borrow(chunk.blocksize)
+        raw = <uint8_t *> malloc(chunk.cbytes)
+        table = <int64_t *> malloc(8 * count)
+        try:
+            if raw == NULL or table == NULL:
+                raise MemoryError
+            with nogil:
+                status = self.fetch(self.offset + at, chunk.cbytes, raw)
+            self.source.check(status, self.offset + at, chunk.cbytes)
+            # What was checked is what is decoded, whatever the file shows by now.
+            memcpy(raw, header, CHUNK_HEADER)
+            if self.wholes:
+                own = checksum(0, raw, chunk.cbytes)
+            chunk.data = raw
+            chunk.loaded = chunk.cbytes
+            with nogil:
+                status = decode_whole(worker, &chunk, <uint8_t *> table)
+            if status:
+                self.bad(at, f"the offsets table: {codec.reason(status)}")
+            for i in range(count):
+                value = _i64le(<const uint8_t *> (table + i))
+                self.check_entry(value, at)
+                stored += value >= 0
+                table[i] = value
+            if stored > 1 and stored > self.cbytes // CHUNK_HEADER:
+                self.bad(at, f"{stored} stored chunks do not fit {self.cbytes} bytes")
+            if self.wholes:
+                sums = self.sums_of_trailer(table, count, own)
+            # Another thread may have been faster while the GIL was free.
+            if not self.index_loaded:
+                self.take_sums(sums)
+                sums = NULL
+                if count == 1 and table[0] >= 0:
+                    self.repeated = table[0]  # as leaves of stores often have, which then need no table
+                else:
+                    self.offsets = table
+                    table = NULL
+                self.chunk_count = count
+                self.index_loaded = True
+        finally:
+            give_back(worker)
+            free(raw)
+            free(table)
+            free(sums)
+        return 0
+
+    cdef void take_sums(self, uint32_t *sums) noexcept:
+        if self.sums == NULL:
+            self.sums = sums
+        else:
+            free(sums)
+
+    cdef uint32_t *sums_of_trailer(self, const int64_t *table, int64_t count, uint32_t index_sum) except? NULL:
+        """The checksums of chunks, from a trailer that agrees with its own and with that of the table of offsets.
+
+        `count` is 0 where no chunk is stored.
+        """
+        cdef bytes trailer = self.checked_trailer()
+        cdef const uint8_t *last = <const uint8_t *> PyBytes_AS_STRING(trailer) + len(trailer) - TRAILER_TAIL - SUMS_TAIL
+        cdef const uint8_t *own
+        cdef int64_t i, stored = 0, many = (self.sums_len - SUMS_TAIL) // 4
+        cdef uint32_t *sums
+        if u32(last + 16) != index_sum:
+            self.bad(self.chunks_stop - self.offset, "the offsets table is not the one that was written, as its checksum says")
+        for i in range(count):
+            stored += table[i] >= 0
+        if stored != many:
+            self.bad(self.frame_len - self.trailer_len, f"{many} checksums for {stored} stored chunks")
+        sums = <uint32_t *> calloc(max(count, 1), sizeof(uint32_t))
+        if sums == NULL:
+            raise MemoryError
+        own = last - 4 * many
+        for i in range(count):
+            if table[i] >= 0:
+                sums[i] = u32(own)
+                own += 4
+        return sums
+
+    cdef int check_entry(self, int64_t value, int64_t at) except -1:
+        if value >= 0:
+            if value > self.cbytes - CHUNK_HEADER:
+                self.bad(at, f"the offsets table points to {value}, outside the {self.cbytes} bytes of chunks")
+        elif value != SPECIAL_ZERO and value != SPECIAL_NAN and value != SPECIAL_UNINIT:
+            self.bad(at, f"the offsets table has an entry {value} that is neither a place nor a special value")
+        elif self.variable:
+            self.bad(at, "a special offset in a frame of variable chunks, which gives it no size")
+        elif value == SPECIAL_NAN and self.typesize != 4 and self.typesize != 8:
+            self.bad(at, f"chunks of NaN with items of {self.typesize} bytes; 4 or 8 are possible")
+        return 0
+
+    cdef int load_starts(self) except -1:
+        """Uncompressed start of each variable chunk, from the chunk headers."""
+        cdef int64_t *starts
+        cdef int64_t i, total = 0
+        cdef Chunk chunk
+        cdef Worker *worker
+        cdef int status
+        self.load_index()
+        if not self.variable or self.starts != NULL:
+            return 0
+        starts = <int64_t *> malloc(8 * (self.chunk_count + 1))
+        if starts == NULL:
+            raise MemoryError
+        try:
+            worker = borrow(0)
+            try:
+                for i in range(self.chunk_count):
+                    starts[i] = total
+                    status = self.find_chunk(i, worker, &chunk)
+                    if status:
+                        self.fail(status, i)
+                    total += chunk.nbytes
+            finally:
+                give_back(worker)
+            starts[self.chunk_count] = total
+            if total != self.nbytes:
+                self.bad(30, f"the chunks hold {total} bytes, the header says {self.nbytes}")
+            if self.starts == NULL:
+                self.starts = starts
+                starts = NULL
+        finally:
+            free(starts)
+        return 0
+
+    def know_sizes(self, const int64_t[::1] sizes not None):
+        """Be told the uncompressed sizes of variable chunks by who has just written them.
+
+        Otherwise the headers of all chunks are read for them. Sizes that do not fit are passed over. To be called before
+        others know the frame.
+        """
+        cdef int64_t i, total = 0
+        cdef int64_t *starts
+        if not self.variable or self.starts != NULL or sizes.shape[0] != self.chunk_count or not self.chunk_count:
+            return
+        starts = <int64_t *> malloc(8 * (self.chunk_count + 1))
+        if starts == NULL:
+            raise MemoryError
+        for i in range(self.chunk_count):
+            starts[i] = total
+            if not 0 < sizes[i] <= self.nbytes - total:
+                free(starts)
+                return
+            total += sizes[i]
+        starts[self.chunk_count] = total
+        if total != self.nbytes:
+            free(starts)
+            return
+        self.starts = starts
+
+    @property
+    def repeated_offset(self):
+        """The one special offset that all chunks share, or None."""
+        self.load_index()
+        return self.repeated if self.offsets == NULL and self.chunk_count and self.repeated < 0 else None
+
+    def offsets_bytes(self):
+        """The table of offsets as native int64; empty where one special offset stands for all."""
+        self.load_index()
+        if self.offsets == NULL:
+            if self.chunk_count == 1 and self.repeated >= 0:
+                return PyBytes_FromStringAndSize(<const char *> &self.repeated, 8)
+            return b""
+        return PyBytes_FromStringAndSize(<const char *> self.offsets, 8 * self.chunk_count)
+
+    def chunk_sizes(self):
+        """Uncompressed sizes of all chunks of a frame of variable chunks, as native int64 bytes."""
+        cdef int64_t i
+        cdef int64_t *to
+        self.load_starts()
+        if self.starts == NULL:
+            raise ValueError("the chunks of this frame are equal")
+        result = PyBytes_FromStringAndSize(NULL, 8 * self.chunk_count)
+        to = <int64_t *> PyBytes_AS_STRING(result)
+        for i in range(self.chunk_count):
+            to[i] = self.starts[i + 1] - self.starts[i]
+        return result
+
+    def offsets_list(self):
+        """The table of offsets as stored: counted from the header's end; negative ones are special."""
+        self.load_index()
+        return [self.entry(i) for i in range(self.chunk_count)]
+
+    # ------------------------------------------------------------ chunks
+
+    cdef int64_t chunk_nbytes(self, int64_t index) noexcept nogil:
+        """Uncompressed size that a chunk of equal chunks must have."""
+        cdef int64_t rest = self.nbytes - index * self.chunksize
+        return rest if rest < self.chunksize else self.chunksize
+
+    cdef int open_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
+        """Find a chunk and check its header; `load_block` or `load_chunk` bring the rest.
+
+        Where checksums are asked for all of it is brought and checked at once. The index must be loaded and valid.
+        Returns a status of `codec` or `source`.
+        """
+        cdef int status = self.find_chunk(index, worker, chunk)
+        if not self.each_read or self.sums == NULL or status or chunk.data == NULL:
+            return status
+        status = self.load_chunk(index, worker, chunk)
+        if status == CHUNK_OK and checksum(0, chunk.data, chunk.cbytes) != self.sums[index]:
+            status = BAD_SUM
+        return status
+
+    cdef int find_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
+        """The same, but whatever its checksum says."""
+        cdef int64_t value = self.entry(index)
+        cdef int64_t at, room, have
+        cdef uint8_t *stored
+        cdef int status
+        if value < 0:
+            chunk.data = NULL
+            chunk.kind = <ChunkKind> (<uint64_t> value >> 56 & 7)
+            chunk.nbytes = <int32_t> self.chunk_nbytes(index)
+            chunk.blocksize = chunk.nbytes
+            chunk.cbytes = CHUNK_HEADER
+            chunk.nblocks = 1
+            chunk.typesize = self.typesize
+            chunk.variable = chunk.whole = chunk.needs_geometry = chunk.dictionary = False
+            chunk.loaded = CHUNK_HEADER
+            return CHUNK_OK
+        at = self.chunks_start + value
+        room = self.chunks_stop - at
+        if self.memory(at) != NULL:
+            status = inspect(self.memory(at), room, chunk)
+            chunk.loaded = chunk.cbytes
+        else:
+            have = room if room < FIRST_READ else FIRST_READ
+            stored = reserve_stored(worker, FIRST_READ)
+            if stored == NULL:
+                return NO_MEMORY
+            status = self.source.read_into(at, have, stored)
+            if status:
+                return status
+            status = inspect(stored, room, chunk)
+            if status:
+                return status
+            chunk.loaded = have if have < chunk.cbytes else chunk.cbytes
+            if chunk.cbytes > have:
+                stored = reserve_stored(worker, chunk.cbytes)
+                if stored == NULL:
+                    return NO_MEMORY
+                chunk.data = stored
+        if status:
+            return status
+        if chunk.nbytes > self.nbytes if self.variable else chunk.nbytes != self.chunk_nbytes(index):
+            return BAD_LENGTH
+        if chunk.variable != self.vlblocks:
+            return BAD_LENGTH
+        return CHUNK_OK
+
+    cdef int load_span(self, int64_t index, Chunk *chunk, int64_t start, int64_t stop) noexcept nogil:
+        """Bring stored bytes ``start .. stop`` of a chunk that was opened by position."""
+        if stop <= chunk.loaded or chunk.data == NULL or self.whole or self.source.base != NULL:
+            return CHUNK_OK
+        if start < chunk.loaded:
+            start = chunk.loaded
+        return self.source.read_into(
+            self.chunks_start + self.entry(index) + start, stop - start, <void *> (chunk.data + start))
+
+    cdef int load_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
+        cdef int status
+        if (self.source.base != NULL and chunk.data != NULL and chunk.kind == KIND_REGULAR
+                and is_worth_asking(chunk, chunk.cbytes // chunk.nblocks)):
+            prefetch(chunk.data, min(chunk.cbytes, PREFETCHED))
+        status = self.load_span(index, chunk, chunk.loaded, chunk.cbytes)
+        if status == CHUNK_OK:
+            chunk.loaded = chunk.cbytes
+        return status
+
+    cdef int load_whole(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
+        """Bring a chunk all of which is wanted, and check it if its frame has checksums that are asked for."""
+        cdef int status
+        if self.sums == NULL or self.each_read or chunk.data == NULL or index >= self.chunk_count:
+            return self.load_chunk(index, worker, chunk)
+        status = self.load_span(index, chunk, chunk.loaded, chunk.cbytes)
+        if status:
+            return status
+        chunk.loaded = chunk.cbytes
+        return CHUNK_OK if checksum(0, chunk.data, chunk.cbytes) == self.sums[index] else BAD_SUM
+
+    cdef int load_block(self, int64_t index, Worker *worker, Chunk *chunk, int32_t block) noexcept nogil:
+        """Bring what one block of a regular chunk needs: the table of starts and its own bytes."""
+        cdef int64_t table = CHUNK_HEADER + 4 * <int64_t> chunk.nblocks
+        cdef int32_t start, stop
+        cdef int status
+        if self.source.base != NULL and chunk.kind == KIND_REGULAR:
+            status = block_span(chunk, block, &start, &stop)
+            if status == CHUNK_OK and is_worth_asking(chunk, stop - start):
+                prefetch(chunk.data + start, stop - start)
+            return status
+        if chunk.loaded >= chunk.cbytes:
+            return CHUNK_OK
+        if chunk.loaded < table:
+            status = self.load_span(index, chunk, chunk.loaded, table)
+            if status:
+                return status
+            chunk.loaded = table
+        if not in_order(chunk, block) and block + 1 < chunk.nblocks:
+            return self.load_chunk(index, worker, chunk)
+        status = block_span(chunk, block, &start, &stop)
+        if status:
+            return status
+        return self.load_span(index, chunk, start, stop)
+
+    cdef int part_block(
+            self, int64_t index, Worker *worker, Chunk *chunk, int32_t block, const uint8_t **decoded) noexcept nogil:
+        """The bytes of a block of which a part is wanted, and which may be wanted again soon."""
+        cdef KeptBlock *kept
+        cdef uint8_t *room
+        cdef uint8_t byte = 0
+        cdef int status
+        decoded[0] = kept_block(worker, self.serial, index, chunk, block)
+        if decoded[0] != NULL:
+            return CHUNK_OK
+        status = self.load_block(index, worker, chunk, block)
+        if status:
+            return status
+        if chunk.blocksize > LARGE_BLOCK and is_run(chunk, block, &byte):
+            decoded[0] = run_of(worker, byte, chunk.blocksize)
+            return CHUNK_OK if decoded[0] != NULL else NO_MEMORY
+        kept = keep_block(worker, chunk.blocksize)
+        room = kept.data if kept != NULL else reserve_scratch(worker, chunk.blocksize)
+        if room == NULL:
+            return NO_MEMORY
+        status = decode_block(worker, chunk, block, room)
+        if status:
+            return status
+        if kept != NULL:
+            name_kept(worker, kept, self.serial, index, chunk, block)
+        decoded[0] = room
+        return CHUNK_OK
+
+    cdef int decode_chunk_into(self, int64_t index, Worker *worker, uint8_t *destination, int64_t size) noexcept nogil:
+        """A whole chunk into memory of its size, through the super-chunk of the C library when its codec needs one."""
+        cdef Chunk chunk
+        cdef int status = self.open_chunk(index, worker, &chunk)
+        if status == CHUNK_OK and chunk.nbytes != size:
+            status = BAD_LENGTH
+        if status == CHUNK_OK:
+            status = self.load_whole(index, worker, &chunk)
+        if status:
+            return status
+        if chunk.needs_geometry and self.plugin is not None:
+            return self.plugin.decode(&chunk, destination)
+        return decode_whole(worker, &chunk, destination)
+
+    cdef int fail(self, int status, int64_t index) except -1:
+        """Raise what a status says about a chunk."""
+        cdef int64_t value = self.entry(index)
+        at = self.chunks_start + value if value >= 0 else None
+        if status == NO_MEMORY:
+            raise MemoryError(f"not enough memory to decode chunk {index} of {self.source.path}")
+        if status > 0 or status == -200:
+            self.source.check(status, self.chunks_start + max(value, 0), CHUNK_HEADER)
+        raise FormatError(f"chunk {index}: {codec.reason(status)}", path=self.source.path, key=self.key, offset=at)
+
+    def check_chunks(self, const uint8_t[::1] sums not None):
+        """Check each chunk from now on before it is decoded, against the checksums of all stored ones in their order.
+
+        To be called before others know the frame.
+        """
+        cdef int64_t i, n = 0, count = sums.shape[0] // 4, entries
+        cdef uint32_t *table
+        self.load_index()
+        # Of chunks that are all special there is nothing to look up.
+        entries = 0 if self.offsets == NULL and self.repeated < 0 else self.chunk_count
+        table = <uint32_t *> calloc(max(entries, 1), sizeof(uint32_t))
+        if table == NULL:
+            raise MemoryError
+        for i in range(entries):
+            if self.entry(i) >= 0:
+                if n < count:
+                    table[i] = (sums[4 * n] | <uint32_t> sums[4 * n + 1] << 8 | <uint32_t> sums[4 * n + 2] << 16
+                                | <uint32_t> sums[4 * n + 3] << 24)
+                n += 1
+        if n != count:
+            free(table)
+            raise ValueError(f"{count} checksums for {n} stored chunks")
+        self.take_sums(table)
+        self.each_read = True
+
+    @property
+    def checks_chunks(self):
+        """Whether each chunk is checked before anything of it is decoded."""
+        return bool(self.each_read)
+
+    def check_wholes(self):
+        """Check from now on what is read as a whole: the header, tables, metadata, and chunks all of which is wanted.
+
+        Nothing where the frame has no checksums. To be called before others know the frame.
+
+        Raises
+        ------
+        FormatError
+            The header is not the one that was written; for the rest, when it is read.
+        """
+        if self.sums_len == 0 or self.wholes or self.each_read:
+            return
+        if not self.header_holds:
+            self.bad(0, "the header is not the one that was written, as its checksum says")
+        # Whoever has read the index goes on by it: what comes too late changes nothing.
+        self.wholes = not (self.index_loaded and self.nbytes)
+
+    def set_plugin(self, Plugin plugin not None):
+        """Give the frame what codecs and filters need that work on array blocks, unless it has it.
+
+        To be called before others know the frame. Who decodes has no reference of its own to the plugin: it stays as long
+        as the frame does.
+        """
+        if self.plugin is None:
+            self.plugin = plugin

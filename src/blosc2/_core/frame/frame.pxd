@@ -1,0 +1,24 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from blosc2._core.zip.archive cimport Archive
+from blosc2._core.frame.chunk_table cimport ChunkTable
+from blosc2._core.codec.codec cimport Chunk, Worker
+from blosc2._core.zip.member_sum cimport ChunkSum
+
+
+cdef class Frame(ChunkTable):
+    """One version of one frame; see frame.pyx."""
+
+    cdef int check_index(self, int64_t index) except -1
+    cdef int decode_checked(self, int64_t index, Worker *worker, uint8_t *destination, int64_t size) except -1
+    cdef int open_vl(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil
+    cdef int locate_vl(self, int64_t index, Chunk *chunk, int32_t block, int32_t *start, int32_t *stop, int32_t *size,
+                       int64_t *dictionary) noexcept nogil
+    cdef int64_t chunk_at(self, int64_t position) noexcept nogil
+    cdef int read_range(self, int64_t start, int64_t stop, uint8_t *destination) except -1
+    cdef int read_from_chunk(
+        self, int64_t index, Worker *worker, int64_t start, int64_t stop, uint8_t *destination,
+        ChunkSum *own) noexcept nogil
+
+
+cdef Frame frame_of_member(Archive archive, int64_t place, object key, bint check)

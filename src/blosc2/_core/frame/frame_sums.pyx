@@ -1,0 +1,224 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Checksums of a frame as bytes, and of the bytes of a frame (doc/design/checksums.md).
+
+Whether a frame has any, whether they hold and what follows is the business of the layer above.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from blosc2._core.io.checksum cimport checksum, go_on
+from blosc2._core.frame.chunk_table cimport ChunkTable
+from blosc2._core.codec.codec cimport CHUNK_HEADER, CHUNK_OK, NO_MEMORY, Chunk, Worker, borrow, give_back, inspect
+from blosc2._core.frame.header cimport MIN_HEADER, SUMS_MARK, SUMS_MARK_AT, SUMS_TAIL, TRAILER_TAIL
+from blosc2._core.io.source cimport READ_OK, Source
+
+from blosc2.exceptions import FormatError
+
+cdef enum:
+    PIECE = 1 << 18     # read at a time, so that it is summed while it is in the cache
+    MAX_TRAILER = 0x7FFFFFFF
+
+
+cdef inline void _put_u32(uint8_t *p, uint32_t value) noexcept nogil:
+    cdef int i
+    for i in range(4):
+        p[i] = <uint8_t> (value >> 8 * i)
+
+
+cdef inline void _put_be(uint8_t *p, uint64_t value, int size) noexcept nogil:
+    cdef int i
+    for i in range(size):
+        p[i] = <uint8_t> (value >> 8 * (size - 1 - i))
+
+
+cdef int _odd(uint64_t value) noexcept nogil:
+    """Whether the number of ones is odd."""
+    cdef int odd = 0
+    while value:
+        odd ^= 1
+        value &= value - 1
+    return odd
+
+
+def has_odd_parity(uint64_t value):
+    """Whether a number has an odd number of ones, which no frame_len of a frame with checksums has."""
+    return bool(_odd(value))
+
+
+def sealed(const uint8_t[::1] header not None, const uint8_t[::1] trailer not None, int64_t before,
+           const uint8_t[::1] sums not None, uint32_t body, uint32_t index):
+    """Header and trailer of a frame, with its length and checksums.
+
+    Parameters
+    ----------
+    header, trailer : bytes-like
+        Complete, but for the length of the frame, and without checksums.
+    before : int
+        Bytes of the frame before its trailer, the header included.
+    sums : bytes-like
+        Those of the stored chunks, 4 bytes each.
+    body, index : int
+        Checksums of all bytes between header and trailer, and of the index.
+    """
+    cdef int64_t old = trailer.shape[0] - TRAILER_TAIL
+    cdef int64_t many = sums.shape[0]
+    cdef int64_t size = many + SUMS_TAIL
+    cdef int64_t total
+    cdef bytes new_header, new_trailer
+    cdef uint8_t *h
+    cdef uint8_t *t
+    cdef uint8_t *p
+    if header.shape[0] < MIN_HEADER or old < 0:
+        raise ValueError("a header of at least 97 bytes and a trailer of 23 are needed")
+    while _odd(before + old + size + TRAILER_TAIL):
+        size += 1
+    total = old + size + TRAILER_TAIL
+    if total > MAX_TRAILER:
+        raise ValueError("too many chunks for a trailer with their checksums")
+    new_header = PyBytes_FromStringAndSize(<const char *> &header[0], header.shape[0])
+    new_trailer = PyBytes_FromStringAndSize(NULL, total)
+    h = <uint8_t *> PyBytes_AS_STRING(new_header)
+    t = <uint8_t *> PyBytes_AS_STRING(new_trailer)
+    _put_be(h + 16, before + total, 8)
+    h[SUMS_MARK_AT] = SUMS_MARK
+    memcpy(t, &trailer[0], old)
+    p = t + old
+    memset(p, 0, size - SUMS_TAIL - many)
+    p += size - SUMS_TAIL - many
+    if many:
+        memcpy(p, &sums[0], many)
+    p += many
+    memcpy(p, b"\xc1b2sums\x01", 8)
+    _put_u32(p + 8, <uint32_t> size)
+    _put_u32(p + 12, body)
+    _put_u32(p + 16, index)
+    _put_u32(p + 20, checksum(0, h, header.shape[0]))
+    _put_u32(p + 24, 0)
+    memcpy(p + SUMS_TAIL, &trailer[old], TRAILER_TAIL)
+    _put_be(p + SUMS_TAIL + 1, total, 4)
+    _put_u32(p + 24, checksum(0, t, total))
+    return new_header, new_trailer
+
+
+def range_sum(Source source not None, int64_t offset, int64_t length, uint32_t before=0):
+    """Checksum of a range of a source, behind bytes of a known checksum."""
+    cdef uint32_t crc = before
+    cdef int status
+    if offset < 0 or length < 0 or offset > source.size or length > source.size - offset:
+        raise FormatError(f"{length} bytes are wanted here but the file has {source.size}",
+                          path=source.path, offset=offset)
+    with nogil:
+        status = sum_range(source, offset, length, &crc)
+    if status == NO_MEMORY:
+        raise MemoryError
+    source.check(status, offset, length)
+    return crc
+
+
+cdef int sum_range(Source source, int64_t offset, int64_t length, uint32_t *crc) noexcept nogil:
+    """Go on with a checksum over a range that was checked; a status of `source`, or NO_MEMORY."""
+    cdef uint8_t *piece
+    cdef int64_t size
+    cdef int status = READ_OK
+    if length == 0:
+        return READ_OK
+    if source.base != NULL:
+        crc[0] = checksum(crc[0], source.base + offset, length)
+        return READ_OK
+    piece = <uint8_t *> malloc(min(length, <int64_t> PIECE))
+    if piece == NULL:
+        return NO_MEMORY
+    while length and status == READ_OK:
+        size = min(length, <int64_t> PIECE)
+        status = source.read_into(offset, size, piece)
+        if status == READ_OK:
+            crc[0] = checksum(crc[0], piece, size)
+        offset += size
+        length -= size
+    free(piece)
+    return status
+
+
+def sums_of(ChunkTable frame not None):
+    """Checksums of a frame as it lies in its source: of its stored chunks, of its body, of its index."""
+    cdef int64_t start = frame.offset + frame.header_len
+    cdef int64_t stop, at, i
+    cdef int64_t cursor = start
+    cdef Chunk chunk
+    cdef Worker *worker
+    cdef uint32_t body = 0, own = 0, index = 0
+    cdef bytes sums
+    cdef uint8_t *to
+    cdef int status = CHUNK_OK
+    cdef bint in_order = True
+    sums = PyBytes_FromStringAndSize(NULL, 4 * stored_chunks(frame))
+    stop = frame.offset + frame.frame_len - frame.trailer_len if frame.nbytes else start
+    to = <uint8_t *> PyBytes_AS_STRING(sums)
+    worker = borrow(0)
+    try:
+        for i in range(frame.chunk_count):
+            if frame.entry(i) < 0:
+                continue
+            with nogil:
+                status = frame.find_chunk(i, worker, &chunk)
+                if status == CHUNK_OK:
+                    status = frame.load_chunk(i, worker, &chunk)
+                if status == CHUNK_OK:
+                    own = checksum(0, chunk.data, chunk.cbytes)
+            if status:
+                frame.fail(status, i)
+            _put_u32(to, own)
+            to += 4
+            # The body in the same pass, as long as chunks come in the order of their numbers.
+            at = frame.chunks_start + frame.entry(i)
+            in_order = in_order and at >= cursor
+            if in_order:
+                if at > cursor:
+                    body = range_sum(frame.source, cursor, at - cursor, body)
+                body = go_on(body, own, chunk.data, chunk.cbytes)
+                cursor = at + chunk.cbytes
+    finally:
+        give_back(worker)
+    if not in_order:
+        cursor = start
+        body = 0
+    if frame.nbytes:
+        at = frame.chunks_stop
+        if in_order and cursor <= at:
+            body = range_sum(frame.source, cursor, at - cursor, body)
+            cursor = at
+        index = range_sum(frame.source, at, index_length(frame))
+        if stop < cursor:
+            raise FormatError("the chunks reach into the trailer", path=frame.source.path, offset=stop)
+    body = range_sum(frame.source, cursor, stop - cursor, body)
+    return sums, body, index
+
+
+def stored_chunks(ChunkTable frame not None):
+    """How many chunks are stored, and not just known to the index."""
+    cdef int64_t i, stored = 0
+    frame.load_index()
+    if frame.offsets == NULL:
+        return frame.chunk_count if frame.repeated >= 0 else 0
+    for i in range(frame.chunk_count):
+        stored += frame.offsets[i] >= 0
+    return stored
+
+
+def index_size(ChunkTable frame not None):
+    """Bytes of the chunk that holds the offsets; 0 without one."""
+    return index_length(frame) if frame.nbytes else 0
+
+
+cdef int64_t index_length(ChunkTable frame) except -1:
+    cdef uint8_t header[CHUNK_HEADER]
+    cdef Chunk chunk
+    cdef int64_t at = frame.chunks_stop
+    cdef int64_t room = frame.offset + frame.frame_len - frame.trailer_len - at
+    frame.source.check(frame.fetch(at, CHUNK_HEADER, header), at, CHUNK_HEADER)
+    if inspect(header, room, &chunk):
+        frame.bad(at - frame.offset, "the offsets table is damaged")
+    return chunk.cbytes

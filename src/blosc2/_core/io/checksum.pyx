@@ -1,0 +1,154 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""CRC-32C of bytes, and the CRC-32 of ZIP archives: 15 to 60 GB/s, where the processor has instructions for it."""
+
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+
+cdef extern from "io/crc32c.h" nogil:
+    void crc32c_prepare()
+    void crc32c_choose()
+    int b2_crc_way
+    uint32_t crc32c_of(uint32_t before, const uint8_t *data, size_t size)
+    uint32_t crc32c_by_way(int way, uint32_t before, const uint8_t *data, size_t size)
+
+cdef extern from "io/crc32.h" nogil:
+    void crc32_prepare()
+    int b2_crc32_way
+    uint32_t crc32_of(uint32_t before, const uint8_t *data, size_t size)
+    uint32_t crc32_by_way(int way, uint32_t before, const uint8_t *data, size_t size)
+
+cdef enum:
+    # From this size on others may run meanwhile.
+    LONG = 1 << 16
+    # Joining two checksums takes as long as reading some thousand bytes.
+    WORTH_JOINING = 1 << 13
+
+# The polynomials of CRC-32C and of CRC-32.
+cdef uint32_t[2] _polynomials = [0x82F63B78, 0xEDB88320]
+# x to the power of 2**k modulo each; in reflected form, the highest bit is the 1.
+cdef uint32_t[2][64] _powers
+
+crc32c_prepare()
+crc32c_choose()
+crc32_prepare()
+
+#: How many ways there are to compute them here; `crc32c` and `crc32` take their numbers, from 0 on.
+WAYS = b2_crc_way + 1
+ZIP_WAYS = b2_crc32_way + 1
+
+
+cdef uint32_t _times(uint32_t a, uint32_t b, uint32_t polynomial) noexcept nogil:
+    """The product of two polynomials modulo the one of a checksum."""
+    cdef uint32_t product = 0
+    while a:
+        if <int32_t> a < 0:
+            product ^= b
+        a <<= 1
+        b = (b >> 1) ^ (polynomial if b & 1 else 0)
+    return product
+
+
+cdef void _prepare_powers():
+    cdef int k, kind
+    for kind in range(2):
+        _powers[kind][0] = 0x40000000
+        for k in range(1, 64):
+            _powers[kind][k] = _times(_powers[kind][k - 1], _powers[kind][k - 1], _polynomials[kind])
+
+_prepare_powers()
+
+
+cdef inline uint32_t _joined(uint32_t first, uint32_t second, uint64_t size, int kind) noexcept nogil:
+    cdef int k = 3      # a byte is 8 bits
+    while size:
+        if size & 1:
+            first = _times(_powers[kind][k], first, _polynomials[kind])
+        size >>= 1
+        k += 1
+    return first ^ second
+
+
+cdef uint32_t joined(uint32_t first, uint32_t second, uint64_t size) noexcept nogil:
+    """Checksum of bytes with the first one, followed by `size` bytes with the second one."""
+    return _joined(first, second, size, 0)
+
+
+cdef uint32_t zip_joined(uint32_t first, uint32_t second, uint64_t size) noexcept nogil:
+    """The same of the checksums of ZIP archives."""
+    return _joined(first, second, size, 1)
+
+
+cdef uint32_t go_on(uint32_t before, uint32_t own, const uint8_t *data, size_t size) noexcept nogil:
+    """Checksum of what came before and these bytes, whose own is known: by what is faster."""
+    return joined(before, own, size) if size > WORTH_JOINING else crc32c_of(before, data, size)
+
+
+cdef uint32_t checksum(uint32_t before, const uint8_t *data, size_t size) noexcept nogil:
+    """The same without Python."""
+    return crc32c_of(before, data, size)
+
+
+cdef uint32_t zip_checksum(uint32_t before, const uint8_t *data, size_t size) noexcept nogil:
+    """The CRC-32 of ZIP archives, behind bytes of a known one."""
+    return crc32_of(before, data, size)
+
+
+def crc32(data not None, uint32_t before=0, int way=-1):
+    """CRC-32, as ZIP archives have it, of a contiguous buffer that follows bytes of a known one; what `zlib` computes.
+
+    `way` computes it in one of the `ZIP_WAYS` of this processor.
+    """
+    cdef const uint8_t[::1] view = memoryview(data).cast("B")
+    cdef size_t size = view.shape[0]
+    cdef uint32_t crc
+    if size == 0:
+        return before
+    if way >= 0:
+        if way >= ZIP_WAYS:
+            raise ValueError(f"there are {ZIP_WAYS} ways, from 0 on")
+        return crc32_by_way(way, before, &view[0], size)
+    if size < LONG:
+        return crc32_of(before, &view[0], size)
+    with nogil:
+        crc = crc32_of(before, &view[0], size)
+    return crc
+
+
+def crc32c(data not None, uint32_t before=0, bint portable=False, int way=-1):
+    """Checksum of a contiguous buffer that follows bytes of a known checksum.
+
+    `portable` computes it as on processors without the instruction, and `way` in one of the `WAYS` of this processor.
+    """
+    cdef const uint8_t[::1] view = memoryview(data).cast("B")
+    cdef size_t size = view.shape[0]
+    cdef uint32_t crc
+    if size == 0:
+        return before
+    if portable or way >= 0:
+        if way >= WAYS:
+            raise ValueError(f"there are {WAYS} ways, from 0 on")
+        return crc32c_by_way(0 if portable else way, before, &view[0], size)
+    if size < LONG:
+        return crc32c_of(before, &view[0], size)
+    with nogil:
+        crc = crc32c_of(before, &view[0], size)
+    return crc
+
+
+def crc32c_joined(uint32_t first, uint32_t second, uint64_t size):
+    """Checksum of bytes with the first one, followed by `size` bytes with the second one."""
+    return joined(first, second, size)
+
+
+def crc32c_both(data not None, uint32_t before):
+    """Checksum of a buffer, and of it behind what came before; it is read once."""
+    cdef const uint8_t[::1] view = memoryview(data).cast("B")
+    cdef size_t size = view.shape[0]
+    cdef uint32_t own
+    if size == 0:
+        return 0, before
+    if size < LONG:
+        own = crc32c_of(0, &view[0], size)
+    else:
+        with nogil:
+            own = crc32c_of(0, &view[0], size)
+    return own, go_on(before, own, &view[0], size)

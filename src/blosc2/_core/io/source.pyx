@@ -1,0 +1,512 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+"""A read-only file, mapped or read by position, a buffer in memory, or runs of bytes of these joined.
+
+One source serves every leaf of a file: frames are windows (source, offset, length). A source never
+changes what it shows and has no file position, so any number of threads read it without a lock, and a
+forked child goes on using it. It lives as long as any frame, array or view that refers to it.
+
+A file that grows gets a new source for each length. These share one descriptor; or one mapping, made with room behind
+the end of the file, whose pages nobody touches before the file has them: each source reads up to its own size only.
+"""
+
+import mmap
+import os
+import sys
+
+cimport cython
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.errno cimport errno
+from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
+
+from blosc2.exceptions import FormatError
+
+cdef extern from "io/positional_read.h" nogil:
+    int64_t positional_read(int fd, void *destination, int64_t length, int64_t offset)
+    void close_descriptor(int fd)
+
+cdef extern from "io/mapping.h" nogil:
+    const bint B2_MAPS_FILES
+    void *map_file(int fd, int64_t length)
+    void unmap_file(void *base, int64_t length)
+    void advise_mapping(const void *start, int64_t length, int advice)
+    void advise_file(int fd, int64_t offset, int64_t length, int advice)
+
+# Whatever lies under a name, opening it must not wait.
+_O_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
+#: Advice that `Source.advise` takes, in the order of mapping.h.
+ADVICE = ("normal", "random", "sequential", "willneed", "dontneed")
+# What is said of all of a file, for as long as it is open.
+cdef int _LASTING = 3
+
+# Address space behind the end of a file that grows: as much as the file has, and no less than this. It costs no
+# memory. Where addresses are scarce, a mapping ends with its file.
+cdef int64_t _LEAST_ROOM = 64 << 20 if sys.maxsize > 1 << 32 else 0
+
+
+# Its buffer is released when it goes, not before: a collector that cleared it would leave an export behind.
+@cython.no_gc_clear
+cdef class OpenFile:
+    """What the sources of one file share: a mapping, or a descriptor. It goes with the last of them."""
+
+    def __cinit__(self):
+        self.fd = -1
+        self.advice = "normal"
+
+    cdef int map(self, int fd, int64_t room) except -1:
+        """Map the first bytes of a file; where mappings are not Python's, it may have fewer yet."""
+        cdef void *base
+        if B2_MAPS_FILES:
+            with nogil:
+                base = map_file(fd, room)
+            if base == NULL:
+                raise OSError(errno, os.strerror(errno))
+            self.base = base
+        else:
+            self._mapped = mmap.mmap(fd, room, access=mmap.ACCESS_READ)
+            PyObject_GetBuffer(self._mapped, &self._view, PyBUF_SIMPLE)
+            self.base = self._view.buf
+        self.room = room
+        return 0
+
+    def __dealloc__(self):
+        cdef void *base = self.base
+        cdef int64_t room = self.room
+        if self._mapped is not None:
+            if base != NULL:
+                PyBuffer_Release(&self._view)
+        elif base != NULL:
+            with nogil:
+                unmap_file(base, room)
+        if self.fd >= 0:
+            close_descriptor(self.fd)
+
+
+cdef OpenFile _mapping_of(int fd, int64_t size, bint grows):
+    """A mapping of the first bytes of a file, with room for more where it grows."""
+    cdef OpenFile file = OpenFile.__new__(OpenFile)
+    if grows and _LEAST_ROOM and B2_MAPS_FILES:
+        try:
+            file.map(fd, size + max(size, _LEAST_ROOM))
+            return file
+        except OSError:  # the process may not have so many addresses
+            pass
+    file.map(fd, size)
+    return file
+
+
+@cython.no_gc_clear
+cdef class Source:
+    """A read-only run of bytes: a mapping, a descriptor, a buffer, or what is joined of such.
+
+    Made by `Source.map`, `Source.open`, `Source.of_buffer` or `Source.joined`. `size` is that of the file when it was
+    opened; bytes appended later are not seen: `reopen` gives a source that shows them.
+    """
+
+    def __cinit__(self):
+        self.fd = -1
+
+    @staticmethod
+    def map(path):
+        """Map a whole file, read-only."""
+        return _mapped_whole(os.fspath(path), None)
+
+    @staticmethod
+    def open(path):
+        """Open a file for positional reads."""
+        cdef Source self = Source.__new__(Source)
+        cdef OpenFile file = OpenFile.__new__(OpenFile)
+        self.path = os.fspath(path)
+        file.fd = os.open(self.path, _O_FLAGS)
+        self._identify(os.fstat(file.fd))
+        self.show(file, self.size)
+        return self
+
+    @staticmethod
+    def of_buffer(buffer, path=None):
+        """Wrap a C-contiguous buffer, which must not change while the source lives."""
+        cdef Source self = Source.__new__(Source)
+        self.path = path
+        PyObject_GetBuffer(buffer, &self._view, PyBUF_SIMPLE)
+        self._holds_buffer = True
+        self.base = <const uint8_t *> self._view.buf
+        self.size = self._view.len
+        if isinstance(buffer, memoryview):
+            self.hold_below(buffer)
+        return self
+
+    cdef int hold_below(self, object view) except -1:
+        """Hold what a view is of, and not the view: a collector that finds both clears it although it is held."""
+        cdef Py_buffer below
+        try:
+            PyObject_GetBuffer(view.obj, &below, PyBUF_SIMPLE)
+        except (TypeError, BufferError):
+            return 0
+        if self.size == 0 or <const uint8_t *> below.buf <= self.base <= <const uint8_t *> below.buf + below.len - self.size:
+            PyBuffer_Release(&self._view)
+            self._view = below
+        else:
+            PyBuffer_Release(&below)
+        return 0
+
+    @staticmethod
+    def joined(parts, path=None, sums=None):
+        """The bytes of other sources one behind the other, read where they lie: nothing is copied.
+
+        Parameters
+        ----------
+        parts : iterable of (Source, int, int)
+            Windows: source, offset and length.
+        path : str, optional
+            What messages call it.
+        sums : object, optional
+            What is known of the checksums of these bytes; kept for whoever knows more of them.
+
+        Raises
+        ------
+        FormatError
+            A window reaches beyond its source.
+        """
+        cdef Source self = Source.__new__(Source), source
+        cdef int64_t at = 0, offset, length, i = 0, before
+        cdef Run *run
+        flat = []
+        for source, offset, length in parts:
+            if offset < 0 or length < 0 or offset > source.size or length > source.size - offset:
+                source.check(READ_SHORT, offset, length)
+            if length == 0:
+                continue
+            flat += source.windows(offset, length) if source.runs != NULL else [(source, offset, length)]
+        self.path, self.sums = path, sums
+        self.runs = <Run *> calloc(len(flat) + 1, sizeof(Run))
+        if self.runs == NULL:
+            raise MemoryError
+        kept = []
+        for source, offset, length in flat:
+            if i:
+                run = &self.runs[i - 1]
+                before = at - run.start
+                if run.fd == source.fd and run.base == source.base and run.offset + before == offset:
+                    # What follows is its continuation; of two sources of one file, the one that has it counts.
+                    kept[len(kept) - 1] = source, run.offset, before + length
+                    at += length
+                    continue
+            run = &self.runs[i]
+            run.start, run.offset, run.base, run.fd = at, offset, source.base, source.fd
+            kept.append((source, offset, length))
+            at += length
+            i += 1
+        self._joined = tuple(kept)
+        self.run_count = i
+        self.size = at
+        return self
+
+    def windows(self, int64_t offset, int64_t length):
+        """Where bytes lie that were joined, as windows of sources that are not; of any other source, one window."""
+        cdef int64_t i, first, size
+        if offset < 0 or length < 0 or offset > self.size or length > self.size - offset:
+            self.check(READ_SHORT, offset, length)
+        if self.runs == NULL:
+            return [(self, offset, length)]
+        found = []
+        if length == 0:
+            return found
+        i = self.run_at(offset)
+        while length:
+            source, start, size = self._joined[i]
+            first = offset - self.runs[i].start
+            size = min(size - first, length)
+            found.append((source, start + first, size))
+            offset += size
+            length -= size
+            i += 1
+        return found
+
+    def longer(self, int64_t size):
+        """The same file, open for positional reads, with as many bytes as were written to it by now."""
+        cdef Source other = Source.__new__(Source)
+        if self.fd < 0 or os.fstat(self.fd).st_size < size:
+            raise ValueError(f"this is no file of {size} bytes that is open for positional reads")
+        other.path, other.identity = self.path, self.identity
+        other.show(self.file, size)
+        return other
+
+    @property
+    def descriptor(self):
+        """The descriptor that positional reads use; -1 of what is read otherwise."""
+        return self.fd
+
+    @property
+    def is_joined(self):
+        """Whether it was made by `joined`."""
+        return self.runs != NULL
+
+    @property
+    def in_memory(self):
+        """Whether it is a buffer."""
+        return self._holds_buffer
+
+    def is_unchanged(self):
+        """Whether the file is as long as when it was opened and was not written to since; True of what is no file."""
+        if self.runs != NULL:
+            return all([source.is_unchanged() for source in {source for source, _, _ in self._joined}])
+        if self.identity is None or self.fd < 0:
+            return True
+        status = os.fstat(self.fd)
+        return (status.st_size, status.st_mtime_ns) == self.identity[2:]
+
+    @staticmethod
+    def of_descriptor(int descriptor, path=None):
+        """A file without a name, by a descriptor that is the source's from now on, for positional reads."""
+        cdef Source self = Source.__new__(Source)
+        cdef OpenFile file = OpenFile.__new__(OpenFile)
+        file.fd = descriptor
+        self.path = path
+        self._identify(os.fstat(descriptor))
+        self.show(file, self.size)
+        return self
+
+    def mapped_to(self, int64_t length, Source old=None):
+        """The first bytes of a file that is open for positional reads, as a mapping.
+
+        What lies behind them may be cut off by others meanwhile; touching it in a mapping would end the process.
+
+        Parameters
+        ----------
+        length : int
+        old : Source, optional
+            An older one, whose mapping is shared if it is of the same file and reaches so far.
+        """
+        cdef Source other = Source.__new__(Source)
+        cdef OpenFile file = None
+        other.path, other.identity = self.path, self.identity
+        other.mapped = True
+        if not length:
+            return other
+        cdef bint grows = old is not None and old.mapped and self._is_same(old)
+        if grows and old.file is not None and length <= old.file.room:
+            file = old.file
+        else:
+            try:
+                file = _mapping_of(self.fd, length, grows)
+            except ValueError:  # of Python's mappings
+                file = None
+            if file is not None and old is not None:
+                _advise_again(file, old)
+        if file is None or os.fstat(self.fd).st_size < length:
+            raise FormatError(f"{length} bytes are wanted here but the file was cut just now", path=self.path, offset=0)
+        other.show(file, length)
+        return other
+
+    def reopen(self):
+        """What the file at this path holds now, as another source.
+
+        Of the same file, if that is not shorter than this source says, it shares the descriptor, or the mapping as far
+        as that reaches. Any other file is opened anew. What was advised for all of the file goes on to hold.
+        """
+        cdef Source other
+        if self.identity is None:
+            raise ValueError("a buffer is no file that could be opened again")
+        status = os.stat(self.path)
+        if (status.st_dev, status.st_ino) == self.identity[:2] and status.st_size >= self.size:
+            if self.file is not None and (self.fd >= 0 or status.st_size <= self.file.room):
+                other = Source.__new__(Source)
+                other.path, other.mapped = self.path, self.mapped
+                other._identify(status)
+                other.show(self.file, other.size)
+                return other
+        if self.mapped:
+            return _mapped_whole(self.path, self)
+        other = Source.open(self.path)
+        _advise_again(other.file, self)
+        return other
+
+    def _identify(self, status):
+        cdef int kind = status.st_mode & 0o170000
+        if kind != 0o100000 and kind != 0o040000:  # of a directory, reading tells what it is
+            raise FormatError("it is no regular file", path=self.path)
+        self.size = status.st_size
+        self.identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+    def _is_same(self, Source old):
+        """Whether another source is of the same file, and of no longer one."""
+        return old.identity is not None and self.identity[:2] == old.identity[:2] and self.size >= old.size
+
+    cdef int show(self, OpenFile file, int64_t size) except -1:
+        """Be the first bytes of a file."""
+        self.file = file
+        self.fd = file.fd
+        self.base = <const uint8_t *> file.base
+        self.size = size
+        return 0
+
+    def __dealloc__(self):
+        free(self.runs)
+        if self._holds_buffer:
+            PyBuffer_Release(&self._view)
+
+    cdef int read_into(self, int64_t offset, int64_t length, void *destination) noexcept nogil:
+        """Copy bytes out; the caller has checked nothing. READ_OK, READ_SHORT or an errno."""
+        cdef int64_t got
+        if offset < 0 or length < 0 or offset > self.size or length > self.size - offset:
+            return READ_SHORT
+        if length == 0:
+            return READ_OK  # a source without bytes has no address to copy from
+        if self.fd < 0:
+            if self.runs != NULL:
+                return self.read_runs(offset, length, <uint8_t *> destination)
+            memcpy(destination, self.base + offset, <size_t> length)
+            return READ_OK
+        got = positional_read(self.fd, destination, length, offset)
+        if got == length:
+            return READ_OK
+        return READ_SHORT if got >= 0 else <int> -got
+
+    cdef int64_t run_at(self, int64_t offset) noexcept nogil:
+        """The run that holds a byte of joined ones."""
+        cdef int64_t low = 0, high = self.run_count, middle
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.runs[middle].start <= offset:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    cdef int read_runs(self, int64_t offset, int64_t length, uint8_t *destination) noexcept nogil:
+        """The same of joined runs."""
+        cdef int64_t i = self.run_at(offset), within, size, got
+        cdef Run *run
+        while length:
+            run = &self.runs[i]
+            within = offset - run.start
+            size = min(length, (self.runs[i + 1].start if i + 1 < self.run_count else self.size) - offset)
+            if run.fd < 0:
+                memcpy(destination, run.base + run.offset + within, <size_t> size)
+            else:
+                got = positional_read(run.fd, destination, size, run.offset + within)
+                if got != size:
+                    return READ_SHORT if got >= 0 else <int> -got
+            destination += size
+            offset += size
+            length -= size
+            i += 1
+        return READ_OK
+
+    cdef int check(self, int status, int64_t offset, int64_t length) except -1:
+        """Raise what a status of `read_into` stands for."""
+        if status == READ_OK:
+            return 0
+        if status > 0:
+            raise OSError(status, os.strerror(status), self.path)
+        raise FormatError(
+            f"{length} bytes are wanted here but the file has {self.size}, or was cut while it was read",
+            path=self.path, offset=offset,
+        )
+
+    def read(self, int64_t offset, int64_t length):
+        """Bytes ``offset .. offset + length``; all of them, or `FormatError`."""
+        if offset < 0 or length < 0 or offset > self.size or length > self.size - offset:
+            self.check(READ_SHORT, offset, length)
+        cdef object result = PyBytes_FromStringAndSize(NULL, length)
+        cdef char *destination = PyBytes_AS_STRING(result)
+        cdef int status
+        with nogil:
+            status = self.read_into(offset, length, destination)
+        self.check(status, offset, length)
+        return result
+
+    @property
+    def advice(self):
+        """What was advised last for all of the file: how it is read."""
+        return "normal" if self.file is None else self.file.advice
+
+    def advise(self, str advice, int64_t offset=0, int64_t length=-1):
+        """Tell the kernel how the bytes will be used; nothing where it takes no such advice.
+
+        "normal", "random" and "sequential" say how all of the file is read, by all sources that share it; "willneed"
+        and "dontneed" are about bytes: to be read ahead, or no longer to be kept in memory.
+        """
+        cdef int kind
+        cdef int64_t stop
+        if advice not in ADVICE:
+            raise ValueError(f"advice must be one of {', '.join(ADVICE)}, not {advice!r}")
+        if self.file is None:
+            return
+        kind = ADVICE.index(advice)
+        if kind < _LASTING:
+            self.file.advice = advice
+            _advise(self.file, kind, 0, self.size)
+            return
+        stop = self.size if length < 0 or length > self.size - offset else offset + length
+        if 0 <= offset < stop:
+            _advise(self.file, kind, offset, stop - offset)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        if self.fd >= 0 or self.runs != NULL:
+            raise BufferError("a source read by position has no buffer; open it with mmap_mode='r'")
+        PyBuffer_FillInfo(view, self, <void *> self.base, self.size, 1, flags)
+
+    def __len__(self):
+        return self.size
+
+    def __repr__(self):
+        how = "mapped" if self.mapped else "positional" if self.fd >= 0 else "joined" if self.runs else "memory"
+        return f"<Source {self.path or 'buffer'}: {self.size} bytes, {how}>"
+
+
+cdef _advise(OpenFile file, int kind, int64_t offset, int64_t length):
+    cdef int fd = file.fd
+    cdef const char *base = <const char *> file.base
+    if kind < _LASTING:
+        # All of a file is no length: it goes on to hold when the file grows. A mapping of which parts are told apart
+        # would count as several.
+        offset, length = 0, 0 if fd >= 0 else file.room
+    with nogil:
+        if fd >= 0:
+            advise_file(fd, offset, length, kind)
+        else:
+            advise_mapping(base + offset, length, kind)
+
+
+cdef _advise_again(OpenFile file, Source old):
+    """Say of a file that was opened what was said of the one before it."""
+    if file is not None and old.file is not None and old.file.advice != "normal":
+        file.advice = old.file.advice
+        _advise(file, ADVICE.index(file.advice), 0, 0)
+
+
+cdef Source _mapped_whole(path, Source old):
+    """Map a file, which may be another than an older source has, or the same that has grown."""
+    cdef Source self = Source.__new__(Source)
+    cdef OpenFile file = None
+    cdef int64_t size
+    self.path = path
+    self.mapped = True
+    fd = os.open(path, _O_FLAGS)
+    try:
+        while True:
+            self._identify(os.fstat(fd))
+            size = self.size
+            # A mapping of no bytes is not allowed; an empty source needs none.
+            if not size:
+                return self
+            try:
+                file = _mapping_of(fd, size, old is not None and self._is_same(old))
+            except ValueError:  # of Python's mappings
+                if os.fstat(fd).st_size >= size:
+                    raise
+                continue
+            # A writer may just have cut off the remains of another.
+            if os.fstat(fd).st_size >= size:
+                break
+    finally:
+        os.close(fd)
+    if old is not None:
+        _advise_again(file, old)
+    self.show(file, size)
+    return self

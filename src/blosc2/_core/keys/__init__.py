@@ -1,0 +1,8 @@
+"""Keys of stores: the table that finds them, listings of what is below a group, keys that differ in case.
+
+No key is ever turned into a path here.
+"""
+
+__all__ = [
+    "folded_keys", "keytable", "listing",
+]  # fmt: skip

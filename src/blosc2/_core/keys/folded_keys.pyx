@@ -1,0 +1,238 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+"""Keys that differ only in what some file systems overlook, such as case, among millions: by a 64-bit hash of each."""
+
+import os
+from unicodedata import normalize
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcmp
+
+cdef extern from "keys/key_hash.h" nogil:
+    ctypedef struct prefix_hashes:
+        pass
+    uint64_t key_hash(uint64_t seed0, uint64_t seed1, const uint8_t *p, size_t length)
+    void start_prefixes(prefix_hashes *state, uint64_t seed0, uint64_t seed1)
+    uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_t length)
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
+cdef enum:
+    SHORT = 512
+    # Groups of a key that are hashed one by one.
+    FEW = 16
+
+cdef uint64_t _seed0, _seed1
+_seed0, _seed1 = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
+
+
+cdef class KeySet:
+    """Keys by their hashes; of 2**32 keys, two would be taken for one with a probability of one half.
+
+    Parameters
+    ----------
+    most : int
+        Keys of which it takes note at most, in 8 to 24 bytes each; it knows nothing of further ones.
+    """
+
+    cdef uint64_t *slots
+    cdef int64_t room, used, most
+
+    def __cinit__(self, int64_t most=1 << 22):
+        self.most = most
+        self.room = 64
+        self.slots = <uint64_t *> PyMem_Calloc(<size_t> self.room, 8)
+        if self.slots == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        PyMem_Free(self.slots)
+
+    def __len__(self):
+        return self.used
+
+    cdef int64_t _slot(self, uint64_t hashed) noexcept nogil:
+        cdef int64_t slot = <int64_t> (hashed & <uint64_t> (self.room - 1))
+        while self.slots[slot] and self.slots[slot] != hashed:
+            slot = (slot + 1) & (self.room - 1)
+        return slot
+
+    cdef int _grow(self) except -1:
+        cdef uint64_t *old = self.slots
+        cdef int64_t room = self.room, i
+        self.slots = <uint64_t *> PyMem_Calloc(<size_t> (2 * room), 8)
+        if self.slots == NULL:
+            self.slots = old
+            raise MemoryError
+        self.room = 2 * room
+        for i in range(room):
+            if old[i]:
+                self.slots[self._slot(old[i])] = old[i]
+        PyMem_Free(old)
+        return 0
+
+    cdef bint _add(self, uint64_t hashed) except -1:
+        """Take note of a hash; whether it was there."""
+        cdef int64_t slot = self._slot(hashed)
+        if self.slots[slot]:
+            return True
+        if self.used < self.most:
+            self.slots[slot] = hashed
+            self.used += 1
+            if 3 * self.used > 2 * self.room:
+                self._grow()
+        return False
+
+    cdef bint _has(self, uint64_t hashed) noexcept nogil:
+        return self.slots[self._slot(hashed)] != 0
+
+    def add(self, str key not None):
+        """Take note of a key; whether it was there."""
+        return self._add(hash_of(key))
+
+    def __contains__(self, str key not None):
+        return self.slots[self._slot(hash_of(key))] != 0
+
+    def add_folded(self, str key not None):
+        """Take note of a key without regard to case; whether there was one like it."""
+        return self._add(folded_hash(key))
+
+    def add_groups(self, str key not None):
+        """Take note of the groups that a key lies in."""
+        cdef Py_ssize_t length, at, last = 0
+        cdef const char *text = PyUnicode_AsUTF8AndSize(key, &length)
+        cdef const uint8_t *path = <const uint8_t *> text
+        cdef prefix_hashes state
+        cdef int tries = 0
+        # From the innermost one, up to the first that is known: those around it are then known too.
+        for at in range(length - 1, 0, -1):
+            if text[at] == b"/":
+                tries += 1
+                if tries > FEW:
+                    last = at
+                    break
+                if self._add(key_hash(_seed0, _seed1, path, at) | 1):
+                    break
+        # Of many from the outermost one on, as the hash of each goes on from the one before.
+        start_prefixes(&state, _seed0, _seed1)
+        for at in range(1, last + 1 if last else 0):
+            if text[at] == b"/":
+                self._add(next_prefix(&state, path, <size_t> at) | 1)
+
+
+#: What a new key is: fine; one that came before; one to be looked at; like another but for case; a group.
+NEW, AGAIN, UNKNOWN, LIKE_ANOTHER, GROUP = range(5)
+
+
+cdef class KeyAdmission:
+    """Says of most new keys at once that they may be taken; the others are for who asked.
+
+    Parameters
+    ----------
+    reserved : str
+        What no key begins with, behind its first "/".
+    most : int
+        Keys of which it takes note at most.
+    """
+
+    cdef readonly KeySet leaves, folded, groups, parents
+    cdef bytes reserved
+
+    def __cinit__(self, str reserved not None, int64_t most=1 << 22):
+        self.leaves, self.folded, self.groups, self.parents = KeySet(most), KeySet(most), KeySet(most), KeySet(1 << 20)
+        self.reserved = reserved.encode()
+
+    def admit(self, key):
+        """Take note of a plain key in a group that `parents` knows, and say which of the five it is."""
+        cdef Py_ssize_t length, i, slash = 0
+        cdef const char *text
+        cdef uint8_t c
+        cdef bint begins = True
+        if type(key) is not str or not (<str> key).isascii():
+            return 2
+        text = PyUnicode_AsUTF8AndSize(key, &length)
+        if length < 2 or length > 200 or text[0] != b"/":
+            return 2
+        for i in range(1, length):
+            c = <uint8_t> text[i]
+            if c == 0x2F:
+                if begins or ends_badly(<const uint8_t *> text, slash + 1, i):
+                    return 2
+                begins, slash = True, i
+            elif 0x61 <= c <= 0x7A or 0x41 <= c <= 0x5A or 0x30 <= c <= 0x39:
+                begins = False
+            elif not begins and (c == 0x5F or c == 0x2D):
+                pass
+            elif not begins and c == 0x2E:
+                if i + 2 < length and text[i + 1] == b"b" and text[i + 2] == b"2":
+                    return 2
+            else:
+                return 2
+        if begins or ends_badly(<const uint8_t *> text, slash + 1, length) or (length > PyBytes_GET_SIZE(self.reserved) and memcmp(
+                text + 1, PyBytes_AS_STRING(self.reserved), PyBytes_GET_SIZE(self.reserved)) == 0):
+            return 2
+        if not self.parents._has(key_hash(_seed0, _seed1, <const uint8_t *> text, slash) | 1):
+            return 2
+        if self.leaves._add(key_hash(_seed0, _seed1, <const uint8_t *> text, length) | 1):
+            return 1
+        if self.folded._add(folded_hash(key)):
+            return 3
+        return 4 if self.groups.used and self.groups._has(
+            key_hash(_seed0, _seed1, <const uint8_t *> text, length) | 1) else 0
+
+
+cdef bint ends_badly(const uint8_t *text, int64_t start, int64_t end) noexcept nogil:
+    """Whether a segment ends in a dot, or may be a device on Windows; the rule itself is in `store_keys`."""
+    cdef int64_t stem = start
+    cdef uint8_t first
+    if text[end - 1] == 0x2E:
+        return True
+    while stem < end and text[stem] != 0x2E:
+        stem += 1
+    if stem - start != 3 and stem - start != 4:
+        return False
+    first = text[start] | 32
+    if stem - start == 4:  # com1, lpt9
+        return 0x30 <= text[stem - 1] <= 0x39 and (first == 0x63 or first == 0x6C)
+    return first == 0x63 or first == 0x70 or first == 0x61 or first == 0x6E  # con, prn, aux, nul
+
+
+cdef uint64_t hash_of(str key) except 0:
+    cdef Py_ssize_t length
+    cdef const char *text
+    cdef bytes encoded
+    try:
+        text = PyUnicode_AsUTF8AndSize(key, &length)
+    except UnicodeEncodeError:  # of a name in a mapped file that was changed
+        encoded = key.encode("utf-8", "surrogatepass")
+        text, length = PyBytes_AS_STRING(encoded), PyBytes_GET_SIZE(encoded)
+    return key_hash(_seed0, _seed1, <const uint8_t *> text, length) | 1     # 0 is an empty slot
+
+
+cdef uint64_t folded_hash(str key) except 0:
+    """Hash of a key without regard to case, nor to how its letters are put together from accents."""
+    cdef Py_ssize_t length, i
+    cdef const char *text
+    cdef uint8_t lower[SHORT]
+    cdef uint8_t c
+    if key.isascii():
+        text = PyUnicode_AsUTF8AndSize(key, &length)
+        if length <= SHORT:
+            for i in range(length):
+                c = <uint8_t> text[i]
+                lower[i] = c + 32 if 65 <= c <= 90 else c
+            return key_hash(_seed0, _seed1, lower, length) | 1
+    return hash_of(folded(key))
+
+
+def folded(str key not None):
+    """A key in the form that it shares with those which some file system takes for the same."""
+    return key.lower() if key.isascii() else normalize("NFC", normalize("NFD", key).casefold())
+
+
+def same_folded(keys, str key not None):
+    """Those of some keys that are like one without regard to case."""
+    cdef uint64_t wanted = folded_hash(key)
+    return [other for other in keys if folded_hash(other) == wanted]

@@ -1,0 +1,103 @@
+cimport cython
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from blosc2._core.zip.archive cimport Archive
+from blosc2._core.zip.catalog cimport Catalog
+from blosc2._core.zip.central_record cimport Member, Record
+
+cdef enum:
+    # What a look-up finds instead of a key.
+    NO_KEY = -1
+    DAMAGED = -2
+
+
+cdef struct Text:
+    const uint8_t *bytes    # UTF-8, without the "/" in front
+    Py_ssize_t length
+
+
+# Where a table has a key: the place of a record in the directory of its archive, or, of keys that are in no archive, where
+# they lie in memory of the table's own. It is a type, so that nobody but the table takes the one for the other: others get
+# what a key stands for.
+cdef struct Entry:
+    int64_t at
+
+
+cdef struct Walk:
+    int64_t end             # where the records of leaves end
+    int64_t paths           # keys and groups
+    int64_t others          # how many slots of other paths may still be met
+
+
+@cython.final
+cdef class KeyTable:
+    """Keys of a store with a hash and, once asked for, in order; see keytable.pyx."""
+
+    cdef readonly Py_ssize_t count
+    cdef readonly int64_t tables
+    cdef readonly list strangers
+    cdef readonly dict packed
+    cdef readonly list clashes
+    cdef readonly dict shadowed
+    cdef readonly Archive archive   # whose directory has the keys; None where they lie in memory of the table's own
+    cdef Catalog catalog            # None for a table that was made by going through the directory
+    cdef uint8_t *own               # keys that are in no archive, each after its length and value
+    cdef int64_t own_used, own_room
+    cdef uint8_t *slots
+    cdef uint8_t *own_slots         # NULL where they are the catalog's, which may be gone before this is freed
+    cdef int64_t homes, slot_count
+    cdef uint64_t seed0, seed1
+    cdef bint _plain_names          # whether its keys are names in a directory as they lie there
+    cdef int64_t _paths             # keys and groups, if `sound` has counted them; else -1
+    cdef Entry *came                # in the order of the directory, of one without odd members; or NULL
+    cdef Entry *order               # in the order of keys; NULL until needed
+    cdef tuple suffixes, skipped
+    # The same, where no Python object may be touched.
+    cdef const char *suffix_texts[8]
+    cdef const char *skipped_texts[8]
+    cdef Py_ssize_t suffix_lengths[8]
+    cdef Py_ssize_t skipped_lengths[8]
+    cdef int suffix_count, skipped_count
+    cdef uint64_t skipped_starts[4]     # which bytes skipped names begin with: all others are told at once
+    cdef KeyTable _instead          # what serves when something of the catalog is wrong
+
+    cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil
+    cdef int64_t lookup_group(self, const uint8_t *key, Py_ssize_t length) noexcept nogil
+    cdef int64_t lookup_either(self, const uint8_t *path, Py_ssize_t length) noexcept nogil
+    cdef bint key_at(self, int64_t place, Text *text) noexcept nogil
+    cdef bint leaf_at(self, int64_t position, Record *record, Text *text) noexcept nogil
+    cdef bint key(self, int64_t position, Text *text) noexcept nogil
+    cdef int64_t place(self, int64_t position) noexcept nogil
+    cdef int sort(self) except -1
+    cdef int64_t bound(self, const uint8_t *prefix, Py_ssize_t length, bint after) noexcept nogil
+    cdef int64_t run_end(self, int64_t start, int64_t stop, const uint8_t *prefix, Py_ssize_t length) noexcept nogil
+    cdef KeyTable instead(self)
+    cdef int64_t count_paths(self) except -1
+
+    cdef Entry _entry(self, int64_t position) noexcept nogil
+    cdef bint _text(self, Entry entry, Text *text) noexcept nogil
+    cdef bint _key_of(self, const Record *record, int64_t place, Text *text) noexcept nogil
+    cdef int _kind_of(self, Entry entry, const uint8_t *path, Py_ssize_t length) noexcept nogil
+    cdef bint _leads_to(self, uint64_t hashed, const Text *path, int kind, int64_t place, Walk *walk) noexcept nogil
+    cdef bint _has_name(self, Entry entry, const uint8_t *key, Py_ssize_t length) noexcept nogil
+    cdef int64_t _meaning(self, Entry entry) noexcept nogil
+    cdef bint _leaves_fit(self, Walk *walk) noexcept nogil
+    cdef bint _groups_fit(self, const Text *before, const Text *key, int64_t place, Walk *walk) noexcept nogil
+    cdef int _reserve(self, int64_t most) except -1
+    cdef int64_t _slot_of(self, const uint8_t *key, Py_ssize_t length, uint64_t hashed) noexcept nogil
+    cdef int _fill(self) except -1
+    cdef int64_t _insert(self, const uint8_t *key, Py_ssize_t length, Entry entry, uint64_t hashed) noexcept nogil
+    cdef int _add_text(self, const uint8_t *key, Py_ssize_t length, int64_t value) except -1
+    cdef int _add_odd(self, int64_t place) except -1
+    cdef int _set_names(self, tuple suffixes, tuple skipped) except -1
+    cdef int _suffix(self, const uint8_t *suffix, Py_ssize_t length) noexcept nogil
+    cdef bint _skips(self, const uint8_t *name, Py_ssize_t length) noexcept nogil
+    cdef bint _is_leaf(self, Member *member) except -1
+    cdef bint _others_fit(self) except -1
+    cdef int _settle(self, int64_t place, int64_t slot) except -1
+    cdef bint _shares(self, int64_t position, const uint8_t *prefix, Py_ssize_t length) noexcept nogil
+
+
+cdef str text_of(const uint8_t *key, Py_ssize_t length, Archive archive=*)
+cdef str name_of(const uint8_t *name, Py_ssize_t length, Archive archive=*)
+cdef bytes prefix_of(str path)

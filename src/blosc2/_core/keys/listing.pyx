@@ -1,0 +1,636 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+"""The keys of a store in order, with those that were added or taken away since they were published.
+
+A listing puts three tables together: the published keys, the added ones, and those of the published ones that are gone.
+Everything here costs what it gives: a group inside of another one is skipped by a search, not gone through.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memchr, memcmp
+
+from blosc2._core.zip.archive cimport Archive
+from blosc2._core.zip.catalog cimport Leaf
+from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable, Text, name_of, prefix_of, text_of
+
+from blosc2.exceptions import FormatError
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
+cdef extern from "keys/key_match.h" nogil:
+    bint same_bytes(const uint8_t *a, const uint8_t *b, size_t length)
+    bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
+
+cdef extern from "io/ascii_text.h":
+    const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
+
+cdef enum:
+    # Groups that a listed key may lie in: without a limit, one long name could stand for a gigabyte of group keys.
+    MAX_GROUPS = 256
+    # Of the keys that are given at a time: no more of them, however few they are.
+    BATCH_BYTES = 1 << 22
+
+
+class Damaged(Exception):  # noqa: N818 - never seen outside
+    """Something of a catalog is wrong: the listing goes on without."""
+
+
+cdef class KeyListing:
+    """The keys of a store.
+
+    Parameters
+    ----------
+    base : KeyTable
+        The published keys.
+    added : KeyTable, optional
+        Others; none of them is published.
+    removed : KeyTable, optional
+        Published keys that are no more.
+    path : object, optional
+        The file, for messages.
+    """
+
+    def __init__(self, KeyTable base not None, KeyTable added=None, KeyTable removed=None, path=None):
+        self.base = base
+        self.path = path
+        self.added = None if added is None or added.count == 0 else added
+        self.removed = None if removed is None or removed.count == 0 else removed
+        self._plain = self.added is None and self.removed is None
+
+    @property
+    def plain(self):
+        """Whether these are the published keys and no others."""
+        return self._plain
+
+    @property
+    def table(self):
+        """The published keys."""
+        return self.base
+
+    def __len__(self):
+        # A catalog may state fewer keys than can be found.
+        return max(0, self.base.count + (0 if self.added is None else self.added.count) - (
+            0 if self.removed is None else self.removed.count))
+
+    def __contains__(self, key):
+        return (self.base.find(key) >= 0 and (self.removed is None or self.removed.find(key) < 0)) or (
+            self.added is not None and self.added.find(key) >= 0)
+
+    def find(self, key):
+        """What a key stands for in its table, or -1. Not for a listing from which keys are gone."""
+        found = self.base.find(key)
+        return found if found >= 0 or self.added is None else self.added.find(key)
+
+    def has_group(self, str path not None):
+        """Whether there are keys below a group, other than the root."""
+        cdef bytes prefix
+        cdef int64_t place
+        if self.base.catalog is not None and self._plain:
+            prefix = prefix_of(path)
+            place = self.base.lookup_group(<const uint8_t *> PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix) - 1)
+            if place != DAMAGED:
+                return place >= 0
+            self._without_catalog()
+        return self.count(path) > 0
+
+    cdef _too_deep(self, str key):
+        """The error for a key that lies in too many groups; its first ones are enough to tell it."""
+        if len(key) > 80:
+            key = key[:80] + "..."
+        return FormatError(f"a key lies in more than {MAX_GROUPS} groups", path=self.path, key=key)
+
+    cdef int shows(self, key, str hidden) except -2:
+        """Whether a key is that of a leaf; or of a group, and not hidden, where there are groups.
+
+        -1 for what has to be looked at more closely: no string, or not in the form that keys have.
+        """
+        cdef Py_ssize_t length
+        cdef const char *text
+        cdef int64_t place
+        if type(key) is not str:
+            return -1
+        text = <const char *> ascii_text(<PyObject *> key, &length)
+        if text == NULL:
+            try:
+                text = PyUnicode_AsUTF8AndSize(key, &length)
+            except UnicodeEncodeError:
+                return False
+        if length < 2 or text[0] != b"/" or text[length - 1] == b"/":
+            return -1
+        if self._plain and hidden is not None and self.base.catalog is not None and not is_named(key, hidden):
+            # Groups lie in the same hash.
+            place = self.base.lookup_either(<const uint8_t *> text + 1, length - 1)
+            if place != DAMAGED:
+                return place >= 0
+        place = self.base.lookup(<const uint8_t *> text + 1, length - 1)
+        if place == NO_KEY and self._plain:
+            if hidden is None:
+                return False
+            if self.base.catalog is not None:
+                place = self.base.lookup_group(<const uint8_t *> text + 1, length - 1)
+                if place != DAMAGED:
+                    return place >= 0
+        if place == DAMAGED:
+            self._without_catalog()
+            return self.shows(key, hidden)
+        if (place >= 0 and self._plain) or key in self:
+            return not is_named(key, hidden)
+        return hidden is not None and self.count(key) > 0
+
+    cdef int _prepare(self) except -1:
+        cdef KeyTable base = self.base      # another thread may put another one there meanwhile
+        base.sort()
+        if self.added is not None:
+            self.added.sort()
+        if self.removed is not None:
+            self.removed.sort()
+        return 0
+
+    cdef int _without_catalog(self) except -1:
+        cdef KeyTable base = self.base
+        base = base.instead()
+        # Before others see it: they take what they see for sorted.
+        base.sort()
+        self.base = base
+        return 0
+
+    # ------------------------------------------------------------------ ranges
+    cdef Range _range(self, bytes prefix):
+        """Where the keys below a group are."""
+        cdef Range r
+        cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(prefix)
+        cdef Py_ssize_t length = PyBytes_GET_SIZE(prefix)
+        self._prepare()
+        r.i = r.j = r.more = 0
+        r.stop = self.base.count
+        if self.added is not None:
+            r.more = self.added.count
+            if length:
+                r.j, r.more = self.added.bound(p, length, False), self.added.bound(p, length, True)
+        if length:
+            r.i, r.stop = self.base.bound(p, length, False), self.base.bound(p, length, True)
+            if r.i == DAMAGED or r.stop == DAMAGED:
+                self._without_catalog()
+                r.i, r.stop = self.base.bound(p, length, False), self.base.bound(p, length, True)
+        return r
+
+    cdef int64_t _live(self, bytes prefix, const Range *r):
+        """How many keys there are in the range of a group."""
+        cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(prefix)
+        cdef Py_ssize_t length = PyBytes_GET_SIZE(prefix)
+        cdef int64_t count = r.stop - r.i + r.more - r.j
+        if self.removed is not None:
+            if length:
+                count -= self.removed.bound(p, length, True) - self.removed.bound(p, length, False)
+            else:
+                count -= self.removed.count
+        return max(0, count)
+
+    cdef int _next(self, Range *r, Text *key) except -1:
+        """The first key of a range; 1 where it is an added one, 0 a published one, 2 where there is none."""
+        cdef Text other
+        cdef int order
+        while r.i < r.stop:
+            if not self.base.key(r.i, key):
+                raise Damaged
+            if self.removed is None or self.removed.lookup(key.bytes, key.length) < 0:
+                break
+            r.i += 1
+        if r.j >= r.more:
+            return 2 if r.i >= r.stop else 0
+        self.added.key(r.j, &other)
+        if r.i < r.stop:
+            order = memcmp(key.bytes, other.bytes, min(key.length, other.length))
+            if order < 0 or (order == 0 and key.length < other.length):
+                return 0
+        key[0] = other
+        return 1
+
+    cdef int _skip(self, Range *r, const uint8_t *prefix, Py_ssize_t length) except -1:
+        """Go on behind all keys that begin with a prefix, as the first one does, if it still does."""
+        r.i = self.base.run_end(r.i, r.stop, prefix, length)
+        if self.added is not None:
+            r.j = self.added.run_end(r.j, r.more, prefix, length)
+        return 0
+
+    # ------------------------------------------------------------------ groups
+    def count(self, str path not None="/"):
+        """How many keys there are below a group."""
+        cdef bytes prefix = prefix_of(path)
+        cdef Range r
+        if not prefix:
+            return len(self)
+        r = self._range(prefix)
+        return self._live(prefix, &r)
+
+    def positions(self, str path not None="/"):
+        """Positions ``(start, stop)`` of the published keys below a group in their order."""
+        cdef Range r = self._range(prefix_of(path))
+        return r.i, r.stop
+
+    def below(self, str path not None="/"):
+        """All keys below a group, in order."""
+        return KeyCursor(self, path, None, False).take(-1)
+
+    def children(self, str path not None):
+        """Names of the groups and of the leaves right below a group, each in order."""
+        cdef Range r = self._range(prefix_of(path))
+        return self._sound_children(path, &r, False)[:2]
+
+    cdef tuple _sound_children(self, str path, Range *range, bint ranges):
+        """The same for a range, with the ranges of the groups; without the catalog where that is damaged."""
+        while True:
+            try:
+                return self._children(path, range, ranges)
+            except Damaged:
+                self._without_catalog()     # an error where there is no catalog
+                range[0] = self._range(prefix_of(path))
+
+    cdef tuple _children(self, str path, const Range *range, bint ranges):
+        cdef bytes prefix = prefix_of(path)
+        cdef Py_ssize_t skip = PyBytes_GET_SIZE(prefix), length
+        cdef Range r = range[0], before
+        cdef Text key
+        cdef const uint8_t *rest
+        cdef const uint8_t *slash
+        cdef int which
+        cdef list groups = [], leaves = []
+        cdef dict places = {} if ranges else None
+        cdef Archive archive = self.base.archive
+        if path.count("/") > MAX_GROUPS:
+            raise self._too_deep(path)
+        while True:
+            which = self._next(&r, &key)
+            if which == 2:
+                break
+            if not is_below(&key, prefix, skip):
+                raise Damaged
+            rest = key.bytes + skip
+            slash = <const uint8_t *> memchr(rest, 0x2F, key.length - skip)
+            if slash == NULL:
+                leaves.append(name_of(rest, key.length - skip, archive))
+                if which:
+                    r.j += 1
+                else:
+                    r.i += 1
+            else:
+                length = slash - rest
+                name = name_of(rest, length, archive)
+                groups.append(name)
+                before = r
+                self._skip(&r, key.bytes, skip + length + 1)
+                if r.i == before.i and r.j == before.j:
+                    raise Damaged   # the file changed
+                if ranges:
+                    places[name] = before.i, r.i, before.j, r.j
+        # Groups came in the order of their keys, which go on with "/": "a.b" before "a".
+        groups.sort()
+        return groups, leaves, places
+
+    def walk(self, str path not None="/", bint topdown=True, str hidden=None):
+        """Go through the groups from one on: pairs of a path, "" for the root, and `children`.
+
+        Hidden leaves are left out. The walk is over when a change of the store makes another listing.
+        """
+        cdef Range r = self._range(prefix_of(path))
+        cdef list waiting = [("" if path == "/" else path, r.i, r.stop, r.j, r.more, None)]
+        cdef KeyTable base = self.base
+        while waiting:
+            if self.base is not base:
+                # What was given out stays; positions in the other table are looked up anew.
+                base = self.base
+                waiting = [(entry[0], *_ends(self, entry[0]), entry[5]) for entry in waiting]
+            group, r.i, r.stop, r.j, r.more, done = waiting.pop()
+            if done is not None:
+                yield done
+                continue
+            groups, leaves, places = self._sound_children(group or "/", &r, True)
+            if hidden is not None and hidden in leaves:
+                leaves.remove(hidden)
+            here = group, groups, leaves
+            if topdown:
+                yield here
+            else:
+                waiting.append((group, 0, 0, 0, 0, here))
+            for name in reversed(groups):
+                waiting.append((f"{group}/{name}", *places[name], None))
+
+    def position(self, str key not None):
+        """The position of a published key in their order, -1 where it is not there."""
+        cdef bytes wanted = key.encode("utf-8", "surrogateescape")[1:]
+        cdef Text found
+        cdef int64_t at
+        if self.base.find(key) < 0:
+            return -1
+        self._prepare()
+        at = self.base.bound(<const uint8_t *> PyBytes_AS_STRING(wanted), PyBytes_GET_SIZE(wanted), False)
+        if at == DAMAGED or at >= self.base.count or not self.base.key(at, &found) or (
+                found.bytes[:found.length] != wanted):
+            if self.base.catalog is None:
+                return -1
+            self._without_catalog()
+            return self.position(key)
+        return at
+
+    def groups_below(self, str path not None, int depth):
+        """The published groups from one on, up to some below it: paths, depths and ranges of positions, as in `walk`."""
+        cdef Range r = self._range(prefix_of(path))
+        cdef list result = []
+        try:
+            self._groups_below("" if path == "/" else path, r.i, r.stop, 0, depth, result)
+        except Damaged:
+            self._without_catalog()
+            return self.groups_below(path, depth)
+        return result
+
+    cdef int _groups_below(self, str path, int64_t start, int64_t stop, int level, int depth, list result) except -1:
+        cdef bytes prefix = prefix_of(path)
+        cdef Py_ssize_t skip = PyBytes_GET_SIZE(prefix), length
+        cdef const uint8_t *slash
+        cdef int64_t at = start, end
+        cdef Text key
+        cdef list found = []
+        result.append((path or "/", level, start, stop))
+        if level > MAX_GROUPS:
+            raise self._too_deep(path)
+        if level == depth:
+            return 0
+        while at < stop:
+            if not self.base.key(at, &key) or not is_below(&key, prefix, skip):
+                raise Damaged
+            slash = <const uint8_t *> memchr(key.bytes + skip, 0x2F, key.length - skip)
+            if slash == NULL:
+                at += 1
+                continue
+            length = slash - key.bytes
+            end = max(self.base.run_end(at, stop, key.bytes, length + 1), at + 1)
+            found.append((name_of(key.bytes + skip, length - skip, self.base.archive), at, end))
+            at = end
+        found.sort()
+        for name, first, last in found:
+            self._groups_below(f"{path}/{name}", first, last, level + 1, depth, result)
+        return 0
+
+    def common(self):
+        """The longest path that all keys are below, "/" where they have none in common."""
+        cdef Range r = self._range(b"")
+        cdef Text first, last
+        cdef Py_ssize_t at = 0, slash = 0
+        if len(self) == 0:
+            return "/"
+        if not self._plain:
+            keys = self.below()
+            ends = keys[0].encode("utf-8", "surrogateescape"), keys[len(keys) - 1].encode("utf-8", "surrogateescape")
+            while at < min(len(ends[0]), len(ends[1])) and ends[0][at] == ends[1][at]:
+                slash = at if ends[0][at] == 0x2F else slash
+                at += 1
+            return ends[0][:slash].decode("utf-8", "surrogateescape") or "/"
+        if not (self.base.key(0, &first) and self.base.key(self.base.count - 1, &last)):
+            self._without_catalog()
+            return self.common()
+        while at < min(first.length, last.length) and first.bytes[at] == last.bytes[at]:
+            if first.bytes[at] == 0x2F:
+                slash = at
+            at += 1
+        return text_of(first.bytes, slash, self.base.archive if slash else None)
+
+    def named(self, str name not None):
+        """The keys whose last segment is a name."""
+        cdef bytes wanted = name.encode()
+        cdef Range r
+        cdef Text key
+        cdef int which
+        cdef list result = []
+        cdef bint none = self.base.tables == 0 and name == "_meta"
+        if none and self._plain:
+            return result
+        r = self._range(b"")
+        if none:
+            r.i = r.stop
+        while True:
+            try:
+                which = self._next(&r, &key)
+            except Damaged:
+                self._without_catalog()
+                return self.named(name)
+            if which == 2:
+                return result
+            if which:
+                r.j += 1
+            else:
+                r.i += 1
+            if last_segment_is(key.bytes, key.length, PyBytes_AS_STRING(wanted), PyBytes_GET_SIZE(wanted)):
+                result.append(text_of(key.bytes, key.length, self.base.archive))
+
+    def tree_count(self, str path not None, str hidden not None):
+        """How many groups and leaves there are below a group, without hidden leaves."""
+        cdef bytes prefix = prefix_of(path), name = hidden.encode()
+        cdef Range r = self._range(prefix)
+        cdef Leaf first, second, stop
+        cdef Text key
+        cdef Py_ssize_t base = PyBytes_GET_SIZE(prefix), at
+        cdef int64_t count
+        if self._plain and self.base.catalog is not None:
+            if r.i >= r.stop:
+                return 0
+            # The path of each group is a part of a name in the directory: no catalog makes a list reserve more than that.
+            if self.base.catalog.leaf(r.i, &first) and self.base.catalog.leaf(r.i + 1, &second) and (
+                    self.base.catalog.leaf(r.stop, &stop)) and self.base.key(r.i, &key) and key.length >= base and (
+                    first.hidden <= stop.hidden <= first.hidden + (r.stop - r.i) and second.groups <= stop.groups
+                    and stop.groups - second.groups <= self.base.archive.directory_size):
+                count = r.stop - r.i - (<int64_t> stop.hidden - first.hidden) + (<int64_t> stop.groups - second.groups)
+                for at in range(base, key.length):
+                    count += key.bytes[at] == 0x2F
+                return count
+            self._without_catalog()
+        return KeyCursor(self, path, hidden, True).count_rest()
+
+
+cdef inline bint is_below(const Text *key, bytes prefix, Py_ssize_t length) noexcept:
+    """Whether a key goes on behind a prefix, as all of its range do where the order is right."""
+    return key.length > length and same_bytes(key.bytes, <const uint8_t *> PyBytes_AS_STRING(prefix), <size_t> length)
+
+
+def _ends(KeyListing listing, str group):
+    cdef Range r = listing._range(prefix_of(group or "/"))
+    return r.i, r.stop, r.j, r.more
+
+
+cdef Py_ssize_t shared_with(KeyTable table, int64_t position, const Text *key) noexcept nogil:
+    """How many bytes a key has in common with that at a position of a table."""
+    cdef Text other
+    cdef Py_ssize_t i = 0, most
+    if not table.key(position, &other):
+        return 0
+    most = min(key.length, other.length)
+    while i < most and key.bytes[i] == other.bytes[i]:
+        i += 1
+    return i
+
+
+cdef class KeyCursor:
+    """Goes through the keys of a listing in order, some at a time.
+
+    Parameters
+    ----------
+    listing : KeyListing
+    path : str
+        Below which group.
+    hidden : str or None
+        The last segment of leaves that are left out.
+    groups : bool
+        Whether groups are given too, each at its place in the order, which is before keys that go on with "-" or ".".
+    """
+
+    cdef KeyListing listing
+    cdef KeyTable table     # whose positions the range has
+    cdef bytes hidden, prefix
+    cdef bint groups
+    cdef Range range
+    cdef bytes before       # the key before, as far as the next one may share it
+    cdef str path
+
+    def __init__(self, KeyListing listing not None, str path not None="/", str hidden=None, bint groups=False):
+        self.listing = listing
+        self.path = path
+        self.prefix = prefix_of(path)
+        self.hidden = None if hidden is None else hidden.encode()
+        self.groups = groups
+        self.range = listing._range(self.prefix)
+        self.table = listing.base
+        self.before = None
+
+    def take(self, Py_ssize_t most):
+        """About so many of the next keys, fewer where they are long; none at the end. With -1 all that are left."""
+        cdef list result = []
+        self._go(result, most)
+        return result
+
+    def count_rest(self):
+        """How many keys are left."""
+        return self._go(None, -1)
+
+    cdef int64_t _go(self, list result, Py_ssize_t most) except -1:
+        cdef KeyListing listing = self.listing
+        cdef Text key
+        cdef const uint8_t *last = NULL
+        cdef Py_ssize_t length = 0, common, at, base = PyBytes_GET_SIZE(self.prefix), start
+        cdef int which, groups
+        cdef int64_t count = 0, room = BATCH_BYTES
+        cdef list later
+        if self.before is not None:
+            last, length = <const uint8_t *> PyBytes_AS_STRING(self.before), PyBytes_GET_SIZE(self.before)
+        while most < 0 or (count < most and room > 0):
+            try:
+                if listing.base is not self.table:
+                    # Somebody met something that is wrong with the catalog.
+                    self._begin_again(None if last == NULL else (<const char *> last)[:length])
+                which = listing._next(&self.range, &key)
+            except Damaged:
+                listing._without_catalog()
+                continue
+            if which == 2:
+                break
+            if not is_below(&key, self.prefix, base):
+                listing._without_catalog()      # keys that are not in order; an error where there is no catalog
+                continue
+            if self.groups:
+                common = base
+                while common < length and common < key.length and key.bytes[common] == last[common]:
+                    common += 1
+                groups, later = 0, None
+                for at in range(base, key.length):
+                    if key.bytes[at] > 0x2F:
+                        continue
+                    if key.bytes[at] == 0x2F:
+                        groups += 1
+                        if groups > MAX_GROUPS:
+                            raise listing._too_deep(text_of(key.bytes, at))
+                    if at <= common:
+                        continue
+                    if key.bytes[at] < 0x2F:
+                        if later is None:
+                            later = self._later_groups(&key, which, common)
+                        if not later or later[len(later) - 1] != at:
+                            continue
+                        later.pop()
+                    count += 1
+                    if result is not None:
+                        result.append(text_of(key.bytes, at, listing.base.archive))
+                        room -= at
+            start = 0
+            if self.hidden is not None:
+                start = key.length - PyBytes_GET_SIZE(self.hidden)
+                start = start >= base and (start == 0 or key.bytes[start - 1] == 0x2F) and memcmp(
+                    key.bytes + start, PyBytes_AS_STRING(self.hidden), PyBytes_GET_SIZE(self.hidden)) == 0
+            if not start:
+                count += 1
+                if result is not None:
+                    result.append(text_of(key.bytes, key.length, listing.base.archive))
+                    room -= key.length
+            # A group named like a hidden leaf is still to be given.
+            last, length = key.bytes, key.length - (1 if start else 0)
+            if which:
+                self.range.j += 1
+            else:
+                self.range.i += 1
+        if last != NULL:
+            self.before = (<const char *> last)[:length]
+        return count
+
+    cdef list _later_groups(self, const Text *key, int which, Py_ssize_t least):
+        """Lengths, above some, of the paths that a key begins with, up to a character that sorts before "/", and of which a
+        group comes later; the longest first.
+
+        Such a path is one that later keys share, and at whose end one of them goes on with another character: there are not
+        more of these than keys, whatever the length of keys is.
+        """
+        cdef KeyListing listing = self.listing
+        cdef Range r = self.range, below
+        cdef Py_ssize_t common
+        cdef int64_t i, j
+        cdef bytes prefix
+        cdef list found = []
+        # Behind the key itself.
+        if which:
+            r.j += 1
+        else:
+            r.i += 1
+        while True:
+            common = shared_with(listing.base, r.i, key) if r.i < r.stop else 0
+            if r.j < r.more:
+                common = max(common, shared_with(listing.added, r.j, key))
+            if common <= least:
+                break
+            if common < key.length and key.bytes[common] < 0x2F:
+                prefix = (<const char *> key.bytes)[:common] + b"/"
+                below = listing._range(prefix)
+                if listing._live(prefix, &below) > 0:
+                    found.append(common)
+            i, j = r.i, r.j
+            listing._skip(&r, key.bytes, common)
+            if r.i == i and r.j == j:
+                break       # the file changed
+        return found
+
+    cdef int _begin_again(self, bytes behind) except -1:
+        """Go on behind a key in the table that the listing has now: from the start, what was given out is skipped."""
+        cdef Text key
+        cdef int which
+        cdef bytes now
+        self.range = self.listing._range(self.prefix)
+        self.table = self.listing.base
+        while behind is not None:
+            which = self.listing._next(&self.range, &key)
+            if which == 2:
+                break
+            now = (<const char *> key.bytes)[:key.length]
+            if now > behind:
+                break
+            if which:
+                self.range.j += 1
+            else:
+                self.range.i += 1
+        return 0

@@ -1,0 +1,413 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+"""Many leaves of an archive at once: found, compared and decoded by several threads, with no Python object for any.
+
+The first one is opened in the general way, as the pattern that the others are compared with (see `leaf_pattern`). Those that
+are not like it are left to the caller, who takes another one as the pattern or opens them one by one.
+"""
+
+cimport numpy as cnp
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.object cimport PyObject
+from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+
+from blosc2._core.zip.archive cimport LOCAL_LENGTH, Archive
+from blosc2._core.zip.catalog cimport SLOT_LENGTH, key_hash, slot_home, slot_place
+from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, MEMBER_FINE, Member
+from blosc2._core.io.checksum cimport zip_checksum
+from blosc2._core.codec.codec cimport Worker, reserve_stored
+from blosc2._core.codec.crew cimport MOST_HANDS, Crew, Job, atomic_state, disband, do_together, gather
+from blosc2._core.frame.frame cimport Frame
+from blosc2._core.ndim.geometry cimport Geometry
+from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
+from blosc2._core.leaves.leaf_pattern cimport Pattern
+from blosc2._core.io.little_endian cimport u64
+
+cnp.import_array()
+
+cdef extern from "io/atomics.h" nogil:
+    long state_get(atomic_state *state)
+    void state_set(atomic_state *state, long value)
+    bint state_change(atomic_state *state, long before, long after)
+
+cdef extern from "io/prefetch.h" nogil:
+    void prefetch(const uint8_t *start, int64_t length)
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
+cdef extern from *:
+    """
+    static inline PyObject *list_item(PyObject *list, Py_ssize_t i) { return PyList_GET_ITEM(list, i); }
+    """
+    PyObject *list_item(PyObject *list, Py_ssize_t i) nogil
+
+cdef extern from "keys/key_match.h" nogil:
+    bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
+
+cdef extern from "io/ascii_text.h" nogil:
+    const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
+
+cdef enum:
+    # Leaves whose memory is asked for before the first of them is looked at.
+    TOGETHER = 16
+    # Small leaves that a thread takes at a time: what it writes of them shares few cache lines with what others write.
+    DRAWN = 8 * TOGETHER
+    # Leaves, or else bytes of items, that are worth another thread.
+    WORTH_LEAVES = 2 * TOGETHER
+    WORTH_BYTES = 1 << 16
+    CACHE_LINE = 64
+    # Bytes of a leaf that are asked for ahead.
+    AHEAD = 512
+    # Larger members are not read whole by one positional read.
+    LARGE = 1 << 20
+    ALIGNMENT_ROOM = 80
+
+# What a leaf has come to.
+cdef enum State:
+    FOUND = 0
+    ALIKE = 1
+    DONE = 2
+    OTHER = 3       # than this pattern
+    ALONE = 4       # like no pattern: to be opened in the general way, which says what is wrong with it
+
+cdef enum Stage:
+    FINDING
+    COMPARING
+    DECODING
+
+
+cdef struct Share:
+    # What a thread has taken of its share, on a cache line of its own.
+    atomic_state taken
+    uint8_t behind[CACHE_LINE]
+
+
+cdef class LeafBatch:
+    """Leaves that are read together.
+
+    Parameters
+    ----------
+    table : KeyTable
+        The keys of an archive.
+    keys : list
+        What is no string with "/" in front counts as not there. Nobody may change the list as long as the batch is used.
+    threads : int
+        How many may work at it.
+    hidden : str, optional
+        The last segment of keys that count as not there.
+    check : bool
+        Whether each leaf is compared with the checksum of its member before it is decoded.
+
+    Attributes
+    ----------
+    missing : int
+        Position of the first key that is not there, or -1.
+    """
+
+    cdef KeyTable table
+    cdef readonly Archive archive
+    cdef list keys
+    cdef Py_ssize_t count
+    cdef int threads
+    cdef readonly Py_ssize_t missing
+    cdef readonly bint check
+    cdef const uint8_t **names
+    cdef Py_ssize_t *lengths
+    cdef int64_t *places
+    cdef int64_t *headers       # where local headers are; then, of a mapped file, where chunks are
+    cdef int64_t *sizes         # of members; then of chunks
+    cdef int64_t *frame_sizes   # of members
+    cdef uint32_t *sums         # of members
+    cdef uint16_t *name_lengths     # in their records
+    cdef uint8_t *states
+    cdef const char *tail       # the last segment of keys that count as not there, or NULL
+    cdef Py_ssize_t tail_length
+    cdef bytes tail_bytes
+    cdef Stage stage
+    cdef Share *shares
+    cdef Py_ssize_t share       # leaves of each
+    cdef Py_ssize_t drawn       # leaves that are taken at a time
+    cdef int parts
+    cdef uint8_t *out
+    cdef int64_t stride
+    cdef Pattern pattern
+
+    def __cinit__(self, KeyTable table not None, list keys not None, int threads=1, str hidden=None, bint check=False):
+        cdef Py_ssize_t i, length, tail = 0
+        cdef const char *text
+        cdef const char *end = NULL
+        cdef bytes suffix = None
+        if hidden is not None:
+            suffix = hidden.encode()
+            end, tail = PyBytes_AS_STRING(suffix), len(suffix)
+        self.table, self.archive, self.keys = table, table.archive, keys
+        self.count = len(keys)
+        self.missing = -1
+        self.check = check
+        self.names = <const uint8_t **> PyMem_Calloc(max(1, self.count), sizeof(uint8_t *))
+        self.lengths = <Py_ssize_t *> PyMem_Malloc(max(1, self.count) * sizeof(Py_ssize_t))
+        self.places = <int64_t *> PyMem_Malloc(max(1, self.count) * sizeof(int64_t))
+        self.headers = <int64_t *> PyMem_Calloc(max(1, self.count), sizeof(int64_t))
+        self.sizes = <int64_t *> PyMem_Calloc(max(1, self.count), sizeof(int64_t))
+        self.frame_sizes = <int64_t *> PyMem_Calloc(max(1, self.count), sizeof(int64_t))
+        self.sums = <uint32_t *> PyMem_Calloc(max(1, self.count), sizeof(uint32_t))
+        self.name_lengths = <uint16_t *> PyMem_Calloc(max(1, self.count), sizeof(uint16_t))
+        self.states = <uint8_t *> PyMem_Calloc(max(1, self.count), 1)
+        self.threads = max(1, min(threads, MOST_HANDS + 1))
+        self.shares = <Share *> PyMem_Calloc(self.threads, sizeof(Share))
+        if (self.names == NULL or self.lengths == NULL or self.places == NULL or self.headers == NULL
+                or self.sizes == NULL or self.name_lengths == NULL or self.states == NULL or self.shares == NULL
+                or self.frame_sizes == NULL or self.sums == NULL):
+            raise MemoryError
+        self.tail, self.tail_length, self.tail_bytes = end, tail, suffix
+        self._run(FINDING)
+        # Strings beyond ASCII have to be brought to UTF-8, which takes the interpreter.
+        for i in range(self.count):
+            if self.names[i] != NULL:
+                continue
+            if type(keys[i]) is str:
+                try:
+                    text = PyUnicode_AsUTF8AndSize(keys[i], &length)
+                except UnicodeEncodeError:
+                    pass
+                else:
+                    self.name(i, <const uint8_t *> text, length)
+            if self.names[i] == NULL:
+                self.missing = i
+                return
+            self.find(i, i + 1)
+        for i in range(self.count):
+            if self.places[i] == DAMAGED:
+                # Once more, without the catalog.
+                self.table = table.instead()
+                self._run(FINDING)
+                break
+        for i in range(self.count):
+            if self.places[i] < 0:
+                self.missing = i
+                return
+
+    def __dealloc__(self):
+        PyMem_Free(self.names)
+        PyMem_Free(self.lengths)
+        PyMem_Free(self.places)
+        PyMem_Free(self.headers)
+        PyMem_Free(self.sizes)
+        PyMem_Free(self.frame_sizes)
+        PyMem_Free(self.sums)
+        PyMem_Free(self.name_lengths)
+        PyMem_Free(self.states)
+        PyMem_Free(self.shares)
+
+    def __len__(self):
+        return self.count
+
+    def place(self, Py_ssize_t position):
+        """Where the record of a leaf is in the directory."""
+        if not 0 <= position < self.count:
+            raise IndexError(f"there is no leaf {position}; the batch has {self.count}")
+        return self.places[position]
+
+    def left(self):
+        """Positions of the leaves that were not decoded."""
+        cdef Py_ssize_t i
+        return [i for i in range(self.count) if self.states[i] != DONE]
+
+    def unlike(self):
+        """Positions of the leaves that are not like the pattern."""
+        cdef Py_ssize_t i
+        return [i for i in range(self.count) if self.states[i] != ALIKE]
+
+    def compare(self, Frame frame not None, Geometry geometry not None, cnp.dtype dtype not None):
+        """Take a frame as the pattern, if it can be one, and find the leaves that are like it; whether all are.
+
+        Of a file that is not mapped they are found when they are decoded.
+        """
+        cdef Py_ssize_t i
+        self.pattern = Pattern(frame, geometry, dtype)
+        if not self.pattern.fits:
+            self.pattern = None
+            return False
+        for i in range(self.count):
+            if self.states[i] == OTHER:
+                self.states[i] = FOUND
+        if self.archive.source.base == NULL:
+            return False
+        self._run(COMPARING)
+        for i in range(self.count):
+            if self.states[i] != ALIKE and self.states[i] != DONE:
+                return False
+        return True
+
+    def decode(self, cnp.ndarray out not None):
+        """Decode the leaves that are like the pattern into rows of an array, each of which is one piece."""
+        if self.pattern is None:
+            return
+        if (cnp.PyArray_NDIM(out) < 1 or cnp.PyArray_DIM(out, 0) != self.count or not cnp.PyArray_ISWRITEABLE(out)
+                or cnp.PyArray_NBYTES(out) != self.pattern.row * self.count):
+            raise ValueError("the result has another size than the leaves")
+        self.out = <uint8_t *> cnp.PyArray_DATA(out)
+        self.stride = cnp.PyArray_STRIDE(out, 0)
+        self._run(DECODING)
+
+    cdef int _run(self, Stage stage) except -1:
+        cdef Crew crew
+        cdef int i
+        self.stage = stage
+        self._divide()
+        for i in range(self.parts):
+            state_set(&self.shares[i].taken, 0)
+        try:
+            gather(&crew, self.parts - 1, <void *> self, <Job> _work,
+                   0 if self.pattern is None else self.pattern.frame.blocksize)
+            for i in range(crew.count):
+                crew.hands[i].tool = <void *> <size_t> (i + 1)
+            with nogil:
+                do_together(&crew, <void *> self, <Job> _work, NULL)
+        finally:
+            disband(&crew)
+        return 0
+
+    cdef void _divide(self) noexcept:
+        """Give each thread a share of the leaves, if there is enough to do for more than one."""
+        cdef int64_t worth = 1 + self.count // WORTH_LEAVES, each = WORTH_BYTES
+        self.drawn = DRAWN
+        if self.stage == DECODING:
+            each = max(1, each // self.pattern.row)
+            self.drawn = min(self.drawn, each)
+            worth = max(worth, self.count // each)
+        self.parts = <int> max(1, min(self.threads, worth))
+        # In a small batch others shall not wait for one that has taken the most of it.
+        self.drawn = max(1, min(self.drawn, self.count // (4 * self.parts)))
+        self.share = (self.count + self.parts - 1) // self.parts
+        self.share = (self.share + self.drawn - 1) // self.drawn * self.drawn
+
+    cdef void work(self, Worker *worker, int own) noexcept nogil:
+        """Take leaves until none is left: those of a share first, which the thread has in its cache from stage to stage."""
+        cdef Py_ssize_t first, stop, end
+        cdef long taken
+        cdef int i, part
+        for i in range(self.parts):
+            part = (own + i) % self.parts
+            end = min((part + 1) * self.share, self.count)
+            while True:
+                taken = state_get(&self.shares[part].taken)
+                first = part * self.share + <Py_ssize_t> taken * self.drawn
+                if first >= end:
+                    break
+                if not state_change(&self.shares[part].taken, taken, taken + 1):
+                    continue
+                stop = min(first + self.drawn, end)
+                while first < stop:
+                    self.work_on(worker, first, min(first + TOGETHER, stop))
+                    first += TOGETHER
+
+    cdef void work_on(self, Worker *worker, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
+        """The stage for some leaves."""
+        cdef Py_ssize_t i
+        if self.stage == FINDING:
+            self.take_names(first, stop)
+            self.find(first, stop)
+        elif self.stage == COMPARING:
+            for i in range(first, stop):
+                prefetch(self.archive.source.base + self.headers[i], AHEAD)
+            for i in range(first, stop):
+                if self.states[i] == FOUND:
+                    self.match(i, self.archive.source.base + self.headers[i],
+                               self.archive.directory_offset - self.headers[i])
+        else:
+            for i in range(first, stop):
+                if self.archive.source.base == NULL:
+                    if self.states[i] == FOUND:
+                        self.read(worker, i)
+                elif self.states[i] == ALIKE:
+                    self.decode_one(worker, i, self.archive.source.base + self.headers[i])
+
+    cdef void take_names(self, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
+        """Where the bytes of keys are; strings are looked at without the GIL, which their list keeps alive."""
+        cdef Py_ssize_t i, length
+        cdef const uint8_t *text
+        for i in range(first, stop):
+            prefetch(<const uint8_t *> list_item(<PyObject *> self.keys, i), 128)
+        for i in range(first, stop):
+            text = ascii_text(list_item(<PyObject *> self.keys, i), &length)
+            if text != NULL:
+                self.name(i, text, length)
+
+    cdef inline void name(self, Py_ssize_t i, const uint8_t *text, Py_ssize_t length) noexcept nogil:
+        """Take note of a key, unless it cannot be that of a leaf."""
+        if length < 2 or text[0] != 0x2F or (self.tail != NULL and last_segment_is(
+                text + 1, length - 1, self.tail, self.tail_length)):
+            return
+        self.names[i], self.lengths[i] = text + 1, length - 1
+
+    cdef void find(self, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
+        """Places of keys, and what the directory says of their members."""
+        cdef int64_t slots[TOGETHER]
+        cdef int64_t place
+        cdef Member member
+        cdef Py_ssize_t i
+        for i in range(first, stop):
+            if self.names[i] == NULL:
+                slots[i - first] = 0
+                continue
+            slots[i - first] = SLOT_LENGTH * slot_home(
+                key_hash(self.table.seed0, self.table.seed1, self.names[i], self.lengths[i]), self.table.homes)
+            prefetch(self.table.slots + slots[i - first], 1)
+        for i in range(first, stop):
+            place = slot_place(u64(self.table.slots + slots[i - first]))
+            if 0 <= place < self.archive.directory_size:
+                prefetch(self.archive._directory + place, 65)
+        for i in range(first, stop):
+            if self.names[i] == NULL:
+                self.places[i] = NO_KEY
+                continue
+            place = self.table.lookup(self.names[i], self.lengths[i])
+            self.places[i] = place
+            if place < 0 or not self.archive.peek(place, &member) or member.problem != MEMBER_FINE or (
+                    member.header > self.archive.directory_offset - LOCAL_LENGTH):
+                self.states[i] = ALONE
+            else:
+                self.states[i] = FOUND
+                self.headers[i], self.sizes[i] = member.header, member.size
+                self.frame_sizes[i], self.sums[i] = member.size, member.crc
+                self.name_lengths[i] = member.record.name_length
+
+    cdef void read(self, Worker *worker, Py_ssize_t i) noexcept nogil:
+        """Read a leaf by its position, compare and decode it."""
+        cdef int64_t at = self.headers[i], size = self.sizes[i], wanted
+        cdef uint8_t *p
+        self.states[i] = ALONE
+        if size > LARGE:
+            return
+        wanted = min(LOCAL_LENGTH + self.name_lengths[i] + ALIGNMENT_ROOM + size, self.archive.directory_offset - at)
+        p = reserve_stored(worker, wanted)
+        if p == NULL or self.archive.source.read_into(at, wanted, p):
+            return
+        self.match(i, p, wanted)
+        if self.states[i] == ALIKE:
+            self.decode_one(worker, i, p + (self.headers[i] - at))
+
+    cdef void match(self, Py_ssize_t i, const uint8_t *p, int64_t room) noexcept nogil:
+        """Whether a leaf is like the pattern, from its local header on; where its chunk is."""
+        cdef int64_t chunk, size
+        # Where the name lay when its record was checked.
+        cdef const uint8_t *name = self.archive._directory + self.places[i] + CENTRAL_LENGTH
+        self.states[i] = OTHER
+        if self.pattern.match(name, self.name_lengths[i], self.sizes[i], p, room, &chunk, &size):
+            self.headers[i] += chunk
+            self.sizes[i] = size
+            self.states[i] = ALIKE
+
+    cdef void decode_one(self, Worker *worker, Py_ssize_t i, const uint8_t *p) noexcept nogil:
+        """Decode the chunk of a leaf into its row."""
+        self.states[i] = ALONE
+        if self.check and zip_checksum(0, p - self.pattern.header_len, <size_t> self.frame_sizes[i]) != self.sums[i]:
+            return
+        if self.pattern.decode(worker, p, self.sizes[i], self.out + i * self.stride):
+            self.states[i] = DONE
+
+
+cdef void _work(LeafBatch batch, Worker *worker, void *tool) noexcept nogil:
+    batch.work(worker, <int> <size_t> tool)

@@ -1,0 +1,20 @@
+from libc.stdint cimport int64_t
+
+from blosc2._core.zip.archive cimport Archive
+from blosc2._core.keys.keytable cimport KeyTable
+from blosc2._core.leaves.leaf_pattern cimport Pattern
+
+
+cdef class LeafReader:
+    """Reads leaves of an archive one after the other; see leaf_reader.pyx."""
+
+    cdef KeyTable table
+    cdef Archive archive
+    cdef Pattern pattern
+    cdef bytes hidden
+    cdef type arrays, carriers
+    cdef object dtype_of, mode, path, mmap_mode, deserialize
+    cdef bint check
+
+    cdef int64_t find(self, str key) noexcept
+    cdef object open(self, str key)

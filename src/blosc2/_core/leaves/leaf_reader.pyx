@@ -1,0 +1,148 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+"""Leaves of an archive one after the other, as objects or as their items, with as little between as possible."""
+
+cimport numpy as cnp
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int64_t, uint8_t
+
+from blosc2._core.zip.archive cimport LOCAL_LENGTH, Archive
+from blosc2._core.zip.central_record cimport MEMBER_FINE, Member
+from blosc2._core.io.checksum cimport zip_checksum
+from blosc2._core.codec.codec cimport Worker, borrow, give_back
+from blosc2._core.codec.crew cimport is_quick, leave_turn, take_turn
+from blosc2._core.frame.frame cimport Frame, frame_of_member
+from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, geometry_of
+from blosc2._core.keys.keytable cimport KeyTable
+from blosc2._core.leaves.leaf_pattern cimport Pattern
+
+cnp.import_array()
+
+cdef extern from "keys/key_match.h" nogil:
+    bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
+
+cdef extern from "io/ascii_text.h":
+    const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
+
+cdef extern from *:
+    """
+    /* What `kind.__new__(kind)` gives. */
+    static inline PyObject *made(PyTypeObject *kind, PyObject *arguments) {
+        return kind->tp_new(kind, arguments, NULL);
+    }
+    """
+    object made(type kind, tuple arguments)
+
+cdef extern from "numpy/arrayobject.h":
+    object PyArray_Empty(int nd, cnp.npy_intp *dims, cnp.dtype dtype, int fortran)
+
+cdef tuple _nothing = ()
+
+
+cdef class LeafReader:
+    """Reads leaves of an archive that nobody changes here.
+
+    Parameters
+    ----------
+    table : KeyTable
+        The keys of the archive.
+    hidden : str, optional
+        The last segment of keys that count as not there.
+    arrays, carriers : type
+        Classes of an array and of what it holds its frame by, which is made of a frame and `how`, with the key as the
+        fourth of these; its `array` gets geometry, dtype and frame.
+    dtype_of : callable
+        Gives the dtype that a text stands for; `ValueError` for what it refuses.
+    how : tuple
+        Other arguments of a carrier.
+    check : bool
+        Whether what is read as a whole is checked against the checksums of members.
+    """
+
+    def __cinit__(self, KeyTable table not None, str hidden, type arrays not None, type carriers not None, dtype_of,
+                  tuple how not None, bint check):
+        self.table, self.archive = table, table.archive
+        self.hidden = None if hidden is None else hidden.encode()
+        self.arrays, self.carriers, self.dtype_of = arrays, carriers, dtype_of
+        self.mode, self.path, self.mmap_mode, self.deserialize = how
+        self.check = check
+
+    def learn(self, Frame frame not None, Geometry geometry not None, cnp.dtype dtype not None):
+        """Take a leaf that was opened as the one that others are compared with when they are read; of mapped archives."""
+        cdef Pattern pattern
+        if self.archive.source.base == NULL:
+            return
+        pattern = Pattern(frame, geometry, dtype)
+        if pattern.fits and (<object> dtype).names is None:
+            self.pattern = pattern
+
+    cdef int64_t find(self, str key) noexcept:
+        """The place of a key; negative where it is not there, or where others have to look."""
+        cdef Py_ssize_t length
+        cdef const uint8_t *text = ascii_text(<PyObject *> key, &length)
+        if text == NULL or length < 2 or text[0] != 0x2F or (self.hidden is not None and last_segment_is(
+                text + 1, length - 1, PyBytes_AS_STRING(self.hidden), PyBytes_GET_SIZE(self.hidden))):
+            return -1
+        return self.table.lookup(text + 1, length - 1)
+
+    cdef object open(self, str key):
+        """The leaf of a key: an object if it is an array like most, else its frame; None for `find` < 0."""
+        cdef int64_t place = self.find(key)
+        cdef Frame frame
+        if place < 0:
+            return None
+        frame = frame_of_member(self.archive, place, key, self.check)
+        if not frame.holds_only_array() or frame.wants_geometry():
+            return frame
+        array = geometry_of(frame, self.dtype_of)
+        if self.check:
+            carrier = self.carriers(frame, self.mode, self.path, self.mmap_mode, key, self.deserialize)
+        else:
+            carrier = self.carriers(frame, self.mode, self.path, self.mmap_mode, key, self.deserialize, verify=False)
+        carrier.array = array
+        leaf = made(self.arrays, _nothing)
+        leaf._carrier = carrier
+        return leaf
+
+    def read(self, key):
+        """The items of a leaf as a new array; None for one that has to be opened."""
+        cdef Pattern pattern = self.pattern
+        cdef const uint8_t *local
+        cdef int64_t place, chunk, size, start
+        cdef Member member
+        cdef Worker *worker
+        cdef cnp.npy_intp dims[MAX_DIM]
+        cdef cnp.ndarray out
+        cdef bint done
+        cdef int d
+        if pattern is None or type(key) is not str:
+            return None
+        place = self.find(key)
+        if place < 0 or not self.archive.peek(place, &member):
+            return None
+        if member.problem != MEMBER_FINE or member.header > self.archive.directory_offset - LOCAL_LENGTH:
+            return None
+        local = self.archive.source.base + member.header
+        if not pattern.match(member.record.name, member.record.name_length, member.size, local,
+                             self.archive.directory_offset - member.header, &chunk, &size):
+            return None
+        start = chunk - pattern.header_len
+        for d in range(pattern.geometry.c.ndim):
+            dims[d] = pattern.geometry.c.shape[d]
+        Py_INCREF(pattern.dtype)    # the next call steals one reference
+        out = PyArray_Empty(pattern.geometry.c.ndim, dims, pattern.dtype, 0)
+        worker = borrow(pattern.frame.blocksize)
+        try:
+            if is_quick(size, pattern.row):
+                done = not self.check or zip_checksum(0, local + start, <size_t> member.size) == member.crc
+                done = done and pattern.decode(worker, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
+            else:
+                with nogil:
+                    leave_turn()
+                    done = not self.check or zip_checksum(0, local + start, <size_t> member.size) == member.crc
+                    done = done and pattern.decode(worker, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
+                    take_turn()
+        finally:
+            give_back(worker)
+        return out if done else None

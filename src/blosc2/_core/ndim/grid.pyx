@@ -1,0 +1,362 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Selections of an n-d array: which chunks and blocks they touch, and moving their items.
+
+A selection is a box with positive steps: `start`, `step` and `count` on every axis. `grid_read` moves such items out of
+chunks, `grid_write` into them. Both hand out chunks from a counter, so that any number of threads can work on one
+operation.
+
+On some axes a selection may consist of points instead: index arrays, of which the entries at one position belong
+together. Points come sorted by chunk and block, each with the place of its items in the result.
+"""
+
+cimport numpy as cnp
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+from blosc2._core.codec.codec cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk, Encoder, Worker
+from blosc2._core.codec.crew cimport Crew, Job, disband, do_together, gather
+from blosc2._core.ndim.geometry cimport MAX_DIM, Grid
+
+cnp.import_array()
+
+cdef extern from "io/atomics.h" nogil:
+    int64_t counter_next(int64_t *counter)
+
+
+cdef void copy_items(uint8_t *to, const int64_t *to_strides, const uint8_t *source, const int64_t *source_strides,
+                     const int64_t *count, int ndim, int64_t itemsize) noexcept nogil:
+    """Copy a box of items between two strided places."""
+    cdef int64_t run = itemsize
+    cdef int64_t at[MAX_DIM]
+    cdef int64_t i, n, ts, ss
+    cdef int d
+    # Trailing axes that are one run on both sides become part of the item.
+    while ndim and (count[ndim - 1] == 1 or (to_strides[ndim - 1] == run and source_strides[ndim - 1] == run)):
+        run *= count[ndim - 1]
+        ndim -= 1
+    if ndim == 0:
+        memcpy(to, source, <size_t> run)
+        return
+    for d in range(ndim):
+        at[d] = 0
+    ndim -= 1
+    n = count[ndim]
+    ts = to_strides[ndim]
+    ss = source_strides[ndim]
+    while True:
+        if run == 8:
+            for i in range(n):
+                memcpy(to + i * ts, source + i * ss, 8)
+        elif run == 4:
+            for i in range(n):
+                memcpy(to + i * ts, source + i * ss, 4)
+        elif run == 2:
+            for i in range(n):
+                memcpy(to + i * ts, source + i * ss, 2)
+        elif run == 1:
+            for i in range(n):
+                to[i * ts] = source[i * ss]
+        else:
+            for i in range(n):
+                memcpy(to + i * ts, source + i * ss, <size_t> run)
+        d = ndim - 1
+        while d >= 0:
+            at[d] += 1
+            to += to_strides[d]
+            source += source_strides[d]
+            if at[d] < count[d]:
+                break
+            to -= to_strides[d] * count[d]
+            source -= source_strides[d] * count[d]
+            at[d] = 0
+            d -= 1
+        if d < 0:
+            return
+
+
+cdef void _work(Operation operation, Worker *worker, Encoder encoder) noexcept nogil:
+    operation.work(worker, encoder)
+
+
+cdef class Operation:
+    """A read or write of a selection, chunk by chunk, by one thread or more.
+
+    `tasks` says how many chunks it touches; call `run`, then `finish`.
+    """
+
+    cdef int select(self, start, step, count) except -1:
+        """Take a selection whose bounds the caller has checked against the shape."""
+        cdef Grid *g = &self.geometry.c
+        cdef int d
+        self.tasks = 1 if g.size else 0
+        for d in range(g.ndim):
+            self.start[d] = start[d]
+            self.step[d] = step[d]
+            self.count[d] = count[d]
+            if self.count[d] == 0:
+                self.tasks = 0
+                continue
+            if (self.start[d] < 0 or self.step[d] < 1 or self.count[d] < 0
+                    or self.start[d] + (self.count[d] - 1) * self.step[d] >= g.shape[d]):
+                raise IndexError(f"a selection reaches outside axis {d} of length {g.shape[d]}")
+        if self.tasks:
+            for d in range(g.ndim):
+                self.first_chunk[d] = self.start[d] // g.chunks[d]
+                self.chunk_count[d] = (
+                    (self.start[d] + (self.count[d] - 1) * self.step[d]) // g.chunks[d] - self.first_chunk[d] + 1)
+                self.tasks *= self.chunk_count[d]
+        self.stop_task = self.tasks
+        self.pieces = 1
+        return 0
+
+    cdef int pick(self, cnp.ndarray items, points) except -1:
+        """Have points on some axes, whose items lie in a C-contiguous NumPy array; see `blosc2.picking.Points`."""
+        cdef Grid *g = &self.geometry.c
+        cdef const int64_t[::1] view
+        cdef const int64_t[::1] offsets = points.offsets
+        cdef const int64_t[::1] groups = points.groups
+        cdef int64_t count = offsets.shape[0], i, k, extent = g.itemsize, room = cnp.PyArray_NBYTES(items)
+        cdef int d
+        self.keep_points = [offsets, groups]
+        self.by_points = True
+        self.group_count = groups.shape[0] - 1
+        for d in range(g.ndim):
+            self.strides[d] = points.strides[d]
+            if self.strides[d] < 0:
+                raise ValueError("strides cannot be negative")
+            extent += (self.count[d] - 1) * self.strides[d]
+        if g.size == 0:
+            self.tasks = self.stop_task = 0     # chunks may be of no items: there is nothing to divide by
+            return 0
+        for axis, index in zip(points.axes, points.indices):
+            view = index
+            d = axis
+            if view.shape[0] != count or d < 0 or d >= g.ndim or self.count[d] != 1 or self.start[d] != 0:
+                raise ValueError("an index for each point and axis of points is needed")
+            self.pointed[d] = True
+            self.keep_points.append(view)
+            if count == 0:
+                continue
+            self.indices[d] = &view[0]
+            for i in range(count):
+                if view[i] < 0 or view[i] >= g.shape[d]:
+                    raise IndexError(f"index {view[i]} is out of bounds for axis {d} with size {g.shape[d]}")
+        for i in range(count):
+            if offsets[i] < 0 or offsets[i] > room - extent:
+                raise ValueError(f"point {i} lies outside the NumPy array")
+        if self.group_count < 0 or groups[0] != 0 or groups[self.group_count] != count:
+            raise ValueError("the groups do not make up the points")
+        for i in range(self.group_count):
+            if groups[i + 1] <= groups[i] or groups[i] < 0 or groups[i + 1] > count:
+                raise ValueError("the groups are not in order")
+            for d in range(g.ndim):
+                if self.pointed[d]:
+                    for k in range(groups[i], groups[i + 1]):
+                        if self.indices[d][k] // g.chunks[d] != self.indices[d][groups[i]] // g.chunks[d]:
+                            raise ValueError("the points of a group lie in different chunks")
+        if count:
+            self.offsets = &offsets[0]
+            self.groups = &groups[0]
+        self.tasks *= self.group_count
+        self.stop_task = self.tasks
+        return 0
+
+    cdef bint place_points(self, int64_t task, int64_t *nchunk, Box *box, int64_t *begin, int64_t *end) noexcept nogil:
+        """The chunk of a task, its points, and the part of the selection on the other axes."""
+        cdef Grid *g = &self.geometry.c
+        cdef int64_t group = task % self.group_count
+        cdef int d
+        if not self.place(task // self.group_count, nchunk, box):
+            return False
+        begin[0] = self.groups[group]
+        end[0] = self.groups[group + 1]
+        for d in range(g.ndim):
+            if self.pointed[d]:
+                nchunk[0] += self.indices[d][begin[0]] // g.chunks[d] * g.chunk_strides[d]
+        return True
+
+    cdef int move_points(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box, int64_t begin, int64_t end,
+                         uint8_t *whole, const uint8_t *constant) noexcept nogil:
+        """Copy the items of points between the NumPy array and the blocks of a chunk.
+
+        From the array into `whole`, a chunk that was decoded for it, when there is no `chunk`. Else into the array: from
+        `whole` or, where every block is the same, from `constant`; from blocks that are decoded here if both are NULL.
+        """
+        cdef Grid *g = &self.geometry.c
+        cdef int64_t low[MAX_DIM]
+        cdef int64_t many[MAX_DIM]
+        cdef int64_t first[MAX_DIM]
+        cdef int64_t count[MAX_DIM]
+        cdef int64_t index[MAX_DIM]
+        cdef int64_t array_strides[MAX_DIM]
+        cdef int64_t block_strides[MAX_DIM]
+        cdef int axes[MAX_DIM]
+        cdef int pointed[MAX_DIM]
+        cdef int naxes = 0, npointed = 0, d, j
+        cdef int64_t touched = 1, at = begin, stop, i, rest, b, p, nblock, pointed_block, other_block, inside, offset, shift
+        cdef const uint8_t *source
+        cdef uint8_t *block
+        cdef bint hit
+        cdef int status
+        for d in range(g.ndim):
+            if self.pointed[d]:
+                pointed[npointed] = d
+                npointed += 1
+                continue
+            axes[naxes] = d
+            low[naxes] = box.first[d] // g.blocks[d]
+            many[naxes] = (box.first[d] + (box.count[d] - 1) * self.step[d]) // g.blocks[d] - low[naxes] + 1
+            touched *= many[naxes]
+            array_strides[naxes] = self.strides[d]
+            block_strides[naxes] = g.item_strides[d] * self.step[d]
+            naxes += 1
+        while at < end:
+            # As many points as lie in the same blocks.
+            stop = at
+            pointed_block = -1
+            while stop < end:
+                other_block = 0
+                for j in range(npointed):
+                    d = pointed[j]
+                    other_block += self.indices[d][stop] % g.chunks[d] // g.blocks[d] * g.block_strides[d]
+                if pointed_block < 0:
+                    pointed_block = other_block
+                elif other_block != pointed_block:
+                    break
+                stop += 1
+            for i in range(touched):
+                rest = i
+                nblock = pointed_block
+                inside = offset = 0
+                hit = True
+                for j in range(naxes - 1, -1, -1):
+                    d = axes[j]
+                    b = low[j] + rest % many[j]
+                    rest //= many[j]
+                    nblock += b * g.block_strides[d]
+                    if not clip(box.first[d], self.step[d], box.count[d], b * g.blocks[d], g.blocks[d],
+                                 &first[j], &count[j], &index[j]):
+                        hit = False
+                        break
+                    offset += (index[j] + box.index[d]) * self.strides[d]
+                    inside += first[j] * g.item_strides[d]
+                if not hit:
+                    continue
+                if constant != NULL:
+                    source = constant
+                elif whole != NULL:
+                    source = whole + nblock * g.block_nbytes
+                    if chunk != NULL and chunk.kind == KIND_RAW:
+                        status = self.frame.load_span(nchunk, chunk, CHUNK_HEADER + nblock * g.block_nbytes,
+                                                      CHUNK_HEADER + (nblock + 1) * g.block_nbytes)
+                        if status:
+                            return status
+                else:
+                    status = self.frame.part_block(nchunk, worker, chunk, <int32_t> nblock, &source)
+                    if status:
+                        return status
+                for p in range(at, stop):
+                    shift = inside
+                    for j in range(npointed):
+                        d = pointed[j]
+                        shift += self.indices[d][p] % g.chunks[d] % g.blocks[d] * g.item_strides[d]
+                    if chunk != NULL:
+                        copy_items(self.data + self.offsets[p] + offset, array_strides, source + shift, block_strides, count, naxes,
+                              g.itemsize)
+                    else:
+                        block = whole + nblock * g.block_nbytes + shift
+                        copy_items(block, block_strides, self.data + self.offsets[p] + offset, array_strides, count, naxes,
+                              g.itemsize)
+            at = stop
+        return CHUNK_OK
+
+    cdef int share(self, int64_t threads) except -1:
+        """Divide the work so that as many threads have something to do."""
+        return 0
+
+    cdef Encoder encoder(self):
+        """What one thread compresses with, if it does."""
+        return None
+
+    cdef void work(self, Worker *worker, Encoder encoder) noexcept nogil:
+        """Do tasks until none is left."""
+
+    def run(self, int threads=1):
+        """Work until nothing is left, in up to as many threads; releases the GIL."""
+        cdef Crew crew
+        cdef int i
+        cdef int64_t wanted = 0
+        cdef Encoder own = self.encoder()
+        cdef list encoders = []
+        if threads > 1:
+            self.share(threads)
+            wanted = min(threads - 1, self.stop_task - self.next_task - 1)
+        try:
+            gather(&crew, wanted, <void *> self, <Job> _work, <int32_t> self.geometry.c.block_nbytes)
+            for i in range(crew.count):
+                encoder = self.encoder()
+                encoders.append(encoder)
+                crew.hands[i].tool = <void *> encoder
+            with nogil:
+                do_together(&crew, <void *> self, <Job> _work, <void *> own)
+        finally:
+            disband(&crew)
+
+    cdef bint place(self, int64_t task, int64_t *nchunk, Box *box) noexcept nogil:
+        """The chunk of a task and the part of the selection in it; False when steps pass over it."""
+        cdef Grid *g = &self.geometry.c
+        cdef int64_t c
+        cdef int d
+        nchunk[0] = 0
+        for d in range(g.ndim - 1, -1, -1):
+            c = self.first_chunk[d] + task % self.chunk_count[d]
+            task //= self.chunk_count[d]
+            nchunk[0] += c * g.chunk_strides[d]
+            if not clip(self.start[d], self.step[d], self.count[d], c * g.chunks[d], g.chunks[d],
+                         &box.first[d], &box.count[d], &box.index[d]):
+                return False
+        return True
+
+    cdef uint8_t *at(self, const Box *box) noexcept nogil:
+        """Where the first item of a box lies in the NumPy array."""
+        cdef int64_t offset = 0
+        cdef int d
+        for d in range(self.geometry.c.ndim):
+            offset += box.index[d] * self.strides[d]
+        return self.data + offset
+
+    cdef bint is_one_run(self, const Box *box) noexcept nogil:
+        """Whether a box is contiguous in the NumPy array."""
+        cdef int64_t expected = self.geometry.c.itemsize
+        cdef int d
+        for d in range(self.geometry.c.ndim - 1, -1, -1):
+            if box.count[d] != 1:
+                if self.strides[d] != expected:
+                    return False
+                expected *= box.count[d]
+        return True
+
+    cdef bint covers(self, const Box *box, const int64_t *lengths) noexcept nogil:
+        """Whether a box takes every item of a chunk or block, in order."""
+        cdef int d
+        for d in range(self.geometry.c.ndim):
+            if box.count[d] != lengths[d]:
+                return False
+        return True
+
+    def limit(self, int64_t first, int64_t stop):
+        """Do only the tasks ``first .. stop`` next."""
+        self.next_task = first
+        self.stop_task = min(stop, self.tasks)
+
+    cdef int64_t draw(self) noexcept nogil:
+        cdef int64_t task
+        if self.status:
+            return -1
+        task = counter_next(&self.next_task)
+        return task if task < self.stop_task else -1
+
+    def finish(self):
+        """Raise what went wrong in any thread."""
+        if self.status:
+            self.frame.fail(self.status, self.failed)

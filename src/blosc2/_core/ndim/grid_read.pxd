@@ -1,0 +1,30 @@
+cimport numpy as cnp
+from libc.stdint cimport int64_t, uint8_t
+
+from blosc2._core.codec.codec cimport Chunk, Worker
+from blosc2._core.ndim.grid cimport Box, Operation
+from blosc2._core.zip.member_sum cimport ChunkSum
+
+
+cdef class Read(Operation):
+    """Reading a selection; see grid_read.pyx."""
+
+    # Of a reader that one thread has for itself, and turns to one selection after another:
+    cdef bint by_turns
+    cdef bint together              # whether the chunk at hand is to be decoded once, for all that read of it
+    cdef const uint8_t *aside       # that chunk, once it is decoded
+    cdef ChunkSum *own              # of each chunk, where all are read and the sum of all is known; else NULL
+
+    cdef int take(self, cnp.ndarray out) except -1
+    cdef int watch(self) except -1
+    cdef int bring_whole(self, int64_t nchunk, Worker *worker, Chunk *chunk) noexcept nogil
+    cdef int open_padded(self, int64_t nchunk, Worker *worker, Chunk *chunk) noexcept nogil
+    cdef int decode_aside(self, int64_t nchunk, Worker *worker, Chunk *chunk, uint8_t **scratch) noexcept nogil
+    cdef int read_points(self, Worker *worker, int64_t nchunk, const Box *box, int64_t begin, int64_t end) noexcept nogil
+    cdef int read_chunk(self, Worker *worker, int64_t nchunk, const Box *box, int64_t piece) noexcept nogil
+    cdef int read_opened(
+        self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box, int64_t piece) noexcept nogil
+    cdef bint takes_all(self, int64_t nchunk, const Box *box) noexcept nogil
+    cdef int read_blocks(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box, const int64_t *low,
+                         const int64_t *many, int64_t begin, int64_t end, const uint8_t *decoded, bint checked) noexcept nogil
+    cdef int fill_special(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil

@@ -1,0 +1,442 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Reading a selection: decoded blocks are scattered into a NumPy array, or decoded straight into it.
+
+The latter where a block, or a whole chunk, is one run of the array.
+"""
+
+cimport numpy as cnp
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+
+from blosc2._core.io.checksum cimport checksum, zip_checksum
+from blosc2._core.codec.codec cimport (
+    BAD_LENGTH, BAD_SPECIAL, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
+    Chunk, Encoder, Worker, block_span, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch)
+from blosc2._core.codec.crew cimport is_quick
+from blosc2._core.frame.frame cimport Frame
+from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
+from blosc2._core.ndim.grid cimport Box, Operation, clip, copy_items
+from blosc2._core.zip.member_sum cimport ChunkSum, check_chunk_sums, chunk_sums, note_sum
+
+cnp.import_array()
+
+cdef extern from *:
+    """
+    static inline int asks_for_all(PyObject *key) {
+        PySliceObject *slice = (PySliceObject *) key;
+        return slice->start == Py_None && slice->stop == Py_None && slice->step == Py_None;
+    }
+    """
+    bint asks_for_all(object key)
+
+cdef extern from "numpy/arrayobject.h":
+    object PyArray_Empty(int nd, cnp.npy_intp *dims, cnp.dtype dtype, int fortran)
+
+cdef enum:
+    # Pieces for each thread: they do not all take the same time.
+    PIECES = 4
+
+
+cdef inline int whole(Read self, int64_t nchunk, Worker *worker, Chunk *chunk) noexcept nogil:
+    """Bring and check a chunk all of which is wanted."""
+    if self.own == NULL:
+        return self.frame.load_whole(nchunk, worker, chunk)
+    return self.bring_whole(nchunk, worker, chunk)
+
+
+cdef class Read(Operation):
+    """Read a selection into a NumPy array: one with an axis for each of the array, of any strides, or a C-contiguous one."""
+
+    def finish(self):
+        """Raise what went wrong in any thread, or in the sums of all chunks together."""
+        if self.status:
+            self.frame.fail(self.status, self.failed)
+        if self.own != NULL:
+            check_chunk_sums(self.frame, self.own)
+
+    cdef int watch(self) except -1:
+        """Sum all chunks on the way, if all items are read of a frame that is checked by all its bytes."""
+        cdef Grid *g = &self.geometry.c
+        cdef bytes room
+        cdef int d
+        if self.tasks == 0 or self.by_points:
+            return 0
+        for d in range(g.ndim):
+            if self.count[d] != g.shape[d]:
+                return 0
+        room = chunk_sums(self.frame)
+        self.keep_points = [room]
+        self.own = <ChunkSum *> PyBytes_AS_STRING(room)
+        return 0
+
+    cdef int bring_whole(self, int64_t nchunk, Worker *worker, Chunk *chunk) noexcept nogil:
+        """Bring a chunk all of which is wanted, and sum it for all chunks together."""
+        cdef int status = self.frame.load_whole(nchunk, worker, chunk)
+        if status == CHUNK_OK and chunk.data != NULL and nchunk < self.frame.chunk_count:
+            note_sum(self.own + nchunk, chunk)
+        return status
+
+    cdef int share(self, int64_t threads) except -1:
+        """Divide chunks between threads when there are too few of them."""
+        cdef int64_t blocks = 1
+        cdef int d
+        if self.tasks == 0 or self.pieces > 1 or self.by_points or self.tasks >= PIECES * threads:
+            return 0
+        for d in range(self.geometry.c.ndim):
+            blocks *= self.geometry.c.block_grid[d]
+        self.pieces = min(blocks, (PIECES * threads + self.tasks - 1) // self.tasks)
+        self.tasks *= self.pieces
+        self.stop_task = self.tasks
+        return 0
+
+    def __init__(self, Frame frame not None, Geometry geometry not None, start, step, count, cnp.ndarray out not None,
+                 points=None):
+        cdef int64_t size = 1
+        cdef int d
+        self.frame = frame
+        self.geometry = geometry
+        cdef bint same = cnp.PyArray_NDIM(out) == geometry.c.ndim
+        self.select(start, step, count)
+        if not cnp.PyArray_ISWRITEABLE(out):
+            raise ValueError("the result must be writable")
+        self.take(out)
+        for d in range(geometry.c.ndim):
+            size *= self.count[d]
+            same = same and cnp.PyArray_DIM(out, d) == self.count[d]
+        if same and points is None:
+            for d in range(geometry.c.ndim):
+                self.strides[d] = cnp.PyArray_STRIDE(out, d)
+        elif not cnp.PyArray_IS_C_CONTIGUOUS(out):
+            raise ValueError("the result must be C-contiguous, or have the axes of the array")
+        elif points is not None:
+            self.pick(out, points)
+        elif cnp.PyArray_SIZE(out) != size:
+            raise ValueError(f"the result has {cnp.PyArray_SIZE(out)} items, the selection {size}")
+        if frame.by_member:
+            self.watch()
+
+    cdef int take(self, cnp.ndarray out) except -1:
+        """Write into `out`, which has the items of the selection in C order, whatever its own axes are."""
+        cdef int64_t stride = self.geometry.c.itemsize
+        cdef int d
+        if cnp.PyArray_ITEMSIZE(out) != stride:
+            raise ValueError("the result has items of another size than the array")
+        self.keep = out
+        self.data = <uint8_t *> cnp.PyArray_DATA(out)
+        for d in range(self.geometry.c.ndim - 1, -1, -1):
+            self.strides[d] = stride
+            stride *= self.count[d]
+        self.frame.load_index()
+        return 0
+
+    cdef void work(self, Worker *worker, Encoder encoder) noexcept nogil:
+        cdef int64_t task, nchunk = 0, begin = 0, end = 0
+        cdef Box box
+        cdef int status
+        while True:
+            task = self.draw()
+            if task < 0:
+                break
+            if self.by_points:
+                if not self.place_points(task, &nchunk, &box, &begin, &end):
+                    continue
+                status = self.read_points(worker, nchunk, &box, begin, end)
+            elif self.place(task // self.pieces, &nchunk, &box):
+                status = self.read_chunk(worker, nchunk, &box, task % self.pieces)
+            else:
+                continue
+            if status:
+                self.failed = nchunk
+                self.status = status
+
+    cdef int open_padded(self, int64_t nchunk, Worker *worker, Chunk *chunk) noexcept nogil:
+        """Find a chunk, which has all blocks of the grid."""
+        cdef int status = self.frame.open_chunk(nchunk, worker, chunk)
+        return BAD_LENGTH if status == CHUNK_OK and chunk.nbytes != self.geometry.c.chunk_nbytes else status
+
+    cdef int decode_aside(self, int64_t nchunk, Worker *worker, Chunk *chunk, uint8_t **scratch) noexcept nogil:
+        """All of a chunk whose blocks cannot be had one by one, or not cheaply."""
+        cdef int status = whole(self, nchunk, worker, chunk)
+        if status:
+            return status
+        scratch[0] = reserve_scratch(worker, chunk.nbytes)
+        if scratch[0] == NULL:
+            return NO_MEMORY
+        if chunk.needs_geometry and self.frame.plugin is not None:
+            return self.frame.plugin.decode(chunk, scratch[0])
+        return decode_whole(worker, chunk, scratch[0])
+
+    cdef int read_points(self, Worker *worker, int64_t nchunk, const Box *box, int64_t begin, int64_t end) noexcept nogil:
+        """The items of points in a chunk."""
+        cdef Grid *g = &self.geometry.c
+        cdef Chunk chunk
+        cdef uint8_t *scratch = NULL
+        cdef int64_t steps
+        cdef int status = self.open_padded(nchunk, worker, &chunk)
+        if status:
+            return status
+        if chunk.kind == KIND_RAW:
+            return self.move_points(
+                worker, nchunk, &chunk, box, begin, end, <uint8_t *> chunk.data + CHUNK_HEADER, NULL)
+        if chunk.kind < KIND_RAW:
+            status = self.frame.load_whole(nchunk, worker, &chunk)
+            if status:
+                return status
+            if chunk.kind == KIND_VALUE and g.itemsize % (chunk.cbytes - CHUNK_HEADER):
+                return BAD_SPECIAL
+            scratch = reserve_scratch(worker, g.block_nbytes)
+            if scratch == NULL:
+                return NO_MEMORY
+            status = fill(&chunk, 0, scratch, g.block_nbytes)
+            return status if status else self.move_points(worker, nchunk, &chunk, box, begin, end, NULL, scratch)
+        steps = chunk.nblocks
+        if chunk.whole or chunk.needs_geometry or chunk.blocksize != g.block_nbytes or steps * steps > MOST_STEPS:
+            status = self.decode_aside(nchunk, worker, &chunk, &scratch)
+            return status if status else self.move_points(worker, nchunk, &chunk, box, begin, end, scratch, NULL)
+        return self.move_points(worker, nchunk, &chunk, box, begin, end, NULL, NULL)
+
+    cdef int read_chunk(self, Worker *worker, int64_t nchunk, const Box *box, int64_t piece) noexcept nogil:
+        cdef Chunk chunk
+        cdef int status = self.open_padded(nchunk, worker, &chunk)
+        return status if status else self.read_opened(worker, nchunk, &chunk, box, piece)
+
+    cdef int read_opened(
+            self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box, int64_t piece) noexcept nogil:
+        """The part of the selection in a chunk, or a piece of that part."""
+        cdef Grid *g = &self.geometry.c
+        cdef const uint8_t *decoded = NULL  # the whole chunk, where it is at hand
+        cdef uint8_t *scratch = NULL
+        cdef int64_t touched = 1
+        cdef bint known = False     # whether all of the chunk was brought
+        cdef bint checked = False   # whether it is checked block by block, each before it is decoded
+        cdef bint aside             # whether it is decoded as a whole, not block by block
+        cdef int64_t[MAX_DIM] low
+        cdef int64_t[MAX_DIM] many
+        cdef int d
+        cdef int status = CHUNK_OK
+        if chunk.kind < KIND_RAW:
+            return CHUNK_OK if piece else self.fill_special(worker, nchunk, chunk, box)
+        if (self.pieces == 1 and g.in_order and chunk.kind == KIND_REGULAR and not chunk.needs_geometry
+                and self.covers(box, g.chunks) and self.is_one_run(box)):
+            status = whole(self, nchunk, worker, chunk)
+            return status if status else decode_whole(worker, chunk, self.at(box))
+        for d in range(g.ndim):
+            low[d] = box.first[d] // g.blocks[d]
+            many[d] = (box.first[d] + (box.count[d] - 1) * self.step[d]) // g.blocks[d] - low[d] + 1
+            touched *= many[d]
+        aside = chunk.kind != KIND_RAW and (
+            chunk.whole or chunk.needs_geometry or chunk.blocksize != g.block_nbytes
+            or touched * chunk.nblocks > MOST_STEPS or self.together or self.aside != NULL)
+        if (piece == 0 and not aside and (self.frame.sums != NULL or self.own != NULL)
+                and nchunk < self.frame.chunk_count and self.takes_all(nchunk, box)):
+            # Where threads share a chunk one of them checks it: not before others decode, but before anybody sees it.
+            if self.pieces > 1 or self.frame.each_read:
+                status = whole(self, nchunk, worker, chunk)
+            else:
+                status = self.frame.load_span(nchunk, chunk, chunk.loaded, chunk.cbytes)
+                chunk.loaded = chunk.cbytes
+                checked = True
+            if status:
+                return status
+            known = True
+        if chunk.kind == KIND_RAW:
+            if self.pieces == 1 and not known and 2 * touched * g.block_nbytes >= chunk.nbytes:
+                status = self.frame.load_chunk(nchunk, worker, chunk)
+            decoded = chunk.data + CHUNK_HEADER
+        elif aside:
+            if piece:
+                return CHUNK_OK  # the first piece does all of it
+            decoded = self.aside
+            if decoded == NULL:
+                status = self.decode_aside(nchunk, worker, chunk, &scratch)
+                decoded = scratch
+                if self.by_turns and status == CHUNK_OK:
+                    self.aside = decoded
+        elif self.pieces == 1 and not known and 2 * touched >= chunk.nblocks:
+            status = self.frame.load_chunk(nchunk, worker, chunk)
+        if status:
+            return status
+        if self.pieces == 1 or (decoded != NULL and chunk.kind == KIND_REGULAR):
+            return self.read_blocks(worker, nchunk, chunk, box, low, many, 0, touched, decoded, checked)
+        return self.read_blocks(worker, nchunk, chunk, box, low, many, piece * touched // self.pieces,
+                                (piece + 1) * touched // self.pieces, decoded, False)
+
+    cdef bint takes_all(self, int64_t nchunk, const Box *box) noexcept nogil:
+        """Whether a box takes all items that a chunk has; what it has beyond the end of an axis does not count."""
+        cdef Grid *g = &self.geometry.c
+        cdef int64_t start
+        cdef int d
+        for d in range(g.ndim):
+            start = nchunk // g.chunk_strides[d] % g.grid[d] * g.chunks[d]
+            if box.count[d] != min(g.chunks[d], g.shape[d] - start):
+                return False
+        return True
+
+    cdef int read_blocks(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box, const int64_t *low,
+                         const int64_t *many, int64_t begin, int64_t end, const uint8_t *decoded, bint checked) noexcept nogil:
+        """Blocks ``begin .. end`` of those that the selection touches in a chunk.
+
+        `checked` has all bytes of the chunk compared with their checksum: those of a block while they are in the cache
+        for it, the rest at the end.
+        """
+        cdef Grid *g = &self.geometry.c
+        cdef Box part
+        cdef int64_t source_strides[MAX_DIM]
+        cdef int64_t i, rest, b, nblock, offset
+        cdef const uint8_t *source = NULL
+        cdef uint8_t *to
+        cdef bint hit
+        cdef int d, status
+        cdef uint32_t crc = 0
+        cdef int64_t summed = 0
+        cdef int32_t start = 0, stop = 0
+        for d in range(g.ndim):
+            source_strides[d] = g.item_strides[d] * self.step[d]
+        for i in range(begin, end):
+            rest = i
+            nblock = offset = 0
+            hit = True
+            for d in range(g.ndim - 1, -1, -1):
+                b = low[d] + rest % many[d]
+                rest //= many[d]
+                nblock += b * g.block_strides[d]
+                if not clip(box.first[d], self.step[d], box.count[d], b * g.blocks[d], g.blocks[d],
+                             &part.first[d], &part.count[d], &part.index[d]):
+                    hit = False
+                    break
+                part.index[d] += box.index[d]
+                offset += part.first[d] * g.item_strides[d]
+            if not hit:
+                continue
+            to = self.at(&part)
+            if checked:
+                if chunk.kind == KIND_RAW:
+                    stop = <int32_t> (CHUNK_HEADER + (nblock + 1) * g.block_nbytes)
+                elif block_span(chunk, <int32_t> nblock, &start, &stop):
+                    stop = 0    # decoding it says what is wrong
+                if stop > summed:
+                    if self.own != NULL:
+                        crc = zip_checksum(crc, chunk.data + summed, stop - summed)
+                    else:
+                        crc = checksum(crc, chunk.data + summed, stop - summed)
+                    summed = stop
+            if decoded != NULL:
+                if chunk.kind == KIND_RAW:
+                    status = self.frame.load_span(nchunk, chunk, CHUNK_HEADER + nblock * g.block_nbytes,
+                                             CHUNK_HEADER + (nblock + 1) * g.block_nbytes)
+                    if status:
+                        return status
+                source = decoded + nblock * g.block_nbytes
+            else:
+                if self.covers(&part, g.blocks) and self.is_one_run(&part):
+                    status = self.frame.load_block(nchunk, worker, chunk, <int32_t> nblock)
+                    if status == CHUNK_OK:
+                        status = decode_block(worker, chunk, <int32_t> nblock, to)
+                    if status:
+                        return status
+                    continue
+                status = self.frame.part_block(nchunk, worker, chunk, <int32_t> nblock, &source)
+                if status:
+                    return status
+            copy_items(to, self.strides, source + offset, source_strides, part.count, g.ndim, g.itemsize)
+        if checked and self.own != NULL:
+            self.own[nchunk].crc = zip_checksum(crc, chunk.data + summed, chunk.cbytes - summed)
+            self.own[nchunk].size = chunk.cbytes
+        elif checked and checksum(crc, chunk.data + summed, chunk.cbytes - summed) != self.frame.sums[nchunk]:
+            return BAD_SUM
+        return CHUNK_OK
+
+    cdef int fill_special(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil:
+        """Zeros, NaN or one value into a box, without decoding anything."""
+        cdef Grid *g = &self.geometry.c
+        cdef int64_t zero_strides[MAX_DIM]
+        cdef uint8_t *item
+        cdef int d
+        cdef int status = whole(self, nchunk, worker, chunk)
+        cdef int64_t total = g.itemsize
+        if status:
+            return status
+        if chunk.kind == KIND_VALUE and g.itemsize % (chunk.cbytes - CHUNK_HEADER):
+            return BAD_SPECIAL
+        if self.is_one_run(box):
+            for d in range(g.ndim):
+                total *= box.count[d]
+            return fill(chunk, 0, self.at(box), total)
+        item = reserve_scratch(worker, g.itemsize)
+        if item == NULL:
+            return NO_MEMORY
+        status = fill(chunk, 0, item, g.itemsize)
+        if status:
+            return status
+        for d in range(g.ndim):
+            zero_strides[d] = 0
+        copy_items(self.at(box), self.strides, item, zero_strides, box.count, g.ndim, g.itemsize)
+        return CHUNK_OK
+
+
+cpdef int64_t work_of(int64_t nbytes, Frame frame) noexcept:
+    """What reading `nbytes` uncompressed bytes of a frame costs.
+
+    Decoders spend their time on compressed bytes; on what compresses to nothing they run some 4 times as fast.
+    """
+    return nbytes // 4 + (<int64_t> (<double> nbytes * frame.cbytes / frame.nbytes) if frame.nbytes else 0)
+
+
+def read_at_once(tuple version, key, int64_t most):
+    """All items of an array, by the calling thread; None where the key asks for others or there is too much to do.
+
+    Parameters
+    ----------
+    version : tuple of Geometry, dtype and Frame
+    key : object
+        ``...``, or ``[:]`` of an array with axes, for all items.
+    most : int
+        Work (see `work_of`) from which on it is too much.
+    """
+    cdef Geometry geometry = version[0]
+    if key is not Ellipsis and not (type(key) is slice and asks_for_all(key) and geometry.c.ndim):
+        return None
+    if work_of(geometry.c.size * geometry.c.itemsize, version[2]) >= most:
+        return None
+    return read_all(version[2], geometry, version[1])
+
+
+cpdef object read_all(Frame frame, Geometry geometry, cnp.dtype dtype):
+    """A whole array as a fresh NumPy array, by the calling thread."""
+    if frame is None or geometry is None or dtype is None:
+        raise TypeError("a frame, its geometry and its dtype are needed")
+    cdef Read self
+    cdef Worker *worker
+    cdef cnp.npy_intp dims[MAX_DIM]
+    cdef cnp.ndarray out
+    cdef int d
+    for d in range(geometry.c.ndim):
+        dims[d] = geometry.c.shape[d]
+    Py_INCREF(dtype)  # the next call steals one reference
+    out = PyArray_Empty(geometry.c.ndim, dims, dtype, 0)
+    if geometry.c.size == 0:
+        return out
+    self = Read.__new__(Read)
+    self.frame = frame
+    self.geometry = geometry
+    self.tasks = self.stop_task = geometry.c.nchunks
+    self.pieces = 1
+    for d in range(geometry.c.ndim):
+        self.start[d] = self.first_chunk[d] = 0
+        self.step[d] = 1
+        self.count[d] = geometry.c.shape[d]
+        self.chunk_count[d] = geometry.c.grid[d]
+    self.take(out)
+    if frame.by_member:
+        self.watch()
+    if is_quick(frame.frame_len, frame.nbytes) and frame.source.base != NULL:
+        # Opening the frame touched the same page; to let others run would take longer than decoding.
+        worker = borrow(frame.blocksize)
+        self.work(worker, None)
+        give_back(worker)
+    else:
+        self.run()
+    if self.status or self.own != NULL:
+        self.finish()
+    return out

@@ -1,0 +1,37 @@
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from typing_extensions import Buffer
+
+from blosc2._core.codec.codec import Encoding, Plugin
+from blosc2._core.frame.frame import Frame
+from blosc2._core.ndim.geometry import Geometry
+from blosc2._core.ndim.grid import Operation
+
+class Slots: ...
+
+class StoredChunk(Buffer):
+    @property
+    def sum(self) -> int | None: ...
+    def __len__(self) -> int: ...
+
+class Write(Operation):
+    summed: bool
+    def __init__(
+        self,
+        frame: Frame | None,
+        geometry: Geometry,
+        start: Sequence[int],
+        step: Sequence[int],
+        count: Sequence[int],
+        source: np.ndarray[Any, Any],
+        encoding: Encoding,
+        plugin: Plugin | None = None,
+        points: Any = None,
+    ) -> None: ...
+    @property
+    def chunks(self) -> dict[int, StoredChunk | int]: ...
+    def take_chunks(self) -> dict[int, bytes | int]: ...
+    def take_buffers(self) -> dict[int, StoredChunk | int]: ...
+    def run(self, threads: int = 1) -> None: ...

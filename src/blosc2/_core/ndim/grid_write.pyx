@@ -1,0 +1,319 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Writing a selection: chunks are gathered from a NumPy array, padded block by block, and compressed."""
+
+cimport numpy as cnp
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+from blosc2._core.io.checksum cimport checksum
+from blosc2._core.codec.codec cimport CHUNK_HEADER, CHUNK_OK, NO_MEMORY, Encoder, Worker, reserve_scratch
+from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
+from blosc2._core.ndim.grid cimport Box, Operation, clip, copy_items
+
+from blosc2.exceptions import CompressionError, codec_error_text
+
+cnp.import_array()
+
+cdef enum:
+    # Added to what an encoder returns, which a decoder may return as well.
+    ENCODING_FAILED = -1000000
+
+
+cdef struct Result:  # of compressing one chunk: without bytes it is all zeros
+    int64_t nchunk
+    int32_t size
+    uint32_t sum    # of the stored bytes, where it is asked for
+
+
+cdef class Slots:
+    """Room for compressed chunks, used again and again: fresh memory costs more than it takes to fill it."""
+
+    cdef cnp.ndarray memory
+    cdef uint8_t *data
+    cdef int64_t size
+    cdef int users      # chunks that still show bytes of it
+
+    @staticmethod
+    cdef Slots of(int64_t size):
+        cdef Slots self = Slots.__new__(Slots)
+        cdef cnp.npy_intp length = size
+        # NumPy asks for large pages where the system has them.
+        self.memory = cnp.PyArray_SimpleNew(1, &length, cnp.NPY_UINT8)
+        self.data = <uint8_t *> cnp.PyArray_DATA(self.memory)
+        self.size = size
+        return self
+
+
+cdef class StoredChunk:
+    """The bytes of a compressed chunk where they were made: a read-only buffer."""
+
+    cdef Slots slots
+    cdef uint8_t *data
+    cdef Py_ssize_t size
+    cdef uint32_t own_sum
+    cdef bint summed
+
+    @staticmethod
+    cdef StoredChunk of(Slots slots, uint8_t *data, Py_ssize_t size):
+        cdef StoredChunk self = StoredChunk.__new__(StoredChunk)
+        self.slots = slots
+        slots.users += 1
+        self.data = data
+        self.size = size
+        return self
+
+    def __dealloc__(self):
+        if self.slots is not None:
+            self.slots.users -= 1
+
+    def __len__(self):
+        return self.size
+
+    @property
+    def sum(self):
+        """The checksum of the bytes; None where nobody asked for it when they were made."""
+        return self.own_sum if self.summed else None
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.data, self.size, 1, flags)
+
+
+cdef class Write(Operation):
+    """Compress the chunks that a selection touches, with new items from a NumPy array.
+
+    Parameters
+    ----------
+    frame : Frame or None
+        Where chunks that the selection takes only in part come from; None when it takes all.
+    source : ndarray
+        New items, of the selection's shape; any strides (zero for broadcast axes).
+    encoding, plugin
+        How to compress.
+    points : Points, optional
+        Which items of some axes; then the source is C-contiguous, of any shape.
+
+    Attributes
+    ----------
+    summed : bool
+        Whether to compute the checksums of chunks as well, while their bytes are in the cache of the thread that made them.
+
+    After `run`, `chunks` maps the number of each chunk to its stored bytes, or to an offset without a chunk. Who lets go of
+    these bytes before the next `run` has it use their memory again.
+    """
+
+    cdef readonly dict chunks
+    cdef public bint summed
+    cdef object encoding
+    cdef object plugin
+    cdef Result *results            # of the tasks from `first_result` on
+    cdef int64_t first_result
+    cdef list kept_slots
+    cdef Slots slots                # for the tasks of a run, one after the other
+
+    def __init__(self, frame, Geometry geometry not None, start, step, count, cnp.ndarray source not None,
+                 encoding, plugin=None, points=None):
+        cdef int d
+        self.frame = frame
+        self.geometry = geometry
+        self.select(start, step, count)
+        if cnp.PyArray_ITEMSIZE(source) != geometry.c.itemsize:
+            raise ValueError("the source does not have the items of the array")
+        if points is not None:
+            if frame is None or not cnp.PyArray_IS_C_CONTIGUOUS(source):
+                raise ValueError("points are written into chunks that exist, from a C-contiguous source")
+            self.pick(source, points)
+        elif cnp.PyArray_NDIM(source) != geometry.c.ndim:
+            raise ValueError("the source does not have the axes of the array")
+        else:
+            for d in range(geometry.c.ndim):
+                if cnp.PyArray_DIM(source, d) != self.count[d]:
+                    raise ValueError("the source has another shape than the selection")
+                self.strides[d] = cnp.PyArray_STRIDE(source, d)
+        self.keep = source
+        self.data = <uint8_t *> cnp.PyArray_DATA(source)
+        self.encoding = encoding
+        self.plugin = plugin
+        self.chunks = {}
+        self.kept_slots = []
+        if frame is not None:
+            self.frame.load_index()
+
+    def take_chunks(self):
+        """The chunks compressed so far, which are then forgotten here, as bytes of their own."""
+        chunks = {n: stored if isinstance(stored, int) else bytes(stored) for n, stored in self.chunks.items()}
+        self.chunks = {}
+        return chunks
+
+    def take_buffers(self):
+        """The same where they lie: for a caller that copies or writes them at once, and lets them go."""
+        chunks = self.chunks
+        self.chunks = {}
+        return chunks
+
+    cdef int64_t slot(self) noexcept nogil:
+        """Room that is always enough for a chunk."""
+        return self.geometry.c.chunk_nbytes + CHUNK_HEADER
+
+    cdef int find_slots(self, int64_t count) except -1:
+        """Take memory for so many chunks that nobody uses."""
+        cdef Slots slots
+        for slots in self.kept_slots:
+            if slots.users == 0 and slots.size >= count * self.slot():
+                self.slots = slots
+                return 0
+        self.slots = Slots.of(count * self.slot())
+        # Two are enough: the caller may still hold a chunk of the run before.
+        self.kept_slots = [self.slots, *self.kept_slots[:1]]
+        return 0
+
+    cdef Encoder encoder(self):
+        cdef Encoder encoder = Encoder(self.encoding, self.plugin)
+        encoder.prepare(<int32_t> self.geometry.c.chunk_nbytes)
+        return encoder
+
+    def run(self, int threads=1):
+        """Work until nothing is left, in up to as many threads; releases the GIL."""
+        cdef int64_t i, first = self.next_task, room = max(self.stop_task - self.next_task, 0)
+        cdef Result *result
+        cdef uint8_t *stored
+        cdef StoredChunk chunk
+        self.first_result = first
+        self.results = <Result *> calloc(max(room, 1), sizeof(Result))
+        if self.results == NULL:
+            raise MemoryError
+        try:
+            self.find_slots(room)
+            Operation.run(self, threads)
+            for i in range(room):
+                result = &self.results[i]
+                stored = self.slots.data + i * self.slot()
+                if result.size == CHUNK_HEADER and stored[31] >> 4 == 1:
+                    self.chunks[result.nchunk] = -0x7F00000000000000
+                elif result.size:
+                    chunk = StoredChunk.of(self.slots, stored, result.size)
+                    chunk.own_sum = result.sum
+                    chunk.summed = self.summed
+                    self.chunks[result.nchunk] = chunk
+        finally:
+            free(self.results)
+            self.results = NULL
+            self.slots = None
+
+    cdef void work(self, Worker *worker, Encoder encoder) noexcept nogil:
+        cdef int64_t task, nchunk = 0, begin = 0, end = 0
+        cdef int32_t nbytes = <int32_t> self.geometry.c.chunk_nbytes
+        cdef Box box
+        cdef Result *result
+        cdef const uint8_t *gathered
+        cdef int status
+        while True:
+            task = self.draw()
+            if task < 0:
+                break
+            if self.by_points:
+                if not self.place_points(task, &nchunk, &box, &begin, &end):
+                    continue
+            elif not self.place(task, &nchunk, &box):
+                continue
+            result = &self.results[task - self.first_result]
+            result.nchunk = nchunk
+            gathered = NULL
+            if self.by_points:
+                status = self.gather_points(worker, nchunk, &box, begin, end, &gathered)
+            else:
+                status = self.gather(worker, nchunk, &box, &gathered)
+            if status == CHUNK_OK:
+                result.size = encoder.encode(
+                    gathered, self.slots.data + (task - self.first_result) * self.slot(), nbytes + CHUNK_HEADER)
+                status = ENCODING_FAILED + result.size if result.size < 0 else <int> CHUNK_OK
+                if self.summed and result.size > 0:
+                    result.sum = checksum(
+                        0, self.slots.data + (task - self.first_result) * self.slot(), result.size)
+            if status:
+                result.size = 0
+                self.failed = nchunk
+                self.status = status
+                break
+
+    def finish(self):
+        """Raise what went wrong in any thread."""
+        if self.status == 0:
+            return
+        if self.status == NO_MEMORY:
+            raise MemoryError(f"not enough memory to compress chunk {self.failed}")
+        if self.status > ENCODING_FAILED // 2:  # the chunk as it was could not be read
+            self.frame.fail(self.status, self.failed)
+        frame = self.frame
+        raise CompressionError(
+            f"could not compress chunk {self.failed}: {codec_error_text(self.status - ENCODING_FAILED)}",
+            path=None if frame is None else frame.source.path, key=None if frame is None else frame.key)
+
+    cdef int gather_points(self, Worker *worker, int64_t nchunk, const Box *box, int64_t begin, int64_t end,
+                           const uint8_t **gathered) noexcept nogil:
+        """The bytes of one chunk as they are to be compressed, with new items at points."""
+        cdef uint8_t *scratch = reserve_scratch(worker, self.geometry.c.chunk_nbytes)
+        cdef int status
+        if scratch == NULL:
+            return NO_MEMORY
+        gathered[0] = scratch
+        status = self.frame.decode_chunk_into(nchunk, worker, scratch, self.geometry.c.chunk_nbytes)
+        return status if status else self.move_points(worker, nchunk, NULL, box, begin, end, scratch, NULL)
+
+    cdef int gather(self, Worker *worker, int64_t nchunk, const Box *box, const uint8_t **gathered) noexcept nogil:
+        """The bytes of one chunk as they are to be compressed: padded, block by block."""
+        cdef Grid *g = &self.geometry.c
+        cdef Box part
+        cdef int64_t[MAX_DIM] to_strides
+        cdef int64_t[MAX_DIM] low
+        cdef int64_t[MAX_DIM] many
+        cdef int64_t i, rest, b, touched = 1, begin, length, c
+        cdef uint8_t *scratch
+        cdef uint8_t *to
+        cdef bint hit, complete = True, whole = True
+        cdef int d, status
+        if g.in_order and self.covers(box, g.chunks) and self.is_one_run(box):
+            gathered[0] = self.at(box)
+            return CHUNK_OK
+        scratch = reserve_scratch(worker, g.chunk_nbytes)
+        if scratch == NULL:
+            return NO_MEMORY
+        gathered[0] = scratch
+        rest = nchunk
+        for d in range(g.ndim):
+            c = rest // g.chunk_strides[d]
+            rest -= c * g.chunk_strides[d]
+            length = g.shape[d] - c * g.chunks[d]
+            if length > g.chunks[d]:
+                length = g.chunks[d]
+            if box.count[d] != length:
+                whole = False       # items of the array stay as they are
+            if box.count[d] != g.block_grid[d] * g.blocks[d]:
+                complete = False    # padding, or items that stay
+            low[d] = box.first[d] // g.blocks[d]
+            many[d] = (box.first[d] + (box.count[d] - 1) * self.step[d]) // g.blocks[d] - low[d] + 1
+            touched *= many[d]
+            to_strides[d] = g.item_strides[d] * self.step[d]
+        if not whole and self.frame is not None:
+            status = self.frame.decode_chunk_into(nchunk, worker, scratch, g.chunk_nbytes)
+            if status:
+                return status
+        elif not complete:
+            memset(scratch, 0, <size_t> g.chunk_nbytes)
+        for i in range(touched):
+            rest = i
+            to = scratch
+            hit = True
+            for d in range(g.ndim - 1, -1, -1):
+                b = low[d] + rest % many[d]
+                rest //= many[d]
+                if not clip(box.first[d], self.step[d], box.count[d], b * g.blocks[d], g.blocks[d],
+                             &part.first[d], &part.count[d], &part.index[d]):
+                    hit = False
+                    break
+                part.index[d] += box.index[d]
+                to += b * g.block_strides[d] * g.block_nbytes + part.first[d] * g.item_strides[d]
+            if hit:
+                copy_items(to, to_strides, self.at(&part), self.strides, part.count, g.ndim, g.itemsize)
+        return CHUNK_OK

@@ -1,0 +1,9 @@
+"""ZIP archives: records, directories, catalogs of leaves, and writing them.
+
+Members are windows of bytes here; leaves are for `leaves`.
+"""
+
+__all__ = [
+    "archive", "archive_writer", "catalog", "catalog_writer", "central_record", "descriptions", "member_sum",
+    "sorted_runs",
+]  # fmt: skip

@@ -1,0 +1,61 @@
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+
+from blosc2._core.zip.catalog cimport Catalog
+from blosc2._core.zip.central_record cimport Member, Record
+from blosc2._core.io.source cimport Source
+
+cdef enum:
+    LOCAL_LENGTH = 30
+    END_LENGTH = 22
+    LOCATOR_LENGTH = 20
+    END64_LENGTH = 56
+    # The comment that is a seal: a word, 16 digits, a space, which are covered, and 8 digits.
+    SEAL_COVERED = 24
+    SEAL_LENGTH = 32
+
+
+cdef struct DecodedName:
+    int64_t place           # of the record whose name is not UTF-8
+    const uint8_t *text     # the name in UTF-8
+    uint16_t length
+
+
+cdef class Archive:
+    """A ZIP of stored members; see archive.pyx."""
+
+    cdef readonly Source source
+    cdef readonly int64_t directory_offset
+    cdef readonly int64_t directory_size
+    cdef readonly int64_t end
+    cdef readonly Py_ssize_t count
+    cdef readonly Catalog catalog
+    cdef const uint8_t *_directory  # NULL until needed
+    cdef int64_t *_places           # of the records by number; NULL until needed
+    cdef object _copy
+    cdef DecodedName *_decoded      # names that are not UTF-8 in the file, in the order of the directory
+    cdef Py_ssize_t _decoded_count
+    cdef list _decoded_texts        # which they lie in
+    cdef bint _trusting
+
+    cdef int _find_end(self) except -1
+    cdef int _try_end(self, int64_t position, int64_t *work) except -1
+    cdef int load_directory(self) except -1
+    cdef int _need_places(self) except -1
+    cdef int _parse(self, int64_t count) except -1
+    cdef int _refuse_name(self, Member *member) except -1
+    cdef int _decode(self, const int64_t *places, Py_ssize_t count) except -1
+    cdef bytes _decoded_name(self, const Record *record, int64_t place)
+    cdef const DecodedName *decoded(self, int64_t place) noexcept nogil
+    cdef _changed(self)
+    cdef bint peek(self, int64_t place, Member *member) noexcept nogil
+    cdef int member_at(self, int64_t place, Member *member) except -1
+    cpdef int64_t place_of(self, Py_ssize_t number) except -1
+    cdef int64_t locate(self, Member *member) except -1
+    cdef int64_t _checked(self, Member *member, bint check) except -1
+    cdef int64_t locate_and_read(self, Member *member, uint8_t *ahead, int64_t room, int64_t *have) except -1
+    cdef bytes _piece(self, Py_ssize_t start, Py_ssize_t stop)
+    cdef str _name(self, Member *member)
+    cdef _error(self, Member *member, str reason, int64_t offset)
+
+
+cdef void write_seal(char *to, int64_t position, uint32_t crc) noexcept nogil

@@ -1,0 +1,610 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+"""ZIP archives whose members are stored: find the directory, locate members. `archive_writer` appends.
+
+Opening makes one pass over the central directory and no Python object a member; names stay where they are, in the
+mapping or in one copy of the directory. A local header is read when its member is first used.
+
+A *seal* is the comment of an end record that says where the record lies and what the CRC-32C of every byte of the file
+before its last 8 digits is, dead ones included. An append goes on from it, so old bytes are never read again.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from blosc2._core.zip.catalog cimport Catalog, find_catalog
+from blosc2._core.zip.central_record cimport (
+    CENTRAL_LENGTH, FLAG_UTF8, MEMBER_COMPRESSED, MEMBER_ENCRYPTED, MEMBER_FOLDER, MEMBER_OTHER_DISK, MEMBER_OUTSIDE,
+    MEMBER_SIZES_DIFFER, MEMBER_ZIP64_SHORT, Member, Record, flags_of, is_utf8, open_named, open_record, read_member,
+    read_once)
+from blosc2._core.io.checksum cimport checksum
+from blosc2._core.io.little_endian cimport u16, u32, u64
+from blosc2._core.zip.member_sum cimport SMALL_MEMBER, check_member
+from blosc2._core.io.source cimport Source
+
+from blosc2.exceptions import FormatError
+
+cdef extern from "io/large_pages.h" nogil:
+    void use_large_pages(void *start, size_t length)
+
+cdef enum:
+    ALIGNMENT_ROOM = 128
+    # How far the end record of an archive with the longest comment lies from the end of the file.
+    USUAL_TAIL = 65557
+    SCAN_STEP = 1 << 20
+    # The word that a seal begins with.
+    SEAL_WORD = 7
+
+cdef dict _PROBLEMS = {
+    MEMBER_COMPRESSED: "the member is compressed; members are read in place, so they must be stored",
+    MEMBER_ENCRYPTED: "the member is encrypted",
+    MEMBER_SIZES_DIFFER: "the member is stored, but its two sizes differ",
+    MEMBER_OTHER_DISK: "the member lies on another disk of a split archive",
+    MEMBER_ZIP64_SHORT: "the member's zip64 extra field lacks a value that it needs",
+    MEMBER_OUTSIDE: "the member's local header is not inside the archive",
+    MEMBER_FOLDER: "the entry is a folder",
+}
+
+
+cdef inline bint is_signature(const uint8_t *p, uint8_t third, uint8_t fourth) noexcept nogil:
+    return p[0] == 0x50 and p[1] == 0x4B and p[2] == third and p[3] == fourth
+
+
+cdef void write_digits(char *to, uint64_t value, int count) noexcept nogil:
+    cdef int i
+    for i in range(count - 1, -1, -1):
+        to[i] = (<const char *> b"0123456789abcdef")[value & 15]
+        value >>= 4
+
+
+cdef void write_seal(char *to, int64_t position, uint32_t crc) noexcept nogil:
+    """The comment of the end record at a position."""
+    memcpy(to, <const char *> b"blosc2 ", SEAL_WORD)
+    write_digits(to + SEAL_WORD, <uint64_t> position, 16)
+    to[SEAL_COVERED - 1] = 0x20
+    write_digits(to + SEAL_COVERED, crc, 8)
+
+
+cdef int64_t last_end(const uint8_t *start, int64_t length) noexcept nogil:
+    """Where the last end-record signature of a run of bytes begins, or -1."""
+    cdef int64_t i = length - 4
+    while i >= 0:
+        if start[i] == 0x50 and is_signature(start + i, 5, 6):
+            return i
+        i -= 1
+    return -1
+
+
+cdef class Archive:
+    """The members of a ZIP archive, as its last valid directory lists them.
+
+    Members have numbers, in the order of the directory, and places, which is where their records begin in it. With a
+    catalog, opening looks at neither: who needs numbers has the directory gone through then.
+
+    Parameters
+    ----------
+    source : Source
+        The whole file.
+    trusting : bool
+        Whether a catalog is used, if there is one that fits.
+
+    Attributes
+    ----------
+    count : int
+        Entries of the directory, folders included; a member is named by its number below this.
+    directory_offset, directory_size : int
+        Where the central directory lies.
+    end : int
+        First byte behind the end record and its comment: where an append begins.
+    catalog : Catalog or None
+        What says where the records of keys are.
+    """
+
+    def __cinit__(self, Source source not None, bint trusting=True):
+        self.source = source
+        self._places = NULL
+        self._directory = NULL
+        self._trusting = trusting
+        self._find_end()
+
+    def __dealloc__(self):
+        PyMem_Free(self._places)
+        PyMem_Free(self._decoded)
+
+    def __len__(self):
+        return self.count
+
+    def distrust(self):
+        """Do without the catalog from now on: something in it was wrong."""
+        if self.catalog is not None:
+            self._need_places()
+            self.catalog = None
+
+    cdef int _find_end(self) except -1:
+        """Scan backwards for the end record that agrees with everything before it."""
+        cdef Source source = self.source
+        cdef int64_t low, high = source.size, position, length, step = 4096, work = 0
+        cdef const uint8_t *block
+        cdef object copy = None
+        cdef uint8_t first[4]
+        while True:
+            # [low, high + 3) is searched: a signature may begin in one block and end in the next.
+            low = max(0, high - step)
+            length = min(high + 3, source.size) - low
+            if length < 4:
+                break
+            if source.base != NULL:
+                block = source.base + low
+            else:
+                copy = source.read(low, length)
+                block = <const uint8_t *> PyBytes_AS_STRING(copy)
+            while True:
+                position = last_end(block, length)
+                if position < 0:
+                    break
+                if self._try_end(low + position, &work):
+                    return 0
+                length = position + 3
+            high = low
+            if low == 0:
+                break
+            if source.size - low >= USUAL_TAIL:
+                step = SCAN_STEP
+                source.check(source.read_into(0, 4, first), 0, 4)
+                if not (is_signature(first, 3, 4) or is_signature(first, 5, 6)):
+                    break
+            else:
+                step = USUAL_TAIL
+        raise FormatError(
+            "no valid end of a ZIP archive: the file is empty, cut short, damaged or of another kind; blosc2.check "
+            "tells more, and blosc2.salvage takes out what is whole",
+            path=source.path, offset=source.size,
+        )
+
+    cdef int _try_end(self, int64_t position, int64_t *work) except -1:
+        """Whether the end record at a position is that of a whole archive; its directory is then parsed."""
+        cdef Source source = self.source
+        cdef uint8_t end[END_LENGTH]
+        cdef uint8_t more[END64_LENGTH]
+        cdef int64_t directory_end = position, offset, size, count, at
+        if position + END_LENGTH > source.size:
+            return 0
+        source.check(source.read_into(position, END_LENGTH, end), position, END_LENGTH)
+        if position + END_LENGTH + u16(end + 20) > source.size:
+            return 0
+        if u16(end + 4) or u16(end + 6) or u16(end + 8) != u16(end + 10):
+            return 0
+        count, size, offset = u16(end + 10), u32(end + 12), u32(end + 16)
+        if position >= LOCATOR_LENGTH:
+            at = position - LOCATOR_LENGTH
+            source.check(source.read_into(at, LOCATOR_LENGTH, more), at, LOCATOR_LENGTH)
+            if is_signature(more, 6, 7):
+                if u32(more + 4) or u32(more + 16) > 1 or u64(more + 8) > <uint64_t> at:
+                    return 0
+                directory_end = <int64_t> u64(more + 8)
+                if at - directory_end < END64_LENGTH:
+                    return 0
+                source.check(source.read_into(directory_end, END64_LENGTH, more), directory_end, END64_LENGTH)
+                if not is_signature(more, 6, 6) or u64(more + 4) != <uint64_t> (at - directory_end - 12):
+                    return 0
+                if u32(more + 16) or u32(more + 20) or u64(more + 24) != u64(more + 32):
+                    return 0
+                if u64(more + 32) > <uint64_t> source.size or u64(more + 40) > <uint64_t> source.size:
+                    return 0
+                count, size, offset = <int64_t> u64(more + 32), <int64_t> u64(more + 40), <int64_t> u64(more + 48)
+        if offset < 0 or size < 0 or size > directory_end or offset != directory_end - size:
+            return 0
+        if count > size // CENTRAL_LENGTH:
+            return 0
+        # Nested fake ends could make each candidate walk the same long directory again.
+        work[0] += size
+        if work[0] > 16 * source.size:
+            raise FormatError("too many false ends of a ZIP archive", path=source.path, offset=position)
+        self.directory_offset = offset
+        self.directory_size = size
+        self.end = position + END_LENGTH + u16(end + 20)
+        self._directory = NULL
+        self._copy = None
+        if self._trusting:
+            self.catalog = find_catalog(source, offset, size, count)
+            if self.catalog is not None:
+                self.count = count
+                return 1
+        return self._parse(count)
+
+    cdef int load_directory(self) except -1:
+        """Have the bytes of the directory at hand."""
+        if self._directory == NULL:
+            if self.source.base != NULL:
+                self._directory = self.source.base + self.directory_offset
+            else:
+                copy = self.source.read(self.directory_offset, self.directory_size)
+                if self._directory == NULL:     # another thread may have been faster
+                    self._copy = copy
+                    self._directory = <const uint8_t *> PyBytes_AS_STRING(copy)
+        return 0
+
+    cdef int _need_places(self) except -1:
+        """Go through the directory, if that was not done yet."""
+        if self._places == NULL and not self._parse(self.count):
+            raise FormatError("the central directory does not have the records that the end record states",
+                              path=self.source.path, offset=self.directory_offset)
+        return 0
+
+    cdef int _parse(self, int64_t count) except -1:
+        """Go through the directory; 0 when its records do not fill it exactly."""
+        self.load_directory()
+        cdef const uint8_t *directory = self._directory
+        cdef int64_t at = 0, number, unsafe = -1
+        cdef bint ascii = True, plain = True
+        cdef Member member
+        cdef int64_t *places = <int64_t *> PyMem_Malloc(max(1, count) * sizeof(int64_t))
+        if places == NULL:
+            raise MemoryError
+        use_large_pages(places, <size_t> count * sizeof(int64_t))
+        with nogil:
+            for number in range(count):
+                if not open_record(directory, self.directory_size, at, &member.record):
+                    at = -1
+                    break
+                # Not before all of it has proved to be a directory is a name in it anything to complain of.
+                if not read_member(&member, self.directory_offset, &ascii) and unsafe < 0:
+                    unsafe = number
+                plain = plain and (ascii or member.flags & FLAG_UTF8 != 0 and is_utf8(member.name, member.name_length))
+                places[number] = at
+                at += member.record.length
+        if at != self.directory_size:
+            PyMem_Free(places)
+            return 0
+        self.count = count
+        try:
+            if unsafe >= 0:
+                if not open_record(directory, self.directory_size, places[unsafe], &member.record):
+                    raise self._changed()
+                read_member(&member, self.directory_offset, &ascii)
+                self._refuse_name(&member)
+            if not plain:
+                self._decode(places, count)
+        except BaseException:
+            PyMem_Free(places)
+            raise
+        if self._places == NULL:
+            self._places = places
+        else:           # another thread was faster
+            PyMem_Free(places)
+        return 1
+
+    cdef int _refuse_name(self, Member *member) except -1:
+        raise FormatError(
+            f"the member name {bytes(member.name[:member.name_length])!r} is absolute, or has an empty, '.' or '..' "
+            "segment or a NUL; nothing of this archive is used",
+            path=self.source.path, offset=self.directory_offset + (member.record.start - self._directory),
+        )
+
+    cdef _changed(self):
+        """The error for a directory that another process changes, as it may a mapped one."""
+        return FormatError("the directory changed while it was read", path=self.source.path, offset=self.directory_offset)
+
+    cdef int _decode(self, const int64_t *places, Py_ssize_t count) except -1:
+        """Check the names beyond ASCII, and bring those in cp437 to UTF-8, in memory of our own."""
+        cdef Record record
+        cdef DecodedName *decoded
+        cdef Py_ssize_t number, found
+        cdef bytes name
+        texts = []
+        for number in range(count):
+            if not open_record(self._directory, self.directory_size, places[number], &record):
+                raise self._changed()
+            name = self._decoded_name(&record, places[number])
+            if name is not None:
+                texts.append((places[number], name))
+        found = len(texts)
+        decoded = <DecodedName *> PyMem_Malloc(max(1, found) * sizeof(DecodedName))
+        if decoded == NULL:
+            raise MemoryError
+        for number in range(found):
+            place, name = texts[number]
+            decoded[number].place = place
+            decoded[number].text = <const uint8_t *> PyBytes_AS_STRING(name)
+            decoded[number].length = <uint16_t> PyBytes_GET_SIZE(name)
+        if self._decoded == NULL:
+            self._decoded, self._decoded_texts, self._decoded_count = decoded, texts, found
+        else:           # another thread was faster
+            PyMem_Free(decoded)
+        return 0
+
+    cdef bytes _decoded_name(self, const Record *record, int64_t place):
+        """The name of a record in UTF-8 where it is in cp437, None where it is in UTF-8 itself."""
+        cdef bytes name = PyBytes_FromStringAndSize(<const char *> record.name, record.name_length)
+        if name.isascii():
+            return None
+        if flags_of(record) & FLAG_UTF8:
+            try:
+                name.decode("utf-8")
+            except UnicodeDecodeError:
+                raise FormatError(
+                    f"the member name {name!r} is flagged as UTF-8 and is not", path=self.source.path,
+                    offset=self.directory_offset + place,
+                ) from None
+            return None
+        name = name.decode("cp437").encode("utf-8")
+        if len(name) > 0xFFFF:
+            raise FormatError(f"the member name {name[:40]!r}... is too long", path=self.source.path)
+        return name
+
+    cdef const DecodedName *decoded(self, int64_t place) noexcept nogil:
+        """The name of a record that is not UTF-8 in the file; NULL for others."""
+        cdef Py_ssize_t low = 0, high = self._decoded_count, middle
+        while low < high:
+            middle = (low + high) // 2
+            if self._decoded[middle].place < place:
+                low = middle + 1
+            else:
+                high = middle
+        if low < self._decoded_count and self._decoded[low].place == place:
+            return &self._decoded[low]
+        return NULL
+
+    cdef bint peek(self, int64_t place, Member *member) noexcept nogil:
+        """The member whose record is at a place; False when there is no record."""
+        cdef const DecodedName *decoded
+        cdef bint ascii
+        if not open_named(self._directory, self.directory_size, place, &member.record):
+            return False
+        if not read_member(member, self.directory_offset, &ascii):
+            return False
+        if self._decoded_count:
+            decoded = self.decoded(place)
+            if decoded != NULL:
+                member.name, member.name_length = decoded.text, decoded.length
+                return True
+        return ascii or member.flags & FLAG_UTF8 != 0
+
+    cdef int member_at(self, int64_t place, Member *member) except -1:
+        """The member whose record is at a place."""
+        self.load_directory()
+        if not self.peek(place, member):
+            raise FormatError("there is no record of a member here", path=self.source.path,
+                              offset=self.directory_offset + place)
+        return 0
+
+    cpdef int64_t place_of(self, Py_ssize_t number) except -1:
+        """Where the record of a member is in the directory."""
+        self._need_places()
+        if number < 0 or number >= self.count:
+            raise IndexError(f"there is no member {number}; the archive has {self.count}")
+        return self._places[number]
+
+    cdef str _name(self, Member *member):
+        return (<const char *> member.name)[:member.name_length].decode("utf-8", "replace")
+
+    cdef int64_t locate(self, Member *member) except -1:
+        """First byte of a member's data, from its local header."""
+        cdef uint8_t ahead[LOCAL_LENGTH + 226]
+        cdef int64_t have
+        return self.locate_and_read(member, ahead, sizeof(ahead), &have)
+
+    cdef int64_t locate_and_read(self, Member *member, uint8_t *ahead, int64_t room, int64_t *have) except -1:
+        """First byte of a member's data, from its local header.
+
+        From a file that is not mapped, up to `room` bytes are left in `ahead`, from the local header on. `have` is how
+        many of them there are; 0 where nothing was read.
+        """
+        cdef Source source = self.source
+        cdef int64_t data, length, wanted
+        cdef uint32_t lengths
+        cdef const uint8_t *header
+        cdef bytes copy
+        cdef bint named
+        have[0] = 0
+        if member.problem:
+            raise self._error(member, _PROBLEMS[member.problem],
+                              member.record.start - self._directory + self.directory_offset)
+        if member.header > self.directory_offset - LOCAL_LENGTH:
+            raise self._error(member, "the local header reaches into the directory", member.header)
+        # Header and name in one read, unless the name is a long one.
+        length = member.record.name_length
+        if source.base != NULL:
+            header = source.base + member.header
+            wanted = LOCAL_LENGTH
+        else:
+            # An extra field that aligns the data, and as much of it as there may be.
+            wanted = min(room, self.directory_offset - member.header, LOCAL_LENGTH + length + ALIGNMENT_ROOM + member.size)
+            source.check(source.read_into(member.header, wanted, ahead), member.header, wanted)
+            have[0] = wanted
+            header = ahead
+        if not is_signature(header, 3, 4):
+            raise self._error(member, "there is no local header where the directory says", member.header)
+        lengths = <uint32_t> (read_once(header + 22) >> 32)
+        named = <int64_t> (lengths & 0xFFFF) == length and length <= self.directory_offset - member.header - LOCAL_LENGTH
+        if named and (source.base != NULL or LOCAL_LENGTH + length <= wanted):
+            named = memcmp(header + LOCAL_LENGTH, member.record.name, length) == 0
+        elif named:
+            copy = source.read(member.header + LOCAL_LENGTH, length)
+            named = memcmp(PyBytes_AS_STRING(copy), member.record.name, length) == 0
+        if not named:
+            raise self._error(member, "the local header bears another name", member.header)
+        data = member.header + LOCAL_LENGTH + length + (lengths >> 16)
+        if data > self.directory_offset or member.size > self.directory_offset - data:
+            raise self._error(member, "the member's data reaches into the directory", data)
+        return data
+
+    cdef _error(self, Member *member, str reason, int64_t offset):
+        return FormatError(f"member {self._name(member)!r}: {reason}", path=self.source.path, offset=offset)
+
+    @property
+    def seal(self):
+        """CRC-32C of the file up to `end`, as the comment of the end record states it; None where it does not."""
+        cdef uint8_t end[END_LENGTH + SEAL_LENGTH]
+        cdef char wanted[SEAL_LENGTH]
+        cdef int64_t position = self.end - END_LENGTH - SEAL_LENGTH
+        cdef uint8_t *digits = end + END_LENGTH + SEAL_COVERED
+        cdef uint32_t stated = 0
+        cdef int i, digit
+        if position < 0:
+            return None
+        self.source.check(
+            self.source.read_into(position, END_LENGTH + SEAL_LENGTH, end), position, END_LENGTH + SEAL_LENGTH)
+        write_seal(wanted, position, 0)
+        if not is_signature(end, 5, 6) or u16(end + 20) != SEAL_LENGTH or memcmp(end + END_LENGTH, wanted, SEAL_COVERED):
+            return None
+        for i in range(8):
+            digit = digits[i]
+            if 0x30 <= digit <= 0x39:
+                digit -= 0x30
+            elif 0x61 <= digit <= 0x66:
+                digit -= 0x57
+            else:
+                return None
+            stated = stated << 4 | <uint32_t> digit
+        return checksum(stated, digits, 8)
+
+    def window(self, Py_ssize_t number):
+        """Offset and length of a member's data, after a look at its local header."""
+        return self.window_at(self.place_of(number))
+
+    def window_at(self, int64_t place):
+        """Offset and length of the data of the member whose record is at a place."""
+        cdef Member member
+        self.member_at(place, &member)
+        cdef int64_t data = self.locate(&member)
+        return data, member.size
+
+    def extent_at(self, int64_t place):
+        """Offset and length of a member with its local header, which is not read: it may end a little before."""
+        cdef Member member
+        self.member_at(place, &member)
+        return member.header, min(
+            max(self.directory_offset - member.header, 0),
+            LOCAL_LENGTH + member.name_length + ALIGNMENT_ROOM + member.size)
+
+    def name(self, Py_ssize_t number):
+        """The name of a member."""
+        return self.name_at(self.place_of(number))
+
+    def name_at(self, int64_t place):
+        """The name of the member whose record is at a place."""
+        cdef Member member
+        self.member_at(place, &member)
+        return self._name(&member)
+
+    def crc(self, Py_ssize_t number):
+        """The stored CRC-32 of a member's data."""
+        return self.crc_at(self.place_of(number))
+
+    def crc_at(self, int64_t place):
+        """The stored CRC-32 of the member whose record is at a place."""
+        cdef Member member
+        self.member_at(place, &member)
+        return member.crc
+
+    def is_folder(self, Py_ssize_t number):
+        """Whether an entry only names a folder."""
+        cdef Member member
+        self.member_at(self.place_of(number), &member)
+        return member.name[member.name_length - 1] == 0x2F
+
+    def find(self, bytes name not None):
+        """Number of the last member of a name, or -1. Looks at all of them: keys are found by a `KeyTable`."""
+        cdef Py_ssize_t number, length = PyBytes_GET_SIZE(name)
+        cdef const char *wanted = PyBytes_AS_STRING(name)
+        cdef Member member
+        cdef Record record
+        self._need_places()
+        if not self._decoded_count:
+            with nogil:
+                for number in range(self.count - 1, -1, -1):
+                    if open_record(self._directory, self.directory_size, self._places[number], &record) and (
+                            record.name_length == length and memcmp(record.name, wanted, <size_t> length) == 0):
+                        break
+                else:
+                    number = -1
+            return number
+        for number in range(self.count - 1, -1, -1):
+            self.member_at(self._places[number], &member)
+            if member.name_length == length and memcmp(member.name, wanted, length) == 0:
+                return number
+        return -1
+
+    def place(self, bytes name not None):
+        """Where the record of the last member of a name is, or -1; at once for that of embedded values, if cataloged."""
+        cdef Member member
+        cdef Catalog catalog = self.catalog     # another thread may do without it meanwhile
+        cdef int64_t at
+        if catalog is not None and catalog.embed >= 0:
+            at = catalog.embed
+            self.load_directory()
+            if self.peek(at, &member) and member.name[:member.name_length] == name:
+                return at
+        number = self.find(name)
+        return -1 if number < 0 else self.place_of(number)
+
+    def embedded(self, bytes name not None, bint check=False):
+        """Offset and length of the data of the last member of a name, or None; at once where a catalog knows it.
+
+        `check` compares a small one with its checksum.
+        """
+        cdef Member member
+        cdef Catalog catalog = self.catalog
+        cdef bint ascii
+        cdef bytes record
+        cdef int64_t place, size
+        if catalog is not None and catalog.embed >= 0 and self._directory == NULL:
+            # Without the rest of the directory.
+            place = catalog.embed
+            size = min(self.directory_size - place, CENTRAL_LENGTH + PyBytes_GET_SIZE(name) + 40)
+            record = self.source.read(self.directory_offset + place, size)
+            if open_record(<const uint8_t *> PyBytes_AS_STRING(record), size, 0, &member.record) and read_member(
+                    &member, self.directory_offset, &ascii
+            ) and member.name[:member.name_length] == name and not member.problem:
+                return self._checked(&member, check), member.size
+        place = self.place(name)
+        if place < 0:
+            return None
+        self.member_at(place, &member)
+        return self._checked(&member, check), member.size
+
+    cdef int64_t _checked(self, Member *member, bint check) except -1:
+        """Where the data of a member are, after a look at them if they are few."""
+        cdef int64_t data = self.locate(member)
+        if check and member.size <= SMALL_MEMBER:
+            check_member(self.source, data, member, None, NULL, 0)
+        return data
+
+    def places(self, bytes name not None):
+        """Where the records of all members of a name are."""
+        cdef Member member
+        cdef Py_ssize_t number
+        self._need_places()
+        result = []
+        for number in range(self.count):
+            self.member_at(self._places[number], &member)
+            if member.name[:member.name_length] == name:
+                result.append(self._places[number])
+        return result
+
+    def names(self):
+        """The names of all members, in the order of the directory."""
+        return [self.name(number) for number in range(self.count)]
+
+    def records(self, dropped=frozenset()):
+        """Central records of the members whose place is not among the dropped ones, and how many these are."""
+        cdef int64_t place, start = 0
+        cdef Member member
+        cdef list pieces = []
+        self.load_directory()
+        for place in sorted(dropped):
+            self.member_at(place, &member)
+            if place > start:
+                pieces.append(self._piece(start, place))
+            start = place + member.record.length
+        if start < self.directory_size:
+            pieces.append(self._piece(start, self.directory_size))
+        return b"".join(pieces), self.count - len(dropped)
+
+    cdef bytes _piece(self, Py_ssize_t start, Py_ssize_t stop):
+        return PyBytes_FromStringAndSize(<const char *> self._directory + start, stop - start)
+
+    def __repr__(self):
+        return f"<Archive {self.source.path or 'buffer'}: {self.count} members>"

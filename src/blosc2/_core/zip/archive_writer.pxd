@@ -1,0 +1,51 @@
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from blosc2._core.zip.sorted_runs cimport SortedRuns
+
+
+cdef class Gathered:
+    """Bytes that grow; see archive_writer.pyx."""
+
+    cdef uint8_t *data
+    cdef int64_t used, room
+    cdef uint8_t *more(self, int64_t size) except NULL
+
+
+cdef class ArchiveWriter:
+    """Appends members and a directory; see archive_writer.pyx."""
+
+    cdef int _descriptor
+    cdef int64_t _written
+    cdef Gathered _pending
+    cdef Gathered records       # of members that were appended
+    cdef dict places            # name -> where its record starts among the records
+    cdef dict abouts            # name of a leaf -> what it is
+    cdef Gathered _handed
+    cdef bint _gaps             # whether there are records that do not count
+    cdef uint32_t _align
+    cdef uint32_t _stamp
+    cdef uint32_t _sum          # of all bytes before `_written`
+    cdef bint _seals
+    cdef bytes _end
+    cdef SortedRuns runs        # where records go instead of `records`; None for few members
+    # A member whose size is not known yet.
+    cdef bytes _open_local, _open_name
+    cdef int64_t _open_header, _open_start, _open_size
+    cdef uint32_t _open_sum, _open_crc
+    cdef int64_t _directory_start
+
+    cdef int _complete(self, bytes local, bytes whole, int64_t header, int64_t size, uint32_t sum_before) except -1
+    cdef int _check_name(self, bytes name) except -1
+    cdef int64_t _begin(self, bytes name, int64_t size, uint32_t crc) except -1
+    cdef int _add(self, const uint8_t *data, int64_t size) except -1
+    cdef int _note(self, bytes name, int64_t header, int64_t size, uint32_t crc, uint32_t mode, bytes about) except -1
+    cdef int _hand_over(self, SortedRuns runs, bytes name, const uint8_t *record, bytes about) except -1
+    cdef int _drop(self, bytes name) except -1
+    cdef int _close_gaps(self) except -1
+    cdef int _drain(self) except -1
+    cdef int _write(self, const uint8_t *data, int64_t size) except -1
+    cdef int64_t begin_open(self, bytes name, int64_t most) except -1
+    cdef int add_open(self, const uint8_t *data, int64_t size) except -1
+    cdef bytes end_open(self)
+    cdef int begin_directory(self) except -1
+    cdef int end_directory(self, int64_t count) except -1

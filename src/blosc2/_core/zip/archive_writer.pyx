@@ -1,0 +1,530 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+"""Append stored members to a ZIP archive, then a new directory, then an end record.
+
+Who calls it decides when to sync and what a half-written archive means.
+"""
+
+import os
+import time
+
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memmove, memset
+
+from blosc2._core.zip.archive cimport (
+    END64_LENGTH, END_LENGTH, LOCAL_LENGTH, LOCATOR_LENGTH, SEAL_COVERED, SEAL_LENGTH, write_seal)
+from blosc2._core.zip.catalog cimport stem_length
+from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, FLAG_UTF8
+from blosc2._core.io.checksum cimport checksum, joined
+from blosc2._core.io.little_endian cimport put, put16, put32, put64, u16
+from blosc2._core.zip.sorted_runs cimport SortedRuns
+
+from blosc2._core.io.checksum import crc32
+
+cdef enum:
+    # What is gathered before it is written, and the checksums that are not worth letting others run meanwhile.
+    GATHERED = 1 << 20
+    SHORT = 1 << 16
+
+# Memory for the records of leaves, and what else is kept of them, before they are sorted into a file.
+cdef int64_t _runs_budget = 96 << 20
+
+
+def set_runs_budget(int64_t nbytes):
+    """Memory for the records of leaves that are to be sorted, in bytes; returns the one before. For tests."""
+    global _runs_budget
+    before = _runs_budget
+    _runs_budget = nbytes
+    return before
+
+
+cdef class Gathered:
+    """Bytes that grow."""
+
+    def __dealloc__(self):
+        PyMem_Free(self.data)
+
+    cdef uint8_t *more(self, int64_t size) except NULL:
+        """Where the next so many bytes go; they count as used when the caller says so."""
+        cdef int64_t room = self.room
+        cdef uint8_t *data
+        if self.used + size > room:
+            room = max(self.used + size, 2 * room, 4096)
+            data = <uint8_t *> PyMem_Realloc(self.data, <size_t> room)
+            if data == NULL:
+                raise MemoryError
+            self.data = data
+            self.room = room
+        return self.data + self.used
+
+
+cdef class ArchiveWriter:
+    """Append stored members to a file, then a directory, then an end record.
+
+    Parameters
+    ----------
+    descriptor : int
+        A file open for writing. It stays the caller's.
+    position : int
+        Where the first new byte goes.
+    align : int
+        The data of each member starts at a multiple of this.
+    seal : int, optional
+        CRC-32C of the file up to `position`, 0 for a new file: the end record then gets a seal. None where it is not
+        known: there will be none.
+
+    Notes
+    -----
+    Bytes are gathered and written in large pieces; `write_directory` writes all that is left, `write_end` the end
+    record alone. A caller that wants durability syncs after each of the two. When a write fails, what was not written
+    is kept, and the next write goes on with it.
+    """
+
+    def __cinit__(self, int descriptor, int64_t position=0, int align=64, seal=None):
+        if align != 1 and not 8 <= align <= 4096:
+            raise ValueError(f"align must be 1 or 8 .. 4096, not {align}")
+        self._descriptor = descriptor
+        self._written = position
+        self._pending = Gathered.__new__(Gathered)
+        self.abouts = {}
+        self.records = Gathered.__new__(Gathered)
+        self._handed = Gathered.__new__(Gathered)
+        self.places = {}
+        self._align = align
+        self._seals = seal is not None
+        self._sum = 0 if seal is None else seal
+        now = time.localtime()
+        year = min(max(now.tm_year, 1980), 2107)
+        self._stamp = (
+            (year - 1980) << 25 | now.tm_mon << 21 | now.tm_mday << 16
+            | now.tm_hour << 11 | now.tm_min << 5 | min(now.tm_sec, 59) // 2)
+
+    @property
+    def position(self):
+        """Where the next byte goes."""
+        return self._written + self._pending.used
+
+    @property
+    def written(self):
+        """Where the next byte goes that is not gathered yet: the size of the file."""
+        return self._written
+
+    @property
+    def seal(self):
+        """CRC-32C of the file up to `position`; None where that of its beginning is not known."""
+        return checksum(self._sum, self._pending.data, self._pending.used) if self._seals else None
+
+    def append(self, bytes name not None, data, uint32_t mode=0o600, bytes about=None):
+        """Add one member, in place of one that this writer added under the same name before.
+
+        Where its data starts in the file is returned.
+
+        Parameters
+        ----------
+        name : bytes
+            The member's name in UTF-8.
+        data : bytes-like
+            What it holds.
+        mode : int
+            Unix permissions that tools restore when they unpack.
+        about : bytes, optional
+            Of a leaf, its description for the catalog; may be empty. See `descriptions.describe`.
+        """
+        cdef Py_buffer view
+        cdef int64_t header = self._written + self._pending.used, start
+        cdef uint32_t crc
+        self._check_name(name)
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            crc = crc32(data)
+            start = self._begin(name, view.len, crc)
+            self._add(<const uint8_t *> view.buf, view.len)
+        finally:
+            PyBuffer_Release(&view)
+        self._note(name, header, view.len, crc, mode, about)
+        return start
+
+    def append_pieces(self, bytes name not None, pieces, int64_t size, crc=None, uint32_t mode=0o600, bytes about=None):
+        """Add one member that comes in pieces; see `append`.
+
+        Parameters
+        ----------
+        pieces : iterable of bytes-like
+            They are drawn one by one and not kept.
+        size : int
+            Bytes of all of them.
+        crc : int, optional
+            Their CRC-32, which is then believed. It is computed otherwise.
+
+        Raises
+        ------
+        ValueError
+            The pieces have another size. What was written of them is not part of the archive.
+        """
+        cdef Py_buffer view
+        cdef int64_t header, start, left = size
+        cdef uint32_t sum_before = 0, running = 0 if crc is None else crc
+        cdef bytes local = b""
+        self._check_name(name)
+        if size < 0:
+            raise ValueError(f"a member cannot have {size} bytes")
+        if crc is None:
+            # So that the header is in the file, and can be completed there.
+            self._drain()
+            sum_before = self._sum
+        header = self._written + self._pending.used
+        start = self._begin(name, size, running)
+        if crc is None:
+            local = PyBytes_FromStringAndSize(<const char *> self._pending.data, self._pending.used)
+        for piece in pieces:
+            PyObject_GetBuffer(piece, &view, PyBUF_SIMPLE)
+            try:
+                if view.len > left:
+                    raise ValueError(f"the pieces of member {name!r} have more than {size} bytes")
+                left -= view.len
+                if crc is None:
+                    running = crc32(piece, running)
+                self._add(<const uint8_t *> view.buf, view.len)
+            finally:
+                PyBuffer_Release(&view)
+        if left:
+            raise ValueError(f"the pieces of member {name!r} have {size - left} bytes, not {size}")
+        if crc is None:
+            self._drain()
+            self._complete(local, local[:14] + running.to_bytes(4, "little") + local[18:], header, size, sum_before)
+        self._note(name, header, size, running, mode, about)
+        return start
+
+    cdef int64_t begin_open(self, bytes name, int64_t most) except -1:
+        """Begin a member of up to so many bytes, whose size is told at its end; where its data starts."""
+        # So that the header is in the file, and can be completed there.
+        self._drain()
+        self._open_sum, self._open_crc, self._open_header = self._sum, 0, self._written
+        self._open_name, self._open_size = name, 0
+        self._open_start = self._begin(name, most, 0)
+        self._open_local = PyBytes_FromStringAndSize(<const char *> self._pending.data, self._pending.used)
+        return self._open_start
+
+    cdef int add_open(self, const uint8_t *data, int64_t size) except -1:
+        """Go on with such a member."""
+        view = PyMemoryView_FromMemory(<char *> data, size, PyBUF_READ)
+        self._open_crc = crc32(view, self._open_crc)
+        view.release()
+        self._open_size += size
+        return self._add(data, size)
+
+    cdef bytes end_open(self):
+        """End such a member; its record is given, and is not among those of the directory."""
+        cdef bytes local = self._open_local, sizes, whole
+        cdef Gathered kept = self.records, own = Gathered.__new__(Gathered)
+        self._drain()
+        sizes = (<object> self._open_size).to_bytes(8, "little")
+        whole = local[:14] + (<object> self._open_crc).to_bytes(4, "little")
+        if local[18:22] == b"\xff\xff\xff\xff":     # they are in the zip64 field, which comes first
+            after = LOCAL_LENGTH + len(self._open_name) + 4
+            whole += local[18:after] + sizes + sizes + local[after + 16:]
+        else:
+            whole += sizes[:4] + sizes[:4] + local[26:]
+        self._complete(local, whole, self._open_header, self._open_size, self._open_sum)
+        self.records = own
+        try:
+            self._note(self._open_name, self._open_header, self._open_size, self._open_crc, 0o600, None)
+        finally:
+            self.records = kept
+            self.places.pop(self._open_name, None)
+        return PyBytes_FromStringAndSize(<const char *> own.data, own.used)
+
+    @property
+    def gathered(self):
+        """How many leaves were sorted so far."""
+        return 0 if self.runs is None else self.runs.count
+
+    def gather(self, directory=None):
+        """Hand over the records of all leaves that were appended, sorted by key, and those of the other members.
+
+        Leaves are the members that have a description. What is appended from now on goes the same way, with nothing
+        kept for each.
+
+        Parameters
+        ----------
+        directory : str, optional
+            Where more of them than memory should hold are kept meanwhile.
+
+        Returns
+        -------
+        SortedRuns
+            The records of leaves, each with its description.
+        bytes
+            The records of the others.
+        """
+        cdef SortedRuns runs = self.runs
+        cdef bytes name, about
+        cdef int64_t at
+        others = []
+        if runs is None:
+            runs = SortedRuns(directory, _runs_budget)
+        for name, place in self.places.items():
+            at = place
+            about = self.abouts.get(name)
+            if about is None:
+                others.append(PyBytes_FromStringAndSize(
+                    <const char *> self.records.data + at, written_length(self.records.data + at)))
+            else:
+                self._hand_over(runs, name, self.records.data + at, about)
+        self.runs = runs
+        self.places, self.abouts = {}, {}
+        self.records.used = 0
+        self._gaps = False
+        return runs, b"".join(others)
+
+    cdef int _hand_over(self, SortedRuns runs, bytes name, const uint8_t *record, bytes about) except -1:
+        """Give the record of a leaf to those that are sorted."""
+        cdef int64_t length = written_length(record)
+        cdef const uint8_t *key = <const uint8_t *> PyBytes_AS_STRING(name)
+        cdef uint8_t *p
+        self._handed.used = 0
+        p = put32(self._handed.more(4 + length + PyBytes_GET_SIZE(about)), <uint32_t> length)
+        p = put(p, record, <size_t> length)
+        put(p, PyBytes_AS_STRING(about), PyBytes_GET_SIZE(about))
+        runs.add(key, <uint32_t> stem_length(key, PyBytes_GET_SIZE(name)), self._handed.data,
+                 <uint32_t> (4 + length + PyBytes_GET_SIZE(about)))
+        return 0
+
+    def hide(self, bytes key not None):
+        """Leave a key out of the directory that `gather` is for, unless it is appended again."""
+        self.runs.add(<const uint8_t *> PyBytes_AS_STRING(key), <uint32_t> PyBytes_GET_SIZE(key), b"", 0)
+
+    cdef int _complete(self, bytes local, bytes whole, int64_t header, int64_t size, uint32_t sum_before) except -1:
+        """Complete a local header that was written before its member, and take it into the checksum of the file."""
+        cdef Py_ssize_t length = PyBytes_GET_SIZE(local)
+        cdef uint32_t difference
+        completed = whole[14:]
+        done = 0
+        while done < len(completed):
+            done += _write_at(self._descriptor, completed[done:], header + 14 + done)
+        difference = checksum(sum_before, <const uint8_t *> PyBytes_AS_STRING(local), length)
+        difference ^= checksum(sum_before, <const uint8_t *> PyBytes_AS_STRING(whole), length)
+        self._sum ^= joined(difference, 0, <uint64_t> size)
+        return 0
+
+    cdef int _check_name(self, bytes name) except -1:
+        if not 0 < PyBytes_GET_SIZE(name) <= 0xFFFF:
+            raise ValueError(f"a member name has 1 .. 65535 bytes, not {len(name)}")
+        return 0
+
+    cdef int64_t _begin(self, bytes name, int64_t size, uint32_t crc) except -1:
+        """Gather the local header of a member; where its data will start in the file."""
+        cdef int64_t header = self._written + self._pending.used, start
+        cdef uint32_t length = <uint32_t> PyBytes_GET_SIZE(name), extra = 20 if size >= 0xFFFFFFFF else 0, padding
+        cdef uint8_t *p
+        start = header + LOCAL_LENGTH + length + extra
+        padding = <uint32_t> ((self._align - start % self._align) % self._align)
+        if padding and padding < 6:     # an extra field has 4 bytes of header and states the alignment in two more
+            padding += self._align
+        p = self._pending.more(LOCAL_LENGTH + length + extra + padding)
+        p = put(p, <const char *> b"PK\3\4", 4)
+        p = put_fields(p, name, header, size, self._stamp, crc)
+        p = put16(put16(p, length), extra + padding)
+        p = put(p, PyBytes_AS_STRING(name), length)
+        if extra:
+            p = put64(put64(put16(put16(p, 1), 16), size), size)
+        if padding:
+            p = put16(put16(put16(p, 0xD935), padding - 4), self._align)
+            memset(p, 0, padding - 6)
+        self._pending.used += LOCAL_LENGTH + length + extra + padding
+        return start + padding
+
+    cdef int _add(self, const uint8_t *data, int64_t size) except -1:
+        """Write bytes, or gather them where they are few."""
+        if size >= GATHERED:
+            self._drain()
+            self._write(data, size)
+        elif size:
+            memcpy(self._pending.more(size), data, <size_t> size)
+            self._pending.used += size
+            if self._pending.used >= GATHERED:
+                self._drain()
+        return 0
+
+    cdef int _note(self, bytes name, int64_t header, int64_t size, uint32_t crc, uint32_t mode, bytes about) except -1:
+        """Keep the central record of a member that is whole."""
+        cdef uint32_t length = <uint32_t> PyBytes_GET_SIZE(name), extra = 0
+        cdef bint large = size >= 0xFFFFFFFF, far = header >= 0xFFFFFFFF
+        cdef uint8_t *p
+        if large or far:
+            extra = 4 + 16 * large + 8 * far
+        if name in self.places:
+            self._drop(name)
+        p = self.records.more(CENTRAL_LENGTH + length + extra)
+        p = put(p, <const char *> b"PK\1\2", 4)
+        p = put16(p, 0x300 | (45 if large or far else 20))
+        p = put_fields(p, name, header, size, self._stamp, crc)
+        p = put16(put16(put16(p, length), extra), 0)
+        p = put32(put32(p, 0), (0o100000 | mode) << 16)
+        p = put32(p, <uint32_t> min(header, 0xFFFFFFFF))
+        p = put(p, PyBytes_AS_STRING(name), length)
+        if extra:
+            p = put16(put16(p, 1), extra - 4)
+            if large:
+                p = put64(put64(p, size), size)
+            if far:
+                put64(p, header)
+        if self.runs is not None and about is not None:
+            return self._hand_over(self.runs, name, self.records.data + self.records.used, about)
+        self.places[name] = self.records.used
+        if about is not None:
+            self.abouts[name] = about
+        self.records.used += CENTRAL_LENGTH + length + extra
+        return 0
+
+    cdef int _drop(self, bytes name) except -1:
+        cdef int64_t place = self.places.pop(name)
+        self.abouts.pop(name, None)
+        self.records.data[place] = 0   # no signature any more
+        self._gaps = True
+        return 0
+
+    def drop(self, bytes name not None):
+        """Leave a member that was appended out of the directory; whether there was one."""
+        if name not in self.places:
+            return False
+        self._drop(name)
+        return True
+
+    def drain(self):
+        """Write what was gathered, so that the bytes of all members can be read from the file."""
+        self._drain()
+
+    cdef int _close_gaps(self) except -1:
+        """Leave out the records that do not count."""
+        cdef uint8_t *start = self.records.data
+        cdef int64_t at = 0, kept = 0, length
+        while at < self.records.used:
+            length = written_length(start + at)
+            if start[at]:
+                memmove(start + kept, start + at, <size_t> length)
+                kept += length
+            at += length
+        self.records.used = kept
+        self.places = {}   # positions in what is no more
+        self._gaps = False
+        return 0
+
+    def write_directory(self, bytes records not None=b"", int64_t count=0):
+        """Write the directory: records of members that were there before, then those appended.
+
+        Nothing shows it yet.
+        """
+        count += len(self.places)
+        if self._gaps:
+            self._close_gaps()
+        self.begin_directory()
+        self._add(<const uint8_t *> PyBytes_AS_STRING(records), PyBytes_GET_SIZE(records))
+        self._add(self.records.data, self.records.used)
+        self.end_directory(count)
+
+    cdef int begin_directory(self) except -1:
+        self._directory_start = self._written + self._pending.used
+        return 0
+
+    cdef int end_directory(self, int64_t count) except -1:
+        """Write what follows the records, but for the end record."""
+        cdef int64_t offset = self._directory_start, position = self._written + self._pending.used
+        cdef int64_t size = position - offset
+        cdef uint8_t end[END_LENGTH]
+        cdef uint8_t *p
+        if offset >= 0xFFFFFFFF or size >= 0xFFFFFFFF or count >= 0xFFFF:
+            p = self._pending.more(END64_LENGTH + LOCATOR_LENGTH)
+            p = put64(put(p, <const char *> b"PK\6\6", 4), END64_LENGTH - 12)
+            p = put32(put32(put16(put16(p, 0x300 | 45), 45), 0), 0)
+            p = put64(put64(put64(put64(p, count), count), size), offset)
+            put32(put64(put32(put(p, <const char *> b"PK\6\7", 4), 0), position), 1)
+            self._pending.used += END64_LENGTH + LOCATOR_LENGTH
+        self._drain()
+        p = put32(put(end, <const char *> b"PK\5\6", 4), 0)
+        p = put16(put16(p, <uint32_t> min(count, 0xFFFF)), <uint32_t> min(count, 0xFFFF))
+        p = put32(put32(p, <uint32_t> min(size, 0xFFFFFFFF)), <uint32_t> min(offset, 0xFFFFFFFF))
+        put16(p, SEAL_LENGTH if self._seals else 0)
+        self._end = PyBytes_FromStringAndSize(<const char *> end, END_LENGTH)
+        self.records.used = 0
+        self.places, self.abouts = {}, {}
+        return 0
+
+    def write_end(self):
+        """Write the end record, which makes the new directory the archive's."""
+        cdef char comment[SEAL_LENGTH]
+        cdef uint8_t *p
+        cdef uint32_t crc
+        if self._end is None:
+            raise ValueError("the directory comes first: call write_directory()")
+        if self._seals:
+            write_seal(comment, self._written, 0)
+            crc = checksum(self._sum, <const uint8_t *> PyBytes_AS_STRING(self._end), END_LENGTH)
+            write_seal(comment, self._written, checksum(crc, <const uint8_t *> comment, SEAL_COVERED))
+        p = self._pending.more(END_LENGTH + SEAL_LENGTH)
+        memcpy(p, PyBytes_AS_STRING(self._end), END_LENGTH)
+        if self._seals:
+            memcpy(p + END_LENGTH, comment, SEAL_LENGTH)
+        self._pending.used += END_LENGTH + (SEAL_LENGTH if self._seals else 0)
+        self._end = None
+        self._drain()
+
+    cdef int _drain(self) except -1:
+        cdef Gathered pending = self._pending
+        cdef int64_t before = self._written, done
+        if pending.used == 0:
+            return 0
+        try:
+            self._write(pending.data, pending.used)
+        finally:
+            done = self._written - before
+            memmove(pending.data, pending.data + done, <size_t> (pending.used - done))
+            pending.used -= done
+        return 0
+
+    cdef int _write(self, const uint8_t *data, int64_t size) except -1:
+        """Write bytes behind those that were written; nothing may be gathered."""
+        cdef int64_t done
+        while size:
+            # Linux writes at most 2 GiB - 4096 bytes at a time.
+            view = PyMemoryView_FromMemory(<char *> data, min(size, 1 << 30), PyBUF_READ)
+            done = _write_at(self._descriptor, view, self._written)
+            self._written += done
+            if self._seals:
+                if done < SHORT:
+                    self._sum = checksum(self._sum, data, done)
+                else:
+                    with nogil:
+                        self._sum = checksum(self._sum, data, done)
+            view.release()  # so that nobody looks at the memory later
+            data += done
+            size -= done
+        return 0
+
+
+cdef inline int64_t written_length(const uint8_t *record) noexcept nogil:
+    """Bytes of a record that was written here, without a comment."""
+    return CENTRAL_LENGTH + u16(record + 28) + u16(record + 30)
+
+
+cdef uint8_t *put_fields(uint8_t *p, bytes name, int64_t header, int64_t size, uint32_t stamp, uint32_t crc):
+    """What local header and central record have in common: from the version needed to the sizes."""
+    cdef uint32_t flags = 0, size32 = <uint32_t> min(size, 0xFFFFFFFF)
+    cdef const uint8_t *text = <const uint8_t *> PyBytes_AS_STRING(name)
+    cdef Py_ssize_t i
+    for i in range(PyBytes_GET_SIZE(name)):
+        if text[i] & 0x80:
+            flags = FLAG_UTF8
+            break
+    p = put16(put16(put16(p, 45 if size >= 0xFFFFFFFF or header >= 0xFFFFFFFF else 20), flags), 0)
+    return put32(put32(put32(put32(p, stamp), crc), size32), size32)
+
+
+def _write_at(int descriptor, view, int64_t position):
+    if hasattr(os, "pwrite"):
+        return os.pwrite(descriptor, view, position)
+    os.lseek(descriptor, position, os.SEEK_SET)
+    return os.write(descriptor, view)

@@ -1,0 +1,741 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+"""Writing the directory of an archive in the order of its keys, with the catalog before it.
+
+Old and new leaves are merged in the order of their keys, as often as passes are needed: one gives what the catalog says of
+each leaf, one the records of the directory, and the hash takes one for each part of it that fits into memory. Nothing
+is held that grows with the leaves but that part, up to `SLOTS_BUDGET`.
+
+doc/design/catalog.md has the bytes of a catalog.
+"""
+
+import os
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy, memmove, memset
+
+from blosc2._core.zip.archive_writer cimport ArchiveWriter, Gathered
+from blosc2._core.zip.catalog cimport (
+    FOOTER_LENGTH, LEAF_LENGTH, MOST_KINDS, PAGE, SAMPLE, SLOT_LENGTH, TALLY_LENGTH, Catalog, Leaf, describes_table,
+    slot_home, slot_tag)
+from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, Record, open_record
+from blosc2._core.io.checksum cimport checksum
+from blosc2._core.zip.descriptions cimport LEAF_ATTRIBUTES, LEAF_UNKNOWN, Description, unpack_description
+from blosc2._core.frame.frame cimport Frame
+from blosc2._core.keys.keytable cimport KeyTable, Text
+from blosc2._core.io.little_endian cimport put, put32, put64, u32, u64
+from blosc2._core.zip.sorted_runs cimport SortedItem, SortedRuns
+
+from blosc2._core.zip.catalog import NAME
+from blosc2._core.io.checksum import crc32
+from blosc2._core.zip.descriptions import describe
+from blosc2.exceptions import FormatError
+
+cdef extern from "keys/key_hash.h" nogil:
+    ctypedef struct prefix_hashes:
+        pass
+    void start_prefixes(prefix_hashes *state, uint64_t seed0, uint64_t seed1)
+    uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_t length)
+
+cdef enum:
+    SHAPE_CACHE = 4096
+    # Bytes of shapes; leaves behind have a kind and sizes, but no shape.
+    SHAPES_BUDGET = 64 << 20
+    # Leaves between two tallies, at least.
+    TALLY_STEP = 1024
+    # Slots behind the last home.
+    SLACK = 4096
+    FLUSH = 1 << 20
+
+cdef int64_t SLOTS_BUDGET = 64 << 20
+cdef bytes ATTRIBUTES = b"__vlmeta__"
+
+
+def set_slots_budget(int64_t nbytes):
+    """Memory for a part of the hash, in bytes; returns the one before. For tests."""
+    global SLOTS_BUDGET
+    before = SLOTS_BUDGET
+    SLOTS_BUDGET = nbytes
+    return before
+
+
+cdef struct Merged:
+    const uint8_t *key
+    Py_ssize_t length
+    const uint8_t *record
+    int64_t record_length
+    int64_t position        # among the old leaves, -1 for a new one
+    const uint8_t *about    # of a new leaf
+    int64_t about_length
+
+
+cdef class LeafMerge:
+    """The leaves of a new directory in the order of their keys: those that stay, and those that come."""
+
+    cdef KeyTable old       # None where there are none
+    cdef SortedRuns runs
+    cdef int64_t position
+    cdef SortedItem item
+    cdef int has_item       # -1 while the item is given out
+
+    cdef int begin(self) except -1:
+        self.position = 0
+        self.runs.rewind()
+        self.has_item = self.runs.next(&self.item)
+        return 0
+
+    cdef bint next(self, Merged *leaf) except -1:
+        """The next leaf, False at the end."""
+        cdef Text key
+        cdef Record record
+        cdef int order
+        cdef bint has_old
+        while True:
+            has_old = self.old is not None and self.position < self.old.count
+            if not has_old and not self.has_item:
+                return False
+            order = 1
+            if has_old:
+                if not self.old.leaf_at(self.position, &record, &key):
+                    raise FormatError("there is no record of a leaf here", path=self.old.archive.source.path,
+                                      offset=self.old.archive.directory_offset + max(self.old.place(self.position), 0))
+                order = -1
+                if self.has_item:
+                    order = memcmp(key.bytes, self.item.key, min(key.length, <Py_ssize_t> self.item.key_length))
+                    if order == 0:
+                        order = (key.length > <Py_ssize_t> self.item.key_length) - (
+                            key.length < <Py_ssize_t> self.item.key_length)
+                if order < 0:
+                    leaf.key, leaf.length = key.bytes, key.length
+                    leaf.record, leaf.record_length = record.start, record.length
+                    leaf.position = self.position
+                    self.position += 1
+                    return True
+                if order == 0:      # replaced
+                    self.position += 1
+            # Without a payload it says that the key is gone.
+            if self.item.payload_length:
+                leaf.key, leaf.length = self.item.key, self.item.key_length
+                leaf.record_length = u32(self.item.payload)
+                leaf.record = self.item.payload + 4
+                leaf.about = leaf.record + leaf.record_length
+                leaf.about_length = <int64_t> self.item.payload_length - 4 - leaf.record_length
+                if leaf.about_length < 0:
+                    raise FormatError("a temporary file has not kept its bytes")
+                leaf.position = -1
+                # It stays where it is until the next one is asked for.
+                self.has_item = -1
+                return True
+            self.has_item = self.runs.next(&self.item)
+
+    cdef int go_on(self) except -1:
+        """Let go of the leaf that was given."""
+        if self.has_item == -1:
+            self.has_item = self.runs.next(&self.item)
+        return 0
+
+
+cdef class Pages:
+    """What is written of a catalog, with a checksum for each page."""
+
+    cdef ArchiveWriter writer       # None: it is kept in memory
+    cdef Gathered kept, waiting, sums
+    cdef int64_t size
+    cdef uint32_t running
+    cdef bint summing
+
+    def __cinit__(self, ArchiveWriter writer):
+        self.writer = writer
+        self.kept = Gathered.__new__(Gathered)
+        self.waiting = Gathered.__new__(Gathered)
+        self.sums = Gathered.__new__(Gathered)
+        self.summing = True
+
+    cdef int add(self, const uint8_t *data, int64_t size) except -1:
+        cdef int64_t part
+        cdef const uint8_t *p = data
+        cdef int64_t left = size
+        cdef Gathered to = self.kept if self.writer is None else self.waiting
+        while left and self.summing:
+            part = min(left, PAGE - self.size % PAGE)
+            self.running = checksum(self.running, p, <size_t> part)
+            p += part
+            left -= part
+            self.size += part
+            if self.size % PAGE == 0:
+                self.end_page()
+        self.size += left
+        memcpy(to.more(size), data, <size_t> size)
+        to.used += size
+        if self.writer is not None and to.used >= FLUSH:
+            self.flush()
+        return 0
+
+    cdef int end_page(self) except -1:
+        put32(self.sums.more(4), self.running)
+        self.sums.used += 4
+        self.running = 0
+        return 0
+
+    cdef int flush(self) except -1:
+        if self.writer is not None and self.waiting.used:
+            self.writer.add_open(self.waiting.data, self.waiting.used)
+            self.waiting.used = 0
+        return 0
+
+    cdef int pad(self) except -1:
+        """Begin a section: up to a multiple of 64 bytes."""
+        cdef uint8_t zeros[64]
+        memset(zeros, 0, 64)
+        return self.add(zeros, (64 - self.size % 64) % 64)
+
+
+cdef class CatalogBuilder:
+    """Writes a catalog and the directory behind it.
+
+    Parameters
+    ----------
+    old : KeyTable, optional
+        The keys of leaves that stay unless one of `runs` has their key.
+    runs : SortedRuns, optional
+        New leaves, and tombstones; see `ArchiveWriter.gather`.
+    dtype_of : callable, optional
+        With it, old leaves that are not described yet are opened and described.
+    """
+
+    cdef KeyTable old
+    cdef Catalog before         # what says of the old leaves what they are
+    cdef LeafMerge merge
+    cdef object dtype_of
+    cdef Pages pages
+    cdef dict kinds             # bytes of what, codec and dtype -> number
+    cdef list kind_of_old       # number of each kind of the old catalog in this one, or None
+    cdef Gathered shapes, kind_table, tallies, sample_tail, sample_head
+    cdef dict shape_places
+    cdef uint64_t *counts       # of each kind: leaves, nbytes, cbytes
+    cdef int64_t tally_step, tally_kinds
+    cdef int64_t leaves, groups, hidden, vague, tables, records_size
+    cdef uint64_t nbytes, cbytes
+    cdef int64_t most, most_groups      # leaves and groups there can be
+    cdef int64_t embed                  # place of the record of embedded values
+    cdef object last_packed             # keeps a description alive that is looked at
+    cdef bint hashes                    # whether keys are to be found in it
+    cdef int64_t homes, slot_count
+    cdef uint64_t seed0, seed1
+    cdef Description last       # the description before
+    cdef int last_kind
+    cdef uint32_t last_shape
+    cdef bytes last_dtype
+
+    def __cinit__(self, KeyTable old=None, SortedRuns runs=None, dtype_of=None):
+        if old is not None and old._instead is not None:
+            old = old._instead      # something was wrong with its catalog
+        self.old = None if old is None or old.count == 0 else old
+        self.hashes = True
+        if self.old is not None:
+            self.old.sort()
+            self.before = self.old.catalog
+            try:
+                if self.before is not None:
+                    self.before.kinds()
+            except FormatError:
+                self.before = None      # its leaves are not described any more
+        self.merge = LeafMerge.__new__(LeafMerge)
+        self.merge.old = self.old
+        self.merge.runs = SortedRuns() if runs is None else runs
+        self.dtype_of = dtype_of
+        self.most = (0 if self.old is None else self.old.count) + self.merge.runs.count
+        self.seed0, self.seed1 = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
+
+    def __dealloc__(self):
+        PyMem_Free(self.counts)
+
+    # ------------------------------------------------------------------ what is known of a leaf
+    cdef int _kind(self, const Description *about) except -1:
+        """The number of a kind of leaf; 0 where there are too many."""
+        if about.what == LEAF_UNKNOWN:
+            return 0
+        if (self.last_dtype is not None and about.what == self.last.what and about.codec == self.last.codec
+                and about.dtype_length == PyBytes_GET_SIZE(self.last_dtype)
+                and memcmp(about.dtype, PyBytes_AS_STRING(self.last_dtype), about.dtype_length) == 0):
+            return self.last_kind
+        cdef bytes dtype = (<const char *> about.dtype)[:about.dtype_length]
+        key = bytes((about.what, about.codec)) + dtype
+        number = self.kinds.get(key)
+        if number is None:
+            if len(self.kinds) >= self.tally_kinds - 1:
+                return 0
+            number = len(self.kinds) + 1
+            self.kinds[key] = number
+            self._append(self.kind_table, bytes((about.what, about.codec)) + len(dtype).to_bytes(2, "little") + dtype)
+        self.last.what, self.last.codec, self.last_dtype, self.last_kind = about.what, about.codec, dtype, number
+        return number
+
+    cdef uint32_t _shape(self, const Description *about) except? 0xFFFFFFFF:
+        """Where a shape is; alike ones are kept once, as far as they are met again soon."""
+        cdef bytes packed
+        cdef uint8_t *p
+        cdef int i
+        cdef int64_t size
+        if about.ndim < 0:
+            return 0
+        size = 8 * (about.ndim + 1)
+        if self.last_shape and u64(self.shapes.data + 8 * <int64_t> self.last_shape) == <uint64_t> about.ndim:
+            p = self.shapes.data + 8 * (<int64_t> self.last_shape + 1)
+            for i in range(about.ndim):
+                if u64(p + 8 * i) != about.shape[i]:
+                    break
+            else:
+                return self.last_shape
+        packed = PyBytes_FromStringAndSize(NULL, size)
+        p = put64(<uint8_t *> PyBytes_AS_STRING(packed), <uint64_t> about.ndim)
+        for i in range(about.ndim):
+            p = put64(p, about.shape[i])
+        found = self.shape_places.get(packed)
+        if found is None:
+            if self.shapes.used + size > SHAPES_BUDGET:
+                return 0
+            found = self.shapes.used // 8
+            self._append(self.shapes, packed)
+            if len(self.shape_places) >= SHAPE_CACHE:
+                self.shape_places.clear()
+            self.shape_places[packed] = found
+        self.last_shape = <uint32_t> found
+        return self.last_shape
+
+    cdef int _append(self, Gathered to, bytes data) except -1:
+        memcpy(to.more(PyBytes_GET_SIZE(data)), PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        to.used += PyBytes_GET_SIZE(data)
+        return 0
+
+    cdef int _describe_old(self, int64_t position, Description *about) except -1:
+        """What an old leaf is, as the old catalog says, or as itself says."""
+        cdef Leaf leaf, after
+        about.what, about.ndim, about.nbytes, about.cbytes, about.dtype_length = LEAF_UNKNOWN, -1, 0, 0, 0
+        if self.before is not None:
+            if not self.before.leaf(position, &leaf) or not self.before.leaf(position + 1, &after):
+                raise self.before.damaged(position * LEAF_LENGTH)
+            if leaf.kind:
+                kinds = self.before.kinds()
+                if leaf.kind >= len(kinds):
+                    return 0
+                what, codec, dtype = kinds[leaf.kind]
+                if self.kind_of_old[leaf.kind] is None:
+                    self.kind_of_old[leaf.kind] = (what, codec, dtype.encode())
+                kept = self.kind_of_old[leaf.kind]
+                if len(kept[2]) > 0xFFFF:
+                    return 0
+                about.what, about.codec = kept[0], kept[1]
+                about.dtype, about.dtype_length = <const uint8_t *> PyBytes_AS_STRING(kept[2]), len(kept[2])
+                about.nbytes, about.cbytes = after.nbytes - leaf.nbytes, after.cbytes - leaf.cbytes
+                if leaf.shape:
+                    about.ndim = self.before.shape_at(leaf.shape, about.shape)
+                    if about.ndim < 0:
+                        about.what = LEAF_UNKNOWN
+                return 0
+        if self.dtype_of is not None:
+            try:
+                packed = describe(Frame.of_member(self.old.archive, self.old.place(position), None), self.dtype_of)
+            except FormatError:
+                return 0
+            self.last_packed = packed
+            if not unpack_description(<const uint8_t *> PyBytes_AS_STRING(packed), len(packed), about):
+                about.what = LEAF_UNKNOWN
+        return 0
+
+    # ------------------------------------------------------------------ passes
+    cdef int _pass_leaves(self, int64_t others, uint8_t *slots) except -1:
+        """Write what there is to say of each leaf; fill in the hash where all of it is in memory."""
+        cdef LeafMerge merge = self.merge
+        cdef Merged leaf
+        cdef Description about
+        cdef Gathered before = Gathered.__new__(Gathered)
+        cdef Gathered shown = Gathered.__new__(Gathered)    # lengths of the shown leaves that the one before begins with
+        cdef Py_ssize_t common, at
+        cdef bint named
+        cdef uint8_t entry[LEAF_LENGTH]
+        cdef uint8_t *p
+        cdef uint64_t *count
+        cdef int kind
+        cdef uint32_t shape
+        cdef bint hidden
+        cdef Py_ssize_t name
+        merge.begin()
+        while merge.next(&leaf):
+            if leaf.position >= 0:
+                self._describe_old(leaf.position, &about)
+            elif not unpack_description(leaf.about, leaf.about_length, &about):
+                about.what, about.ndim, about.nbytes, about.cbytes, about.dtype_length = LEAF_UNKNOWN, -1, 0, 0, 0
+            name = leaf.length
+            while name and leaf.key[name - 1] != 0x2F:
+                name -= 1
+            hidden = leaf.length - name == 10 and memcmp(leaf.key + name, PyBytes_AS_STRING(ATTRIBUTES), 10) == 0
+            if hidden:
+                about.what, about.codec, about.ndim, about.nbytes, about.cbytes = LEAF_ATTRIBUTES, 0, -1, 0, 0
+                about.dtype_length = 0
+            kind = self._kind(&about)
+            shape = 0
+            if kind:
+                shape = self._shape(&about)
+            else:
+                about.nbytes = about.cbytes = 0
+                self.vague += 1
+            if self.leaves % self.tally_step == 0:
+                self._tally()
+            count = self.counts + 3 * kind
+            count[0] += 1
+            count[1] += about.nbytes
+            count[2] += about.cbytes
+            p = put64(put64(put64(entry, <uint64_t> (others + self.records_size)), self.nbytes), self.cbytes)
+            put32(put32(put32(put32(p, <uint32_t> self.groups), <uint32_t> self.hidden), <uint32_t> kind), shape)
+            self.pages.add(entry, LEAF_LENGTH)
+            self.nbytes += about.nbytes
+            self.cbytes += about.cbytes
+            # Groups that appear with this leaf: those of its path that no leaf before is below or named like. One that is
+            # named like a group need not be right before: names with "-" or "." may come between the two.
+            common = shared(before, leaf.key, leaf.length)
+            while shown.used and <int64_t> u32(shown.data + shown.used - 4) > common:
+                shown.used -= 4
+            named = shown.used and <int64_t> u32(shown.data + shown.used - 4) == common
+            for at in range(common, leaf.length):
+                if leaf.key[at] == 0x2F:
+                    self.groups += at > common or not named
+            self.hidden += hidden
+            if not hidden:
+                put32(shown.more(4), <uint32_t> leaf.length)
+                shown.used += 4
+            self.tables += describes_table(leaf.key, leaf.length)
+            remember(before, leaf.key, leaf.length)
+            if slots != NULL and self.hashes:
+                self._put_paths(slots, 0, self.slot_count, self.slot_count, others + self.records_size, &leaf, common)
+            self._take_sample(leaf.record, leaf.record_length)
+            self.records_size += leaf.record_length
+            self.leaves += 1
+            merge.go_on()
+        # What follows the last leaf has the sums of all.
+        if self.leaves % self.tally_step == 0:
+            self._tally()
+        p = put64(put64(put64(entry, <uint64_t> (others + self.records_size)), self.nbytes), self.cbytes)
+        put32(put32(put32(put32(p, <uint32_t> self.groups), <uint32_t> self.hidden), 0), 0)
+        self.pages.add(entry, LEAF_LENGTH)
+        return 0
+
+    cdef int _tally(self) except -1:
+        """Note the sums of all leaves so far, for each kind."""
+        cdef int64_t size = TALLY_LENGTH * self.tally_kinds, i
+        cdef uint8_t *p = self.tallies.more(size)
+        for i in range(3 * self.tally_kinds):
+            p = put64(p, self.counts[i])
+        self.tallies.used += size
+        return 0
+
+    cdef int _take_sample(self, const uint8_t *record, int64_t length) except -1:
+        """Keep the first and the last bytes of all records."""
+        cdef int64_t part = min(length, SAMPLE - self.sample_head.used)
+        if part > 0:
+            memcpy(self.sample_head.more(part), record, <size_t> part)
+            self.sample_head.used += part
+        if self.sample_tail.used > 16 * SAMPLE:
+            memmove(self.sample_tail.data, self.sample_tail.data + self.sample_tail.used - SAMPLE, SAMPLE)
+            self.sample_tail.used = SAMPLE
+        memcpy(self.sample_tail.more(length), record, <size_t> length)
+        self.sample_tail.used += length
+        return 0
+
+    cdef int _put_paths(self, uint8_t *slots, int64_t first, int64_t last, int64_t stop, int64_t place, const Merged *leaf,
+                        Py_ssize_t common) except -1:
+        """Put a leaf, and the groups that appear with it, into the slots ``first .. stop``, if their home is before `last`."""
+        cdef prefix_hashes state
+        cdef uint64_t hashed
+        cdef Py_ssize_t at
+        start_prefixes(&state, self.seed0, self.seed1)
+        for at in range(common, leaf.length + 1):
+            if at == leaf.length or leaf.key[at] == 0x2F:
+                hashed = next_prefix(&state, leaf.key, <size_t> at)
+                if first <= slot_home(hashed, self.homes) < last:
+                    self._put_slot(slots, first, stop, place, hashed)
+        return 0
+
+    cdef int _put_slot(self, uint8_t *slots, int64_t first, int64_t stop, int64_t place, uint64_t hashed) except -1:
+        """Put a place into the first free slot from its home on, of the slots ``first .. stop``."""
+        cdef int64_t slot = slot_home(hashed, self.homes)
+        while slot < stop - 1:
+            if u64(slots + SLOT_LENGTH * (slot - first)) == 0:
+                put64(slots + SLOT_LENGTH * (slot - first), slot_tag(hashed) | <uint64_t> (place + 1))
+                return 0
+            slot += 1
+        raise RuntimeError("the hash of the catalog has a cluster that cannot be")
+
+    cdef int _pass_slots(self, int64_t others) except -1:
+        """Write the hash a part at a time, with a pass over all keys for each."""
+        cdef LeafMerge merge = self.merge
+        cdef Merged leaf
+        cdef Gathered before = Gathered.__new__(Gathered)
+        cdef int64_t part = max(SLOTS_BUDGET // SLOT_LENGTH, 2 * SLACK), first = 0, stop, place
+        cdef uint8_t *slots = <uint8_t *> PyMem_Calloc(<size_t> (part + SLACK + 1), SLOT_LENGTH)
+        if slots == NULL:
+            raise MemoryError
+        try:
+            while first < self.slot_count:
+                stop = min(first + part, self.slot_count)
+                merge.begin()
+                before.used = 0
+                place = others
+                while merge.next(&leaf):
+                    self._put_paths(slots, first, stop, min(stop + SLACK, self.slot_count), place, &leaf,
+                                    shared(before, leaf.key, leaf.length))
+                    remember(before, leaf.key, leaf.length)
+                    place += leaf.record_length
+                    merge.go_on()
+                self.pages.add(slots, SLOT_LENGTH * (stop - first))
+                # Keys that found no slot in this part are in the next one already.
+                memmove(slots, slots + SLOT_LENGTH * (stop - first), SLOT_LENGTH * SLACK)
+                memset(slots + SLOT_LENGTH * SLACK, 0, SLOT_LENGTH * (part + 1))
+                first = stop
+        finally:
+            PyMem_Free(slots)
+        return 0
+
+    cdef bytes _build(self, int64_t others_size, int64_t others_count, int64_t header):
+        """Write all but the footer, and give the footer; `header` is where the catalog's local header is."""
+        cdef uint8_t *slots = NULL
+        cdef uint8_t footer[FOOTER_LENGTH]
+        cdef uint8_t *p
+        cdef int64_t shapes_at, kinds_at, tallies_at, slots_at, sums_at, size, own, start, sample
+        cdef int64_t hashed
+        cdef uint32_t digest
+        self.kinds, self.shape_places = {}, {}
+        self.kind_of_old = [] if self.before is None else [None] * self.before.kind_count
+        self.shapes, self.kind_table = Gathered.__new__(Gathered), Gathered.__new__(Gathered)
+        self.tallies = Gathered.__new__(Gathered)
+        self.sample_head, self.sample_tail = Gathered.__new__(Gathered), Gathered.__new__(Gathered)
+        # The first shape is that of leaves without one, the first kind that of leaves that are not described.
+        self._append(self.shapes, bytes(8))
+        self._append(self.kind_table, bytes(4))
+        self.tally_step = max(TALLY_STEP, 16 * self.tally_kinds)
+        self.counts = <uint64_t *> PyMem_Calloc(<size_t> (3 * self.tally_kinds), 8)
+        hashed = self.most + self.most_groups
+        self.homes = hashed + hashed // 2 + hashed // 4
+        self.slot_count = self.homes + min(hashed, SLACK) + 1
+        if not self.hashes:
+            self.homes, self.slot_count = self.most, self.most + 1
+        if self.slot_count * SLOT_LENGTH <= SLOTS_BUDGET:
+            slots = <uint8_t *> PyMem_Calloc(<size_t> self.slot_count, SLOT_LENGTH)
+            if slots == NULL:
+                raise MemoryError
+        if self.counts == NULL:
+            raise MemoryError
+        try:
+            self._pass_leaves(others_size, slots)
+            self.pages.pad()
+            shapes_at = self.pages.size
+            self.pages.add(self.shapes.data, self.shapes.used)
+            self.pages.pad()
+            kinds_at = self.pages.size
+            while len(self.kinds) < self.tally_kinds - 1:       # kinds that were not met after all
+                self.kinds[b"\0" * len(self.kinds)] = None
+                self._append(self.kind_table, bytes(4))
+            self.pages.add(self.kind_table.data, self.kind_table.used)
+            self.pages.pad()
+            tallies_at = self.pages.size
+            self.pages.add(self.tallies.data, self.tallies.used)
+            self.pages.pad()
+            slots_at = self.pages.size
+            if slots != NULL:
+                self.pages.add(slots, SLOT_LENGTH * self.slot_count)
+            else:
+                self._pass_slots(others_size)
+            self.pages.pad()
+        finally:
+            PyMem_Free(slots)
+        sums_at = self.pages.size
+        if self.pages.size % PAGE:
+            self.pages.end_page()
+        self.pages.summing = False
+        self.pages.add(self.pages.sums.data, self.pages.sums.used)
+        self.pages.pad()
+        size = self.pages.size + FOOTER_LENGTH
+        start = 0 if self.pages.writer is None else self.pages.writer._open_start
+        own = CENTRAL_LENGTH + len(NAME)
+        if size >= 0xFFFFFFFF or header >= 0xFFFFFFFF:
+            own += 4 + 16 * (size >= 0xFFFFFFFF) + 8 * (header >= 0xFFFFFFFF)
+        sample = min(self.records_size, SAMPLE)
+        digest = checksum(checksum(0, self.sample_head.data, <size_t> sample),
+                          self.sample_tail.data + self.sample_tail.used - sample, <size_t> sample)
+        memset(footer, 0, FOOTER_LENGTH)
+        p = put32(put32(put(footer, <const char *> b"b2catlog", 8), 1), FOOTER_LENGTH)
+        p = put64(put64(put64(p, <uint64_t> (start + size)), <uint64_t> (others_size + self.records_size + own)),
+                  <uint64_t> (others_count + self.leaves + 1))
+        p = put64(put64(put64(p, <uint64_t> size), <uint64_t> self.leaves), <uint64_t> self.groups)
+        p = put64(put64(put64(p, <uint64_t> self.hidden), <uint64_t> self.vague), <uint64_t> self.tables)
+        p = put64(put64(put64(p, <uint64_t> self.embed), self.seed0), self.seed1)
+        p = put64(put64(p, <uint64_t> shapes_at), <uint64_t> self.shapes.used)
+        p = put64(put64(put64(p, <uint64_t> kinds_at), <uint64_t> self.kind_table.used), <uint64_t> self.tally_kinds)
+        p = put64(put64(p, <uint64_t> tallies_at), <uint64_t> self.tally_step)
+        p = put64(put64(put64(p, <uint64_t> slots_at), <uint64_t> self.slot_count), <uint64_t> self.homes)
+        p = put64(put64(put64(p, <uint64_t> sums_at), <uint64_t> others_size),
+                  <uint64_t> (others_size + self.records_size))
+        put32(put32(footer + 240, digest), checksum(0, self.pages.sums.data, <size_t> self.pages.sums.used))
+        put32(footer + 248, checksum(0, footer, 248))
+        return PyBytes_FromStringAndSize(<const char *> footer, FOOTER_LENGTH)
+
+    cdef int _count(self) except -1:
+        """How many groups and kinds there can be, the unknown one included, from a look at all new leaves."""
+        cdef LeafMerge merge = self.merge
+        cdef Merged leaf
+        cdef Description about
+        cdef set seen = set()
+        cdef bytes dtype = None
+        cdef int what = -1, codec = -1
+        cdef Gathered last = Gathered.__new__(Gathered)
+        cdef Py_ssize_t common, at
+        if self.old is not None and self.hashes:
+            # Counted in the directory, as its catalog may state any number.
+            self.most_groups = self.old.count_paths() - self.old.count
+        if self.before is not None:
+            seen.update((w, c, d.encode()) for w, c, d in self.before.kinds()[1:])
+        self.merge.runs.rewind()
+        while merge.runs.next(&merge.item):
+            if not merge.item.payload_length:
+                continue
+            common = shared(last, merge.item.key, merge.item.key_length)
+            for at in range(common, merge.item.key_length):
+                self.most_groups += merge.item.key[at] == 0x2F
+            remember(last, merge.item.key, merge.item.key_length)
+            if len(seen) >= MOST_KINDS - 2:
+                continue
+            leaf.record_length = u32(merge.item.payload)
+            leaf.about = merge.item.payload + 4 + leaf.record_length
+            if not unpack_description(leaf.about, <int64_t> merge.item.payload_length - 4 - leaf.record_length, &about):
+                continue
+            if dtype is not None and what == about.what and codec == about.codec and (
+                    about.dtype_length == PyBytes_GET_SIZE(dtype)) and memcmp(
+                    about.dtype, PyBytes_AS_STRING(dtype), about.dtype_length) == 0:
+                continue
+            what, codec, dtype = about.what, about.codec, (<const char *> about.dtype)[:about.dtype_length]
+            seen.add((what, codec, dtype))
+        if self.dtype_of is not None and self.old is not None and (self.before is None or self.before.vague):
+            self.tally_kinds = 256      # they are only known when the leaves have been opened
+        else:
+            self.tally_kinds = min(len(seen), MOST_KINDS - 2) + 2       # and attributes
+        return 0
+
+
+cdef inline Py_ssize_t shared(Gathered before, const uint8_t *key, Py_ssize_t length) noexcept:
+    """How many bytes a key has in common with the one before."""
+    cdef Py_ssize_t i = 0, most = min(length, <Py_ssize_t> before.used)
+    while i < most and key[i] == before.data[i]:
+        i += 1
+    return i
+
+
+cdef inline int remember(Gathered before, const uint8_t *key, Py_ssize_t length) except -1:
+    before.used = 0
+    memcpy(before.more(max(length, 1)), key, <size_t> length)
+    before.used = length
+    return 0
+
+
+def catalog_in_memory(KeyTable table not None, dtype_of):
+    """A catalog of an archive that has none; each leaf is opened.
+
+    Parameters
+    ----------
+    table : KeyTable
+        The keys of the archive.
+    dtype_of : callable
+        As for `describe`.
+    """
+    try:
+        return _in_memory(table, dtype_of)
+    except FormatError:
+        if table.catalog is None:
+            raise
+    # A catalog that is wrong keeps nobody from what the directory says.
+    return _in_memory(table.instead(), dtype_of)
+
+
+cdef Catalog _in_memory(KeyTable table, dtype_of):
+    cdef CatalogBuilder self = CatalogBuilder(table, None, dtype_of)
+    cdef Catalog result
+    cdef bytes footer, whole
+    cdef const uint8_t *p
+    if self.old is None:
+        return None
+    self.pages = Pages.__new__(Pages, None)
+    self.hashes = False     # keys are found in the table
+    self.embed = -1
+    self._count()
+    footer = self._build(0, 0, 0)
+    self._append(self.pages.kept, footer)
+    whole = PyBytes_FromStringAndSize(<const char *> self.pages.kept.data, self.pages.kept.used)
+    result = Catalog.__new__(Catalog)
+    result.source = table.archive.source
+    p = <const uint8_t *> PyBytes_AS_STRING(footer)
+    if not result.read_footer(p, <int64_t> u64(p + 16), <int64_t> u64(p + 24), <int64_t> u64(p + 32)):
+        raise AssertionError("a catalog that was just made does not fit itself")
+    result.copy = whole
+    result.base = <const uint8_t *> PyBytes_AS_STRING(whole)
+    result.checked = <uint8_t *> PyMem_Calloc(<size_t> result.pages, 1)
+    if result.checked == NULL:
+        raise MemoryError
+    memset(result.checked, 1, <size_t> result.pages)
+    return result
+
+
+def write_cataloged(ArchiveWriter writer not None, KeyTable old, SortedRuns runs not None, bytes others not None,
+                    bytes embed not None):
+    """Write a catalog, and the directory behind it.
+
+    Parameters
+    ----------
+    writer : ArchiveWriter
+        What the new leaves were written with.
+    old : KeyTable or None
+        The leaves that were there before.
+    runs : SortedRuns
+        The new leaves and the tombstones.
+    others : bytes
+        Records of all members that are no leaves.
+    embed : bytes
+        The name of the one of them that has embedded values.
+
+    Returns
+    -------
+    int
+        How many leaves there are.
+    """
+    cdef CatalogBuilder self = CatalogBuilder(old, runs)
+    cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(others)
+    cdef int64_t at = 0, count = 0, most, header
+    cdef bytes footer, own
+    cdef Merged leaf
+    cdef Record record
+    self.embed = -1
+    while at < PyBytes_GET_SIZE(others):
+        if not open_record(p, PyBytes_GET_SIZE(others), at, &record):
+            raise FormatError("the records of members that are no leaves changed while they were read")
+        if record.name[:record.name_length] == embed:
+            self.embed = at
+        at += record.length
+        count += 1
+    self._count()
+    # More than it can have, with shapes, kinds and tallies: with it is decided whether its sizes take 64 bits.
+    most = (LEAF_LENGTH + 16) * self.most + 2 * SLOT_LENGTH * (self.most + self.most_groups) + (256 << 20)
+    header = writer.position
+    self.pages = Pages.__new__(Pages, writer)
+    writer.begin_open(NAME.encode(), most)
+    footer = self._build(PyBytes_GET_SIZE(others), count, header)
+    self.pages.add(<const uint8_t *> PyBytes_AS_STRING(footer), FOOTER_LENGTH)
+    self.pages.flush()
+    own = writer.end_open()
+    writer.begin_directory()
+    writer._add(p, PyBytes_GET_SIZE(others))
+    self.merge.begin()
+    while self.merge.next(&leaf):
+        writer._add(leaf.record, leaf.record_length)
+        self.merge.go_on()
+    writer._add(<const uint8_t *> PyBytes_AS_STRING(own), PyBytes_GET_SIZE(own))
+    writer.end_directory(count + self.leaves + 1)
+    return self.leaves

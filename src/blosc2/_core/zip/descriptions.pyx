@@ -1,0 +1,103 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+"""What a leaf is, in some bytes: kind, shape, dtype, codec, sizes."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from blosc2._core.frame.frame cimport Frame
+from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry
+from blosc2._core.io.little_endian cimport put32, put64, u32, u64
+
+from blosc2._core.ndim.geometry import parse_geometry
+
+cdef enum:
+    # A dtype of more bytes is that of a table; it is left out, and so is its leaf.
+    MOST_DTYPE = 4096
+
+
+def describe(Frame frame not None, dtype_of):
+    """The description of a frame, as catalogs have it.
+
+    Parameters
+    ----------
+    frame : Frame
+    dtype_of : callable
+        Turns the text of a dtype into a NumPy dtype, as for `parse_geometry`.
+
+    Returns
+    -------
+    bytes
+        Empty for what a catalog cannot describe.
+
+    Raises
+    ------
+    FormatError
+        The metadata of an array is damaged.
+    """
+    cdef Geometry geometry
+    cdef int32_t length
+    cdef const uint8_t *m
+    cdef const uint8_t *text = NULL
+    cdef uint8_t *p
+    cdef int what, i, ndim = NO_SHAPE
+    cdef uint32_t text_length = 0
+    cdef uint64_t nbytes = <uint64_t> frame.nbytes
+    cdef bytes result
+    if frame.only_array:
+        what = LEAF_ARRAY
+    else:
+        names = frame.metalayers()
+        if "proxy-source" in names or "b2o" in names or "listarray" in names or "LazyArray" in names:
+            what = LEAF_OTHER
+        elif "vlarray" in names:
+            what = LEAF_OBJECTS
+        elif "batcharray" in names:
+            what = LEAF_BATCHES
+        else:
+            what = LEAF_ARRAY if "b2nd" in names else LEAF_SCHUNK
+    if what == LEAF_ARRAY:
+        geometry, dtype = parse_geometry(frame, dtype_of)
+        ndim = geometry.c.ndim
+        nbytes = <uint64_t> geometry.c.size * <uint64_t> geometry.c.itemsize
+        m = frame.find_metalayer(b"b2nd", 4, &length)
+        if m == NULL:
+            return b""
+        if length > 6 + 19 * ndim + 6:
+            text = m + 6 + 19 * ndim + 6
+            text_length = <uint32_t> (length - (6 + 19 * ndim + 6))
+        if text_length > MOST_DTYPE:
+            return b""
+    result = PyBytes_FromStringAndSize(NULL, DESCRIPTION_START + (8 * ndim if ndim != NO_SHAPE else 0) + text_length)
+    p = <uint8_t *> PyBytes_AS_STRING(result)
+    p[0], p[1], p[2], p[3] = <uint8_t> what, <uint8_t> frame.codec, <uint8_t> ndim, 0
+    p = put64(put64(put32(p + 4, text_length), nbytes), <uint64_t> frame.cbytes)
+    if ndim != NO_SHAPE:
+        for i in range(ndim):
+            p = put64(p, <uint64_t> geometry.c.shape[i])
+    if text_length:
+        memcpy(p, text, text_length)
+    return result
+
+
+#: What stands for the attributes of a group, whatever they are.
+LEAF_OF_ATTRIBUTES = bytes((LEAF_ATTRIBUTES, 0, NO_SHAPE, 0)) + bytes(DESCRIPTION_START - 4)
+
+
+cdef bint unpack_description(const uint8_t *p, int64_t length, Description *out) noexcept nogil:
+    """Take a description apart; False where it is none. Its dtype lies where it lay."""
+    cdef int i
+    if length < DESCRIPTION_START:
+        return False
+    out.what, out.codec = p[0], p[1]
+    out.ndim = -1 if p[2] == NO_SHAPE else p[2]
+    out.dtype_length = u32(p + 4)
+    out.nbytes, out.cbytes = u64(p + 8), u64(p + 16)
+    if out.ndim > MAX_DIM or DESCRIPTION_START + 8 * <int64_t> max(out.ndim, 0) + <int64_t> out.dtype_length != length:
+        return False
+    p += DESCRIPTION_START
+    for i in range(out.ndim):
+        out.shape[i] = u64(p)
+        p += 8
+    out.dtype = p
+    return True
