@@ -51,7 +51,7 @@ def test_names() -> None:
         assert getattr(blosc2, name) is not None, name
     # no built-in is hidden by a star import, but for open and copy's like
     assert {name for name in blosc2.__all__ if hasattr(builtins, name)} - {"copyright"} <= {"open", "copy"}
-    assert blosc2.open.__module__ == "blosc2.opening"
+    assert blosc2.open.__module__ == "blosc2._opening.open_path"
     assert importlib.import_module("blosc2.ndarray").NDArray is blosc2.NDArray
     assert importlib.import_module("blosc2.schunk").SChunk is blosc2.SChunk
 

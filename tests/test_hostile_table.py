@@ -15,7 +15,7 @@ SOURCES = ROOT / "src" / "blosc2"
 FIXTURES = [Path(entry["path"]).name for entry in manifest.HOSTILE]
 ROWS = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
 NAMED = sorted({name for row in ROWS for name in re.findall(r"`([^`]+)`", row.partition(" | ")[2])})
-FUNCTIONS = [name for name in NAMED if re.fullmatch(r"\w+\.\w+", name) and name.rpartition(".")[2] not in (
+FUNCTIONS = [name for name in NAMED if re.fullmatch(r"\w+(\.\w+)+", name) and name.rpartition(".")[2] not in (
     "py", "b2frame", "b2nd", "b2e", "b2z", "b2d", "b2f", "b2b")]  # fmt: skip
 TESTS = [name for name in NAMED if name.startswith("test_")]
 PATTERNS = [name for name in NAMED if name.endswith((".b2frame", ".b2nd", ".b2e", ".b2z", ".b2d", ".b2f", ".b2b"))]
@@ -23,7 +23,7 @@ PATTERNS = [name for name in NAMED if name.endswith((".b2frame", ".b2nd", ".b2e"
 
 def text_of(module: str) -> str:
     """The source of a module, Cython and its declarations included."""
-    paths = [SOURCES / f"{module}.py", *(SOURCES / "_core" / f"{module}.{end}" for end in ("pyx", "pxd"))]
+    paths = [SOURCES / f"{module.replace('.', '/')}.{end}" for end in ("py", "pyx", "pxd")]
     found = [path.read_text(encoding="utf-8") for path in paths if path.exists()]
     assert found, f"there is no module {module}"
     return "\n".join(found)
@@ -31,7 +31,7 @@ def text_of(module: str) -> str:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_is_there(name: str) -> None:
-    module, _, function = name.partition(".")
+    module, _, function = name.rpartition(".")
     assert re.search(rf"^\s*(def|cdef|cpdef|class|cdef class)\b[^\n=]*\b{function}\b", text_of(module), re.MULTILINE)
 
 

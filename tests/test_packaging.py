@@ -19,9 +19,15 @@ import blosc2._core
 from blosc2._mixed_install import _FOREIGN, refuse_mixed_install
 
 ROOT = Path(__file__).resolve().parent.parent
+CORE = ROOT / "src" / "blosc2" / "_core"
 EXTENSIONS = sorted(
-    path for directory in blosc2._core.__path__ for path in Path(directory).iterdir() if path.suffix in (".so", ".pyd")
+    path for folder in blosc2._core.__path__ for path in Path(folder).glob("*/*") if path.suffix in (".so", ".pyd")
 )
+
+
+def module_name(extension: Path) -> str:
+    """The name of an extension module and of its package."""
+    return f"{extension.parent.name}/{extension.name.split('.')[0]}"
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -64,7 +70,7 @@ def test_typing_files() -> None:
     directories = [Path(path) for path in blosc2.__path__]
     assert any((directory / "py.typed").is_file() for directory in directories)
     for extension in EXTENSIONS:
-        stub = f"_core/{extension.name.split('.')[0]}.pyi"
+        stub = f"_core/{module_name(extension)}.pyi"
         assert any((directory / stub).is_file() for directory in directories), stub
 
 
@@ -74,9 +80,7 @@ def test_licences_are_installed() -> None:
 
 
 def test_extensions_exist() -> None:
-    assert {path.name.split(".")[0] for path in EXTENSIONS} == {
-        path.stem for path in (ROOT / "src" / "blosc2" / "_core").glob("*.pyx")
-    }
+    assert {module_name(path) for path in EXTENSIONS} == {module_name(path) for path in CORE.rglob("*.pyx")}
 
 
 @pytest.mark.parametrize("extension", EXTENSIONS, ids=lambda path: path.name.split(".")[0])
@@ -95,18 +99,16 @@ def test_only_the_init_function_is_exported(extension: Path) -> None:
 
 
 def test_one_module_links_the_c_library() -> None:
-    users = [
-        path.name
-        for path in (ROOT / "src" / "blosc2" / "_core").glob("*.p[xy]*")
-        if re.search(r"^\s*(cimport|from)\s+(blosc2\._core\.|\.)?cblosc2\b", path.read_text("utf-8"), re.MULTILINE)
-    ]
-    assert set(users) <= {"codec.pyx", "codec.pxd"}
+    named = re.compile(r"^\s*(cimport|from|import)\b.*\bcblosc2\b", re.MULTILINE)
+    users = {path.name for path in CORE.rglob("*.p[xy]*") if named.search(path.read_text("utf-8"))}
+    assert "codec.pyx" in users
+    assert users <= {"codec.pyx", "codec.pxd"}
 
 
 def test_extensions_import_no_python_layer() -> None:
     """The import contract sees Python files only; this is its rule for the Cython ones."""
-    allowed = ("blosc2._core", "blosc2.allocation", "blosc2.exceptions")
-    for path in (ROOT / "src" / "blosc2" / "_core").glob("*.p[xy]*"):
+    allowed = ("blosc2._core", "blosc2.exceptions")
+    for path in CORE.rglob("*.p[xy]*"):
         for match in re.finditer(
             r"^\s*(?:from|import|cimport)\s+(blosc2[\w.]*)", path.read_text("utf-8"), re.MULTILINE
         ):

@@ -28,7 +28,7 @@ def encode(encoding: Encoding, data: Any) -> bytes:
 
     Examples
     --------
-    >>> from blosc2.carrier import encoding_of
+    >>> from blosc2._handles.handle import encoding_of
     >>> from blosc2.storage import CParams
     >>> chunk = encode(encoding_of(CParams(), typesize=1, blocksize=0), b"0" * 1000)
     >>> int.from_bytes(chunk[4:8], "little")

@@ -1,7 +1,7 @@
 """The next version of a frame: what changes of it, and its bytes.
 
 A `Draft` starts as a frame is and is edited; then it becomes a frame in memory, a whole file, or bytes
-appended to a file (see `carrier`). Old chunks are never moved by an edit: they keep their offsets.
+appended to a file (see `_handles`). Old chunks are never moved by an edit: they keep their offsets.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """NumPy keys with integer and boolean arrays to points: which items, and where each belongs in the result.
 
-As in `indexing` there is no input or output here, and no array but those of the key.
+As in `keys` there is no input or output here, and no array but those of the key.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Picked(NamedTuple):
     shape : tuple of int
         Shape of the result.
     flip : tuple of slice or None
-        As for `indexing.Selection`.
+        As for `keys.Selection`.
     """
 
     starts: tuple[int, ...]

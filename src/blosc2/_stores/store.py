@@ -675,7 +675,7 @@ class Store(ReadableStore):
 
 
 def _reopen(kind: type[Store], path: str, how: dict[str, Any]) -> Store:
-    """A store from its pickle; raises nothing, as `pickling` says."""
+    """A store from its pickle; raises nothing, as `_opening.pickles` says."""
     make: Any = kind
     try:
         store: Store = make(path, mode="r", **how)
