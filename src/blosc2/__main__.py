@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from blosc2 import demo
-from blosc2._integrity import checking, salvaging
+from blosc2._integrity import check, salvage
 from blosc2.version import __version__
 
 
@@ -43,7 +43,7 @@ def _check(paths: Sequence[str]) -> int:
     """Print what is damaged; 1 if anything is."""
     damaged = False
     for path in paths:
-        report = checking.check(path)
+        report = check(path)
         print(report)
         damaged |= not report.ok
     return int(damaged)
@@ -51,7 +51,7 @@ def _check(paths: Sequence[str]) -> int:
 
 def _salvage(path: str, out: str, fill: float | None) -> int:
     """Print what was recovered; 1 if something is lost."""
-    report = salvaging.salvage(path, out, fill=fill)
+    report = salvage(path, out, fill=fill)
     print(report)
     return int(not report.complete)
 

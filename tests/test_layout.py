@@ -1,0 +1,113 @@
+"""The layout of the package: what `doc/design/architecture.md` says and the import contract cannot see."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "blosc2"
+PACKAGES = sorted(path.parent for path in SOURCE.rglob("__init__.py") if path.parent != SOURCE)
+PRIVATE = [path for path in PACKAGES if path.relative_to(SOURCE).parts[0].startswith("_")]
+MODULES = sorted(path for path in SOURCE.rglob("*.py"))
+
+# Modules that are longer than 500 lines (600 in _core): none may join them, and none of them may grow.
+TOO_LONG = {
+    "_backends/directory.py": 907,
+    "_backends/zip.py": 809,
+    "_core/codec/codec.pyx": 929,
+    "_core/frame/frame.pyx": 650,
+    "_core/keys/keytable.pyx": 966,
+    "_core/keys/listing.pyx": 636,
+    "_core/ndim/grid_read_many.pyx": 695,
+    "_core/zip/archive.pyx": 610,
+    "_core/zip/catalog_writer.pyx": 741,
+    "_core/zip/sorted_runs.pyx": 768,
+    "_frames/metadata.py": 509,
+    "_handles/handle.py": 605,
+    "_stores/backed.py": 823,
+    "_stores/reading.py": 532,
+    "_stores/store.py": 689,
+    "dict_store.py": 627,
+    "ndarray.py": 649,
+    "tree_store.py": 937,
+}
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def package_of(name: str) -> str:
+    """The package right below `blosc2` that a module belongs to; itself at the top."""
+    return ".".join(name.split(".")[:2])
+
+
+def imports(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """What a module imports from others of the package when it runs: their names, and what of them."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "blosc2":
+            yield node.module, [alias.name for alias in node.names]
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, []) for alias in node.names if alias.name.startswith("blosc2."))
+
+
+def test_the_top_is_small() -> None:
+    assert len([path for path in SOURCE.iterdir() if path.name != "__pycache__"]) <= 32
+
+
+@pytest.mark.parametrize("package", PRIVATE, ids=lambda path: path.relative_to(SOURCE).as_posix())
+def test_a_package_says_what_it_is(package: Path) -> None:
+    name = name_of(package / "__init__.py")
+    module = importlib.import_module(name)
+    assert module.__doc__ is not None
+    if package == SOURCE / "_core":
+        return
+    assert len(module.__doc__.strip().split("\n\n")) >= 2
+    assert len(module.__all__) == len(set(module.__all__)) > 0
+    if package.parent != SOURCE / "_core":
+        assert all(hasattr(module, public) for public in module.__all__)
+    assert len([path for path in package.glob("*.py*") if path.suffix in (".py", ".pyx")]) - 1 <= 16
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(SOURCE).as_posix())
+def test_others_import_what_a_package_lists(path: Path) -> None:
+    own = package_of(name_of(path))
+    for module, names in imports(path):
+        package = package_of(module)
+        if (
+            package == own
+            or not package.split(".")[-1].startswith("_")
+            or package in ("blosc2._core", "blosc2._mixed_install")
+        ):
+            continue
+        assert module == package, f"{module} is a module of {package}: import what that lists"
+        assert not set(names) - set(importlib.import_module(package).__all__)
+
+
+def test_the_page_names_every_package() -> None:
+    page = (ROOT / "doc" / "design" / "architecture.md").read_text(encoding="utf-8")
+    for package in PACKAGES:
+        parts = package.relative_to(SOURCE).parts
+        assert f"`{parts[0]}`" in page if len(parts) == 1 else f"`{parts[-1]}`" in page or parts[0] != "_core", package
+
+
+def test_no_module_becomes_long() -> None:
+    long = {}
+    for path in SOURCE.rglob("*.py*"):
+        if path.suffix in (".py", ".pyx"):
+            lines = len(path.read_text(encoding="utf-8").splitlines())
+            if lines > (600 if path.suffix == ".pyx" else 500):
+                long[path.relative_to(SOURCE).as_posix()] = lines
+    assert set(long) <= set(TOO_LONG), "split what has become long"
+    assert all(lines <= TOO_LONG[name] for name, lines in long.items()), long
+    assert set(TOO_LONG) <= set(long), "shorter now: take it off the list"
