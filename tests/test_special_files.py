@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,13 +78,19 @@ def test_keys_that_are_too_long_for_files_are_not_there(
                     look(key)
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that other users may look into; those of `tmp_path` are for their owner alone."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("name", ["s.b2z", "s.b2d", "s.b2e", "a.b2nd"])
-def test_what_may_not_be_written_is_refused_at_once(name: str, there: bool, tmp_path: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2]):  # the others are the system's
-        folder.chmod(0o755)
-    path = str(tmp_path / name) if there else str(tmp_path / "new" / "folders" / name)
+def test_what_may_not_be_written_is_refused_at_once(name: str, there: bool, open_folder: Path) -> None:
+    path = str(open_folder / name) if there else str(open_folder / "new" / "folders" / name)
     kind = {"b2e": blosc2.EmbedStore, "b2nd": None}.get(name.partition(".")[2], blosc2.TreeStore)
     if there and kind is None:
         blosc2.zeros(3, urlpath=path)
@@ -102,10 +109,10 @@ def test_what_may_not_be_written_is_refused_at_once(name: str, there: bool, tmp_
                 elif there:
                     blosc2.open(path, mode="a")
                 else:
-                    raise PermissionError(13, "no permission to write here", str(tmp_path))
-            assert caught.value.filename == (path if there else str(tmp_path))
+                    raise PermissionError(13, "no permission to write here", str(open_folder))
+            assert caught.value.filename == (path if there else str(open_folder))
         if there:
             blosc2.open(path, mode="r")
 
     in_child(refused)
-    assert os.listdir(tmp_path) == ([name] if there else [])
+    assert os.listdir(open_folder) == ([name] if there else [])
