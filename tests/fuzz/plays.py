@@ -184,12 +184,8 @@ def use_array(rec: Recorder, x: Any, rng: random.Random) -> None:
         name = rng.choice(x.dtype.names) if x.dtype.names else None
         if name:
             rec("read", "field", lambda: x[name][key], asked=2 * cost(key))
-        out = (
-            np.full(np.broadcast_to(np.zeros(1), shape or (1,))[() if not shape else ...].shape, 0)
-            if x.size < 1000
-            else None
-        )
-        if out is not None and not x.dtype.hasobject:
+        # NumPy counts the other axes of an empty array, too.
+        if math.prod(max(n, 1) for n in shape) < 1000 and not x.dtype.hasobject:
             into = np.zeros(shape, x.dtype)
             rec("read", "read into", lambda: x.read(..., out=into), asked=x.nbytes + block)
     elif kind == 9:
