@@ -41,7 +41,10 @@ store["/a"][1] = 7
 VALUES = {"/a": [1, 7], "/g/b": list(range(100))}
 
 
-@pytest.mark.parametrize("end", ["pass", "1 / 0", "sys.exit(3)", "held = [store]; held.append(held); del store"])
+CYCLE = "held = [store, blosc2]; held.append(held); del store"
+
+
+@pytest.mark.parametrize("end", ["pass", "1 / 0", "sys.exit(3)", CYCLE, f"{CYCLE}, held; import gc; gc.collect()"])
 def test_an_open_store_is_published_at_exit(make: Maker, end: str) -> None:
     done = subprocess.run(program(make, end), env=environment(), capture_output=True, text=True, timeout=60)
     assert "ResourceWarning" in done.stderr

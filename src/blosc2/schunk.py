@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from blosc2._core.frame.frame import Frame
+from blosc2._frames import Meta as Meta  # programs for the other implementation find the two here
+from blosc2._frames import VLMeta as VLMeta
 from blosc2._frames import check_for_bytes, is_directory_frame, pack_metalayers, schunk_keywords
 from blosc2._handles import (
     DEFAULT_CHUNK,

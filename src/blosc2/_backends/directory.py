@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from blosc2._backends.directory_files import folders_between, has_dead_bytes, in_steps, write_in_a_row, write_new
-from blosc2._backends.directory_placing import Placing
+from blosc2._backends.directory_placing import Placing, Unsettled
 from blosc2._backends.directory_scan import Folder, scan
 from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.embedded.file import EmbeddedFile
@@ -113,7 +113,7 @@ class DirectoryBackend:
         self._owner = self._embed_file.owner
         self._temporary = TemporaryPlace(root, self._owner)
         #: What was published leaf by leaf.
-        self.placing = Placing(self)
+        self._unsettled = Unsettled()
         # Whether the directory was there before this backend wrote anything, and what it was when it was read.
         self._was_there = False
         self._seen: tuple[int, ...] | None = None
@@ -122,6 +122,11 @@ class DirectoryBackend:
         self._read_at = 0
         # Whether something else was published than what is shown; and whether nothing may be built upon this.
         self.behind = self.must_load = False
+
+    @property
+    def placing(self) -> Placing:
+        """What publishes leaf by leaf, and knows of what was."""
+        return Placing(self, self._unsettled)
 
     # ------------------------------------------------------------------ reading
     def exists(self) -> bool:

@@ -10,7 +10,6 @@ needs no disk. What a power cut may take is bounded by two rules:
 from __future__ import annotations
 
 import os
-import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -25,17 +24,12 @@ if TYPE_CHECKING:
     from blosc2._backends.directory import DirectoryBackend
 
 
-class Placing:
-    """What was published in one `.b2d` by its writer, and may not be durable.
+class Unsettled:
+    """What was published in one `.b2d` by its writer, and may not be durable."""
 
-    Parameters
-    ----------
-    backend : DirectoryBackend
-        The files of the store.
-    """
+    __slots__ = ("doubtful", "folders", "new", "removed")
 
-    def __init__(self, backend: DirectoryBackend) -> None:
-        self._of = weakref.ref(backend)  # which holds this, and the lock of the store
+    def __init__(self) -> None:
         # Files whose bytes may not be durable, each of a leaf that was not there before.
         self.new: set[str] = set()
         # Folders in which names were changed.
@@ -43,13 +37,28 @@ class Placing:
         # Keys whose durable files were removed.
         self.removed: set[str] = set()
         # Files of which a sync failed.
-        self._doubtful: set[str] = set()
+        self.doubtful: set[str] = set()
 
-    @property
-    def _backend(self) -> DirectoryBackend:
-        backend = self._of()
-        assert backend is not None
-        return backend
+
+class Placing(Unsettled):
+    """Publishes leaves of one `.b2d` by themselves, and settles what was published so.
+
+    It is made when it is needed: the backend has what it knows, and no reference leads back from there. A store that
+    is dropped together with others still has all of it when it ends.
+
+    Parameters
+    ----------
+    backend : DirectoryBackend
+        The files of the store.
+    known : Unsettled
+        Of this store; the sets are shared, not copied.
+    """
+
+    __slots__ = ("_backend",)
+
+    def __init__(self, backend: DirectoryBackend, known: Unsettled) -> None:
+        self._backend = backend
+        self.new, self.folders, self.removed, self.doubtful = known.new, known.folders, known.removed, known.doubtful
 
     @property
     def unsettled(self) -> bool:
@@ -156,7 +165,7 @@ class Placing:
         if not self.unsettled:
             return
         backend._embed_file.settle()
-        for path in self._doubtful & self.new:
+        for path in self.doubtful & self.new:
             self._write_again(path)
         new = [path for path in self.new if os.path.lexists(path)]
         folders = [folder for folder in self.folders if os.path.isdir(folder)]
@@ -164,9 +173,10 @@ class Placing:
             sync_files(new, folders)
         except OSError:
             # After a failure the system takes what it could not write for written: another sync would tell nothing.
-            self._doubtful.update(new)
+            self.doubtful.update(new)
             raise
-        self.new, self.folders, self.removed, self._doubtful = set(), set(), set(), set()
+        for names in (self.new, self.folders, self.removed, self.doubtful):
+            names.clear()
 
     def _write_again(self, path: str) -> None:
         """Write a file once more, from what the system still has of it."""
@@ -180,4 +190,4 @@ class Placing:
         write_new(aside, window, backend._owner)
         sync_file(aside)
         backend._owner.replace(aside, path)
-        self._doubtful.discard(path)
+        self.doubtful.discard(path)
