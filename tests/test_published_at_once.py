@@ -262,6 +262,8 @@ def test_a_killed_writer_loses_nothing_that_was_published(make: Maker) -> None:
             time.sleep(rng.uniform(0, 0.1))
             writer.send_signal(signal.SIGKILL)
             told = [int(line) for line in writer.stdout.read().split("\n")[:-1]]
+        if not seen and not told and not make.path.exists():
+            continue  # a new .b2d is there with its first leaf
         values = make.values()
         assert values == {f"/k{n}": [n] * (1 + 37 * n % 700) for n in range(len(values))}
         assert blosc2.check(make.path).ok
