@@ -43,7 +43,7 @@ def put_leaf(store: BackedStore, backend: DirectoryBackend, key: str, window: Wi
                 _publish(store, backend, [])
             return True
     with AllOrNone(store):
-        store._put(key, settled(window), value)
+        store._put(key, settled(window) if store._fits(window) else window, value)
     return True
 
 

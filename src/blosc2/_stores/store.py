@@ -157,11 +157,15 @@ class Store(ReadableStore):
             window = frame_of(value, key, self._path, self._encoding())
             if self._put_at_once(key, window, value):
                 return
-            if self._in_memory + window[2] <= MEMORY_LIMIT and not self._is_due(window[2]):
+            if self._fits(window) and not self._is_due(window[2]):
                 self._put(key, settled(window), value)
             else:  # something is to be written, which may fail
                 with AllOrNone(self):
                     self._put(key, window, value)
+
+    def _fits(self, window: Window) -> bool:
+        """Whether a frame may wait in memory."""
+        return self._in_memory + window[2] <= MEMORY_LIMIT
 
     def __delitem__(self, key: str) -> None:
         key = canonical_key(key)
