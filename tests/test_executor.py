@@ -119,8 +119,10 @@ def test_threads_stay_where_their_caller_may_run(many: None) -> None:
     array = blosc2.asarray(ITEMS, chunks=(10, 1000))
     out = np.empty_like(ITEMS)
     run(read_of(array, out), 1 << 40, 3)
-    helpers = [int(task) for task in set(os.listdir("/proc/self/task")) - old]
-    assert len(helpers) == 2
+    # Those of Python are not meant: a store that is dropped just now syncs its files in some.
+    others = {thread.native_id for thread in threading.enumerate()}
+    helpers = [int(task) for task in set(os.listdir("/proc/self/task")) - old if int(task) not in others]
+    assert len(helpers) == crew.count() == 2
     try:
         for cpu in before:
             os.sched_setaffinity(0, {cpu})
