@@ -252,8 +252,7 @@ def test_frames_without_checksums_are_checked_by_who_reads_all(
         for chunks in ((200, 1000), (60, 300)):
             array = blosc2.asarray(items, chunks=chunks, blocks=(20, 100), cparams={"clevel": clevel})
             plain(path, {"/x": array})
-            before = blosc2.get_nthreads() if hasattr(blosc2, "get_nthreads") else None
-            blosc2.set_nthreads(threads)
+            before = blosc2.set_nthreads(threads)
             try:
                 with blosc2.open(str(path), mmap_mode=source) as store:
                     np.testing.assert_array_equal(store["/x"][:], items)
@@ -274,7 +273,7 @@ def test_frames_without_checksums_are_checked_by_who_reads_all(
                 with blosc2.open(str(path), mode="a") as store, pytest.raises(blosc2.FormatError):
                     store["/x"][...]
             finally:
-                blosc2.set_nthreads(before or 4)
+                blosc2.set_nthreads(before)
 
 
 def test_chunks_in_any_order_and_holes_between_them(tmp_path: Path, source: str | None) -> None:
