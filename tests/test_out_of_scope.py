@@ -38,6 +38,10 @@ def test_methods_that_compute(name: str) -> None:
         array.create_index  # noqa: B018
     with pytest.raises(AttributeError, match=r"^'NDArray' object has no attribute 'frobnicate'$"):
         array.frobnicate  # noqa: B018
+    assert name not in dir(array)
+    assert {"shape", "resize", "__getitem__"} <= set(dir(array))
+    with pytest.raises(AttributeError, match="'NDArray' has no"):
+        getattr(blosc2.NDArray, name)
 
 
 def test_numpy_computes_all_the_same() -> None:

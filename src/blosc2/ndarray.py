@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Never
+from typing import Any, Never
 
 import numpy as np
 
@@ -45,7 +45,7 @@ from blosc2._indexing import (
     view_items,
 )
 from blosc2._indexing import NDField as NDField  # other packages look for it here
-from blosc2._options import PARALLEL_WORK, compressed, explain_method
+from blosc2._options import PARALLEL_WORK, Absent, compressed, explain_absent
 from blosc2.exceptions import FormatError
 from blosc2.info import InfoReporter, size_text
 from blosc2.schunk import SChunk, chunk_description, repeated_item
@@ -59,6 +59,7 @@ ChunkInfo = namedtuple(  # noqa: PYI024
 _CPU = (1, 0)
 
 
+@explain_absent
 class NDArray(Stored):
     """An n-dimensional array of compressed chunks, in memory or in a file.
 
@@ -635,10 +636,8 @@ class NDArray(Stored):
         plan = plan_like(self, items.shape, items.dtype, kwargs)
         return NDArray._of(plan.write(plan.compressed(items)))
 
-    if not TYPE_CHECKING:  # to which any name would be one
-
-        def __getattr__(self, name: str) -> Any:
-            raise explain_method(self, name)
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not isinstance(vars(NDArray).get(name), Absent)]
 
     # ------------------------------------------------------------ fields
     def _field(self, name: str) -> NDField:

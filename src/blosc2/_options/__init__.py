@@ -6,7 +6,7 @@ take is checked here, so that it means the same everywhere.
 
 from blosc2._options.deserialization import DeserializeMode, deserialize_mode
 from blosc2._options.modes import check_modes, local_path, tell_of_mapping
-from blosc2._options.out_of_scope import explain_method, explain_name
+from blosc2._options.out_of_scope import Absent, explain_absent, explain_name
 from blosc2._options.parallel import PARALLEL_WORK, compress, compressed, run
 from blosc2._options.store_modes import check_mmap_mode, check_mode, refuse_locking
 from blosc2._options.threads import (
@@ -20,6 +20,7 @@ from blosc2._options.threads import (
 
 __all__ = [
     "PARALLEL_WORK",
+    "Absent",
     "DeserializeMode",
     "check_mmap_mode",
     "check_mode",
@@ -29,7 +30,7 @@ __all__ = [
     "compressed",
     "deserialize_mode",
     "detect_number_of_cores",
-    "explain_method",
+    "explain_absent",
     "explain_name",
     "get_nthreads",
     "keep_in_step",

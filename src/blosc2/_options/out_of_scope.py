@@ -6,9 +6,11 @@ It stores and reads arrays. It does not compute with them, and opens no data of 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final, Never, TypeVar
 
 import numpy as np
+
+Kind = TypeVar("Kind")
 
 # Functions that NumPy has under the same name.
 _NUMPY: Final = frozenset((
@@ -81,14 +83,28 @@ def explain_name(name: str) -> AttributeError:
     return AttributeError(f"module 'blosc2' has no attribute {name!r}")
 
 
-def explain_method(owner: Any, name: str) -> AttributeError:
-    """The error for an attribute that an array does not have."""
-    kind = type(owner).__name__
-    if name in _METHODS:
-        return AttributeError(
-            f"{kind!r} has no {name}(): it does not compute with its items; use numpy.{name} on what is read, as in "
-            f"numpy.{name}(array[...])"
+class Absent:
+    """In a class, a name that it does not have: the error says what to use instead, and `hasattr` says no.
+
+    A `__getattr__` would do the same, and make every other attribute of the class slower.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, owner: object, kind: type) -> Never:
+        if self.name in _INDEXES:
+            raise AttributeError(
+                f"{kind.__name__!r} has no {self.name}: there are no indexes; select with numpy on what is read"
+            )
+        raise AttributeError(
+            f"{kind.__name__!r} has no {self.name}(): it does not compute with its items; use numpy.{self.name} on "
+            f"what is read, as in numpy.{self.name}(array[...])"
         )
-    if name in _INDEXES:
-        return AttributeError(f"{kind!r} has no {name}: there are no indexes; select with numpy on what is read")
-    return AttributeError(f"{kind!r} object has no attribute {name!r}")
+
+
+def explain_absent(kind: type[Kind]) -> type[Kind]:
+    """Give a class of arrays an explanation for each method that the published package's has and it has not."""
+    for name in _METHODS | _INDEXES:
+        setattr(kind, name, Absent(name))
+    return kind
