@@ -1,4 +1,4 @@
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 
 cdef uint32_t checksum(uint32_t before, const uint8_t *data, size_t size) noexcept nogil
@@ -6,3 +6,5 @@ cdef uint32_t joined(uint32_t first, uint32_t second, uint64_t size) noexcept no
 cdef uint32_t go_on(uint32_t before, uint32_t own, const uint8_t *data, size_t size) noexcept nogil
 cdef uint32_t zip_checksum(uint32_t before, const uint8_t *data, size_t size) noexcept nogil
 cdef uint32_t zip_joined(uint32_t first, uint32_t second, uint64_t size) noexcept nogil
+cdef bint copy_and_sum(bint zip, uint32_t *crc, uint8_t *to, const int64_t *strides, const int64_t *count, int axes,
+                       const uint8_t *source, int64_t itemsize) noexcept nogil

@@ -1,5 +1,5 @@
 cimport numpy as cnp
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from blosc2._core.codec.codec cimport Chunk, Worker
 from blosc2._core.ndim.grid cimport Box, Operation
@@ -27,4 +27,5 @@ cdef class Read(Operation):
     cdef bint takes_all(self, int64_t nchunk, const Box *box) noexcept nogil
     cdef int read_blocks(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box, const int64_t *low,
                          const int64_t *many, int64_t begin, int64_t end, const uint8_t *decoded, bint checked) noexcept nogil
+    cdef uint32_t sum_more(self, uint32_t crc, const uint8_t *data, int64_t size) noexcept nogil
     cdef int fill_special(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil

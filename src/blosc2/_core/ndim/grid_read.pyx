@@ -9,7 +9,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from blosc2._core.io.checksum cimport checksum, zip_checksum
+from blosc2._core.io.checksum cimport checksum, copy_and_sum, zip_checksum
 from blosc2._core.codec.codec cimport (
     BAD_LENGTH, BAD_SPECIAL, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
     Chunk, Encoder, Worker, block_span, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch)
@@ -312,14 +312,21 @@ cdef class Read(Operation):
             to = self.at(&part)
             if checked:
                 if chunk.kind == KIND_RAW:
+                    start = <int32_t> (CHUNK_HEADER + nblock * g.block_nbytes)
+                    if self.covers(&part, g.blocks):
+                        if summed < start:  # the header of the chunk
+                            crc = self.sum_more(crc, chunk.data + summed, start - summed)
+                            summed = start
+                        if summed == start and copy_and_sum(
+                                self.own != NULL, &crc, to, self.strides, part.count, g.ndim, chunk.data + start,
+                                g.itemsize):
+                            summed += g.block_nbytes
+                            continue
                     stop = <int32_t> (CHUNK_HEADER + (nblock + 1) * g.block_nbytes)
                 elif block_span(chunk, <int32_t> nblock, &start, &stop):
                     stop = 0    # decoding it says what is wrong
                 if stop > summed:
-                    if self.own != NULL:
-                        crc = zip_checksum(crc, chunk.data + summed, stop - summed)
-                    else:
-                        crc = checksum(crc, chunk.data + summed, stop - summed)
+                    crc = self.sum_more(crc, chunk.data + summed, stop - summed)
                     summed = stop
             if decoded != NULL:
                 if chunk.kind == KIND_RAW:
@@ -340,12 +347,16 @@ cdef class Read(Operation):
                 if status:
                     return status
             copy_items(to, self.strides, source + offset, source_strides, part.count, g.ndim, g.itemsize)
-        if checked and self.own != NULL:
-            self.own[nchunk].crc = zip_checksum(crc, chunk.data + summed, chunk.cbytes - summed)
-            self.own[nchunk].size = chunk.cbytes
-        elif checked and checksum(crc, chunk.data + summed, chunk.cbytes - summed) != self.frame.sums[nchunk]:
-            return BAD_SUM
+        if checked:
+            crc = self.sum_more(crc, chunk.data + summed, chunk.cbytes - summed)
+            if self.own == NULL:
+                return CHUNK_OK if crc == self.frame.sums[nchunk] else BAD_SUM
+            self.own[nchunk].crc, self.own[nchunk].size = crc, chunk.cbytes
         return CHUNK_OK
+
+    cdef uint32_t sum_more(self, uint32_t crc, const uint8_t *data, int64_t size) noexcept nogil:
+        """Go on with the checksum of a chunk."""
+        return zip_checksum(crc, data, size) if self.own != NULL else checksum(crc, data, size)
 
     cdef int fill_special(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil:
         """Zeros, NaN or one value into a box, without decoding anything."""
