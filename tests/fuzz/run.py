@@ -368,10 +368,6 @@ def numbers(run: Run, seconds: float, most: int) -> Iterator[tuple[int, None]]:
         number += 1
 
 
-#: Kinds of failure that no run may end well with.
-FATAL = ("killed", "sanitizer", "hang", "memory")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=120, help="how long fresh cases are made")
@@ -386,9 +382,6 @@ def main() -> int:
     parser.add_argument("--hang", type=float, default=HANG, help="seconds of the processor that one call may take")
     parser.add_argument("--small", type=float, default=6, help="seconds to make a failing case smaller")
     parser.add_argument("--samples", nargs="+", default=None, help="only seeds with one of these in their names")
-    parser.add_argument(
-        "--only-fatal", action="store_true", help="exit with 0 where nothing is worse than a wrong error or value"
-    )
     args = parser.parse_args()
     seed = random.SystemRandom().randrange(1 << 31) if args.seed is None else args.seed
     folder = workplace()
@@ -417,10 +410,10 @@ def main() -> int:
         print("interrupted")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return conclude(run, time.monotonic() - start, only_fatal=args.only_fatal)
+    return conclude(run, time.monotonic() - start)
 
 
-def conclude(run: Run, seconds: float, *, only_fatal: bool = False) -> int:
+def conclude(run: Run, seconds: float) -> int:
     """Say what came of it."""
     print(f"\n{run.done} cases in {seconds:.0f} s, {run.calls} calls, {run.errors} of them refused")
     print(f"slowest call: {run.slowest[0]} s: {run.slowest[1][:200]}")
@@ -431,8 +424,7 @@ def conclude(run: Run, seconds: float, *, only_fatal: bool = False) -> int:
         print(f"FAILED, {failure['times']} times: {failure['kind']}: {failure['what'][:160]}")
         print(f"   {failure['case']}\n   {text}")
     print("no failures" if not run.found else f"{len(run.found)} kinds of failure; seed {run.seed}")
-    kinds = [failure["kind"] for failure in run.found.values()]
-    return int(any(kind.startswith(FATAL) or not only_fatal for kind in kinds))
+    return int(bool(run.found))
 
 
 if __name__ == "__main__":
