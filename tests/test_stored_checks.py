@@ -1,4 +1,4 @@
-"""Chunks that are stored as they are: copied and compared with their checksum in one pass, whatever their blocks are."""
+"""Chunks that are stored as they are: copied and checked in one pass, whatever their blocks are."""
 
 from __future__ import annotations
 
