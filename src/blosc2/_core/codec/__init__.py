@@ -4,5 +4,5 @@
 """
 
 __all__ = [
-    "block_runs", "codec", "crew",
+    "codec", "crew",
 ]  # fmt: skip

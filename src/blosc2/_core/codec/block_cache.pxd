@@ -7,7 +7,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from blosc2._core.codec.codec cimport KEPT_BLOCKS, Chunk, KeptBlock, Worker, block_bytes
+from blosc2._core.codec.codec cimport KEPT_BLOCKS, KeptBlock, Worker
+from blosc2._core.codec.chunk cimport Chunk, block_bytes
 
 cdef enum:
     KEPT_BYTES = 2 << 20     # of one worker, in all

@@ -12,60 +12,28 @@ import weakref
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, _PyBytes_Resize
 from cpython.pythread cimport (
     WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock, PyThread_release_lock)
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from blosc2._core.codec cimport cblosc2 as c
+from blosc2._core.codec.chunk cimport (
+    BAD_CBYTES, BAD_DECODED, BAD_LENGTH, BAD_ROOM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MAX_BUFFER,
+    NEEDS_GEOMETRY, NO_MEMORY, Chunk, block_bytes, chunk_error_text)
+from blosc2._core.codec.chunk_checks cimport MOST_RATE, ZFP_RATE, check_block, check_starts, inspect
+from blosc2._core.codec.special_chunks cimport fill
+from blosc2._core.codec.vl_encoding cimport BEYOND, compress_vl_chunk, raw_vl_chunk
+from blosc2._core.io.little_endian cimport i32
 
 from blosc2._core.io.forking import each, in_child
 from blosc2.exceptions import CompressionError, FormatError, codec_error_text
 
 MINIMUM_LIBRARY = (3, 3, 5)
 
-#: Codec ids that a chunk may carry, and those of them that ask for the array's geometry.
-cdef uint8_t[256] _codec_kind
-#: The same for filter ids: 0 refuse, 1 plain, 2 the chunk must be decoded whole, 3 needs geometry.
-cdef uint8_t[256] _filter_kind
-_id = 0
-for _id in (0, 1, 2, 4, 5):
-    _codec_kind[_id] = 1
-for _id in (32, 33, 34, 35):
-    _codec_kind[_id] = 3
-for _id in (0, 1, 2, 4, 35, 36):
-    _filter_kind[_id] = 1
-_filter_kind[3] = 2
-_filter_kind[32] = _filter_kind[33] = 3
-
-_REASONS = {
-    BAD_ROOM: "a chunk needs at least 32 bytes and there are fewer",
-    BAD_OLD_HEADER: "a chunk with a 16-byte header of Blosc 1; this format has 32-byte headers only",
-    BAD_VERSION: "a chunk of an unknown format version (5 and 6 are known)",
-    BAD_CBYTES: "the stored size of a chunk is below 32 or reaches past the space for chunks",
-    BAD_NBYTES: "the size of a chunk is negative or above 2147483615",
-    BAD_FLAGS: "a chunk with flags that no file may have (lazy, instrumented or unknown)",
-    BAD_SPECIAL: "a special chunk of an unknown kind, or whose value does not fit its size",
-    BAD_RAW: "a raw chunk whose stored size is not its size + 32",
-    BAD_BLOCKSIZE: "the block size of a chunk is below 1 or above 536866816",
-    BAD_RATE: "a rate of the codec ZFP_RATE that is above 100 percent, for which the C library has too little room",
-    BAD_CODEC: "a chunk compressed with a codec that this package does not have",
-    BAD_FILTER: "a chunk with a filter that this package does not have",
-    BAD_STARTS: "a block of a chunk starts outside it",
-    BAD_STREAM: "a compressed stream of a block reaches outside its chunk",
-    BAD_LENGTH: "a chunk does not hold as many bytes as its frame says",
-    BAD_TYPESIZE: "the item size of a chunk is 0, or NaN chunks of items that are neither 4 nor 8 bytes",
-    NEEDS_GEOMETRY: "a codec or filter that works on array blocks is used outside an array",
-    NO_MEMORY: "not enough memory to decode a chunk",
-    BAD_DECODED: "a chunk decodes to fewer bytes than it says: its compressed data is damaged",
-    BAD_SPECIAL_HERE: "a special chunk where none may be",
-    BAD_SUM: "its bytes are not those that were written, as their checksum says",
-}
-
-
 def reason(int code):
-    """What a status of this module, or of the C library, says."""
-    text = _REASONS.get(code)
-    return text if text is not None else f"compressed data is damaged ({codec_error_text(code)})"
+    """What a status of this package, or of the C library, says."""
+    cdef const char *text = chunk_error_text(code)
+    return text.decode() if text != NULL else f"compressed data is damaged ({codec_error_text(code)})"
 
 
 # ---------------------------------------------------------------- library
@@ -105,10 +73,6 @@ def library_info(str name):
 
 
 # ---------------------------------------------------------------- workers
-
-cdef enum:
-    ZFP_RATE = 35
-    MOST_RATE = 100
 
 cdef enum:
     POOL = 64
@@ -214,215 +178,7 @@ cdef uint8_t *reserve_scratch(Worker *worker, int64_t size) noexcept nogil:
     return _reserve(&worker.scratch, &worker.scratch_size, size)
 
 
-# ---------------------------------------------------------------- checks
-
-cdef inline int32_t _i32(const uint8_t *p) noexcept nogil:
-    return <int32_t> (<uint32_t> p[0] | <uint32_t> p[1] << 8 | <uint32_t> p[2] << 16 | <uint32_t> p[3] << 24)
-
-
-cdef int inspect(const uint8_t *header, int64_t room, Chunk *chunk) noexcept nogil:
-    """Check 32 bytes of a chunk header (FORMATS 1.6, points 13-15) and describe the chunk.
-
-    `room` is what the chunk may occupy; its size against the frame's is the caller's to check. The bytes may lie in a
-    file that others write to: they are read once, and what was checked is what `chunk` says.
-    """
-    cdef uint8_t h[CHUNK_HEADER]
-    cdef int flags, special, codec, i
-    if room < CHUNK_HEADER:
-        return BAD_ROOM
-    memcpy(h, header, CHUNK_HEADER)
-    flags = h[2]
-    if flags & 5 != 5:
-        return BAD_OLD_HEADER
-    if h[0] > 6 or h[0] < 5:
-        return BAD_VERSION
-    chunk.data = header
-    chunk.nbytes = _i32(h + 4)
-    chunk.blocksize = _i32(h + 8)
-    chunk.cbytes = _i32(h + 12)
-    chunk.typesize = h[3]
-    chunk.split = not flags & 0x10
-    chunk.variable = h[30] & 1
-    chunk.dictionary = h[31] & 1
-    chunk.whole = chunk.dictionary or chunk.variable
-    chunk.needs_geometry = False
-    chunk.loaded = CHUNK_HEADER
-    chunk.nblocks = 1
-    if chunk.cbytes < CHUNK_HEADER or chunk.cbytes > room:
-        return BAD_CBYTES
-    if chunk.nbytes < 0 or chunk.nbytes > MAX_BUFFER:
-        return BAD_NBYTES
-    if h[30] & 0xFE or h[31] & 0x88 or h[31] & 0x06:
-        return BAD_FLAGS
-    if chunk.typesize == 0:
-        return BAD_TYPESIZE
-    special = h[31] >> 4 & 7
-    if special:
-        if special > 4 or chunk.variable:
-            return BAD_SPECIAL
-        chunk.kind = <ChunkKind> special
-        chunk.dictionary = chunk.whole = False
-        if special == KIND_VALUE:
-            i = chunk.cbytes - CHUNK_HEADER
-            if i == 0 or chunk.nbytes % i:
-                return BAD_SPECIAL
-        elif chunk.cbytes != CHUNK_HEADER:
-            return BAD_SPECIAL
-        if special == KIND_NAN and chunk.typesize != 4 and chunk.typesize != 8:
-            return BAD_TYPESIZE
-        return CHUNK_OK
-    if flags & 2 and not chunk.variable:
-        if chunk.cbytes != chunk.nbytes + CHUNK_HEADER:
-            return BAD_RAW
-        chunk.kind = KIND_RAW
-        return CHUNK_OK
-    chunk.kind = KIND_REGULAR
-    codec = h[22]
-    if _codec_kind[codec] == 0 or not _agrees(flags >> 5, codec):
-        return BAD_CODEC
-    # With a higher rate a block takes more bytes than its items: the codec reads and writes behind the end of its buffers.
-    if codec == ZFP_RATE and h[23] > MOST_RATE:
-        return BAD_RATE
-    chunk.needs_geometry = _codec_kind[codec] == 3
-    for i in range(6):
-        if _filter_kind[h[16 + i]] == 0:
-            return BAD_FILTER
-        if _filter_kind[h[16 + i]] == 2:
-            chunk.whole = True
-        elif _filter_kind[h[16 + i]] == 3:
-            chunk.needs_geometry = True
-        elif h[16 + i] == 35 and h[24 + i] == 0:
-            chunk.needs_geometry = True
-    if chunk.variable:
-        chunk.nblocks = chunk.blocksize
-        if chunk.nblocks < 1 or (chunk.cbytes - CHUNK_HEADER) // 8 < chunk.nblocks:
-            return BAD_BLOCKSIZE
-        return CHUNK_OK
-    if chunk.blocksize < 1 or chunk.blocksize > MAX_BLOCK:
-        return BAD_BLOCKSIZE
-    if chunk.nbytes == 0:
-        return BAD_NBYTES
-    if chunk.blocksize > chunk.nbytes:
-        chunk.blocksize = chunk.nbytes
-    chunk.nblocks = <int32_t> ((<int64_t> chunk.nbytes + chunk.blocksize - 1) // chunk.blocksize)
-    if CHUNK_HEADER + 4 * <int64_t> chunk.nblocks > chunk.cbytes:
-        return BAD_STARTS
-    if chunk.blocksize % chunk.typesize or chunk.nbytes % chunk.typesize:
-        chunk.whole = True  # the library hands out whole items only
-    return CHUNK_OK
-
-
-cdef bint _agrees(int chunk_format, int codec) noexcept nogil:
-    """Whether the format bits of the flags and the codec id of the pipeline name one decoder."""
-    if chunk_format == 0:
-        return codec == 0
-    if chunk_format == 1:
-        return codec == 1 or codec == 2
-    if chunk_format == 3 or chunk_format == 4:
-        return codec == chunk_format + 1
-    return chunk_format == 6 and codec >= 32
-
-
-cdef bint in_order(const Chunk *chunk, int32_t block) noexcept nogil:
-    """Whether the next block starts behind this one, as it usually does."""
-    cdef const uint8_t *start = chunk.data + CHUNK_HEADER + 4 * <int64_t> block
-    return block + 1 < chunk.nblocks and _i32(start + 4) > _i32(start)
-
-
-cdef int block_span(const Chunk *chunk, int32_t block, int32_t *start, int32_t *stop) noexcept nogil:
-    """Where the stored bytes of a block lie in its chunk; the table of starts must be loaded."""
-    cdef const uint8_t *starts = chunk.data + CHUNK_HEADER
-    cdef int32_t first = _i32(starts + 4 * <int64_t> block)
-    cdef int32_t end = chunk.cbytes
-    cdef int32_t other
-    if first < CHUNK_HEADER + 4 * <int64_t> chunk.nblocks or first > chunk.cbytes - 4:
-        return BAD_STARTS
-    # Where blocks follow each other, the next one ends this; where they do not, only the chunk does.
-    if block + 1 < chunk.nblocks:
-        other = _i32(starts + 4 * <int64_t> (block + 1))
-        if first < other and other < end:
-            end = other
-    start[0] = first
-    stop[0] = end
-    return CHUNK_OK
-
-
-cdef int check_block(const Chunk *chunk, int32_t block) noexcept nogil:
-    """Check that the streams of a block end where it ends, which is as far as it was loaded (FORMATS 2.3)."""
-    cdef int32_t nbytes = block_bytes(chunk, block)
-    cdef int32_t streams = 1
-    cdef int32_t i, size, position = 0, stop = 0
-    cdef int status = block_span(chunk, block, &position, &stop)
-    if status:
-        return status
-    if chunk.split and nbytes == chunk.blocksize and nbytes % chunk.typesize == 0:
-        streams = chunk.typesize
-    for i in range(streams):
-        if position > stop - 4:
-            return BAD_STREAM
-        size = _i32(chunk.data + position)
-        position += 4
-        if size < 0:
-            size = 1
-        if size > stop - position:
-            return BAD_STREAM
-        position += size
-    return CHUNK_OK
-
-
-cdef int check_starts(const Chunk *chunk) noexcept nogil:
-    """Check every block start of a wholly loaded chunk."""
-    cdef int64_t lowest = CHUNK_HEADER + 4 * <int64_t> chunk.nblocks
-    cdef int64_t total = 0
-    cdef int32_t i, start, size
-    cdef int32_t before = 0
-    for i in range(chunk.nblocks):
-        start = _i32(chunk.data + CHUNK_HEADER + 4 * <int64_t> i)
-        if start < lowest or start > chunk.cbytes - 4:
-            return BAD_STARTS
-        if chunk.variable:
-            # A VL block ends where the next one starts, so they must be in order.
-            size = _i32(chunk.data + start)
-            if start <= before or size < 0:
-                return BAD_STARTS
-            before = start
-            total += size
-    if chunk.variable and total != chunk.nbytes:
-        return BAD_LENGTH
-    return CHUNK_OK
-
-
 # ---------------------------------------------------------------- decoding
-
-cdef int fill(const Chunk *chunk, int64_t start, uint8_t *destination, int64_t nbytes) noexcept nogil:
-    """Write bytes ``start .. start + nbytes`` of a special chunk."""
-    cdef const uint8_t *item
-    cdef uint32_t nan4 = 0x7FC00000
-    cdef uint64_t nan8 = 0x7FF8000000000000ULL
-    cdef int64_t size, done, i
-    if chunk.kind == KIND_ZERO or chunk.kind == KIND_UNINIT:
-        memset(destination, 0, <size_t> nbytes)
-        return CHUNK_OK
-    if chunk.kind == KIND_NAN:
-        if chunk.typesize == 4:
-            item = <const uint8_t *> &nan4
-        elif chunk.typesize == 8:
-            item = <const uint8_t *> &nan8
-        else:
-            return BAD_TYPESIZE
-        size = chunk.typesize
-    else:
-        item = chunk.data + CHUNK_HEADER
-        size = chunk.cbytes - CHUNK_HEADER
-    done = size if size < nbytes else nbytes
-    for i in range(done):
-        destination[i] = item[(start + i) % size]
-    while done < nbytes:  # double what is there
-        size = done if done <= nbytes - done else nbytes - done
-        memcpy(destination + done, destination, <size_t> size)
-        done += size
-    return CHUNK_OK
-
 
 cdef void _renew(Worker *worker) noexcept with gil:
     """Replace a context that has seen a dictionary: the library does not forget it."""
@@ -488,7 +244,6 @@ cdef enum:
     # The library takes turns with buffers to filter from and to: the turn of the third filter is to write into its source.
     SCRIBBLING = 3
     MIN_DICTIONARY_CHUNK = 32
-    BEYOND = 1 << 18        # more than a dictionary takes
 
 
 cdef class Encoding:
@@ -740,7 +495,7 @@ cdef class Encoder:
             data = self.copy
         status = c.blosc2_compress_ctx(<c.blosc2_context *> self.cctx, data, self.nbytes, destination, room)
         if status >= CHUNK_HEADER:
-            self.blocksize = _i32(destination + 8)
+            self.blocksize = i32(destination + 8)
         if data != source and status > CHUNK_HEADER and destination[2] & 2 and not destination[31] >> 4:
             # Where nothing was gained, what lay there by then was stored.
             memcpy(destination + CHUNK_HEADER, source, <size_t> self.nbytes)
@@ -781,121 +536,26 @@ cdef class Encoder:
         ValueError
             There are none, one is empty, they are too long together, or the filters do not work on such blocks.
         """
-        cdef int64_t total = 0, room
-        cdef int32_t count, i, size = 0
-        cdef const uint8_t[::1] view
+        cdef int64_t total = 0
         cdef c.blosc2_cparams cparams
-        cdef c.blosc2_context *context
-        cdef uint8_t *copy
-        cdef uint8_t *out
-        cdef const void **sources
-        cdef int32_t *sizes
         cdef Encoding encoding = <Encoding> self.encoding
         encoding.check()
-        if encoding.clevel == 0:    # of which the library does not come back with its own codec
-            return raw_blocks(blocks)
+        if encoding.clevel == 0:    # the C library cannot read such blocks back with its own codec
+            return raw_vl_chunk(blocks)
         if encoding.needs_geometry or DELTA in encoding.filters or encoding.filter_count() >= SCRIBBLING:
             raise ValueError("blocks of variable length take up to two filters, none of them DELTA or one of arrays")
         for block in blocks:
             total += len(block)
         if not blocks or total > MAX_BUFFER - 16 * <int64_t> len(blocks) - BEYOND:
             raise ValueError(f"{len(blocks)} blocks of together {total} bytes do not make a chunk")
-        count = <int32_t> len(blocks)
         cparams = encoding.parameters(<int32_t> total)
         cparams.blocksize = 0
-        room = CHUNK_HEADER + 16 * <int64_t> count + total + BEYOND
-        copy = <uint8_t *> malloc(<size_t> total + 1)
-        out = <uint8_t *> malloc(<size_t> room)
-        sources = <const void **> malloc(count * sizeof(void *))
-        sizes = <int32_t *> malloc(count * sizeof(int32_t))
-        try:
-            if copy == NULL or out == NULL or sources == NULL or sizes == NULL:
-                raise MemoryError
-            total = 0
-            for i in range(count):
-                view = memoryview(blocks[i]).cast("B")
-                if view.shape[0] == 0:
-                    raise ValueError("a block of variable length cannot be empty")
-                sizes[i] = <int32_t> view.shape[0]
-                sources[i] = copy + total
-                memcpy(copy + total, &view[0], <size_t> sizes[i])
-                total += sizes[i]
-            # One for each chunk: the library does not forget blocks of variable length.
-            context = c.blosc2_create_cctx(cparams)
-            if context == NULL:
-                raise ValueError("the C library does not take these compression parameters")
-            with nogil:
-                size = c.blosc2_vlcompress_ctx(context, sources, sizes, count, out, <int32_t> room)
-                c.blosc2_free_ctx(context)
-            if size <= CHUNK_HEADER:
-                raise CompressionError(f"could not compress the data: {codec_error_text(size)}")
-            return PyBytes_FromStringAndSize(<const char *> out, size)
-        finally:
-            free(copy)
-            free(out)
-            free(sources)
-            free(sizes)
+        return compress_vl_chunk(cparams, blocks, total)
 
 
 def raw_blocks(list blocks not None):
     """A chunk of blocks of variable length that are stored as they are; see `Encoder.encode_blocks`."""
-    total = sum(map(len, blocks))
-    count = len(blocks)
-    at = CHUNK_HEADER + 4 * count
-    size = at + 4 * count + total
-    if not blocks or 0 in map(len, blocks) or size > MAX_BUFFER:
-        raise ValueError(f"{count} blocks of together {total} bytes do not make a chunk")
-    # Flags of zstd: each block says by its size that it is not compressed.
-    parts = [b"\x06\x01\x95\x01", *[n.to_bytes(4, "little") for n in (total, count, size)], bytes(6), b"\x05",
-             bytes(7), b"\x01\0"]
-    for block in blocks:
-        parts.append(at.to_bytes(4, "little"))
-        at += 4 + len(block)
-    for block in blocks:
-        parts += (len(block).to_bytes(4, "little"), block)
-    return b"".join(parts)
-
-
-cdef int64_t dictionary_size(const Chunk *chunk) noexcept nogil:
-    """Bytes of the dictionary of a chunk, with those that tell its size; 0 without one, or a negative status."""
-    cdef int64_t table = CHUNK_HEADER + 4 * <int64_t> chunk.nblocks
-    cdef int64_t size
-    if not chunk.dictionary:
-        return 0
-    if table + 4 > chunk.cbytes:
-        return BAD_STARTS
-    size = _i32(chunk.data + table)
-    return 4 + size if 0 <= size <= chunk.cbytes - table - 4 else <int64_t> BAD_STARTS
-
-
-cdef int copy_block(const Chunk *chunk, int64_t dictionary, int32_t start, int32_t stop, int32_t nbytes,
-                    uint8_t *to, Chunk *own) noexcept nogil:
-    """Make a chunk of its own of one block of variable length, whose bytes and size in memory these are.
-
-    The library then sees nothing else of the file, and nothing that may change meanwhile. There must be room for
-    ``ALONE + dictionary + stop - start`` bytes.
-    """
-    cdef int64_t at = CHUNK_HEADER + 4
-    cdef int64_t size = at + dictionary + stop - start
-    memcpy(to, chunk.data, CHUNK_HEADER)
-    if dictionary:
-        memcpy(to + at, chunk.data + CHUNK_HEADER + 4 * <int64_t> chunk.nblocks, <size_t> dictionary)
-        _put(to + at, <int32_t> (dictionary - 4))
-        at += dictionary
-    memcpy(to + at, chunk.data + start, <size_t> (stop - start))
-    _put(to + 4, nbytes)
-    _put(to + 8, 1)
-    _put(to + 12, <int32_t> size)
-    _put(to + CHUNK_HEADER, <int32_t> at)
-    _put(to + at, nbytes)
-    return inspect(to, size, own)
-
-
-cdef inline void _put(uint8_t *p, int32_t value) noexcept nogil:
-    p[0] = value & 0xFF
-    p[1] = value >> 8 & 0xFF
-    p[2] = value >> 16 & 0xFF
-    p[3] = value >> 24 & 0xFF
+    return raw_vl_chunk(blocks)
 
 
 def decode_bytes(buffer, int64_t largest=MAX_BUFFER, path=None, key=None, offset=None):

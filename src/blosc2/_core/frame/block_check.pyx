@@ -7,9 +7,9 @@ from libc.string cimport memcpy
 
 from blosc2._core.codec.block_runs cimport NOT_SPLIT, extent
 from blosc2._core.frame.chunk_table cimport ChunkTable
-from blosc2._core.codec.codec cimport (
-    BAD_STREAM, CHUNK_HEADER, CHUNK_OK, KIND_REGULAR, NO_MEMORY, Chunk, Worker, block_bytes, borrow, check_starts,
-    decode_whole, give_back, inspect)
+from blosc2._core.codec.codec cimport Worker, borrow, decode_whole, give_back
+from blosc2._core.codec.chunk cimport BAD_STREAM, CHUNK_HEADER, CHUNK_OK, KIND_REGULAR, NO_MEMORY, Chunk, block_bytes
+from blosc2._core.codec.chunk_checks cimport check_starts, inspect
 
 from blosc2.exceptions import FormatError
 

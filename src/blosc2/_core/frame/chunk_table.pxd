@@ -1,6 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from blosc2._core.codec.codec cimport Chunk, Plugin, Worker
+from blosc2._core.codec.codec cimport Plugin, Worker
+from blosc2._core.codec.chunk cimport Chunk
 from blosc2._core.frame.header cimport Header
 
 

@@ -10,9 +10,11 @@ from blosc2._core.codec.block_cache cimport keep_block, kept_block, name_kept
 from blosc2._core.codec.block_runs cimport LARGE_BLOCK, is_run, run_of
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.codec.codec cimport (
-    BAD_LENGTH, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, KIND_ZERO, NO_MEMORY, Chunk, ChunkKind,
-    KeptBlock, Plugin, Worker, block_span, borrow, decode_block, decode_whole, give_back, in_order, inspect,
-    reserve_scratch, reserve_stored)
+    KeptBlock, Plugin, Worker, borrow, decode_block, decode_whole, give_back, reserve_scratch, reserve_stored)
+from blosc2._core.codec.chunk cimport (
+    BAD_LENGTH, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, KIND_ZERO, NO_MEMORY, Chunk,
+    ChunkKind)
+from blosc2._core.codec.chunk_checks cimport block_span, in_order, inspect
 from blosc2._core.frame.header cimport SUMS_TAIL, TRAILER_TAIL, Header
 from blosc2._core.io.little_endian cimport u32
 

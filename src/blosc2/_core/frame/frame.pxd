@@ -1,8 +1,9 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t
 
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.frame.chunk_table cimport ChunkTable
-from blosc2._core.codec.codec cimport Chunk, Worker
+from blosc2._core.codec.codec cimport Worker
+from blosc2._core.codec.chunk cimport Chunk
 from blosc2._core.zip.member_sum cimport ChunkSum
 
 
@@ -11,9 +12,6 @@ cdef class Frame(ChunkTable):
 
     cdef int check_index(self, int64_t index) except -1
     cdef int decode_checked(self, int64_t index, Worker *worker, uint8_t *destination, int64_t size) except -1
-    cdef int open_vl(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil
-    cdef int locate_vl(self, int64_t index, Chunk *chunk, int32_t block, int32_t *start, int32_t *stop, int32_t *size,
-                       int64_t *dictionary) noexcept nogil
     cdef int64_t chunk_at(self, int64_t position) noexcept nogil
     cdef int read_range(self, int64_t start, int64_t stop, uint8_t *destination) except -1
     cdef int read_from_chunk(

@@ -14,12 +14,15 @@ from libc.string cimport memcpy
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.central_record cimport Member
 from blosc2._core.frame.chunk_table cimport ChunkTable
-from blosc2._core.codec.codec cimport (
-    ALONE, BAD_LENGTH, BAD_STARTS, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MAX_BUFFER, MOST_STEPS, NO_MEMORY,
-    Chunk, Worker, block_bytes, borrow, copy_block, decode_block, decode_whole, dictionary_size, fill, give_back,
-    inspect, reserve_scratch)
+from blosc2._core.codec.codec cimport Worker, borrow, decode_block, decode_whole, give_back, reserve_scratch
+from blosc2._core.codec.special_chunks cimport fill
+from blosc2._core.codec.vl_blocks cimport ALONE, copy_block
+from blosc2._core.codec.chunk cimport (
+    BAD_LENGTH, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MAX_BUFFER, MOST_STEPS, NO_MEMORY, Chunk, block_bytes)
+from blosc2._core.codec.chunk_checks cimport inspect
 from blosc2._core.codec.crew cimport leave_turn, take_turn
 from blosc2._core.frame.header cimport PREFIX_READ
+from blosc2._core.frame.vl_reading cimport locate_vl, open_vl, vl_parts
 from blosc2._core.zip.member_sum cimport SMALL_MEMBER, ChunkSum, check_chunk_sums, check_member, chunk_sums, note_sum
 from blosc2._core.io.source cimport Source
 
@@ -31,10 +34,6 @@ from blosc2.exceptions import FormatError
 cdef enum:
     SMALL_CHUNK = 1 << 20   # of small frames: it is checked when the first of them is opened
     AHEAD = 512             # of a member read by position, room for its local header
-
-
-cdef inline int32_t _i32(const uint8_t *p) noexcept nogil:
-    return <int32_t> (<uint32_t> p[0] | <uint32_t> p[1] << 8 | <uint32_t> p[2] << 16 | <uint32_t> p[3] << 24)
 
 
 # What the rule of allocation gives any file.
@@ -192,36 +191,13 @@ cdef class Frame(ChunkTable):
 
     def vl_blocks(self, int64_t index):
         """The uncompressed blocks of a chunk of variable-length blocks."""
-        cdef int32_t start, size, i
         if not self.vlblocks:
             raise FormatError(
                 f"chunk {index} does not consist of blocks of variable length", path=self.source.path, key=self.key)
         stored = self.chunk(index)
         at = self.chunks_start + self.entry(index)
         data = codec.decode_bytes(stored, self.nbytes, self.source.path, self.key, at)  # checks the table of starts
-        blocks = []
-        at = 0
-        for i in range(int.from_bytes(stored[8:12], "little")):
-            start = int.from_bytes(stored[CHUNK_HEADER + 4 * i:CHUNK_HEADER + 4 * i + 4], "little")
-            size = int.from_bytes(stored[start:start + 4], "little")
-            blocks.append(data[at:at + size])
-            at += size
-        return blocks
-
-    cdef int open_vl(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
-        """Open a chunk of blocks of variable length, and bring its table of starts."""
-        cdef int64_t table
-        cdef int status = self.open_chunk(index, worker, chunk)
-        if status:
-            return status
-        if not chunk.variable or chunk.needs_geometry or chunk.data == NULL:
-            return BAD_LENGTH
-        table = CHUNK_HEADER + 4 * <int64_t> chunk.nblocks
-        if chunk.loaded < table:
-            status = self.load_span(index, chunk, chunk.loaded, table)
-            if status == CHUNK_OK:
-                chunk.loaded = table
-        return status
+        return vl_parts(stored, data)
 
     def vl_count(self, int64_t index):
         """How many blocks of variable length a chunk has."""
@@ -231,7 +207,7 @@ cdef class Frame(ChunkTable):
         self.check_index(index)
         worker = borrow(0)
         try:
-            status = self.open_vl(index, worker, &chunk)
+            status = open_vl(self, index, worker, &chunk)
         finally:
             give_back(worker)
         if status:
@@ -259,13 +235,13 @@ cdef class Frame(ChunkTable):
         self.check_index(index)
         worker = borrow(0)
         try:
-            status = self.open_vl(index, worker, &chunk)
+            status = open_vl(self, index, worker, &chunk)
             if status:
                 self.fail(status, index)
             if not 0 <= block < chunk.nblocks:
                 raise IndexError(f"chunk {index} has no block {block}, it has {chunk.nblocks}")
             with nogil:
-                status = self.locate_vl(index, &chunk, block, &start, &stop, &size, &dictionary)
+                status = locate_vl(self, index, &chunk, block, &start, &stop, &size, &dictionary)
             if status:
                 self.fail(status, index)
             if size > most:
@@ -288,39 +264,6 @@ cdef class Frame(ChunkTable):
         finally:
             free(alone)
             give_back(worker)
-
-    cdef int locate_vl(self, int64_t index, Chunk *chunk, int32_t block, int32_t *start, int32_t *stop, int32_t *size,
-                       int64_t *dictionary) noexcept nogil:
-        """Bring one block of variable length, and the dictionary; say where they lie. What is read is checked."""
-        cdef const uint8_t *starts = chunk.data + CHUNK_HEADER + 4 * <int64_t> block
-        cdef int64_t table = CHUNK_HEADER + 4 * <int64_t> chunk.nblocks
-        cdef int64_t lowest
-        cdef int32_t first = _i32(starts)
-        cdef int32_t end = chunk.cbytes
-        cdef int status
-        if block + 1 < chunk.nblocks:
-            end = _i32(starts + 4)
-        if chunk.dictionary:
-            status = self.load_span(index, chunk, table, min(table + 4, <int64_t> chunk.cbytes))
-            if status:
-                return status
-        dictionary[0] = dictionary_size(chunk)
-        if dictionary[0] < 0:
-            return <int> dictionary[0]
-        lowest = table + dictionary[0]
-        if first < lowest or end > chunk.cbytes or end - 4 < first:
-            return BAD_STARTS
-        status = self.load_span(index, chunk, table, lowest)
-        if status == CHUNK_OK:
-            status = self.load_span(index, chunk, first, end)
-        if status:
-            return status
-        size[0] = _i32(chunk.data + first)
-        if size[0] < 0 or size[0] > chunk.nbytes:
-            return BAD_STARTS
-        start[0] = first
-        stop[0] = end
-        return CHUNK_OK
 
     # ------------------------------------------------------------ bytes
 

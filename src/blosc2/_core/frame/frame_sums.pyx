@@ -11,7 +11,9 @@ from libc.string cimport memcpy, memset
 
 from blosc2._core.io.checksum cimport checksum, go_on
 from blosc2._core.frame.chunk_table cimport ChunkTable
-from blosc2._core.codec.codec cimport CHUNK_HEADER, CHUNK_OK, NO_MEMORY, Chunk, Worker, borrow, give_back, inspect
+from blosc2._core.codec.codec cimport Worker, borrow, give_back
+from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, NO_MEMORY, Chunk
+from blosc2._core.codec.chunk_checks cimport inspect
 from blosc2._core.frame.header cimport MIN_HEADER, SUMS_MARK, SUMS_MARK_AT, SUMS_TAIL, TRAILER_TAIL
 from blosc2._core.io.source cimport READ_OK, Source
 

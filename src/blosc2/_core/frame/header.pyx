@@ -7,7 +7,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from blosc2._core.io.checksum cimport checksum
-from blosc2._core.codec.codec cimport CHUNK_HEADER, MAX_BLOCK, MAX_BUFFER
+from blosc2._core.codec.chunk cimport CHUNK_HEADER, MAX_BLOCK, MAX_BUFFER
 from blosc2._core.io.little_endian cimport u32
 from blosc2._core.io.source cimport READ_OK, Source
 

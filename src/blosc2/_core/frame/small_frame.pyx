@@ -9,7 +9,8 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from blosc2._core.codec.codec cimport CHUNK_HEADER, Encoder
+from blosc2._core.codec.codec cimport Encoder
+from blosc2._core.codec.chunk cimport CHUNK_HEADER
 
 cnp.import_array()
 

@@ -1,6 +1,6 @@
-"""Numbers of ZIP archives and catalogs, which are little-endian and lie anywhere."""
+"""Numbers of chunks, ZIP archives and catalogs, which are little-endian and lie anywhere."""
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 
@@ -10,6 +10,10 @@ cdef inline uint16_t u16(const uint8_t *p) noexcept nogil:
 
 cdef inline uint32_t u32(const uint8_t *p) noexcept nogil:
     return <uint32_t> p[0] | <uint32_t> p[1] << 8 | <uint32_t> p[2] << 16 | <uint32_t> p[3] << 24
+
+
+cdef inline int32_t i32(const uint8_t *p) noexcept nogil:
+    return <int32_t> u32(p)
 
 
 cdef inline uint64_t u64(const uint8_t *p) noexcept nogil:

@@ -13,7 +13,9 @@ from libc.string cimport memcmp, memcpy
 
 from blosc2._core.zip.archive cimport LOCAL_LENGTH
 from blosc2._core.zip.central_record cimport read_once, read_once_big
-from blosc2._core.codec.codec cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk, Worker, decode_whole, inspect
+from blosc2._core.codec.codec cimport Worker, decode_whole
+from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk
+from blosc2._core.codec.chunk_checks cimport inspect
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport Geometry
 from blosc2._core.frame.header cimport MIN_TRAILER, TRAILER_TAIL

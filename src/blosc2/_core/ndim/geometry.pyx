@@ -5,7 +5,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from blosc2._core.codec.codec cimport MAX_BUFFER
+from blosc2._core.codec.chunk cimport MAX_BUFFER
 from blosc2._core.frame.frame cimport Frame
 
 from blosc2.exceptions import FormatError

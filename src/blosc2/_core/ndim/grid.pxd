@@ -1,7 +1,8 @@
 cimport numpy as cnp
 from libc.stdint cimport int64_t, uint8_t
 
-from blosc2._core.codec.codec cimport Chunk, Encoder, Worker
+from blosc2._core.codec.codec cimport Encoder, Worker
+from blosc2._core.codec.chunk cimport Chunk
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry
 

@@ -13,7 +13,8 @@ cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from blosc2._core.codec.codec cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk, Encoder, Worker
+from blosc2._core.codec.codec cimport Encoder, Worker
+from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk
 from blosc2._core.codec.crew cimport Crew, Job, disband, do_together, gather
 from blosc2._core.ndim.geometry cimport MAX_DIM, Grid
 

@@ -8,7 +8,8 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from blosc2._core.io.checksum cimport checksum
-from blosc2._core.codec.codec cimport CHUNK_HEADER, CHUNK_OK, NO_MEMORY, Encoder, Worker, reserve_scratch
+from blosc2._core.codec.codec cimport Encoder, Worker, reserve_scratch
+from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, NO_MEMORY
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport Box, Operation, clip, copy_items
 

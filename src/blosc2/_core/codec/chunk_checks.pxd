@@ -1,0 +1,205 @@
+# cython: cdivision=True, boundscheck=False, wraparound=False
+"""Checks of chunks, before the C library sees them (FORMATS, section 2).
+
+They are compiled into each module that needs them: a call across modules would take longer than most of them.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+from blosc2._core.codec.chunk cimport (
+    BAD_BLOCKSIZE, BAD_CBYTES, BAD_CODEC, BAD_FILTER, BAD_FLAGS, BAD_LENGTH, BAD_NBYTES, BAD_OLD_HEADER, BAD_RATE, BAD_RAW,
+    BAD_ROOM, BAD_SPECIAL, BAD_STARTS, BAD_STREAM, BAD_TYPESIZE, BAD_VERSION, CHUNK_HEADER, CHUNK_OK, KIND_NAN, KIND_RAW,
+    KIND_REGULAR, KIND_VALUE, MAX_BLOCK, MAX_BUFFER, Chunk, ChunkKind, block_bytes)
+from blosc2._core.io.little_endian cimport i32
+
+cdef extern from "codec/known_codecs.h" nogil:
+    enum:
+        UNKNOWN
+        WHOLE_CHUNK
+        NEEDS_ARRAY
+        ZFP_RATE
+        BYTEDELTA
+        MOST_RATE
+    int codec_kind(int id)
+    int filter_kind(int id)
+
+
+cdef inline int inspect(const uint8_t *header, int64_t room, Chunk *chunk) noexcept nogil:
+    """Check 32 bytes of a chunk header (FORMATS 1.6, points 13-15) and describe the chunk.
+
+    `room` is what the chunk may occupy; its size against the frame's is the caller's to check. The bytes may lie in a
+    file that others write to: they are read once, and what was checked is what `chunk` says.
+    """
+    cdef uint8_t h[CHUNK_HEADER]
+    cdef int flags, special, size, status
+    if room < CHUNK_HEADER:
+        return BAD_ROOM
+    memcpy(h, header, CHUNK_HEADER)
+    flags = h[2]
+    if flags & 5 != 5:
+        return BAD_OLD_HEADER
+    if h[0] > 6 or h[0] < 5:
+        return BAD_VERSION
+    chunk.data = header
+    chunk.nbytes = i32(h + 4)
+    chunk.blocksize = i32(h + 8)
+    chunk.cbytes = i32(h + 12)
+    chunk.typesize = h[3]
+    chunk.split = not flags & 0x10
+    chunk.variable = h[30] & 1
+    chunk.dictionary = h[31] & 1
+    chunk.whole = chunk.dictionary or chunk.variable
+    chunk.needs_geometry = False
+    chunk.loaded = CHUNK_HEADER
+    chunk.nblocks = 1
+    if chunk.cbytes < CHUNK_HEADER or chunk.cbytes > room:
+        return BAD_CBYTES
+    if chunk.nbytes < 0 or chunk.nbytes > MAX_BUFFER:
+        return BAD_NBYTES
+    if h[30] & 0xFE or h[31] & 0x88 or h[31] & 0x06:
+        return BAD_FLAGS
+    if chunk.typesize == 0:
+        return BAD_TYPESIZE
+    special = h[31] >> 4 & 7
+    if special:
+        if special > 4 or chunk.variable:
+            return BAD_SPECIAL
+        chunk.kind = <ChunkKind> special
+        chunk.dictionary = chunk.whole = False
+        if special == KIND_VALUE:
+            size = chunk.cbytes - CHUNK_HEADER
+            if size == 0 or chunk.nbytes % size:
+                return BAD_SPECIAL
+        elif chunk.cbytes != CHUNK_HEADER:
+            return BAD_SPECIAL
+        if special == KIND_NAN and chunk.typesize != 4 and chunk.typesize != 8:
+            return BAD_TYPESIZE
+        return CHUNK_OK
+    if flags & 2 and not chunk.variable:
+        if chunk.cbytes != chunk.nbytes + CHUNK_HEADER:
+            return BAD_RAW
+        chunk.kind = KIND_RAW
+        return CHUNK_OK
+    chunk.kind = KIND_REGULAR
+    status = _inspect_pipeline(h, chunk)
+    if status:
+        return status
+    if chunk.variable:
+        chunk.nblocks = chunk.blocksize
+        if chunk.nblocks < 1 or (chunk.cbytes - CHUNK_HEADER) // 8 < chunk.nblocks:
+            return BAD_BLOCKSIZE
+        return CHUNK_OK
+    if chunk.blocksize < 1 or chunk.blocksize > MAX_BLOCK:
+        return BAD_BLOCKSIZE
+    if chunk.nbytes == 0:
+        return BAD_NBYTES
+    if chunk.blocksize > chunk.nbytes:
+        chunk.blocksize = chunk.nbytes
+    chunk.nblocks = <int32_t> ((<int64_t> chunk.nbytes + chunk.blocksize - 1) // chunk.blocksize)
+    if CHUNK_HEADER + 4 * <int64_t> chunk.nblocks > chunk.cbytes:
+        return BAD_STARTS
+    if chunk.blocksize % chunk.typesize or chunk.nbytes % chunk.typesize:
+        chunk.whole = True  # the library hands out whole items only
+    return CHUNK_OK
+
+
+cdef inline int _inspect_pipeline(const uint8_t *h, Chunk *chunk) noexcept nogil:
+    """Check codec and filters of a chunk that is compressed, whose header this is a copy of."""
+    cdef int codec = h[22], i
+    if codec_kind(codec) == UNKNOWN or not _agrees(h[2] >> 5, codec):
+        return BAD_CODEC
+    # With a higher rate a block takes more bytes than its items: the codec reads and writes behind the end of its buffers.
+    if codec == ZFP_RATE and h[23] > MOST_RATE:
+        return BAD_RATE
+    chunk.needs_geometry = codec_kind(codec) == NEEDS_ARRAY
+    for i in range(6):
+        if filter_kind(h[16 + i]) == UNKNOWN:
+            return BAD_FILTER
+        if filter_kind(h[16 + i]) == WHOLE_CHUNK:
+            chunk.whole = True
+        elif filter_kind(h[16 + i]) == NEEDS_ARRAY:
+            chunk.needs_geometry = True
+        elif h[16 + i] == BYTEDELTA and h[24 + i] == 0:
+            chunk.needs_geometry = True
+    return CHUNK_OK
+
+
+cdef inline bint _agrees(int chunk_format, int codec) noexcept nogil:
+    """Whether the format bits of the flags and the codec id of the pipeline name one decoder."""
+    if chunk_format == 0:
+        return codec == 0
+    if chunk_format == 1:
+        return codec == 1 or codec == 2
+    if chunk_format == 3 or chunk_format == 4:
+        return codec == chunk_format + 1
+    return chunk_format == 6 and codec >= 32
+
+
+cdef inline bint in_order(const Chunk *chunk, int32_t block) noexcept nogil:
+    """Whether the next block starts behind this one, as it usually does."""
+    cdef const uint8_t *start = chunk.data + CHUNK_HEADER + 4 * <int64_t> block
+    return block + 1 < chunk.nblocks and i32(start + 4) > i32(start)
+
+
+cdef inline int block_span(const Chunk *chunk, int32_t block, int32_t *start, int32_t *stop) noexcept nogil:
+    """Where the stored bytes of a block lie in its chunk; the table of starts must be loaded."""
+    cdef const uint8_t *starts = chunk.data + CHUNK_HEADER
+    cdef int32_t first = i32(starts + 4 * <int64_t> block)
+    cdef int32_t end = chunk.cbytes
+    cdef int32_t other
+    if first < CHUNK_HEADER + 4 * <int64_t> chunk.nblocks or first > chunk.cbytes - 4:
+        return BAD_STARTS
+    # Where blocks follow each other, the next one ends this; where they do not, only the chunk does.
+    if block + 1 < chunk.nblocks:
+        other = i32(starts + 4 * <int64_t> (block + 1))
+        if first < other and other < end:
+            end = other
+    start[0] = first
+    stop[0] = end
+    return CHUNK_OK
+
+
+cdef inline int check_block(const Chunk *chunk, int32_t block) noexcept nogil:
+    """Check that the streams of a block end where it ends, which is as far as it was loaded (FORMATS 2.3)."""
+    cdef int32_t nbytes = block_bytes(chunk, block)
+    cdef int32_t streams = 1
+    cdef int32_t i, size, position = 0, stop = 0
+    cdef int status = block_span(chunk, block, &position, &stop)
+    if status:
+        return status
+    if chunk.split and nbytes == chunk.blocksize and nbytes % chunk.typesize == 0:
+        streams = chunk.typesize
+    for i in range(streams):
+        if position > stop - 4:
+            return BAD_STREAM
+        size = i32(chunk.data + position)
+        position += 4
+        if size < 0:
+            size = 1
+        if size > stop - position:
+            return BAD_STREAM
+        position += size
+    return CHUNK_OK
+
+
+cdef inline int check_starts(const Chunk *chunk) noexcept nogil:
+    """Check every block start of a wholly loaded chunk."""
+    cdef int64_t lowest = CHUNK_HEADER + 4 * <int64_t> chunk.nblocks
+    cdef int64_t total = 0
+    cdef int32_t i, start, size
+    cdef int32_t before = 0
+    for i in range(chunk.nblocks):
+        start = i32(chunk.data + CHUNK_HEADER + 4 * <int64_t> i)
+        if start < lowest or start > chunk.cbytes - 4:
+            return BAD_STARTS
+        if chunk.variable:
+            # A VL block ends where the next one starts, so they must be in order.
+            size = i32(chunk.data + start)
+            if start <= before or size < 0:
+                return BAD_STARTS
+            before = start
+            total += size
+    if chunk.variable and total != chunk.nbytes:
+        return BAD_LENGTH
+    return CHUNK_OK
