@@ -23,12 +23,6 @@ cdef struct Entry:
     int64_t at
 
 
-cdef struct Walk:
-    int64_t end             # where the records of leaves end
-    int64_t paths           # keys and groups
-    int64_t others          # how many slots of other paths may still be met
-
-
 @cython.final
 cdef class KeyTable:
     """Keys of a store with a hash and, once asked for, in order; see keytable.pyx."""
@@ -77,27 +71,14 @@ cdef class KeyTable:
     cdef Entry _entry(self, int64_t position) noexcept nogil
     cdef bint _text(self, Entry entry, Text *text) noexcept nogil
     cdef bint _key_of(self, const Record *record, int64_t place, Text *text) noexcept nogil
-    cdef int _kind_of(self, Entry entry, const uint8_t *path, Py_ssize_t length) noexcept nogil
-    cdef bint _leads_to(self, uint64_t hashed, const Text *path, int kind, int64_t place, Walk *walk) noexcept nogil
     cdef bint _has_name(self, Entry entry, const uint8_t *key, Py_ssize_t length) noexcept nogil
     cdef int64_t _meaning(self, Entry entry) noexcept nogil
-    cdef bint _leaves_fit(self, Walk *walk) noexcept nogil
-    cdef bint _groups_fit(self, const Text *before, const Text *key, int64_t place, Walk *walk) noexcept nogil
     cdef int _reserve(self, int64_t most) except -1
-    cdef int64_t _slot_of(self, const uint8_t *key, Py_ssize_t length, uint64_t hashed) noexcept nogil
     cdef int _fill(self) except -1
-    cdef int64_t _insert(self, const uint8_t *key, Py_ssize_t length, Entry entry, uint64_t hashed) noexcept nogil
     cdef int _add_text(self, const uint8_t *key, Py_ssize_t length, int64_t value) except -1
     cdef int _add_odd(self, int64_t place) except -1
     cdef int _set_names(self, tuple suffixes, tuple skipped) except -1
     cdef int _suffix(self, const uint8_t *suffix, Py_ssize_t length) noexcept nogil
     cdef bint _skips(self, const uint8_t *name, Py_ssize_t length) noexcept nogil
     cdef bint _is_leaf(self, Member *member) except -1
-    cdef bint _others_fit(self) except -1
     cdef int _settle(self, int64_t place, int64_t slot) except -1
-    cdef bint _shares(self, int64_t position, const uint8_t *prefix, Py_ssize_t length) noexcept nogil
-
-
-cdef str text_of(const uint8_t *key, Py_ssize_t length, Archive archive=*)
-cdef str name_of(const uint8_t *name, Py_ssize_t length, Archive archive=*)
-cdef bytes prefix_of(str path)

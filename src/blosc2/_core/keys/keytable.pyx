@@ -16,36 +16,25 @@ import os
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc
-from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
+from blosc2._core.io.little_endian cimport put32, put64, u32, u64
+from blosc2._core.keys.catalog_checks cimport Walk, leaves_fit, others_fit, paths_of
+from blosc2._core.keys.key_order cimport bound_of, end_of_run, put_in_order
+from blosc2._core.keys.key_slots cimport GROUP, LEAF, insert, probe
+from blosc2._core.keys.key_text cimport text_of
 from blosc2._core.zip.archive cimport Archive, DecodedName
 from blosc2._core.zip.catalog cimport (
-    PAGE, PLACE_BITS, SLOT_LENGTH, Catalog, Leaf, describes_table, key_hash, slot_home, slot_place, slot_tag, stem_length)
-from blosc2._core.zip.central_record cimport FLAG_UTF8, Member, Record, flags_of, is_utf8, open_named, read_once, safe_name
-from blosc2._core.io.little_endian cimport put32, put64, u32, u64
+    SLOT_LENGTH, Catalog, Leaf, describes_table, key_hash, slot_home, slot_place, slot_tag, stem_length)
+from blosc2._core.zip.central_record cimport (
+    FLAG_UTF8, Member, Record, flags_of, is_packed, is_utf8, open_named, safe_name)
 
 from blosc2.exceptions import FormatError
 
 cdef extern from "keys/key_match.h" nogil:
     bint plain_key(const uint8_t *p, size_t length)
     bint same_bytes(const uint8_t *a, const uint8_t *b, size_t length)
-    int first_match(const uint8_t *slots, uint64_t tag, int place_bits)
-
-cdef extern from "keys/key_hash.h" nogil:
-    ctypedef struct prefix_hashes:
-        pass
-    void start_prefixes(prefix_hashes *state, uint64_t seed0, uint64_t seed1)
-    uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_t length)
-
-cdef extern from "keys/key_order.h" nogil:
-    ctypedef struct SortItem "b2_sort_item":
-        uint64_t first
-        const uint8_t *bytes
-        int64_t at
-        uint32_t length
-    void sort_items(SortItem *items, size_t count, SortItem *scratch, uint32_t skip)
 
 cdef extern from "io/large_pages.h" nogil:
     void use_large_pages(void *start, size_t length)
@@ -55,95 +44,20 @@ cdef extern from "io/prefetch.h" nogil:
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
-    str PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
-    void *PyUnicode_DATA(object text)
 
 cdef enum:
     OWN_HEADER = 12         # of a key in the table's own memory: its length, and what it stands for
-    # What a path may stand for.
-    LEAF = 1
-    GROUP = 2
-    # Slots that are looked at in one step.
-    TRIED = 4
     # Members that are taken into the table at a time.
     TOGETHER = 16
     # Slots behind the last home, for keys that found theirs taken.
     MOST_SLACK = 4096
     # A member with another suffix than a leaf's.
     STRANGER = 1 << 20
-    # Of a catalog's hash, how far behind its home a path may be, and how many slots on the way may have its 24 bits and be of
-    # another: with 1.75 homes for each path, a run of 200 taken slots does not come about, nor do three such slots.
-    MOST_STEPS = 1024
-    MOST_OTHERS = 8
-
-cdef inline bint is_ascii(const uint8_t *p, Py_ssize_t length) noexcept nogil:
-    cdef uint64_t word, seen = 0
-    cdef Py_ssize_t i = 0
-    while i + 8 <= length:
-        memcpy(&word, p + i, 8)
-        seen |= word
-        i += 8
-    while i < length:
-        seen |= p[i]
-        i += 1
-    return seen & <uint64_t> 0x8080808080808080 == 0
-
 
 cdef bytes FRAME_MAGIC = b"\x9e\xa8b2frame\x00"
 
 cdef uint64_t _seed0, _seed1
 _seed0, _seed1 = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
-
-
-cdef inline uint64_t first_bytes(const uint8_t *p, Py_ssize_t length) noexcept nogil:
-    """Up to 8 bytes as a number whose order is theirs; what is behind the end counts as 0."""
-    cdef uint64_t result = 0
-    cdef int i
-    for i in range(8):
-        result = result << 8 | (p[i] if i < length else 0)
-    return result
-
-
-cdef str text_of(const uint8_t *key, Py_ssize_t length, Archive archive=None):
-    """A key with its "/" in front; `FormatError` where it is not one that the archive can have had when it was opened."""
-    return _copied(key, length, 1, archive)
-
-
-cdef str name_of(const uint8_t *name, Py_ssize_t length, Archive archive=None):
-    """The same for one segment of a key."""
-    return _copied(name, length, 0, archive)
-
-
-cdef str _copied(const uint8_t *key, Py_ssize_t length, int slash, Archive archive):
-    cdef str text = PyUnicode_New(slash + length, 127)
-    cdef uint8_t *to = <uint8_t *> PyUnicode_DATA(text)
-    cdef bint ascii = length == 0
-    # The bytes of a mapped file may change at any time: they are copied, and the copy is looked at.
-    if slash:
-        to[0] = c"/"
-    if length:
-        memcpy(to + slash, key, <size_t> length)
-        if plain_key(to + slash, <size_t> length):
-            return text
-        if archive is not None and (to[slash + length - 1] == c"/" or not safe_name(to + slash, <int> length, &ascii)):
-            raise archive._changed()
-    elif archive is not None and not slash:
-        raise archive._changed()
-    if ascii or is_ascii(to, slash + length):
-        return text
-    return PyUnicode_DecodeUTF8(<const char *> to, slash + length, "surrogateescape")
-
-
-cdef bytes prefix_of(str path):
-    """The bytes that keys below a group begin with."""
-    if path == "/" or path == "":
-        return b""
-    return (path[1:] if path[0] == "/" else path).encode("utf-8", "surrogateescape") + b"/"
-
-
-cdef inline bint is_packed(const Record *record) noexcept nogil:
-    """Whether a member is not stored as it is."""
-    return record.start[10] != 0 or record.start[11] != 0
 
 
 @cython.final
@@ -306,31 +220,6 @@ cdef class KeyTable:
         use_large_pages(self.slots, <size_t> self.slot_count * SLOT_LENGTH)
         return 0
 
-    cdef int64_t _slot_of(self, const uint8_t *key, Py_ssize_t length, uint64_t hashed) noexcept nogil:
-        """The slot of a key, or the free one where it belongs; of a table in memory."""
-        cdef int64_t slot = slot_home(hashed, self.homes)
-        cdef uint64_t found, tag = slot_tag(hashed)
-        cdef Text text
-        while True:
-            found = u64(self.slots + SLOT_LENGTH * slot)
-            if found == 0:
-                return slot
-            if slot_tag(found) == tag and self._text(Entry(slot_place(found)), &text) and text.length == length and memcmp(
-                    text.bytes, key, length) == 0:
-                return slot
-            slot += 1
-
-    cdef int64_t _insert(self, const uint8_t *key, Py_ssize_t length, Entry entry, uint64_t hashed) noexcept nogil:
-        """Add a key; the slot of an equal one if there is one, else -1, and -2 where no slot is left."""
-        cdef int64_t slot = self._slot_of(key, length, hashed)
-        if u64(self.slots + SLOT_LENGTH * slot):
-            return slot
-        if slot >= self.slot_count - 1:
-            return -2
-        put64(self.slots + SLOT_LENGTH * slot, slot_tag(hashed) | <uint64_t> (entry.at + 1))
-        self.count += 1
-        return -1
-
     cdef int _add_text(self, const uint8_t *key, Py_ssize_t length, int64_t value) except -1:
         """Add a key that the table has to keep itself. An equal one is replaced."""
         cdef int64_t room = self.own_room, slot
@@ -343,7 +232,7 @@ cdef class KeyTable:
             self.own, self.own_room = p, room
         p = put64(put32(self.own + self.own_used, <uint32_t> length), <uint64_t> value)
         memcpy(p, key, length)
-        slot = self._insert(p, length, Entry(self.own_used), key_hash(self.seed0, self.seed1, p, length))
+        slot = insert(self, p, length, Entry(self.own_used), key_hash(self.seed0, self.seed1, p, length))
         if slot == -2:
             raise MemoryError("no slot is left for a key")
         if slot >= 0:
@@ -401,7 +290,7 @@ cdef class KeyTable:
                     prefetch(self.slots + SLOT_LENGTH * slot_home(hashes[taken], self.homes), 1)
                     taken += 1
                 for i in range(taken):
-                    slot = self._insert(names[i], stems[i], entries[i], hashes[i])
+                    slot = insert(self, names[i], stems[i], entries[i], hashes[i])
                     if slot == -1:
                         self.came[self.count - 1] = entries[i]
                         continue
@@ -434,7 +323,7 @@ cdef class KeyTable:
                 return 0
             self.strangers.append(text_of(member.name, stem))
         self.tables += describes_table(member.name, stem)
-        slot = self._insert(member.name, stem, Entry(place), key_hash(self.seed0, self.seed1, member.name, stem))
+        slot = insert(self, member.name, stem, Entry(place), key_hash(self.seed0, self.seed1, member.name, stem))
         if slot == -2:
             raise MemoryError("no slot is left for a key")
         if slot == -1:
@@ -531,18 +420,6 @@ cdef class KeyTable:
                     self.skipped_starts[key[0] >> 6] >> (key[0] & 63) & 1 and self._skips(record.name, length + rest)))
         return False
 
-    cdef int _kind_of(self, Entry entry, const uint8_t *path, Py_ssize_t length) noexcept nogil:
-        """What the key that the table has somewhere makes of a path: a key, or a group; 0 neither, -1 if there is no key.
-
-        The slot of a group leads to the first key below it.
-        """
-        cdef Text key
-        cdef int kind
-        if not self._text(entry, &key):
-            return -1
-        kind = LEAF if key.length == length else GROUP if key.length > length and key.bytes[length] == 0x2F else 0
-        return kind if kind and memcmp(key.bytes, path, length) == 0 else 0
-
     cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
         """What a key stands for, `NO_KEY`, or `DAMAGED`."""
         return probe(self, key, length, LEAF)
@@ -580,67 +457,15 @@ cdef class KeyTable:
     # ------------------------------------------------------------------ order
     cdef int sort(self) except -1:
         """Have the keys in order."""
-        cdef Entry *order
-        cdef SortItem *items
-        cdef SortItem *scratch
-        cdef int64_t i = 0, slot
-        cdef uint64_t found
-        cdef Py_ssize_t common = 0
-        cdef Text text, one
-        cdef bint sorted
-        if self.catalog is not None or self.order != NULL:
-            return 0
-        sorted = self.came != NULL
-        if sorted:
-            with nogil:
-                for i in range(self.count):
-                    sorted = self._text(self.came[i], &text) and (i == 0 or before_in_order(&one, &text))
-                    if not sorted:
-                        break
-                    one = text
-            if sorted:
-                self.order = self.came
-                return 0
-            i = 0
-        order = <Entry *> PyMem_Malloc(max(1, self.count) * sizeof(Entry))
-        items = <SortItem *> PyMem_Malloc(max(1, self.count) * sizeof(SortItem))
-        scratch = <SortItem *> PyMem_Malloc(max(1, self.count // 2) * sizeof(SortItem))
-        if order == NULL or items == NULL or scratch == NULL:
-            PyMem_Free(order)
-            PyMem_Free(items)
-            PyMem_Free(scratch)
-            raise MemoryError
-        with nogil:
-            for slot in range(self.slot_count):
-                found = u64(self.slots + SLOT_LENGTH * slot)
-                if found == 0:
-                    continue
-                if i == self.count or not self._text(Entry(slot_place(found)), &text):
-                    i = -1
-                    break
-                items[i].bytes, items[i].length, items[i].at = text.bytes, <uint32_t> text.length, slot_place(found)
-                if i == 0:
-                    one, common = text, text.length
-                else:
-                    common = shared(one.bytes, text.bytes, min(common, text.length))
-                i += 1
-            if i == self.count:
-                for i in range(self.count):
-                    items[i].first = first_bytes(items[i].bytes + common, items[i].length - common)
-                sort_items(items, <size_t> self.count, scratch, <uint32_t> common)
-                for i in range(self.count):
-                    order[i] = Entry(items[i].at)
-                i = self.count
-        PyMem_Free(items)
-        PyMem_Free(scratch)
-        if i != self.count:
-            PyMem_Free(order)
-            raise self._changed()
-        if self.order == NULL:
-            self.order = order
-        else:           # another thread was faster
-            PyMem_Free(order)
-        return 0
+        return put_in_order(self)
+
+    cdef int64_t bound(self, const uint8_t *prefix, Py_ssize_t length, bint after) noexcept nogil:
+        """Position of the first key not below a prefix, or of the first one behind all that begin with it."""
+        return bound_of(self, prefix, length, after)
+
+    cdef int64_t run_end(self, int64_t start, int64_t stop, const uint8_t *prefix, Py_ssize_t length) noexcept nogil:
+        """Where the run of keys that begin with a prefix ends, if it begins at `start`."""
+        return end_of_run(self, start, stop, prefix, length)
 
     cdef Entry _entry(self, int64_t position) noexcept nogil:
         """Where the table has the key at a position of the order; negative where the catalog is damaged."""
@@ -661,46 +486,6 @@ cdef class KeyTable:
         cdef Entry entry = self._entry(position)
         return entry.at >= 0 and self._text(entry, text)
 
-    cdef int64_t bound(self, const uint8_t *prefix, Py_ssize_t length, bint after) noexcept nogil:
-        """Position of the first key not below a prefix, or of the first one behind all that begin with it."""
-        cdef int64_t low = 0, high = self.count, middle
-        cdef Text key
-        cdef int order
-        while low < high:
-            middle = (low + high) // 2
-            if not self.key(middle, &key):
-                return DAMAGED
-            order = memcmp(key.bytes, prefix, min(key.length, length))
-            if order == 0:
-                order = -1 if key.length < length else (-1 if after else 1)
-            if order < 0:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    cdef int64_t run_end(self, int64_t start, int64_t stop, const uint8_t *prefix, Py_ssize_t length) noexcept nogil:
-        """Where the run of keys that begin with a prefix ends, if it begins at `start`."""
-        cdef int64_t low = start, high, step = 1
-        if start >= stop or not self._shares(start, prefix, length):
-            return start
-        low += 1
-        # Steps that double first: runs are short more often than not.
-        while low + step < stop and self._shares(low + step, prefix, length):
-            low += step
-            step *= 2
-        high = min(stop, low + step)
-        while low < high:
-            if self._shares((low + high) // 2, prefix, length):
-                low = (low + high) // 2 + 1
-            else:
-                high = (low + high) // 2
-        return low
-
-    cdef bint _shares(self, int64_t position, const uint8_t *prefix, Py_ssize_t length) noexcept nogil:
-        cdef Text key
-        return self.key(position, &key) and key.length >= length and memcmp(key.bytes, prefix, length) == 0
-
     def sound(self):
         """The table itself if all that its catalog says of keys is what the directory says; else one without it.
 
@@ -715,116 +500,17 @@ cdef class KeyTable:
             return self
         with nogil:
             # The catalog's own record is behind those of leaves, and nothing is behind that.
-            fine = self._leaves_fit(&walk) and open_named(
+            fine = leaves_fit(self, &walk) and open_named(
                 self.archive._directory, self.archive.directory_size, walk.end, &own) and (
                 walk.end + own.length == self.archive.directory_size)
-        if not fine or not self._others_fit():
+        if not fine or not others_fit(self):
             return self.instead()
         self._paths = walk.paths
         return self
 
-    cdef bint _leaves_fit(self, Walk *walk) noexcept nogil:
-        """Whether what a catalog says of leaves is what the directory says."""
-        cdef int64_t position, place
-        cdef Record record
-        cdef Text key, before
-        walk.paths = walk.end = 0
-        # A path whose slot comes behind one with the same 24 bits is rare: more than this is made so.
-        walk.others = MOST_OTHERS + self.count // 1024
-        if self.catalog.bytes_at(0, self.catalog.sums_at) == NULL:
-            return False
-        for position in range(self.count):
-            place = self.place(position)
-            if (position and place != walk.end) or not self.leaf_at(position, &record, &key):
-                return False
-            if position and not before_in_order(&before, &key):
-                return False
-            if not self._leads_to(key_hash(self.seed0, self.seed1, key.bytes, key.length), &key, LEAF, place, walk):
-                return False
-            if position == 0:
-                before = Text(key.bytes, 0)
-            if not self._groups_fit(&before, &key, place, walk):
-                return False
-            walk.paths += 1
-            before = key
-            walk.end = place + record.length
-        return True
-
     cdef int64_t count_paths(self) except -1:
         """How many keys there are, and groups that have keys below them, of a table that is in order."""
-        cdef int64_t position, paths = 0
-        cdef Py_ssize_t at
-        cdef Text key, before
-        if self._paths >= 0:
-            return self._paths
-        with nogil:
-            for position in range(self.count):
-                if not self.key(position, &key):
-                    paths = -1
-                    break
-                if position == 0:
-                    before = Text(key.bytes, 0)
-                paths += 1
-                for at in range(shared(before.bytes, key.bytes, min(before.length, key.length)), key.length):
-                    paths += key.bytes[at] == 0x2F
-                before = key
-        if paths < 0:
-            raise self._changed()
-        return paths
-
-    cdef bint _groups_fit(self, const Text *before, const Text *key, int64_t place, Walk *walk) noexcept nogil:
-        """Whether the groups that appear with a key, behind the one before, are found by the hash."""
-        cdef Py_ssize_t at = shared(before.bytes, key.bytes, min(before.length, key.length))
-        cdef prefix_hashes state
-        cdef Text group
-        start_prefixes(&state, self.seed0, self.seed1)
-        for at in range(at, key.length):
-            if key.bytes[at] == 0x2F:
-                group = Text(key.bytes, at)
-                if not self._leads_to(next_prefix(&state, key.bytes, <size_t> at), &group, GROUP, place, walk):
-                    return False
-                walk.paths += 1
-        return True
-
-    cdef bint _leads_to(self, uint64_t hashed, const Text *path, int kind, int64_t place, Walk *walk) noexcept nogil:
-        """Whether the hash of a catalog, whose pages hold, leads from a path to a place, whose record has it."""
-        cdef int64_t slot = slot_home(hashed, self.homes)
-        cdef int64_t stop = min(self.slot_count, slot + MOST_STEPS)
-        cdef uint64_t found, tag = slot_tag(hashed)
-        cdef Entry entry
-        cdef int other, twins = 0
-        for slot in range(slot, stop):
-            found = read_once(self.slots + SLOT_LENGTH * slot)
-            if found == 0:
-                return False
-            if slot_tag(found) != tag:
-                continue
-            entry = Entry(slot_place(found))
-            if kind == LEAF or entry.at != place:
-                # Of a path that is a leaf and a group, the slot of the one may come before that of the other.
-                other = self._kind_of(entry, path.bytes, path.length)
-                if other < 0 or (other & kind and entry.at != place):
-                    return False
-                if not other & kind:
-                    twins += 1
-                    if other == 0 or twins > 1:
-                        walk.others -= 1
-                    if walk.others < 0:
-                        return False
-                    continue
-            return True
-        return False
-
-    cdef bint _others_fit(self) except -1:
-        """Whether none of the members before the leaves is one, and no member is left out."""
-        cdef int64_t place = 0, first = self.place(0), count = 0
-        cdef Member member
-        while place < first:
-            if not self.archive.peek(place, &member) or self._is_leaf(&member):
-                return False
-            place += member.record.length
-            count += 1
-        return place == first and count + self.count + 1 == self.archive.count
+        return paths_of(self)
 
     cdef bint _is_leaf(self, Member *member) except -1:
         """Whether a member stands for a key."""
@@ -894,61 +580,6 @@ cdef class KeyTable:
 
     def __repr__(self):
         return f"<KeyTable: {self.count} keys>"
-
-
-cdef inline int64_t probe(KeyTable self, const uint8_t *path, Py_ssize_t length, int kinds) noexcept nogil:
-    """Go through the slots of a path from its home on, to that of the key, or of the group, that it is."""
-    cdef uint64_t hashed = key_hash(self.seed0, self.seed1, path, length)
-    cdef int64_t slot = slot_home(hashed, self.homes), at, stop = self.slot_count
-    cdef uint64_t found, tag = slot_tag(hashed)
-    cdef Entry entry
-    cdef int count, others = 0
-    if self.catalog is not None and stop - slot > MOST_STEPS:
-        stop = slot + MOST_STEPS
-    while slot < stop:
-        count = TRIED if slot + TRIED <= self.slot_count else 1
-        if self.catalog is not None:
-            at = self.catalog.slots_at + SLOT_LENGTH * slot
-            if not (self.catalog.checked[at // PAGE] and self.catalog.checked[(at + SLOT_LENGTH * count - 1) // PAGE]):
-                if self.catalog.bytes_at(at, SLOT_LENGTH * count) == NULL:
-                    return DAMAGED
-        if count == TRIED:
-            count = first_match(self.slots + SLOT_LENGTH * slot, tag, PLACE_BITS)
-            if count == TRIED:
-                slot += TRIED
-                continue
-            slot += count
-        found = read_once(self.slots + SLOT_LENGTH * slot)
-        if found == 0:
-            return NO_KEY
-        if slot_tag(found) == tag:
-            entry = Entry(slot_place(found))
-            if kinds & LEAF and self._has_name(entry, path, length):
-                return entry.at
-            count = self._kind_of(entry, path, length)
-            if count < 0:
-                return DAMAGED
-            if count & kinds:
-                return self._meaning(entry)
-            others += 1
-            if others > MOST_OTHERS and self.catalog is not None:
-                return DAMAGED
-        slot += 1
-    return DAMAGED
-
-
-cdef bint before_in_order(const Text *a, const Text *b) noexcept nogil:
-    """Whether a key comes before another one, and is not the same."""
-    cdef int order = memcmp(a.bytes, b.bytes, min(a.length, b.length))
-    return order < 0 or (order == 0 and a.length < b.length)
-
-
-cdef Py_ssize_t shared(const uint8_t *a, const uint8_t *b, Py_ssize_t most) noexcept nogil:
-    """How many bytes two keys have in common, of the first `most`."""
-    cdef Py_ssize_t i = 0
-    while i < most and a[i] == b[i]:
-        i += 1
-    return i
 
 
 cdef bint _begins_like_frame(Archive archive, Member *member):

@@ -9,13 +9,6 @@ cdef struct Range:
     int64_t j, more
 
 
-cdef inline bint is_named(str key, str name):
-    """Whether the last segment of a key is a name, if there is one."""
-    if name is None or len(key) <= len(name) or key[len(key) - 1] != name[len(name) - 1]:
-        return False
-    return key.endswith("/" + name)
-
-
 cdef class KeyListing:
     """The keys of a store; see listing.pyx."""
 
@@ -24,7 +17,6 @@ cdef class KeyListing:
     cdef object path
 
     cdef _too_deep(self, str key)
-    cdef int shows(self, key, str hidden) except -2
     cdef int _prepare(self) except -1
     cdef int _without_catalog(self) except -1
     cdef Range _range(self, bytes prefix)

@@ -6,25 +6,19 @@ Everything here costs what it gives: a group inside of another one is skipped by
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.catalog cimport Leaf
-from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable, Text, name_of, prefix_of, text_of
+from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
+from blosc2._core.keys.key_text cimport name_of, prefix_of, text_of
 
 from blosc2.exceptions import FormatError
-
-cdef extern from "Python.h":
-    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 cdef extern from "keys/key_match.h" nogil:
     bint same_bytes(const uint8_t *a, const uint8_t *b, size_t length)
     bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
-
-cdef extern from "io/ascii_text.h":
-    const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
 
 cdef enum:
     # Groups that a listed key may lie in: without a limit, one long name could stand for a gigabyte of group keys.
@@ -100,44 +94,6 @@ cdef class KeyListing:
         if len(key) > 80:
             key = key[:80] + "..."
         return FormatError(f"a key lies in more than {MAX_GROUPS} groups", path=self.path, key=key)
-
-    cdef int shows(self, key, str hidden) except -2:
-        """Whether a key is that of a leaf; or of a group, and not hidden, where there are groups.
-
-        -1 for what has to be looked at more closely: no string, or not in the form that keys have.
-        """
-        cdef Py_ssize_t length
-        cdef const char *text
-        cdef int64_t place
-        if type(key) is not str:
-            return -1
-        text = <const char *> ascii_text(<PyObject *> key, &length)
-        if text == NULL:
-            try:
-                text = PyUnicode_AsUTF8AndSize(key, &length)
-            except UnicodeEncodeError:
-                return False
-        if length < 2 or text[0] != b"/" or text[length - 1] == b"/":
-            return -1
-        if self._plain and hidden is not None and self.base.catalog is not None and not is_named(key, hidden):
-            # Groups lie in the same hash.
-            place = self.base.lookup_either(<const uint8_t *> text + 1, length - 1)
-            if place != DAMAGED:
-                return place >= 0
-        place = self.base.lookup(<const uint8_t *> text + 1, length - 1)
-        if place == NO_KEY and self._plain:
-            if hidden is None:
-                return False
-            if self.base.catalog is not None:
-                place = self.base.lookup_group(<const uint8_t *> text + 1, length - 1)
-                if place != DAMAGED:
-                    return place >= 0
-        if place == DAMAGED:
-            self._without_catalog()
-            return self.shows(key, hidden)
-        if (place >= 0 and self._plain) or key in self:
-            return not is_named(key, hidden)
-        return hidden is not None and self.count(key) > 0
 
     cdef int _prepare(self) except -1:
         cdef KeyTable base = self.base      # another thread may put another one there meanwhile

@@ -11,7 +11,8 @@ from cpython.object cimport PyObject
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
-from blosc2._core.zip.archive cimport LOCAL_LENGTH, Archive
+from blosc2._core.zip.archive cimport Archive
+from blosc2._core.zip.end_record cimport LOCAL_LENGTH
 from blosc2._core.zip.catalog cimport SLOT_LENGTH, key_hash, slot_home, slot_place
 from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, MEMBER_FINE, Member
 from blosc2._core.io.checksum cimport zip_checksum

@@ -7,7 +7,8 @@ from cpython.object cimport PyObject
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.leaves.handles cimport alive, hold
 from blosc2._core.leaves.leaf_reader cimport LeafReader
-from blosc2._core.keys.listing cimport KeyListing, is_named
+from blosc2._core.keys.listing cimport KeyListing
+from blosc2._core.keys.membership cimport is_named, shows
 
 
 cdef class LeafLookup:
@@ -62,7 +63,7 @@ cdef class LeafLookup:
         cdef int shown
         cdef KeyListing listed = self._listed
         if listed is not None:
-            shown = listed.shows(key, self._unseen)
+            shown = shows(listed, key, self._unseen)
             if shown >= 0:
                 return shown != 0
         return bool(self._contains(key))

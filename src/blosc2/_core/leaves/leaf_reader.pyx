@@ -7,7 +7,8 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t, uint8_t
 
-from blosc2._core.zip.archive cimport LOCAL_LENGTH, Archive
+from blosc2._core.zip.archive cimport Archive
+from blosc2._core.zip.end_record cimport LOCAL_LENGTH
 from blosc2._core.zip.central_record cimport MEMBER_FINE, Member
 from blosc2._core.io.checksum cimport zip_checksum
 from blosc2._core.codec.codec cimport Worker, borrow, give_back

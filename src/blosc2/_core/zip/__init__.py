@@ -4,6 +4,5 @@ Members are windows of bytes here; leaves are for `leaves`.
 """
 
 __all__ = [
-    "archive", "archive_writer", "catalog", "catalog_writer", "central_record", "descriptions", "member_sum",
-    "sorted_runs",
+    "archive", "archive_writer", "catalog", "catalog_writer", "descriptions", "leaf_merge", "member_sum", "sorted_runs",
 ]  # fmt: skip

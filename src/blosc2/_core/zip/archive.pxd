@@ -1,17 +1,8 @@
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t
 
 from blosc2._core.zip.catalog cimport Catalog
 from blosc2._core.zip.central_record cimport Member, Record
 from blosc2._core.io.source cimport Source
-
-cdef enum:
-    LOCAL_LENGTH = 30
-    END_LENGTH = 22
-    LOCATOR_LENGTH = 20
-    END64_LENGTH = 56
-    # The comment that is a seal: a word, 16 digits, a space, which are covered, and 8 digits.
-    SEAL_COVERED = 24
-    SEAL_LENGTH = 32
 
 
 cdef struct DecodedName:
@@ -56,6 +47,3 @@ cdef class Archive:
     cdef bytes _piece(self, Py_ssize_t start, Py_ssize_t stop)
     cdef str _name(self, Member *member)
     cdef _error(self, Member *member, str reason, int64_t offset)
-
-
-cdef void write_seal(char *to, int64_t position, uint32_t crc) noexcept nogil

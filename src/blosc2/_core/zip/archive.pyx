@@ -18,6 +18,8 @@ from blosc2._core.zip.central_record cimport (
     CENTRAL_LENGTH, FLAG_UTF8, MEMBER_COMPRESSED, MEMBER_ENCRYPTED, MEMBER_FOLDER, MEMBER_OTHER_DISK, MEMBER_OUTSIDE,
     MEMBER_SIZES_DIFFER, MEMBER_ZIP64_SHORT, Member, Record, flags_of, is_utf8, open_named, open_record, read_member,
     read_once)
+from blosc2._core.zip.end_record cimport (
+    END64_LENGTH, END_LENGTH, LOCAL_LENGTH, LOCATOR_LENGTH, SEAL_COVERED, SEAL_LENGTH, is_signature, last_end, write_seal)
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.io.little_endian cimport u16, u32, u64
 from blosc2._core.zip.member_sum cimport SMALL_MEMBER, check_member
@@ -33,8 +35,6 @@ cdef enum:
     # How far the end record of an archive with the longest comment lies from the end of the file.
     USUAL_TAIL = 65557
     SCAN_STEP = 1 << 20
-    # The word that a seal begins with.
-    SEAL_WORD = 7
 
 cdef dict _PROBLEMS = {
     MEMBER_COMPRESSED: "the member is compressed; members are read in place, so they must be stored",
@@ -45,35 +45,6 @@ cdef dict _PROBLEMS = {
     MEMBER_OUTSIDE: "the member's local header is not inside the archive",
     MEMBER_FOLDER: "the entry is a folder",
 }
-
-
-cdef inline bint is_signature(const uint8_t *p, uint8_t third, uint8_t fourth) noexcept nogil:
-    return p[0] == 0x50 and p[1] == 0x4B and p[2] == third and p[3] == fourth
-
-
-cdef void write_digits(char *to, uint64_t value, int count) noexcept nogil:
-    cdef int i
-    for i in range(count - 1, -1, -1):
-        to[i] = (<const char *> b"0123456789abcdef")[value & 15]
-        value >>= 4
-
-
-cdef void write_seal(char *to, int64_t position, uint32_t crc) noexcept nogil:
-    """The comment of the end record at a position."""
-    memcpy(to, <const char *> b"blosc2 ", SEAL_WORD)
-    write_digits(to + SEAL_WORD, <uint64_t> position, 16)
-    to[SEAL_COVERED - 1] = 0x20
-    write_digits(to + SEAL_COVERED, crc, 8)
-
-
-cdef int64_t last_end(const uint8_t *start, int64_t length) noexcept nogil:
-    """Where the last end-record signature of a run of bytes begins, or -1."""
-    cdef int64_t i = length - 4
-    while i >= 0:
-        if start[i] == 0x50 and is_signature(start + i, 5, 6):
-            return i
-        i -= 1
-    return -1
 
 
 cdef class Archive:

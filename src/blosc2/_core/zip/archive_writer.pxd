@@ -49,3 +49,18 @@ cdef class ArchiveWriter:
     cdef bytes end_open(self)
     cdef int begin_directory(self) except -1
     cdef int end_directory(self, int64_t count) except -1
+
+
+cdef class Pages:
+    """Bytes with a checksum for each page; see archive_writer.pyx."""
+
+    cdef ArchiveWriter writer       # None: it is kept in memory
+    cdef Gathered kept, waiting, sums
+    cdef int64_t size
+    cdef uint32_t running
+    cdef bint summing
+
+    cdef int add(self, const uint8_t *data, int64_t size) except -1
+    cdef int end_page(self) except -1
+    cdef int flush(self) except -1
+    cdef int pad(self) except -1

@@ -14,9 +14,9 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
-from blosc2._core.zip.archive cimport (
+from blosc2._core.zip.end_record cimport (
     END64_LENGTH, END_LENGTH, LOCAL_LENGTH, LOCATOR_LENGTH, SEAL_COVERED, SEAL_LENGTH, write_seal)
-from blosc2._core.zip.catalog cimport stem_length
+from blosc2._core.zip.catalog cimport PAGE, stem_length
 from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, FLAG_UTF8
 from blosc2._core.io.checksum cimport checksum, joined
 from blosc2._core.io.little_endian cimport put, put16, put32, put64, u16
@@ -528,3 +528,52 @@ def _write_at(int descriptor, view, int64_t position):
         return os.pwrite(descriptor, view, position)
     os.lseek(descriptor, position, os.SEEK_SET)
     return os.write(descriptor, view)
+
+
+cdef class Pages:
+    """What is written of a catalog, with a checksum for each page."""
+
+    def __cinit__(self, ArchiveWriter writer):
+        self.writer = writer
+        self.kept = Gathered.__new__(Gathered)
+        self.waiting = Gathered.__new__(Gathered)
+        self.sums = Gathered.__new__(Gathered)
+        self.summing = True
+
+    cdef int add(self, const uint8_t *data, int64_t size) except -1:
+        cdef int64_t part
+        cdef const uint8_t *p = data
+        cdef int64_t left = size
+        cdef Gathered to = self.kept if self.writer is None else self.waiting
+        while left and self.summing:
+            part = min(left, PAGE - (self.size & (PAGE - 1)))
+            self.running = checksum(self.running, p, <size_t> part)
+            p += part
+            left -= part
+            self.size += part
+            if self.size & (PAGE - 1) == 0:
+                self.end_page()
+        self.size += left
+        memcpy(to.more(size), data, <size_t> size)
+        to.used += size
+        if self.writer is not None and to.used >= GATHERED:
+            self.flush()
+        return 0
+
+    cdef int end_page(self) except -1:
+        put32(self.sums.more(4), self.running)
+        self.sums.used += 4
+        self.running = 0
+        return 0
+
+    cdef int flush(self) except -1:
+        if self.writer is not None and self.waiting.used:
+            self.writer.add_open(self.waiting.data, self.waiting.used)
+            self.waiting.used = 0
+        return 0
+
+    cdef int pad(self) except -1:
+        """Begin a section: up to a multiple of 64 bytes."""
+        cdef uint8_t zeros[64]
+        memset(zeros, 0, 64)
+        return self.add(zeros, -self.size & 63)

@@ -7,11 +7,6 @@ from blosc2._core.zip.catalog import NAME as NAME
 from blosc2._core.zip.catalog import Catalog
 from blosc2._core.zip.sorted_runs import SortedRuns
 
-class LeafMerge: ...
-
-class Pages:
-    def __new__(cls, writer: ArchiveWriter | None) -> Self: ...
-
 class CatalogBuilder:
     def __new__(
         cls,

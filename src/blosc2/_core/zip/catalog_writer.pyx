@@ -15,7 +15,7 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memmove, memset
 
-from blosc2._core.zip.archive_writer cimport ArchiveWriter, Gathered
+from blosc2._core.zip.archive_writer cimport ArchiveWriter, Gathered, Pages
 from blosc2._core.zip.catalog cimport (
     FOOTER_LENGTH, LEAF_LENGTH, MOST_KINDS, PAGE, SAMPLE, SLOT_LENGTH, TALLY_LENGTH, Catalog, Leaf, describes_table,
     slot_home, slot_tag)
@@ -23,9 +23,10 @@ from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, Record, open_record
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.zip.descriptions cimport LEAF_ATTRIBUTES, LEAF_UNKNOWN, Description, unpack_description
 from blosc2._core.frame.frame cimport Frame
-from blosc2._core.keys.keytable cimport KeyTable, Text
+from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.io.little_endian cimport put, put32, put64, u32, u64
-from blosc2._core.zip.sorted_runs cimport SortedItem, SortedRuns
+from blosc2._core.zip.leaf_merge cimport LeafMerge, Merged, remember, shared
+from blosc2._core.zip.sorted_runs cimport SortedRuns
 
 from blosc2._core.zip.catalog import NAME
 from blosc2._core.io.checksum import crc32
@@ -46,7 +47,6 @@ cdef enum:
     TALLY_STEP = 1024
     # Slots behind the last home.
     SLACK = 4096
-    FLUSH = 1 << 20
 
 cdef int64_t SLOTS_BUDGET = 64 << 20
 cdef bytes ATTRIBUTES = b"__vlmeta__"
@@ -58,137 +58,6 @@ def set_slots_budget(int64_t nbytes):
     before = SLOTS_BUDGET
     SLOTS_BUDGET = nbytes
     return before
-
-
-cdef struct Merged:
-    const uint8_t *key
-    Py_ssize_t length
-    const uint8_t *record
-    int64_t record_length
-    int64_t position        # among the old leaves, -1 for a new one
-    const uint8_t *about    # of a new leaf
-    int64_t about_length
-
-
-cdef class LeafMerge:
-    """The leaves of a new directory in the order of their keys: those that stay, and those that come."""
-
-    cdef KeyTable old       # None where there are none
-    cdef SortedRuns runs
-    cdef int64_t position
-    cdef SortedItem item
-    cdef int has_item       # -1 while the item is given out
-
-    cdef int begin(self) except -1:
-        self.position = 0
-        self.runs.rewind()
-        self.has_item = self.runs.next(&self.item)
-        return 0
-
-    cdef bint next(self, Merged *leaf) except -1:
-        """The next leaf, False at the end."""
-        cdef Text key
-        cdef Record record
-        cdef int order
-        cdef bint has_old
-        while True:
-            has_old = self.old is not None and self.position < self.old.count
-            if not has_old and not self.has_item:
-                return False
-            order = 1
-            if has_old:
-                if not self.old.leaf_at(self.position, &record, &key):
-                    raise FormatError("there is no record of a leaf here", path=self.old.archive.source.path,
-                                      offset=self.old.archive.directory_offset + max(self.old.place(self.position), 0))
-                order = -1
-                if self.has_item:
-                    order = memcmp(key.bytes, self.item.key, min(key.length, <Py_ssize_t> self.item.key_length))
-                    if order == 0:
-                        order = (key.length > <Py_ssize_t> self.item.key_length) - (
-                            key.length < <Py_ssize_t> self.item.key_length)
-                if order < 0:
-                    leaf.key, leaf.length = key.bytes, key.length
-                    leaf.record, leaf.record_length = record.start, record.length
-                    leaf.position = self.position
-                    self.position += 1
-                    return True
-                if order == 0:      # replaced
-                    self.position += 1
-            # Without a payload it says that the key is gone.
-            if self.item.payload_length:
-                leaf.key, leaf.length = self.item.key, self.item.key_length
-                leaf.record_length = u32(self.item.payload)
-                leaf.record = self.item.payload + 4
-                leaf.about = leaf.record + leaf.record_length
-                leaf.about_length = <int64_t> self.item.payload_length - 4 - leaf.record_length
-                if leaf.about_length < 0:
-                    raise FormatError("a temporary file has not kept its bytes")
-                leaf.position = -1
-                # It stays where it is until the next one is asked for.
-                self.has_item = -1
-                return True
-            self.has_item = self.runs.next(&self.item)
-
-    cdef int go_on(self) except -1:
-        """Let go of the leaf that was given."""
-        if self.has_item == -1:
-            self.has_item = self.runs.next(&self.item)
-        return 0
-
-
-cdef class Pages:
-    """What is written of a catalog, with a checksum for each page."""
-
-    cdef ArchiveWriter writer       # None: it is kept in memory
-    cdef Gathered kept, waiting, sums
-    cdef int64_t size
-    cdef uint32_t running
-    cdef bint summing
-
-    def __cinit__(self, ArchiveWriter writer):
-        self.writer = writer
-        self.kept = Gathered.__new__(Gathered)
-        self.waiting = Gathered.__new__(Gathered)
-        self.sums = Gathered.__new__(Gathered)
-        self.summing = True
-
-    cdef int add(self, const uint8_t *data, int64_t size) except -1:
-        cdef int64_t part
-        cdef const uint8_t *p = data
-        cdef int64_t left = size
-        cdef Gathered to = self.kept if self.writer is None else self.waiting
-        while left and self.summing:
-            part = min(left, PAGE - self.size % PAGE)
-            self.running = checksum(self.running, p, <size_t> part)
-            p += part
-            left -= part
-            self.size += part
-            if self.size % PAGE == 0:
-                self.end_page()
-        self.size += left
-        memcpy(to.more(size), data, <size_t> size)
-        to.used += size
-        if self.writer is not None and to.used >= FLUSH:
-            self.flush()
-        return 0
-
-    cdef int end_page(self) except -1:
-        put32(self.sums.more(4), self.running)
-        self.sums.used += 4
-        self.running = 0
-        return 0
-
-    cdef int flush(self) except -1:
-        if self.writer is not None and self.waiting.used:
-            self.writer.add_open(self.waiting.data, self.waiting.used)
-            self.waiting.used = 0
-        return 0
-
-    cdef int pad(self) except -1:
-        """Begin a section: up to a multiple of 64 bytes."""
-        cdef uint8_t zeros[64]
-        memset(zeros, 0, 64)
-        return self.add(zeros, (64 - self.size % 64) % 64)
 
 
 cdef class CatalogBuilder:
@@ -620,21 +489,6 @@ cdef class CatalogBuilder:
         else:
             self.tally_kinds = min(len(seen), MOST_KINDS - 2) + 2       # and attributes
         return 0
-
-
-cdef inline Py_ssize_t shared(Gathered before, const uint8_t *key, Py_ssize_t length) noexcept:
-    """How many bytes a key has in common with the one before."""
-    cdef Py_ssize_t i = 0, most = min(length, <Py_ssize_t> before.used)
-    while i < most and key[i] == before.data[i]:
-        i += 1
-    return i
-
-
-cdef inline int remember(Gathered before, const uint8_t *key, Py_ssize_t length) except -1:
-    before.used = 0
-    memcpy(before.more(max(length, 1)), key, <size_t> length)
-    before.used = length
-    return 0
 
 
 def catalog_in_memory(KeyTable table not None, dtype_of):

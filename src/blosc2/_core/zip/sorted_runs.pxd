@@ -1,11 +1,6 @@
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-
-cdef struct SortedItem:
-    const uint8_t *key
-    uint32_t key_length
-    const uint8_t *payload
-    uint32_t payload_length
+from blosc2._core.zip.sort_items cimport SortCursor, SortEntry, SortedItem
 
 
 cdef struct SortBlock:
@@ -14,26 +9,10 @@ cdef struct SortBlock:
     size_t used
 
 
-cdef struct SortEntry:
-    uint64_t window         # seven bytes of the key as a number, and how many of them the key has; see window_of
-    const uint8_t *record
-
-
 cdef struct SortRun:
     int64_t offset
     int64_t length
     uint32_t common         # leading bytes that all its keys share
-
-
-cdef struct SortCursor:
-    uint64_t window
-    const uint8_t *record   # the item that comes next, or NULL
-    uint8_t *buffer
-    size_t capacity
-    size_t begin
-    size_t end
-    int64_t offset          # what of the run has not been read yet
-    int64_t stop
 
 
 cdef class SortedRuns:
@@ -93,7 +72,4 @@ cdef class SortedRuns:
     cdef void _end_merge(self) noexcept nogil
     cdef bint _next_merged(self, SortedItem *item) except -1 nogil
     cdef int _load(self, SortCursor *cursor) noexcept nogil
-    cdef bint _before(self, int a, int b) noexcept nogil
-    cdef bint _same(self, int a, int b) noexcept nogil
-    cdef void _sift(self, int at) noexcept nogil
     cdef int _enter(self) except -1

@@ -5,8 +5,7 @@ Items are copied into blocks of memory as they come. When those reach a budget, 
 temporary file as one run; in the end the runs are merged. Keys are compared as bytes, and the shorter one of two comes
 first that begin alike. Of equal keys only the item that was added last is given.
 
-Keys of a directory begin alike over long stretches. So they are sorted by seven bytes at a time, behind what a group of
-them shares, as numbers that lie next to each other; the keys themselves are only looked at once for each such step.
+sort_items.pxd has the comparing and sorting.
 """
 
 import errno
@@ -17,9 +16,13 @@ from blosc2._core.io.forking import keep_from_child
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcmp, memcpy, memmove
+from libc.string cimport memcpy, memmove
+
+from blosc2._core.zip.sort_items cimport (
+    LENGTHS, SortCursor, SortEntry, SortedItem, common_length, comes_before, compare_from, equal_keys, key_length_of,
+    length_of, open_record, same_key, sift_down, sort_keys, window_of)
 
 cdef extern from "Python.h":
     int PyBUF_READ
@@ -32,7 +35,6 @@ cdef enum:
     ADDING
     READING
     FAILED
-    LENGTHS = 8             # before each item: two lengths of four bytes
     LARGEST_BLOCK = 1 << 20
     SMALLEST_BLOCK = 64
     OUT_SIZE = 1 << 18
@@ -41,162 +43,8 @@ cdef enum:
     LARGEST_BUFFER = 1 << 20
     # Memory for the index of an item: its entry, and half of one for sorting.
     INDEX_SIZE = 24
-    SMALL_GROUP = 16
-    # Steps of seven bytes after which keys are compared as they are: keys from files must not use up the stack.
-    DEEPEST = 64
     NO_MEMORY = -1
     DAMAGED = -2
-
-
-# ------------------------------------------------------------------------------------------------------------- keys
-
-
-cdef inline uint32_t key_length_of(const uint8_t *record) noexcept nogil:
-    cdef uint32_t length
-    memcpy(&length, record, 4)
-    return length
-
-
-cdef inline size_t length_of(const uint8_t *record) noexcept nogil:
-    cdef uint32_t lengths[2]
-    memcpy(lengths, record, LENGTHS)
-    return LENGTHS + <size_t> lengths[0] + lengths[1]
-
-
-cdef inline void open_record(const uint8_t *record, SortedItem *item) noexcept nogil:
-    cdef uint32_t lengths[2]
-    memcpy(lengths, record, LENGTHS)
-    item.key = record + LENGTHS
-    item.key_length = lengths[0]
-    item.payload = item.key + lengths[0]
-    item.payload_length = lengths[1]
-
-
-cdef inline int compare_from(const uint8_t *a, const uint8_t *b, uint32_t depth) noexcept nogil:
-    """Compare the keys of two records that are equal up to `depth`."""
-    cdef uint32_t x = key_length_of(a), y = key_length_of(b)
-    cdef int result = memcmp(a + LENGTHS + depth, b + LENGTHS + depth, min(x, y) - depth)
-    if result:
-        return result
-    return (x > y) - (x < y)
-
-
-cdef inline bint equal_keys(const uint8_t *a, const uint8_t *b) noexcept nogil:
-    cdef uint32_t length = key_length_of(a)
-    return length == key_length_of(b) and memcmp(a + LENGTHS, b + LENGTHS, length) == 0
-
-
-cdef inline uint32_t common_length(const uint8_t *a, const uint8_t *b, uint32_t depth, uint32_t most) noexcept nogil:
-    """How many bytes, up to `most`, the keys of two records share that are equal up to `depth`."""
-    cdef uint64_t x, y
-    most = min(most, min(key_length_of(a), key_length_of(b)))
-    a += LENGTHS
-    b += LENGTHS
-    while depth + 8 <= most:
-        memcpy(&x, a + depth, 8)
-        memcpy(&y, b + depth, 8)
-        if x != y:
-            break
-        depth += 8
-    while depth < most and a[depth] == b[depth]:
-        depth += 1
-    return depth
-
-
-cdef inline uint64_t window_of(const uint8_t *record, uint32_t depth) noexcept nogil:
-    """Seven bytes of a key as a number of which the last byte says how many there are, or 8 for more than seven.
-
-    Such numbers compare as the keys do. Two that are equal are those of equal keys, unless there is more of them.
-    """
-    cdef uint32_t left = key_length_of(record) - depth, i
-    cdef const uint8_t *p = record + LENGTHS + depth
-    cdef uint64_t window = 0
-    if left >= 8:
-        return (
-            <uint64_t> p[0] << 56 | <uint64_t> p[1] << 48 | <uint64_t> p[2] << 40 | <uint64_t> p[3] << 32
-            | <uint64_t> p[4] << 24 | <uint64_t> p[5] << 16 | <uint64_t> p[6] << 8 | 8
-        )
-    for i in range(left):
-        window |= <uint64_t> p[i] << (56 - 8 * i)
-    return window | left
-
-
-# ---------------------------------------------------------------------------------------------------------- sorting
-
-
-cdef inline bint precedes(SortEntry *a, SortEntry *b, uint32_t depth, bint whole) noexcept nogil:
-    if a.window != b.window or not whole or a.window & 0xFF != 8:
-        return a.window < b.window
-    return compare_from(a.record, b.record, depth + 7) < 0
-
-
-cdef void merge_sort(SortEntry *entries, size_t count, SortEntry *scratch, uint32_t depth, bint whole) noexcept nogil:
-    """Sort by windows and, when `whole`, by what is behind them. Equal ones stay in their order.
-
-    `scratch` has room for half of the entries.
-    """
-    cdef size_t i, j, half, to, later
-    cdef SortEntry entry
-    cdef SortEntry *taken
-    if count <= SMALL_GROUP:
-        for i in range(1, count):
-            entry = entries[i]
-            j = i
-            while j > 0 and precedes(&entry, &entries[j - 1], depth, whole):
-                entries[j] = entries[j - 1]
-                j -= 1
-            entries[j] = entry
-        return
-    half = count // 2
-    merge_sort(entries, half, scratch, depth, whole)
-    merge_sort(entries + half, count - half, scratch, depth, whole)
-    if not precedes(&entries[half], &entries[half - 1], depth, whole):
-        return
-    memcpy(scratch, entries, half * sizeof(SortEntry))
-    i = to = 0
-    j = half
-    # Which half is next cannot be foreseen: so without a branch.
-    while not whole and i < half and j < count:
-        later = entries[j].window < scratch[i].window
-        taken = &entries[j] if later else &scratch[i]
-        entries[to] = taken[0]
-        j += later
-        i += 1 - later
-        to += 1
-    while i < half and j < count:
-        if precedes(&entries[j], &scratch[i], depth, whole):
-            entries[to] = entries[j]
-            j += 1
-        else:
-            entries[to] = scratch[i]
-            i += 1
-        to += 1
-    memcpy(entries + to, scratch + i, (half - i) * sizeof(SortEntry))
-
-
-cdef void sort_keys(SortEntry *entries, size_t count, SortEntry *scratch, uint32_t depth, int step) noexcept nogil:
-    """Sort entries whose keys are equal up to `depth`. Equal keys stay in their order."""
-    cdef size_t i, start
-    cdef uint32_t common = key_length_of(entries[0].record)
-    cdef bint whole = count <= SMALL_GROUP or step == DEEPEST
-    i = 1
-    while i < count and common > depth:
-        common = common_length(entries[0].record, entries[i].record, depth, common)
-        i += 1
-    for i in range(count):
-        entries[i].window = window_of(entries[i].record, common)
-    merge_sort(entries, count, scratch, common, whole)
-    if whole:
-        return
-    start = 0
-    for i in range(1, count + 1):
-        if i == count or entries[i].window != entries[start].window:
-            if i - start > 1 and entries[start].window & 0xFF == 8:
-                sort_keys(entries + start, i - start, scratch, common + 7, step + 1)
-            start = i
-
-
-# ----------------------------------------------------------------------------------------------------------- memory
 
 
 cdef class SortedRuns:
@@ -552,7 +400,7 @@ cdef class SortedRuns:
             self._heap[i] = i
         self._heap_count = <int> count
         for i in range(self._heap_count // 2 - 1, -1, -1):
-            self._sift(i)
+            sift_down(self._cursors, self._common, self._heap, self._heap_count, i)
         return 0
 
     cdef void _end_merge(self) noexcept nogil:
@@ -602,34 +450,6 @@ cdef class SortedRuns:
         cursor.window = window_of(cursor.record, self._common)
         return 0
 
-    cdef bint _same(self, int a, int b) noexcept nogil:
-        if self._cursors[a].window != self._cursors[b].window:
-            return False
-        return equal_keys(self._cursors[a].record, self._cursors[b].record)
-
-    cdef bint _before(self, int a, int b) noexcept nogil:
-        """Whether a run's item comes before another's; of equal keys, the one that was added last does."""
-        cdef uint64_t x = self._cursors[a].window, y = self._cursors[b].window
-        cdef int order = 0
-        if x != y:
-            return x < y
-        if x & 0xFF == 8:
-            order = compare_from(self._cursors[a].record, self._cursors[b].record, self._common + 7)
-        return order < 0 if order else a > b
-
-    cdef void _sift(self, int at) noexcept nogil:
-        """Bring the cursor at a place of the heap down to where it belongs."""
-        cdef int cursor = self._heap[at], below
-        while 2 * at + 1 < self._heap_count:
-            below = 2 * at + 1
-            if below + 1 < self._heap_count and self._before(self._heap[below + 1], self._heap[below]):
-                below += 1
-            if self._before(cursor, self._heap[below]):
-                break
-            self._heap[at] = self._heap[below]
-            at = below
-        self._heap[at] = cursor
-
     cdef bint _next_merged(self, SortedItem *item) except -1 nogil:
         cdef int top = self._given, status
         self._given = -1
@@ -640,17 +460,17 @@ cdef class SortedRuns:
                 return self._failed(status)
             if self._cursors[top].record == NULL:
                 top = -1
-        if self._heap_count and (top < 0 or self._before(self._heap[0], top)):
+        if self._heap_count and (top < 0 or comes_before(self._cursors, self._common, self._heap[0], top)):
             if top < 0:
                 top = self._heap[0]
                 self._heap_count -= 1
                 self._heap[0] = self._heap[self._heap_count]
             else:
                 self._heap[0], top = top, self._heap[0]
-            self._sift(0)
+            sift_down(self._cursors, self._common, self._heap, self._heap_count, 0)
         if top < 0:
             return False
-        while self._heap_count and self._same(self._heap[0], top):
+        while self._heap_count and same_key(&self._cursors[self._heap[0]], &self._cursors[top]):
             self.replaced += 1
             status = self._load(&self._cursors[self._heap[0]])
             if status:
@@ -658,7 +478,7 @@ cdef class SortedRuns:
             if self._cursors[self._heap[0]].record == NULL:
                 self._heap_count -= 1
                 self._heap[0] = self._heap[self._heap_count]
-            self._sift(0)
+            sift_down(self._cursors, self._common, self._heap, self._heap_count, 0)
         self._given = top
         open_record(self._cursors[top].record, item)
         return True

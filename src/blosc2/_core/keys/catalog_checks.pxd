@@ -1,0 +1,130 @@
+# cython: cdivision=True, boundscheck=False, wraparound=False
+"""Whether what a catalog says of keys is what the directory says."""
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+from blosc2._core.keys.key_order cimport before_in_order, shared
+from blosc2._core.keys.key_slots cimport GROUP, LEAF, MOST_OTHERS, MOST_STEPS, kind_of
+from blosc2._core.keys.keytable cimport Entry, KeyTable, Text
+from blosc2._core.zip.catalog cimport SLOT_LENGTH, key_hash, slot_home, slot_place, slot_tag
+from blosc2._core.zip.central_record cimport Member, Record, read_once
+
+cdef extern from "keys/key_hash.h" nogil:
+    ctypedef struct prefix_hashes:
+        pass
+    void start_prefixes(prefix_hashes *state, uint64_t seed0, uint64_t seed1)
+    uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_t length)
+
+
+cdef struct Walk:
+    int64_t end             # where the records of leaves end
+    int64_t paths           # keys and groups
+    int64_t others          # how many slots of other paths may still be met
+
+
+cdef inline bint leads_to(KeyTable table, uint64_t hashed, const Text *path, int kind, int64_t place, Walk *walk) noexcept nogil:
+    """Whether the hash of a catalog, whose pages hold, leads from a path to a place, whose record has it."""
+    cdef int64_t slot = slot_home(hashed, table.homes)
+    cdef int64_t stop = min(table.slot_count, slot + MOST_STEPS)
+    cdef uint64_t found, tag = slot_tag(hashed)
+    cdef Entry entry
+    cdef int other, twins = 0
+    for slot in range(slot, stop):
+        found = read_once(table.slots + SLOT_LENGTH * slot)
+        if found == 0:
+            return False
+        if slot_tag(found) != tag:
+            continue
+        entry = Entry(slot_place(found))
+        if kind == LEAF or entry.at != place:
+            # Of a path that is a leaf and a group, the slot of the one may come before that of the other.
+            other = kind_of(table, entry, path.bytes, path.length)
+            if other < 0 or (other & kind and entry.at != place):
+                return False
+            if not other & kind:
+                twins += 1
+                if other == 0 or twins > 1:
+                    walk.others -= 1
+                if walk.others < 0:
+                    return False
+                continue
+        return True
+    return False
+
+
+cdef inline bint groups_fit(KeyTable table, const Text *before, const Text *key, int64_t place, Walk *walk) noexcept nogil:
+    """Whether the groups that appear with a key, behind the one before, are found by the hash."""
+    cdef Py_ssize_t at = shared(before.bytes, key.bytes, min(before.length, key.length))
+    cdef prefix_hashes state
+    cdef Text group
+    start_prefixes(&state, table.seed0, table.seed1)
+    for at in range(at, key.length):
+        if key.bytes[at] == 0x2F:
+            group = Text(key.bytes, at)
+            if not leads_to(table, next_prefix(&state, key.bytes, <size_t> at), &group, GROUP, place, walk):
+                return False
+            walk.paths += 1
+    return True
+
+
+cdef inline bint leaves_fit(KeyTable table, Walk *walk) noexcept nogil:
+    """Whether what a catalog says of leaves is what the directory says."""
+    cdef int64_t position, place
+    cdef Record record
+    cdef Text key, before
+    walk.paths = walk.end = 0
+    # A path whose slot comes behind one with the same 24 bits is rare: more than this is made so.
+    walk.others = MOST_OTHERS + table.count // 1024
+    if table.catalog.bytes_at(0, table.catalog.sums_at) == NULL:
+        return False
+    for position in range(table.count):
+        place = table.place(position)
+        if (position and place != walk.end) or not table.leaf_at(position, &record, &key):
+            return False
+        if position and not before_in_order(&before, &key):
+            return False
+        if not leads_to(table, key_hash(table.seed0, table.seed1, key.bytes, key.length), &key, LEAF, place, walk):
+            return False
+        if position == 0:
+            before = Text(key.bytes, 0)
+        if not groups_fit(table, &before, &key, place, walk):
+            return False
+        walk.paths += 1
+        before = key
+        walk.end = place + record.length
+    return True
+
+
+cdef inline bint others_fit(KeyTable table) except -1:
+    """Whether none of the members before the leaves is one, and no member is left out."""
+    cdef int64_t place = 0, first = table.place(0), count = 0
+    cdef Member member
+    while place < first:
+        if not table.archive.peek(place, &member) or table._is_leaf(&member):
+            return False
+        place += member.record.length
+        count += 1
+    return place == first and count + table.count + 1 == table.archive.count
+
+
+cdef inline int64_t paths_of(KeyTable table) except -1:
+    """How many keys there are, and groups that have keys below them, of a table that is in order."""
+    cdef int64_t position, paths = 0
+    cdef Py_ssize_t at
+    cdef Text key, before
+    if table._paths >= 0:
+        return table._paths
+    with nogil:
+        for position in range(table.count):
+            if not table.key(position, &key):
+                paths = -1
+                break
+            if position == 0:
+                before = Text(key.bytes, 0)
+            paths += 1
+            for at in range(shared(before.bytes, key.bytes, min(before.length, key.length)), key.length):
+                paths += key.bytes[at] == 0x2F
+            before = key
+    if paths < 0:
+        raise table._changed()
+    return paths

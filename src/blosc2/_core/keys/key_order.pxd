@@ -1,0 +1,149 @@
+# cython: cdivision=True, boundscheck=False, wraparound=False
+"""The order of keys: that of their UTF-8 bytes, which is that of Python's strings."""
+
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
+
+from blosc2._core.io.little_endian cimport u64
+from blosc2._core.keys.keytable cimport DAMAGED, Entry, KeyTable, Text
+from blosc2._core.zip.catalog cimport SLOT_LENGTH, slot_place
+
+cdef extern from "keys/key_order.h" nogil:
+    ctypedef struct SortItem "b2_sort_item":
+        uint64_t first
+        const uint8_t *bytes
+        int64_t at
+        uint32_t length
+    void sort_items(SortItem *items, size_t count, SortItem *scratch, uint32_t skip)
+
+
+cdef inline uint64_t first_bytes(const uint8_t *p, Py_ssize_t length) noexcept nogil:
+    """Up to 8 bytes as a number whose order is theirs; what is behind the end counts as 0."""
+    cdef uint64_t result = 0
+    cdef int i
+    for i in range(8):
+        result = result << 8 | (p[i] if i < length else 0)
+    return result
+
+
+cdef inline bint before_in_order(const Text *a, const Text *b) noexcept nogil:
+    """Whether a key comes before another one, and is not the same."""
+    cdef int order = memcmp(a.bytes, b.bytes, min(a.length, b.length))
+    return order < 0 or (order == 0 and a.length < b.length)
+
+
+cdef inline Py_ssize_t shared(const uint8_t *a, const uint8_t *b, Py_ssize_t most) noexcept nogil:
+    """How many bytes two keys have in common, of the first `most`."""
+    cdef Py_ssize_t i = 0
+    while i < most and a[i] == b[i]:
+        i += 1
+    return i
+
+
+cdef inline int put_in_order(KeyTable table) except -1:
+    """Sort the keys of a table without a catalog, once."""
+    cdef Entry *order
+    cdef SortItem *items
+    cdef SortItem *scratch
+    cdef int64_t i = 0, slot
+    cdef uint64_t found
+    cdef Py_ssize_t common = 0
+    cdef Text text, one
+    cdef bint sorted
+    if table.catalog is not None or table.order != NULL:
+        return 0
+    sorted = table.came != NULL
+    if sorted:
+        with nogil:
+            for i in range(table.count):
+                sorted = table._text(table.came[i], &text) and (i == 0 or before_in_order(&one, &text))
+                if not sorted:
+                    break
+                one = text
+        if sorted:
+            table.order = table.came
+            return 0
+        i = 0
+    order = <Entry *> PyMem_Malloc(max(1, table.count) * sizeof(Entry))
+    items = <SortItem *> PyMem_Malloc(max(1, table.count) * sizeof(SortItem))
+    scratch = <SortItem *> PyMem_Malloc(max(1, table.count // 2) * sizeof(SortItem))
+    if order == NULL or items == NULL or scratch == NULL:
+        PyMem_Free(order)
+        PyMem_Free(items)
+        PyMem_Free(scratch)
+        raise MemoryError
+    with nogil:
+        for slot in range(table.slot_count):
+            found = u64(table.slots + SLOT_LENGTH * slot)
+            if found == 0:
+                continue
+            if i == table.count or not table._text(Entry(slot_place(found)), &text):
+                i = -1
+                break
+            items[i].bytes, items[i].length, items[i].at = text.bytes, <uint32_t> text.length, slot_place(found)
+            if i == 0:
+                one, common = text, text.length
+            else:
+                common = shared(one.bytes, text.bytes, min(common, text.length))
+            i += 1
+        if i == table.count:
+            for i in range(table.count):
+                items[i].first = first_bytes(items[i].bytes + common, items[i].length - common)
+            sort_items(items, <size_t> table.count, scratch, <uint32_t> common)
+            for i in range(table.count):
+                order[i] = Entry(items[i].at)
+            i = table.count
+    PyMem_Free(items)
+    PyMem_Free(scratch)
+    if i != table.count:
+        PyMem_Free(order)
+        raise table._changed()
+    if table.order == NULL:
+        table.order = order
+    else:           # another thread was faster
+        PyMem_Free(order)
+    return 0
+
+
+cdef inline int64_t bound_of(KeyTable table, const uint8_t *prefix, Py_ssize_t length, bint after) noexcept nogil:
+    """Position of the first key not below a prefix, or of the first one behind all that begin with it."""
+    cdef int64_t low = 0, high = table.count, middle
+    cdef Text key
+    cdef int order
+    while low < high:
+        middle = (low + high) // 2
+        if not table.key(middle, &key):
+            return DAMAGED
+        order = memcmp(key.bytes, prefix, min(key.length, length))
+        if order == 0:
+            order = -1 if key.length < length else (-1 if after else 1)
+        if order < 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+cdef inline bint shares(KeyTable table, int64_t position, const uint8_t *prefix, Py_ssize_t length) noexcept nogil:
+    cdef Text key
+    return table.key(position, &key) and key.length >= length and memcmp(key.bytes, prefix, length) == 0
+
+
+cdef inline int64_t end_of_run(KeyTable table, int64_t start, int64_t stop, const uint8_t *prefix, Py_ssize_t length) noexcept nogil:
+    """Where the run of keys that begin with a prefix ends, if it begins at `start`."""
+    cdef int64_t low = start, high, step = 1
+    if start >= stop or not shares(table, start, prefix, length):
+        return start
+    low += 1
+    # Steps that double first: runs are short more often than not.
+    while low + step < stop and shares(table, low + step, prefix, length):
+        low += step
+        step *= 2
+    high = min(stop, low + step)
+    while low < high:
+        if shares(table, (low + high) // 2, prefix, length):
+            low = (low + high) // 2 + 1
+        else:
+            high = (low + high) // 2
+    return low

@@ -1,0 +1,44 @@
+# cython: boundscheck=False, wraparound=False
+"""The records at the end of an archive: how long they are, finding the last one, and its comment, which is a seal."""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+cdef enum:
+    LOCAL_LENGTH = 30
+    END_LENGTH = 22
+    LOCATOR_LENGTH = 20
+    END64_LENGTH = 56
+    SEAL_WORD = 7           # length of the word that a seal begins with
+    # The comment that is a seal: a word, 16 digits, a space, which are covered, and 8 digits.
+    SEAL_COVERED = 24
+    SEAL_LENGTH = 32
+
+
+cdef inline bint is_signature(const uint8_t *p, uint8_t third, uint8_t fourth) noexcept nogil:
+    return p[0] == 0x50 and p[1] == 0x4B and p[2] == third and p[3] == fourth
+
+
+cdef inline void write_digits(char *to, uint64_t value, int count) noexcept nogil:
+    cdef int i
+    for i in range(count - 1, -1, -1):
+        to[i] = (<const char *> b"0123456789abcdef")[value & 15]
+        value >>= 4
+
+
+cdef inline void write_seal(char *to, int64_t position, uint32_t crc) noexcept nogil:
+    """The comment of the end record at a position."""
+    memcpy(to, <const char *> b"blosc2 ", SEAL_WORD)
+    write_digits(to + SEAL_WORD, <uint64_t> position, 16)
+    to[SEAL_COVERED - 1] = 0x20
+    write_digits(to + SEAL_COVERED, crc, 8)
+
+
+cdef inline int64_t last_end(const uint8_t *start, int64_t length) noexcept nogil:
+    """Where the last end-record signature of a run of bytes begins, or -1."""
+    cdef int64_t i = length - 4
+    while i >= 0:
+        if start[i] == 0x50 and is_signature(start + i, 5, 6):
+            return i
+        i -= 1
+    return -1

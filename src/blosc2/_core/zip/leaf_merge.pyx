@@ -1,0 +1,71 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+"""Going through the leaves of an archive that is written: those of its old directory, and new ones, in one order."""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memcmp
+
+from blosc2._core.io.little_endian cimport u32
+from blosc2._core.keys.keytable cimport Text
+from blosc2._core.zip.central_record cimport Record
+
+from blosc2.exceptions import FormatError
+
+
+cdef class LeafMerge:
+    """The leaves of a new directory in the order of their keys: those that stay, and those that come."""
+
+    cdef int begin(self) except -1:
+        self.position = 0
+        self.runs.rewind()
+        self.has_item = self.runs.next(&self.item)
+        return 0
+
+    cdef bint next(self, Merged *leaf) except -1:
+        """The next leaf, False at the end."""
+        cdef Text key
+        cdef Record record
+        cdef int order
+        cdef bint has_old
+        while True:
+            has_old = self.old is not None and self.position < self.old.count
+            if not has_old and not self.has_item:
+                return False
+            order = 1
+            if has_old:
+                if not self.old.leaf_at(self.position, &record, &key):
+                    raise FormatError("there is no record of a leaf here", path=self.old.archive.source.path,
+                                      offset=self.old.archive.directory_offset + max(self.old.place(self.position), 0))
+                order = -1
+                if self.has_item:
+                    order = memcmp(key.bytes, self.item.key, min(key.length, <Py_ssize_t> self.item.key_length))
+                    if order == 0:
+                        order = (key.length > <Py_ssize_t> self.item.key_length) - (
+                            key.length < <Py_ssize_t> self.item.key_length)
+                if order < 0:
+                    leaf.key, leaf.length = key.bytes, key.length
+                    leaf.record, leaf.record_length = record.start, record.length
+                    leaf.position = self.position
+                    self.position += 1
+                    return True
+                if order == 0:      # replaced
+                    self.position += 1
+            # Without a payload it says that the key is gone.
+            if self.item.payload_length:
+                leaf.key, leaf.length = self.item.key, self.item.key_length
+                leaf.record_length = u32(self.item.payload)
+                leaf.record = self.item.payload + 4
+                leaf.about = leaf.record + leaf.record_length
+                leaf.about_length = <int64_t> self.item.payload_length - 4 - leaf.record_length
+                if leaf.about_length < 0:
+                    raise FormatError("a temporary file has not kept its bytes")
+                leaf.position = -1
+                # It stays where it is until the next one is asked for.
+                self.has_item = -1
+                return True
+            self.has_item = self.runs.next(&self.item)
+
+    cdef int go_on(self) except -1:
+        """Let go of the leaf that was given."""
+        if self.has_item == -1:
+            self.has_item = self.runs.next(&self.item)
+        return 0
