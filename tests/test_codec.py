@@ -315,7 +315,7 @@ PROGRAM = """
 import hashlib, os, threading, time
 import numpy as np
 import blosc2
-from blosc2._core.codec import crew
+from blosc2._core.codec import thread_pool
 
 items = np.arange(400000, dtype="<i4").reshape(400, 1000) // 7
 frames = []
@@ -333,7 +333,7 @@ for thread in threads:
 assert len(frames) == 4 and len(set(frames)) == 1
 if os.path.isdir("/proc/self/task"):  # where threads of the C library would show up
     until = time.monotonic() + 5
-    known = threading.active_count() + crew.count()
+    known = threading.active_count() + thread_pool.count()
     while len(os.listdir("/proc/self/task")) > known and time.monotonic() < until:
         time.sleep(0.01)  # one that ended may still be listed
     assert len(os.listdir("/proc/self/task")) == known

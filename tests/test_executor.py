@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._core.codec import crew
+from blosc2._core.codec import thread_pool
 from blosc2._core.ndim.grid_read import Read, work_of
 from blosc2._options.parallel import PARALLEL_WORK, run
 from blosc2.exceptions import FormatError
@@ -29,10 +29,10 @@ ITEMS = np.random.default_rng(1).integers(0, 1 << 62, (1200, 1000))
 def many() -> Iterator[None]:
     """As if nobody had started a thread yet, and with more of them than this machine has cores."""
     gc.collect()  # stores that earlier tests left behind compress and sync now, not in the middle of a test
-    before = crew.limit(16)
-    crew.forget()
+    before = thread_pool.limit(16)
+    thread_pool.forget()
     yield
-    crew.limit(before)
+    thread_pool.limit(before)
 
 
 def read_of(array: blosc2.NDArray, out: np.ndarray) -> Read:
@@ -51,9 +51,9 @@ def test_no_more_threads_than_asked_and_allowed(many: None, work: int, nthreads:
     out = np.empty_like(ITEMS)
     run(read_of(array, out), work, nthreads)
     np.testing.assert_array_equal(out, ITEMS)
-    assert crew.count() == others
+    assert thread_pool.count() == others
     run(read_of(array, out), work, nthreads)  # they are used again
-    assert crew.count() == others
+    assert thread_pool.count() == others
 
 
 def test_the_others_work_too(many: None) -> None:
@@ -89,7 +89,7 @@ def test_an_error_in_any_thread_is_raised(many: None, nchunk: int, tmp_path: Pat
 
 
 def test_operations_of_many_threads_at_once(many: None) -> None:
-    crew.limit(3)
+    thread_pool.limit(3)
     arrays = [blosc2.asarray(ITEMS[:60] + i, chunks=(6, 500), blocks=(3, 100)) for i in range(8)]
 
     def job(i: int) -> None:
@@ -100,15 +100,15 @@ def test_operations_of_many_threads_at_once(many: None) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(job, range(16)))
-    assert crew.count() <= 3
+    assert thread_pool.count() <= 3
 
 
 def test_without_threads_the_caller_does_all(many: None) -> None:
-    crew.limit(0)
+    thread_pool.limit(0)
     out = np.empty_like(ITEMS)
     run(read_of(blosc2.asarray(ITEMS), out), 1 << 40, 4)
     np.testing.assert_array_equal(out, ITEMS)
-    assert crew.count() == 0
+    assert thread_pool.count() == 0
 
 
 @pytest.mark.skipif(
@@ -123,10 +123,10 @@ def test_threads_stay_where_their_caller_may_run(many: None) -> None:
     run(read_of(array, out), 1 << 40, 3)
     # Other threads that began meanwhile end again: a store that is collected now syncs its files in some.
     deadline = time.monotonic() + 10
-    while len(set(os.listdir("/proc/self/task")) - old) > crew.count() and time.monotonic() < deadline:
+    while len(set(os.listdir("/proc/self/task")) - old) > thread_pool.count() and time.monotonic() < deadline:
         time.sleep(0.001)
     helpers = [int(task) for task in set(os.listdir("/proc/self/task")) - old]
-    assert len(helpers) == crew.count() == 2
+    assert len(helpers) == thread_pool.count() == 2
     try:
         for cpu in before:
             os.sched_setaffinity(0, {cpu})
@@ -148,18 +148,18 @@ def test_a_fork_starts_threads_of_its_own(many: None) -> None:
     run(read_of(array, out), 1 << 40, 2)
     child = os.fork()
     if child == 0:
-        fresh = crew.count() == 0
+        fresh = thread_pool.count() == 0
         out[:] = 0
         run(read_of(array, out), 1 << 40, 2)
-        os._exit(0 if fresh and crew.count() == 1 and np.array_equal(out, ITEMS) else 1)
+        os._exit(0 if fresh and thread_pool.count() == 1 and np.array_equal(out, ITEMS) else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 
 def test_the_process_ends_while_threads_sleep_or_work() -> None:
     code = (
         "import threading, numpy, blosc2\n"
-        "from blosc2._core.codec import crew\n"
-        "crew.limit(3)\n"
+        "from blosc2._core.codec import thread_pool\n"
+        "thread_pool.limit(3)\n"
         "a = blosc2.asarray(numpy.random.default_rng(0).normal(size=4_000_000))\n"
         "def loop():\n"
         "    while True: a[:]\n"
@@ -199,8 +199,8 @@ def test_what_work_costs() -> None:
 @pytest.mark.parametrize("nthreads", [1, 2, 3])
 def test_arrays_obey_their_number_of_threads(many: None, nthreads: int) -> None:
     def used() -> int:
-        count = crew.count()
-        crew.forget()
+        count = thread_pool.count()
+        thread_pool.forget()
         return count
 
     array = blosc2.asarray(ITEMS, chunks=(200, 1000), blocks=(40, 1000), dparams={"nthreads": nthreads},
@@ -224,11 +224,11 @@ def test_the_number_of_threads_of_the_package_is_the_default(many: None) -> None
     try:
         for nthreads in (1, 2, 4):
             blosc2.set_nthreads(nthreads)
-            crew.forget()
+            thread_pool.forget()
             array = blosc2.asarray(ITEMS[:400], chunks=(50, 1000))
-            assert crew.count() == nthreads - 1
-            crew.forget()
+            assert thread_pool.count() == nthreads - 1
+            thread_pool.forget()
             np.testing.assert_array_equal(array[:], ITEMS[:400])
-            assert crew.count() == nthreads - 1
+            assert thread_pool.count() == nthreads - 1
     finally:
         blosc2.set_nthreads(old)

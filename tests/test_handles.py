@@ -17,7 +17,7 @@ import pytest
 from fixture_kit import limits
 
 import blosc2
-from blosc2._core.leaves.handles import hold, sweep
+from blosc2._core.leaves.weak_cache import hold, sweep
 
 LEAVES = 20_000
 #: Resident bytes for each leaf that is open.

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 import blosc2
-from blosc2._core.codec import crew
+from blosc2._core.codec import thread_pool
 from blosc2._options import parallel as executor
 from blosc2.exceptions import FormatError
 
@@ -25,9 +25,9 @@ DTYPES = ["i2", ">i4", "f8", "S3", [("a", "u1"), ("b", "<f4", (2,))]]
 def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Threads for the smallest work, and more of them than there may be cores."""
     monkeypatch.setattr(executor, "PARALLEL_WORK", 0)
-    before = crew.limit(3)
+    before = thread_pool.limit(3)
     yield
-    crew.limit(before)
+    thread_pool.limit(before)
 
 
 def numbers(shape: tuple[int, ...], dtype: Any = "i4") -> np.ndarray[Any, Any]:
@@ -132,7 +132,7 @@ def test_batches_are_what_numpy_gives(data: Any) -> None:
         keys = draw(st.lists(key_of(shape, arrays=draw(st.booleans())), min_size=1, max_size=8))
     else:
         keys = of_one_shape(draw, shape)
-    work, limit = executor.PARALLEL_WORK, crew.limit(3)
+    work, limit = executor.PARALLEL_WORK, thread_pool.limit(3)
     executor.PARALLEL_WORK = draw(st.sampled_from([0, work]))
     try:
         found = array.read_many(keys)
@@ -148,7 +148,7 @@ def test_batches_are_what_numpy_gives(data: Any) -> None:
             assert not out.tobytes().strip(b"\0")
     finally:
         executor.PARALLEL_WORK = work
-        crew.limit(limit)
+        thread_pool.limit(limit)
 
 
 def strided_like(items: np.ndarray[Any, Any], draw: Any) -> np.ndarray[Any, Any]:

@@ -15,7 +15,7 @@ from fixture_kit import manifest
 
 import blosc2
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_sums import has_odd_parity, range_sum, sealed, sums_of
+from blosc2._core.frame.frame_checksums import has_odd_parity, range_sum, sealed, sums_of
 from blosc2._core.io.checksum import crc32c, crc32c_both, crc32c_joined
 from blosc2._core.io.source import Source
 from blosc2._frames.checksums import carried, check_reads, is_verifiable, verify_frame, with_sums

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, Final
 
-from blosc2._core.frame.frame_sums import range_sum
+from blosc2._core.frame.frame_checksums import range_sum
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2.exceptions import FormatError

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_sums import has_odd_parity, index_size, range_sum, sealed, stored_chunks, sums_of
+from blosc2._core.frame.frame_checksums import has_odd_parity, index_size, range_sum, sealed, stored_chunks, sums_of
 from blosc2._core.io.checksum import crc32c, crc32c_both, crc32c_joined
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.grid_write import StoredChunk

@@ -15,7 +15,7 @@ import numpy as np
 
 from blosc2._core.allocation import FREE, allowed, table_limit
 from blosc2._core.frame.frame import Frame, special_chunk
-from blosc2._core.frame.frame_sums import range_sum, sealed
+from blosc2._core.frame.frame_checksums import range_sum, sealed
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source

@@ -6,7 +6,7 @@ import struct
 from typing import Any, Final
 
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_sums import range_sum
+from blosc2._core.frame.frame_checksums import range_sum
 from blosc2._core.io.checksum import crc32c
 from blosc2._handles.directory import ReadOnlyDirectoryCarrier
 from blosc2._handles.handle import Carrier

@@ -1,6 +1,6 @@
 """How many threads an operation gets.
 
-The threads are those of `_core.crew`, which the loops of `_core` run in without the GIL.
+The threads are those of `_core.codec.thread_pool`, which the loops of `_core` run in without the GIL.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
-from blosc2._core.codec import crew
+from blosc2._core.codec import thread_pool
 from blosc2._core.ndim.grid_write import StoredChunk, Write
 from blosc2._options.threads import detect_number_of_cores
 
@@ -20,7 +20,7 @@ PARALLEL_WORK = 3 << 16
 BATCH_NBYTES = 4 << 20
 
 # More threads than cores would only take turns.
-crew.limit(detect_number_of_cores() - 1)
+thread_pool.limit(detect_number_of_cores() - 1)
 
 
 #: What is kept of a stored chunk.

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self
 
-from blosc2._core.leaves.handles import Block
+from blosc2._core.leaves.weak_cache import Block
 
 if TYPE_CHECKING:
     from blosc2._stores.leaf import LiveCarrier

@@ -22,9 +22,9 @@ import numpy as np
 from blosc2._backends import Embedded, Moved, Window, WriterLock, canonical_key, plain_key
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock, each, in_child
-from blosc2._core.leaves.handles import hold, sweep
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._core.leaves.leaf_lookup import LeafLookup
+from blosc2._core.leaves.weak_cache import hold, sweep
 from blosc2._files import LASTING, advise_windows, check_advice
 from blosc2._frames import check_reads
 from blosc2._functions import wrap

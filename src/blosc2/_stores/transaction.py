@@ -6,7 +6,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from blosc2._core.leaves.handles import Block
+from blosc2._core.leaves.weak_cache import Block
 from blosc2.exceptions import FormatError
 
 if TYPE_CHECKING:

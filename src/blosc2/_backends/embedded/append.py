@@ -14,7 +14,7 @@ from blosc2._backends.embedded.frame_bytes import LARGEST_CHUNK, RawChunks, arra
 from blosc2._backends.embedded.frame_map import MAP, Embedded
 from blosc2._backends.layout import Window
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_sums import range_sum, sealed
+from blosc2._core.frame.frame_checksums import range_sum, sealed
 from blosc2._core.frame.frame_writer import pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source

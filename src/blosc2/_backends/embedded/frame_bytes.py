@@ -14,7 +14,7 @@ import numpy as np
 from blosc2._backends.embedded.frame_map import MAP
 from blosc2._backends.layout import Window, pieces, whole
 from blosc2._core.codec.codec import Encoding
-from blosc2._core.frame.frame_sums import sealed
+from blosc2._core.frame.frame_checksums import sealed
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c, crc32c_joined
 from blosc2._files import Progress

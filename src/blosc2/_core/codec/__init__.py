@@ -4,5 +4,5 @@
 """
 
 __all__ = [
-    "codec", "crew",
+    "codec", "thread_pool",
 ]  # fmt: skip

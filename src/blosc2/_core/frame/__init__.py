@@ -5,5 +5,5 @@ Everything that a frame claims is checked here, once, before it is used. Axes ar
 """
 
 __all__ = [
-    "block_check", "chunk_table", "frame", "frame_sums", "frame_writer", "header", "packed", "small_frame",
+    "block_check", "chunk_table", "frame", "frame_checksums", "frame_writer", "header", "packed", "small_frame",
 ]  # fmt: skip

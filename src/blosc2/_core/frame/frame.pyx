@@ -20,7 +20,7 @@ from blosc2._core.codec.vl_blocks cimport ALONE, copy_block
 from blosc2._core.codec.chunk cimport (
     BAD_LENGTH, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MAX_BUFFER, MOST_STEPS, NO_MEMORY, Chunk, block_bytes)
 from blosc2._core.codec.chunk_checks cimport inspect
-from blosc2._core.codec.crew cimport leave_turn, take_turn
+from blosc2._core.codec.thread_pool cimport leave_turn, take_turn
 from blosc2._core.frame.header cimport PREFIX_READ
 from blosc2._core.frame.vl_reading cimport locate_vl, open_vl, vl_parts
 from blosc2._core.zip.member_sum cimport SMALL_MEMBER, ChunkSum, check_chunk_sums, check_member, chunk_sums, note_sum

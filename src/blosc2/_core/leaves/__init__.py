@@ -4,5 +4,5 @@ The fast ways of stores; whatever they cannot do, `blosc2._stores` does.
 """
 
 __all__ = [
-    "handles", "leaf_batch", "leaf_lookup", "leaf_pattern", "leaf_reader",
+    "leaf_batch", "leaf_lookup", "leaf_reader", "leaf_template", "weak_cache",
 ]  # fmt: skip

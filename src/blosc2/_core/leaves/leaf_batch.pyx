@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
 """Many leaves of an archive at once: found, compared and decoded by several threads, with no Python object for any.
 
-The first one is opened in the general way, as the pattern that the others are compared with (see `leaf_pattern`). Those that
+The first one is opened in the general way, as the pattern that the others are compared with (see `leaf_template`). Those that
 are not like it are left to the caller, who takes another one as the pattern or opens them one by one.
 """
 
@@ -17,11 +17,11 @@ from blosc2._core.zip.catalog cimport SLOT_LENGTH, key_hash, slot_home, slot_pla
 from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, MEMBER_FINE, Member
 from blosc2._core.io.checksum cimport zip_checksum
 from blosc2._core.codec.codec cimport Worker, reserve_stored
-from blosc2._core.codec.crew cimport MOST_HANDS, Crew, Job, atomic_state, disband, do_together, gather
+from blosc2._core.codec.thread_pool cimport MOST_HANDS, Crew, Job, atomic_state, disband, do_together, gather
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport Geometry
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
-from blosc2._core.leaves.leaf_pattern cimport Pattern
+from blosc2._core.leaves.leaf_template cimport Pattern
 from blosc2._core.io.little_endian cimport u64
 
 cnp.import_array()

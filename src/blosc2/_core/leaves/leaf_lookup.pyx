@@ -5,7 +5,7 @@ from cpython.dict cimport PyDict_GetItem, PyDict_Size
 from cpython.object cimport PyObject
 
 from blosc2._core.frame.frame cimport Frame
-from blosc2._core.leaves.handles cimport alive, hold
+from blosc2._core.leaves.weak_cache cimport alive, hold
 from blosc2._core.leaves.leaf_reader cimport LeafReader
 from blosc2._core.keys.listing cimport KeyListing
 from blosc2._core.keys.membership cimport is_named, shows

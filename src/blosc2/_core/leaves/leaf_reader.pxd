@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t
 
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.keys.keytable cimport KeyTable
-from blosc2._core.leaves.leaf_pattern cimport Pattern
+from blosc2._core.leaves.leaf_template cimport Pattern
 
 
 cdef class LeafReader:

@@ -12,11 +12,11 @@ from blosc2._core.zip.end_record cimport LOCAL_LENGTH
 from blosc2._core.zip.central_record cimport MEMBER_FINE, Member
 from blosc2._core.io.checksum cimport zip_checksum
 from blosc2._core.codec.codec cimport Worker, borrow, give_back
-from blosc2._core.codec.crew cimport is_quick, leave_turn, take_turn
+from blosc2._core.codec.thread_pool cimport is_quick, leave_turn, take_turn
 from blosc2._core.frame.frame cimport Frame, frame_of_member
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, geometry_of
 from blosc2._core.keys.keytable cimport KeyTable
-from blosc2._core.leaves.leaf_pattern cimport Pattern
+from blosc2._core.leaves.leaf_template cimport Pattern
 
 cnp.import_array()
 

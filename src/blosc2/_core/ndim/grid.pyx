@@ -15,7 +15,7 @@ from libc.string cimport memcpy
 
 from blosc2._core.codec.codec cimport Encoder, Worker
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk
-from blosc2._core.codec.crew cimport Crew, Job, disband, do_together, gather
+from blosc2._core.codec.thread_pool cimport Crew, Job, disband, do_together, gather
 from blosc2._core.ndim.geometry cimport MAX_DIM, Grid
 
 cnp.import_array()

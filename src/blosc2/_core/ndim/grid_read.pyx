@@ -13,7 +13,7 @@ from blosc2._core.io.checksum cimport checksum, copy_and_sum, zip_checksum
 from blosc2._core.codec.codec cimport (
     BAD_LENGTH, BAD_SPECIAL, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
     Chunk, Encoder, Worker, block_span, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch)
-from blosc2._core.codec.crew cimport is_quick
+from blosc2._core.codec.thread_pool cimport is_quick
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport Box, Operation, clip, copy_items

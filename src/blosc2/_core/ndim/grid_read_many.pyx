@@ -16,7 +16,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, qsort, realloc
 
 from blosc2._core.codec.codec cimport CHUNK_OK, Chunk, Encoder, Worker
-from blosc2._core.codec.crew cimport Crew, Job, disband, do_together, gather
+from blosc2._core.codec.thread_pool cimport Crew, Job, disband, do_together, gather
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport Box, Operation, clip

@@ -4,5 +4,6 @@ Members are windows of bytes here; leaves are for `leaves`.
 """
 
 __all__ = [
-    "archive", "archive_writer", "catalog", "catalog_writer", "descriptions", "leaf_merge", "member_sum", "sorted_runs",
+    "archive", "archive_writer", "catalog", "catalog_writer", "descriptions", "external_sort", "leaf_merge",
+    "member_sum",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-from blosc2._core.zip.sorted_runs cimport SortedRuns
+from blosc2._core.zip.external_sort cimport SortedRuns
 
 
 cdef class Gathered:

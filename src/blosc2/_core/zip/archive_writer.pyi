@@ -4,7 +4,7 @@ from typing import Self
 
 from typing_extensions import Buffer
 
-from blosc2._core.zip.sorted_runs import SortedRuns
+from blosc2._core.zip.external_sort import SortedRuns
 
 def set_runs_budget(nbytes: int) -> int: ...
 

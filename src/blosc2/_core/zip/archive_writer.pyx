@@ -20,7 +20,7 @@ from blosc2._core.zip.catalog cimport PAGE, stem_length
 from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, FLAG_UTF8
 from blosc2._core.io.checksum cimport checksum, joined
 from blosc2._core.io.little_endian cimport put, put16, put32, put64, u16
-from blosc2._core.zip.sorted_runs cimport SortedRuns
+from blosc2._core.zip.external_sort cimport SortedRuns
 
 from blosc2._core.io.checksum import crc32
 

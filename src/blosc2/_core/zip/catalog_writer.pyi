@@ -5,7 +5,7 @@ from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._core.zip.catalog import NAME as NAME
 from blosc2._core.zip.catalog import Catalog
-from blosc2._core.zip.sorted_runs import SortedRuns
+from blosc2._core.zip.external_sort import SortedRuns
 
 class CatalogBuilder:
     def __new__(

@@ -26,7 +26,7 @@ from blosc2._core.frame.frame cimport Frame
 from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.io.little_endian cimport put, put32, put64, u32, u64
 from blosc2._core.zip.leaf_merge cimport LeafMerge, Merged, remember, shared
-from blosc2._core.zip.sorted_runs cimport SortedRuns
+from blosc2._core.zip.external_sort cimport SortedRuns
 
 from blosc2._core.zip.catalog import NAME
 from blosc2._core.io.checksum import crc32

@@ -5,7 +5,7 @@ from libc.string cimport memcpy
 from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.zip.archive_writer cimport Gathered
 from blosc2._core.zip.sort_items cimport SortedItem
-from blosc2._core.zip.sorted_runs cimport SortedRuns
+from blosc2._core.zip.external_sort cimport SortedRuns
 
 
 cdef struct Merged:

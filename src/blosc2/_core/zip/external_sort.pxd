@@ -16,7 +16,7 @@ cdef struct SortRun:
 
 
 cdef class SortedRuns:
-    """Items sorted by key in bounded memory; see sorted_runs.pyx. The methods need no GIL, but one thread at a time."""
+    """Items sorted by key in bounded memory; see external_sort.pyx. The methods need no GIL, but one thread at a time."""
 
     cdef readonly int64_t count         # items that were added
     cdef readonly int64_t replaced      # after a whole pass: items whose key was added again

@@ -4,8 +4,8 @@
  * puts it to sleep, and being woken takes longer than the whole read: two threads that decode small blocks are then no
  * faster than one. The other reader mostly leaves the GIL again at once, so a reader waits a little in a loop before it
  * asks for the GIL. This is a hint only: nothing depends on it being right, and nobody waits for longer than PATIENCE. */
-#ifndef B2_GIL_TURN_H
-#define B2_GIL_TURN_H
+#ifndef B2_GIL_HANDOFF_H
+#define B2_GIL_HANDOFF_H
 #include "atomics.h"
 #include "native_thread.h"
 

@@ -5,7 +5,7 @@ Waking one takes some 20 us, a third of what a Python thread takes, which has to
 when they are first needed, no more of them than the process has other cores, and sleep in between. Whoever has work
 gathers a crew, works together with it, and disbands it. A thread that has not begun by the end is not waited for.
 
-Readers that come from Python take turns at the GIL here: see gil_turn.h.
+Readers that come from Python take turns at the GIL here: see gil_handoff.h.
 """
 
 from blosc2._core.io.forking import in_child
@@ -32,7 +32,7 @@ cdef extern from "io/native_thread.h" nogil:
 cdef extern from "pythread.h":
     unsigned long PYTHREAD_INVALID_THREAD_ID
 
-cdef extern from "io/gil_turn.h" nogil:
+cdef extern from "io/gil_handoff.h" nogil:
     void wait_for_turn(atomic_state *taken)
 
 cdef enum:

@@ -7,7 +7,7 @@ from blosc2._core.ndim.geometry cimport Geometry
 
 
 cdef class Pattern:
-    """A leaf that others are compared with; see leaf_pattern.pyx."""
+    """A leaf that others are compared with; see leaf_template.pyx."""
 
     cdef readonly bint fits
     cdef Frame frame
