@@ -147,7 +147,7 @@ def without_catalog(job: dict[str, Any]) -> Answer:
     number = archive.find(CATALOG)
     if number < 0:
         return {"catalog": False}
-    offset, size = archive.window(number)
+    offset, size = archive.byte_range(number)
     with open(job["to"], "r+b") as file:
         file.seek(offset + size - 256)  # its footer
         file.write(bytes(256))

@@ -51,7 +51,7 @@ def archive_of(data: bytes) -> Archive:
 
 def contents(archive: Archive) -> dict[str, bytes]:
     return {
-        archive.name(n): archive.source.read(*archive.window(n))
+        archive.name(n): archive.source.read(*archive.byte_range(n))
         for n in range(archive.count)
         if not archive.is_folder(n)
     }
@@ -119,7 +119,7 @@ def test_of_equal_names_find_gives_the_last() -> None:
         with pytest.warns(UserWarning, match="Duplicate"):
             z.writestr("a", b"new")
     archive = archive_of(out.getvalue())
-    assert archive.source.read(*archive.window(archive.find(b"a"))) == b"new"
+    assert archive.source.read(*archive.byte_range(archive.find(b"a"))) == b"new"
     assert archive.find(b"b") == -1
 
 
@@ -199,7 +199,7 @@ def test_append_keeps_what_was_there(tmp_path: Path) -> None:
         writer.drain()
         file.flush()
         assert contents(Archive(Source.open(str(path)))) == members  # not published yet
-        writer.write_directory(*old.records({old.place_of(1)}))
+        writer.write_directory(*old.records({old.record_offset(1)}))
         assert contents(Archive(Source.open(str(path)))) == members
         writer.write_end()
     assert contents(old) == members
@@ -220,7 +220,7 @@ def test_zip64_by_count(tmp_path: Path) -> None:
         writer.write_end()
     archive = Archive(Source.map(str(path)))
     assert archive.count == 70_000
-    assert archive.window(69_999)[1] == 0
+    assert archive.byte_range(69_999)[1] == 0
     with zipfile.ZipFile(path) as z:
         assert len(z.namelist()) == 70_000
 
@@ -258,10 +258,10 @@ def commit(path: Path, members: dict[str, bytes], dropped: set[int] | None = Non
     """Append members to an archive, going on from its seal."""
     old = Archive(Source.open(str(path)))
     with path.open("r+b") as file:
-        writer = ArchiveWriter(file.fileno(), old.end, seal=old.seal)
+        writer = ArchiveWriter(file.fileno(), old.end, file_checksum=old.file_checksum)
         for name, data in members.items():
             writer.append(name.encode(), data)
-        writer.write_directory(*old.records({old.place_of(number) for number in dropped or ()}))
+        writer.write_directory(*old.records({old.record_offset(number) for number in dropped or ()}))
         writer.write_end()
     return Archive(Source.open(str(path)))
 
@@ -273,7 +273,7 @@ def test_a_new_archive_is_sealed(tmp_path: Path) -> None:
     data = path.read_bytes()
     assert data[-32:-24] == b"blosc2 0"
     assert data == sealed_by_hand(data[:-34] + b"\0\0")
-    assert archive.seal == crc32c(data)
+    assert archive.file_checksum == crc32c(data)
     assert archive.end == len(data)
     with zipfile.ZipFile(path) as z:
         assert z.testzip() is None
@@ -286,7 +286,7 @@ def test_a_seal_goes_on_over_appends_and_gaps(tmp_path: Path) -> None:
     written(path, {"a": b"1" * 100, "b": b"2"}, seal=0)
     for n in range(5):
         archive = commit(path, {f"n{n}": os.urandom(n * 1000)}, {0})
-        assert archive.seal == crc32c(path.read_bytes())
+        assert archive.file_checksum == crc32c(path.read_bytes())
         assert archive.count == 2
     with zipfile.ZipFile(path) as z:
         assert z.testzip() is None
@@ -295,7 +295,7 @@ def test_a_seal_goes_on_over_appends_and_gaps(tmp_path: Path) -> None:
 def test_where_nothing_was_sealed_nothing_is(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     path.write_bytes(zipped({"a": b"1"}))
-    assert commit(path, {"b": b"2"}).seal is None
+    assert commit(path, {"b": b"2"}).file_checksum is None
     with zipfile.ZipFile(path) as z:
         assert z.comment == b""
 
@@ -312,7 +312,7 @@ def test_a_flipped_bit_anywhere_breaks_the_seal_or_the_archive(tmp_path: Path) -
             archive = archive_of(bytes(damaged))
         except FormatError:
             continue
-        sound = archive.end == len(damaged) and archive.seal == crc32c(bytes(damaged))
+        sound = archive.end == len(damaged) and archive.file_checksum == crc32c(bytes(damaged))
         assert not sound, f"bit {bit} of {len(whole)} bytes"
 
 
@@ -325,25 +325,25 @@ def test_a_flipped_bit_anywhere_breaks_the_seal_or_the_archive(tmp_path: Path) -
 def test_what_is_no_seal(change: Callable[[bytes], bytes]) -> None:
     data = zipped({"a": b"1" * 9})
     good = sealed_by_hand(data)
-    assert archive_of(good).seal == crc32c(good)
+    assert archive_of(good).file_checksum == crc32c(good)
     comment = change(good[-32:])
     if comment == good[-32:]:  # digits only
         comment = good[-32:-8] + b"ABCDEF01"
-    assert archive_of(data[:-2] + struct.pack("<H", len(comment)) + comment).seal is None
+    assert archive_of(data[:-2] + struct.pack("<H", len(comment)) + comment).file_checksum is None
 
 
 def test_the_writer_knows_the_sum_so_far(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     path.write_bytes(b"before")
     with path.open("r+b") as file:
-        writer = ArchiveWriter(file.fileno(), 6, seal=crc32c(b"before"))
-        assert writer.seal == crc32c(b"before")
+        writer = ArchiveWriter(file.fileno(), 6, file_checksum=crc32c(b"before"))
+        assert writer.file_checksum == crc32c(b"before")
         writer.append(b"a", b"1" * 100)
-        now = writer.seal
+        now = writer.file_checksum
         assert path.stat().st_size == 6
         writer.drain()
-        assert writer.seal == now == crc32c(path.read_bytes())
-        assert ArchiveWriter(file.fileno()).seal is None
+        assert writer.file_checksum == now == crc32c(path.read_bytes())
+        assert ArchiveWriter(file.fileno()).file_checksum is None
 
 
 # ------------------------------------------------------------------------------------------------ pieces
@@ -357,7 +357,7 @@ def test_a_member_in_pieces(known: bool, lengths: tuple[int, ...], tmp_path: Pat
     path, other = tmp_path / "x.zip", tmp_path / "y.zip"
     for target, streamed in ((path, True), (other, False)):
         with target.open("xb") as file:
-            writer = ArchiveWriter(file.fileno(), seal=0)
+            writer = ArchiveWriter(file.fileno(), file_checksum=0)
             writer.append(b"before", b"1" * 10)
             if streamed:
                 start = writer.append_pieces(b"big", iter(pieces), len(data), crc, 0o644)
@@ -368,7 +368,7 @@ def test_a_member_in_pieces(known: bool, lengths: tuple[int, ...], tmp_path: Pat
             writer.write_end()
     assert path.read_bytes() == other.read_bytes()
     archive = Archive(Source.open(str(path)))
-    assert archive.seal == crc32c(path.read_bytes())
+    assert archive.file_checksum == crc32c(path.read_bytes())
     assert contents(archive)["big"] == data
     with zipfile.ZipFile(path) as z:
         assert z.testzip() is None
@@ -381,7 +381,7 @@ def test_a_member_in_pieces(known: bool, lengths: tuple[int, ...], tmp_path: Pat
 def test_pieces_of_another_size_leave_a_gap(crc: int | None, pieces: list[bytes], tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     with path.open("xb") as file:
-        writer = ArchiveWriter(file.fileno(), seal=0)
+        writer = ArchiveWriter(file.fileno(), file_checksum=0)
         with pytest.raises(ValueError, match="bytes"):
             writer.append_pieces(b"a", pieces, 5, crc)
         writer.append(b"b", b"2")
@@ -389,7 +389,7 @@ def test_pieces_of_another_size_leave_a_gap(crc: int | None, pieces: list[bytes]
         writer.write_end()
     archive = Archive(Source.open(str(path)))
     assert contents(archive) == {"b": b"2"}
-    assert archive.seal == crc32c(path.read_bytes())
+    assert archive.file_checksum == crc32c(path.read_bytes())
 
 
 def test_a_crc_that_is_given_is_kept(tmp_path: Path) -> None:
@@ -414,7 +414,7 @@ def test_pieces_beyond_32_bits(tmp_path: Path) -> None:
         writer.write_directory()
         writer.write_end()
     assert start % 64 == 0
-    assert Archive(Source.open(str(path))).window(0) == (start, 8 << 20)
+    assert Archive(Source.open(str(path))).byte_range(0) == (start, 8 << 20)
     with zipfile.ZipFile(path) as z:
         assert z.testzip() is None
 
@@ -454,7 +454,7 @@ def test_after_a_failed_write_the_next_goes_on(tmp_path: Path, monkeypatch: pyte
     written(straight, members, seal=0)
     monkeypatch.setattr(os, "pwrite", failing)
     with path.open("xb") as file:
-        writer = ArchiveWriter(file.fileno(), seal=0)
+        writer = ArchiveWriter(file.fileno(), file_checksum=0)
         for name, data in members.items():
             writer.append(name.encode(), data)
         for _ in range(3):
@@ -487,7 +487,7 @@ def test_any_order_of_appending_and_dropping(steps: list[tuple[str, bytes | None
     if descriptor is None:
         pytest.skip("no files in memory here")
     try:
-        writer = ArchiveWriter(descriptor, align=align, seal=0)
+        writer = ArchiveWriter(descriptor, align=align, file_checksum=0)
         for name, data in steps:
             if data is None:
                 assert writer.drop(name.encode()) == (expected.pop(name, None) is not None)
@@ -502,7 +502,7 @@ def test_any_order_of_appending_and_dropping(steps: list[tuple[str, bytes | None
     archive = archive_of(data)
     assert contents(archive) == expected
     assert archive.count == len(expected)
-    assert archive.seal == crc32c(data)
+    assert archive.file_checksum == crc32c(data)
 
 
 def test_misuse() -> None:
@@ -514,7 +514,7 @@ def test_misuse() -> None:
     with pytest.raises(ValueError, match="member name"):
         writer.append(b"", b"")
     archive = archive_of(zipped({"a": b""}))
-    for call in (archive.window, archive.name, archive.crc, archive.is_folder):
+    for call in (archive.byte_range, archive.name, archive.crc, archive.is_folder):
         with pytest.raises(IndexError):
             call(1)
         with pytest.raises(IndexError):
@@ -525,7 +525,7 @@ def test_a_folder_has_no_data() -> None:
     archive = archive_of(zipped({"a/": b"", "a/b": b"1"}))
     assert [archive.is_folder(n) for n in range(2)] == [True, False]
     with pytest.raises(FormatError, match="folder"):
-        archive.window(0)
+        archive.byte_range(0)
 
 
 @given(st.dictionaries(st.text("abé/.", min_size=1, max_size=8), st.binary(max_size=50), max_size=8), st.data())

@@ -49,7 +49,7 @@ def two_versions(path: Path, *, sealed: bool = True, leaves: int = 2) -> bytes:
             store[f"/new/{n}"] = np.arange(n)
     new = path.read_bytes()
     assert new.startswith(old)
-    assert (Archive(Source.of_buffer(new)).seal is not None) == sealed
+    assert (Archive(Source.of_buffer(new)).file_checksum is not None) == sealed
     return new
 
 
@@ -168,13 +168,13 @@ def test_each_beginning_of_an_append_is_no_version(tmp_path: Path, sealed: bool,
 def padded_versions(path: Path, padding: int) -> tuple[bytes, int]:
     """Two versions of an archive, of which the second is so much longer; and where the first one ends."""
     with path.open("w+b") as file:
-        writer = ArchiveWriter(file.fileno(), align=1, seal=0)
+        writer = ArchiveWriter(file.fileno(), align=1, file_checksum=0)
         writer.append(b"a", b"1")
         writer.write_directory()
         writer.write_end()
         middle = writer.position
         old = Archive(Source.open(str(path)))
-        writer = ArchiveWriter(file.fileno(), middle, align=1, seal=old.seal)
+        writer = ArchiveWriter(file.fileno(), middle, align=1, file_checksum=old.file_checksum)
         writer.append(b"b", bytes(padding))
         writer.write_directory(*old.records())
         writer.write_end()

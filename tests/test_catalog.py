@@ -286,7 +286,7 @@ class Forgery:
         self.start = self.stop - self.fields["size"]
         archive = Archive(Source.of_buffer(self.data), False)
         table = KeyTable.of_archive(archive, SUFFIXES, SKIPPED)
-        self.windows = {key: archive.window_at(table.find(key)) for key in values_of(count)}
+        self.windows = {key: archive.byte_range_at(table.find(key)) for key in values_of(count)}
         self.keys = sorted(self.windows)
         self.embed = archive.embedded(b"embed.b2e")
         self.listed = self.all_listed(KeyListing(table))
@@ -330,7 +330,7 @@ class Forgery:
         archive = self.opened(catalog)
         table = KeyTable.of_archive(archive, SUFFIXES, SKIPPED)
         for key, window in self.windows.items():
-            assert archive.window_at(table.find(key)) == window
+            assert archive.byte_range_at(table.find(key)) == window
         for key in ("/nothing", "/g", "/g/h", "/a/b"):
             assert table.find(key) == -1
         assert archive.embedded(b"embed.b2e") == self.embed
@@ -348,7 +348,7 @@ class Forgery:
         for key in (*self.keys, "/nothing", "/g", "/g/h"):
             found = refused(lambda key=key: table.find(key))
             if found is not None and found >= 0:
-                assert archive.window_at(found) == self.windows[key]
+                assert archive.byte_range_at(found) == self.windows[key]
         refused(lambda: archive.embedded(b"embed.b2e"))
         listing = KeyListing(table)
         for ask in (
@@ -390,7 +390,7 @@ class Forgery:
         if sound is not None:
             assert KeyListing(sound).below() == self.keys
             for key, window in self.windows.items():
-                assert archive.window_at(sound.find(key)) == window
+                assert archive.byte_range_at(sound.find(key)) == window
 
 
 def in_batches(listing: KeyListing) -> list[str]:
@@ -552,7 +552,7 @@ def test_slots_that_point_elsewhere(forgery: Forgery) -> None:
             table = KeyTable.of_archive(archive, SUFFIXES, SKIPPED)
             for key in forgery.keys:
                 found = table.find(key)
-                assert found < 0 or archive.window_at(found) == forgery.windows[key]
+                assert found < 0 or archive.byte_range_at(found) == forgery.windows[key]
 
 
 def test_slots_that_are_full(forgery: Forgery) -> None:
@@ -646,7 +646,7 @@ def test_threads_and_a_damaged_page(tmp_path: Path, source: str | None) -> None:
             start: int, table: KeyTable = table, listing: KeyListing = listing, archive: Archive = archive
         ) -> list[str]:
             for key in forgery.keys[start:] + forgery.keys[:start]:
-                assert archive.window_at(table.find(key)) == forgery.windows[key]
+                assert archive.byte_range_at(table.find(key)) == forgery.windows[key]
             assert archive.embedded(b"embed.b2e") == forgery.embed
             assert listing.children("/")[1] == [key[1:] for key in forgery.keys if key.count("/") == 1]
             return in_batches(listing)
@@ -716,7 +716,7 @@ def test_a_damaged_leaf_is_in_nobodys_way(tmp_path: Path, source: str | None) ->
     values = values_of(12)
     path = make(tmp_path / "s.b2z", values, blosc2.DictStore)
     archive = archive_at(path)
-    offset, _ = archive.window_at(KeyTable.of_archive(archive, SUFFIXES, SKIPPED).find("/g/h/c"))
+    offset, _ = archive.byte_range_at(KeyTable.of_archive(archive, SUFFIXES, SKIPPED).find("/g/h/c"))
     with path.open("r+b") as file:
         file.seek(offset)
         file.write(bytes(20))
@@ -726,7 +726,7 @@ def test_a_damaged_leaf_is_in_nobodys_way(tmp_path: Path, source: str | None) ->
         store.compact()
     catalog = catalog_of(path)
     assert catalog is not None
-    assert (catalog.count, catalog.vague) == (13, 1)
+    assert (catalog.count, catalog.undescribed) == (13, 1)
     with blosc2.DictStore(str(path), mode="r", mmap_mode=source) as store:
         assert list(store) == sorted([*values, "/new"])
         with pytest.raises(FormatError, match="/g/h/c"):
@@ -739,16 +739,16 @@ def test_a_leaf_that_a_catalog_leaves_out_is_not_lost(tmp_path: Path) -> None:
     """Records of leaves before those that the catalog has are leaves all the same."""
     path = tmp_path / "s.b2z"
     make(path, values_of(5), blosc2.DictStore)
-    leaf = archive_at(path).source.read(*archive_at(path).window_at(KeyTable.of_archive(
+    leaf = archive_at(path).source.read(*archive_at(path).byte_range_at(KeyTable.of_archive(
         archive_at(path), SUFFIXES, SKIPPED).find("/a")))  # fmt: skip
     with zipfile.ZipFile(path) as z:
         embed = z.read("embed.b2e")
     with path.open("wb") as file:
-        writer = ArchiveWriter(file.fileno(), 0, 8, seal=0)
+        writer = ArchiveWriter(file.fileno(), 0, 8, file_checksum=0)
         writer.append(b"embed.b2e", embed)
         writer.append(b"hidden.b2nd", leaf)  # without a description it goes with those that are no leaves
-        writer.append(b"x.b2nd", leaf, about=b"")
-        runs, others = writer.gather()
+        writer.append(b"x.b2nd", leaf, description=b"")
+        runs, others = writer.collect()
         write_cataloged(writer, None, runs, others, b"embed.b2e")
         writer.write_end()
     table = KeyTable.of_archive(archive_at(path), SUFFIXES, SKIPPED)
@@ -877,7 +877,7 @@ def test_any_order_of_members_gets_one(tmp_path: Path, source: str | None) -> No
     catalog = catalog_of(path)
     assert catalog is not None
     # Those that it has not seen being written are not described, until all are written anew.
-    assert (catalog.count, catalog.vague) == (11, 10)
+    assert (catalog.count, catalog.undescribed) == (11, 10)
     keys = sorted([*values, "/later"])
     assert [rank for rank in range(11) if catalog.description(rank)] == [keys.index("/later")]
     assert {"notes/readme.txt", "notes/empty/"} <= set(zipfile.ZipFile(path).namelist())
@@ -886,7 +886,7 @@ def test_any_order_of_members_gets_one(tmp_path: Path, source: str | None) -> No
     compare(path, {**values, "/later": np.arange(4)}, source)
     catalog = catalog_of(path)
     assert catalog is not None
-    assert (catalog.count, catalog.vague) == (11, 0)
+    assert (catalog.count, catalog.undescribed) == (11, 0)
     check_descriptions(path)
 
 
@@ -996,7 +996,7 @@ def test_more_kinds_than_are_kept(tmp_path: Path) -> None:
     catalog = catalog_of(path)
     assert catalog is not None
     assert (catalog.count, catalog.kind_count) == (4200, 4098)
-    assert catalog.vague == 4200 - 4097
+    assert catalog.undescribed == 4200 - 4097
     assert check_descriptions(path) == 4097
 
 
@@ -1009,7 +1009,7 @@ def test_a_catalog_in_memory(tmp_path: Path) -> None:
     made = catalog_in_memory(KeyTable.of_archive(archive, SUFFIXES, SKIPPED), parse_dtype)
     assert made is not None
     assert [made.description(n) for n in range(40)] == [written.description(n) for n in range(40)]
-    assert (made.count, made.groups, made.hidden, made.vague) == (40, written.groups, 0, 0)
+    assert (made.count, made.groups, made.hidden, made.undescribed) == (40, written.groups, 0, 0)
     assert catalog_in_memory(KeyTable.of_keys([]), parse_dtype) is None
 
 
@@ -1023,10 +1023,10 @@ def test_a_hash_that_is_written_in_parts(tmp_path: Path) -> None:
             set_slots_budget(budget)
             path = tmp_path / f"{budget}.b2z"
             with path.open("wb") as file:
-                writer = ArchiveWriter(file.fileno(), 0, 8, seal=0)
+                writer = ArchiveWriter(file.fileno(), 0, 8, file_checksum=0)
                 for name in names:
-                    writer.append(name[1:].encode() + b".b2nd", b"", about=b"")
-                runs, others = writer.gather()
+                    writer.append(name[1:].encode() + b".b2nd", b"", description=b"")
+                runs, others = writer.collect()
                 write_cataloged(writer, None, runs, others, b"embed.b2e")
                 writer.write_end()
             written.append(path)
@@ -1252,7 +1252,7 @@ def test_salvage_takes_no_catalog_for_a_leaf(tmp_path: Path, damage: str) -> Non
         # Even one that looks like a frame.
         data[archive.catalog.start : archive.catalog.start + 9] = b"\x9e\xa8b2frame"
     elif damage == "directory":
-        data[archive.place_of(5) + archive.directory_offset] ^= 0xFF
+        data[archive.record_offset(5) + archive.directory_offset] ^= 0xFF
     elif damage == "end":
         del data[archive.directory_offset + 10 :]
     path.write_bytes(data)

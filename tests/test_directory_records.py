@@ -100,13 +100,13 @@ def test_a_record_that_grows_after_it_was_checked(tmp_path: Path, field: int, ca
     if not cataloged:
         archive.distrust()
     table = KeyTable.of_archive(archive, SUFFIXES, SKIPPED)
-    assert len(table.places()) == 300
+    assert len(table.record_offsets()) == 300
     at = record_at(path, b"g/k0299.b2nd")
     place = at - archive.directory_offset
     change(path, at + field, b"\xff\xff")
     for ask in (
         lambda: catalog_in_memory(table, parse_dtype),
-        lambda: archive.window_at(place),
+        lambda: archive.byte_range_at(place),
         lambda: archive.name_at(place),
         lambda: archive.records({place}),
     ):
@@ -132,12 +132,14 @@ def odd(tmp_path: Path) -> Path:
 def test_keys_in_cp437_stand_for_records(odd: Path, source: str | None) -> None:
     table = table_of(odd, source)
     archive = table.archive
-    keys = [f"/{archive.name_at(place)[:-5]}" for place in table.places()]
+    keys = [f"/{archive.name_at(place)[:-5]}" for place in table.record_offsets()]
     assert keys == sorted(keys, key=str.encode)
     assert "/k00ü" in keys
     assert "/b/k00ü" in keys
-    assert [table.find(key) for key in keys] == table.places()
-    assert sorted(table.places() + table.other_places()) == [archive.place_of(n) for n in range(len(archive))]
+    assert [table.find(key) for key in keys] == table.record_offsets()
+    assert sorted(table.record_offsets() + table.other_offsets()) == [
+        archive.record_offset(n) for n in range(len(archive))
+    ]
     assert not table.regular
 
 
@@ -351,7 +353,7 @@ def test_long_names_take_no_longer_for_each_byte(long_names: Path, source: str |
 
 def listed_below(table: KeyTable, start: str) -> list[str]:
     """What a listing gives of keys and groups that begin with something, of a table of these alone."""
-    names = [table.archive.name_at(place)[:-5] for place in table.places()]
+    names = [table.archive.name_at(place)[:-5] for place in table.record_offsets()]
     own = KeyTable.of_keys([f"/{name}" for name in names if name.startswith(start)])
     return KeyCursor(KeyListing(own), "/", None, True).take(-1)
 
@@ -392,7 +394,7 @@ def test_a_batch_refuses_what_a_leaf_refuses(tmp_path: Path, source: str | None,
     """A leaf whose trailer is damaged, among others that are like it."""
     path = written(tmp_path / "s.b2z", 6)
     archive = opened(path, None)
-    offset, length = archive.window_at(table_of(path, None).find("/g/k0004"))
+    offset, length = archive.byte_range_at(table_of(path, None).find("/g/k0004"))
     frame = path.read_bytes()[offset : offset + length]
     start = length - int.from_bytes(frame[-22:-18], "big")
     place = {"start": start, "start + 1": start + 1}[at] if isinstance(at, str) else length + at
@@ -419,7 +421,7 @@ def test_names_in_zip_files_of_others(tmp_path: Path, source: str | None) -> Non
             info.comment, info.extra = b"of this member", struct.pack("<HH4s", 0x7777, 4, b"more")
             archive.writestr(info, data)
     table = table_of(path, source)
-    assert [table.archive.name_at(place) for place in table.places()] == [f"g/k000{n}.b2nd" for n in range(5)]
+    assert [table.archive.name_at(place) for place in table.record_offsets()] == [f"g/k000{n}.b2nd" for n in range(5)]
     with blosc2.open(str(path), mmap_mode=source) as store:
         assert store.read_many([f"/g/k000{n}" for n in range(5)])[:, 0].tolist() == [0, 1, 2, 3, 4]
 

@@ -135,17 +135,17 @@ def test_a_frame_by_hand(make: Maker) -> None:
         assert [frame.decode_chunk(n) for n in (0, 1)] == [b"01234567", b"89ab"]
         assert [frame.chunk(n) for n in (0, 1)] == [raw_chunk(b"01234567"), raw_chunk(b"89ab")]
         start = len(before) + frame.header_len
-        assert frame.chunks_window == (start, start + frame.cbytes)
+        assert frame.chunks_range == (start, start + frame.cbytes)
         assert frame.chunk_info(1) == (start + 40, 4, 36, 0, True, 4)
         assert frame.read_bytes(0, 12) == b"0123456789ab"
         for i in range(13):
             for j in range(i, 13):
                 assert frame.read_bytes(i, j) == b"0123456789ab"[i:j]
         # where uncompressed bytes lie verbatim
-        assert frame.window_of(2, 3) == start + 34
-        assert frame.window_of(8, 4) == start + 72
+        assert frame.byte_range_of(2, 3) == start + 34
+        assert frame.byte_range_of(8, 4) == start + 72
         for outside in ((7, 2), (12, 1), (-1, 2), (0, 0), (11, 2)):
-            assert frame.window_of(*outside) is None
+            assert frame.byte_range_of(*outside) is None
         frame.check_all()
         out = bytearray(5)
         frame.read_into(6, 11, out)
@@ -157,7 +157,7 @@ def test_a_window_must_be_the_frame(make: Maker) -> None:
     source = make(b"xx" + data + b"yy")
     assert Frame.open(source, 2, len(data)).nbytes == 12
     for length, text in (
-        (len(data) + 1, "its window has"),
+        (len(data) + 1, "its byte range has"),
         (len(data) - 1, "cut short"),
         (len(data) + 3, "past the end"),
     ):
@@ -394,7 +394,7 @@ def test_windows_of_raw_chunks_only(tmp_path: Path) -> None:
     for clevel in (0, 5):
         path = str(tmp_path / f"{clevel}.b2frame")
         schunk = blosc2.SChunk(chunksize=160, data=items, cparams={"clevel": clevel}, urlpath=path)
-        at = schunk._carrier.frame.window_of(4 * 41, 4)
+        at = schunk._carrier.frame.byte_range_of(4 * 41, 4)
         if clevel:
             assert at is None
         else:

@@ -96,13 +96,13 @@ def archive_of(names: list[str], source: str, *, cataloged: bool) -> Archive:
     """An archive with a leaf for each key, and two members that are none."""
     path = Path(source) / "keys.b2z"
     with path.open("wb") as file:
-        writer = ArchiveWriter(file.fileno(), 0, 8, seal=0)
+        writer = ArchiveWriter(file.fileno(), 0, 8, file_checksum=0)
         for name in ("embed.b2e", ".b2/other"):
             writer.append(name.encode(), FRAME)
         for name in names:
-            writer.append(name[1:].encode() + SUFFIXES[len(name) % 3], FRAME, about=b"")
+            writer.append(name[1:].encode() + SUFFIXES[len(name) % 3], FRAME, description=b"")
         if cataloged:
-            runs, others = writer.gather()
+            runs, others = writer.collect()
             assert write_cataloged(writer, None, runs, others, b"embed.b2e") == len(names)
         else:
             writer.write_directory()
@@ -180,7 +180,7 @@ class TestTable:
         else:
             members = [table.archive.name_at(place) for place in found]
             assert members == [key[1:] + SUFFIXES[len(key) % 3].decode() for key in names]
-            assert sorted(found) == sorted(table.places())
+            assert sorted(found) == sorted(table.record_offsets())
         for key in [other, *names, *(key + "x" for key in names), *(key[:-1] for key in names), *groups_of(names)]:
             assert (key in table) == (key in names)
             assert (table.find(key) >= 0) == (key in names)
@@ -196,7 +196,7 @@ class TestTable:
         start, stop = data.draw(st.tuples(st.integers(0, 14), st.integers(-1, 14)))
         suffixed = [key[1:] + SUFFIXES[len(key) % 3].decode() for key in sorted(names)]
         wanted = suffixed[start:] if stop < 0 else suffixed[start:stop]
-        assert [table.archive.name_at(place) for place in table.places(start, stop)] == wanted
+        assert [table.archive.name_at(place) for place in table.record_offsets(start, stop)] == wanted
 
     @examples
     @given(names=key_sets())
@@ -204,11 +204,11 @@ class TestTable:
         table = table_of(names, kind, folder)
         if table.archive is None:
             return
-        others = [table.archive.name_at(place) for place in table.other_places((b".b2/catalog",))]
+        others = [table.archive.name_at(place) for place in table.other_offsets((b".b2/catalog",))]
         assert others == ["embed.b2e", ".b2/other"]
-        assert [table.archive.name_at(place) for place in table.other_places((b".b2/catalog", b"embed.b2e"))] == others[
-            1:
-        ]
+        assert [
+            table.archive.name_at(place) for place in table.other_offsets((b".b2/catalog", b"embed.b2e"))
+        ] == others[1:]
         records = table.others((b".b2/catalog",))
         assert records == b"".join(record_of(table.archive, name) for name in others)
         assert table.regular
@@ -376,14 +376,14 @@ def test_suffixes_are_cut_once() -> None:
     table = foreign_table([(name, FRAME) for name in ("a.b2nd", "d/a.b.c.b2f", "d/.b2nd", "x..b2b", "d/e.f/g.b2nd")])
     # A name that begins with its only dot has no suffix: a stranger, which is a frame.
     assert KeyListing(table).below() == ["/a", "/d/.b2nd", "/d/a.b.c", "/d/e.f/g", "/x."]
-    assert table.strangers == ["/d/.b2nd"]
+    assert table.unknown_suffixes == ["/d/.b2nd"]
     assert not table.regular
 
 
 def test_strangers_count_when_they_are_frames() -> None:
     table = foreign_table([("a.txt", b"text"), ("b.odd", FRAME), ("c", FRAME), ("d.b2nd", b"damaged"), ("e", b"")])
     assert KeyListing(table).below() == ["/b", "/c", "/d"]
-    assert table.strangers == ["/b", "/c"]
+    assert table.unknown_suffixes == ["/b", "/c"]
     assert not table.regular
 
 
@@ -405,9 +405,9 @@ def test_of_equal_names_the_last_counts() -> None:
         table = foreign_table([("a.b2nd", FRAME), ("x.b2nd", FRAME), ("a.b2nd", FRAME + b"last")])
     archive = table.archive
     assert archive is not None
-    assert archive.window_at(table.find("/a"))[1] == len(FRAME) + 4
+    assert archive.byte_range_at(table.find("/a"))[1] == len(FRAME) + 4
     assert table.clashes == []
-    assert table.shadowed == {"/a": [archive.place_of(0)]}
+    assert table.shadowed == {"/a": [archive.record_offset(0)]}
     assert not table.regular
 
 

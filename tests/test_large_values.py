@@ -62,7 +62,7 @@ def test_joined_bytes_are_those_of_the_parts(parts: list[tuple[int, int, int]], 
     for start, length in reads:
         if start + length <= len(expected):
             assert joined.read(start, length) == expected[start : start + length]
-            assert b"".join(s.read(a, n) for s, a, n in joined.windows(start, length)) == joined.read(start, length)
+            assert b"".join(s.read(a, n) for s, a, n in joined.byte_ranges(start, length)) == joined.read(start, length)
         else:
             with pytest.raises(FormatError):
                 joined.read(start, length)

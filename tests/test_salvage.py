@@ -360,7 +360,7 @@ def test_an_array_without_its_end(tmp_path: Path, out: Path) -> None:
     path = tmp_path / "x.b2nd"
     data = one(path)
     frame = blosc2.open(str(path))._carrier.frame
-    table = frame.chunks_window[1]
+    table = frame.chunks_range[1]
     ends = {len(data) - 1: True, len(data) - 30: True, table + 3: False, table: False}
     for size, with_metadata in ends.items():
         path.write_bytes(data[:size])

@@ -25,9 +25,9 @@ def is_sealed(path: Path) -> bool:
     assert archive.end == len(data)
     with zipfile.ZipFile(path) as z:
         assert z.testzip() is None
-    if archive.seal is None:
+    if archive.file_checksum is None:
         return False
-    assert archive.seal == crc32c(data)
+    assert archive.file_checksum == crc32c(data)
     assert data[-8:] == b"%08x" % crc32c(data[:-8])
     return True
 

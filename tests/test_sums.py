@@ -15,7 +15,7 @@ from fixture_kit import manifest
 
 import blosc2
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_checksums import has_odd_parity, range_sum, sealed, sums_of
+from blosc2._core.frame.frame_checksums import checksums_of, has_odd_parity, range_checksum, with_checksums
 from blosc2._core.io.checksum import crc32c, crc32c_both, crc32c_joined
 from blosc2._core.io.source import Source
 from blosc2._frames.checksums import carried, check_reads, is_verifiable, verify_frame, with_sums
@@ -247,8 +247,8 @@ def test_a_finding_says_where(path: Path) -> None:
     shifted = Frame.open(Source.of_buffer(b"12345" + data), 5)
     assert [one.offset for one in verify_frame(shifted)] == [places[0] + 5, places[2] + 5]
     data = bytearray(path.read_bytes())
-    data[10 + frame.chunks_window[1]] ^= 1
-    assert [one.offset for one in found(data)] == [frame.chunks_window[1]]
+    data[10 + frame.chunks_range[1]] ^= 1
+    assert [one.offset for one in found(data)] == [frame.chunks_range[1]]
 
 
 # ---------------------------------------------------------------------- versions
@@ -263,7 +263,7 @@ def test_versions_go_on_without_a_look_at_old_bytes(path: Path) -> None:
         array[n] = -n
         array.resize((30 + n, 10))
         frame = open_frame(str(path), None)
-        assert carried(frame) == sums_of(frame)
+        assert carried(frame) == checksums_of(frame)
         lengths.append(frame.frame_len)
     assert not any(map(has_odd_parity, lengths))
     at = frame.header_len + 50  # dead by now
@@ -282,7 +282,7 @@ def test_chunks_keep_their_sums_wherever_they_go(path: Path) -> None:
     schunk.update_data(0, bytes(range(100)), copy=True)
     schunk.append_data(bytes(NOISE[300:400]))
     frame = open_frame(str(path), None)
-    assert carried(frame) == sums_of(frame)
+    assert carried(frame) == checksums_of(frame)
     assert found(path.read_bytes()) == []
 
 
@@ -337,7 +337,7 @@ def test_a_file_changed_by_others_is_unverified_and_stays_so(make: Callable[[str
 def test_a_trailer_written_by_others_is_unverified(path: Path) -> None:
     data = made(compressed, path)
     frame = Frame.open(Source.of_buffer(data))
-    size = frame.sums_len
+    size = frame.checksums_len
     plain = bytearray(data[: -23 - size] + data[-23:])
     plain[16:24] = len(plain).to_bytes(8, "big")
     plain[-22:-18] = (frame.trailer_len - size).to_bytes(4, "big")
@@ -479,7 +479,7 @@ def test_opening_checks_all_but_the_chunks(make: Callable[[str], None], path: Pa
     frame = open_frame(str(path), None)
     places = [0, frame.frame_len - 30, frame.frame_len - 20, frame.frame_len - frame.trailer_len + 3]
     if frame.nbytes:
-        places.append(frame.chunks_window[1] + 36)
+        places.append(frame.chunks_range[1] + 36)
     for at in places:
         data = bytearray(good)
         data[at] ^= 2
@@ -594,7 +594,7 @@ def test_directories_of_chunk_files_have_none(tmp_path: Path) -> None:
 def test_any_byte_of_the_sums_may_be_anything(path: Path) -> None:
     data = bytearray(made(appended, path))
     rng = np.random.default_rng(3)
-    start = len(data) - 23 - Frame.open(Source.of_buffer(bytes(data))).sums_len
+    start = len(data) - 23 - Frame.open(Source.of_buffer(bytes(data))).checksums_len
     for at in range(start, len(data)):
         old = data[at]
         for new in {0, 1, 127, 128, 255, int(rng.integers(256))} - {old}:
@@ -625,9 +625,10 @@ def test_more_or_fewer_sums_than_chunks(path: Path, count: int) -> None:
     """Everything agrees but their number."""
     plain = blosc2.asarray(ITEMS, chunks=(10, 10), blocks=(5, 10)).to_cframe()
     frame = Frame.open(Source.of_buffer(plain))
-    chunks, body, index = sums_of(frame)
+    chunks, body, index = checksums_of(frame)
     stop = frame.frame_len - frame.trailer_len
-    header, trailer = sealed(plain[: frame.header_len], plain[stop:], stop, (chunks + chunks)[: 4 * count], body, index)
+    ends = plain[: frame.header_len], plain[stop:]
+    header, trailer = with_checksums(*ends, stop, (chunks + chunks)[: 4 * count], body, index)
     path.write_bytes(header + plain[frame.header_len : stop] + trailer)
     with pytest.raises(blosc2.FormatError, match="checksums for 3 stored chunks"):
         blosc2.open(str(path), verify=True)
@@ -654,7 +655,7 @@ def test_frames_that_are_damaged_in_any_way_get_no_sums_or_right_ones() -> None:
 def test_parts_that_are_no_parts_are_refused() -> None:
     for header, trailer in ((b"", bytes(35)), (bytes(96), bytes(35)), (bytes(97), bytes(22))):
         with pytest.raises(ValueError, match="97 bytes"):
-            sealed(header, trailer, 97, b"", 0, 0)
+            with_checksums(header, trailer, 97, b"", 0, 0)
 
 
 # ---------------------------------------------------------------------- the native parts
@@ -672,10 +673,10 @@ def test_ranges_of_a_source(path: Path, source: str | None) -> None:
     path.write_bytes(data)
     opened = Source.open(str(path)) if source is None else Source.map(str(path))
     for start, length in ((0, 0), (5, 1), (17, 599_983), (0, 600_000), (600_000, 0)):
-        assert range_sum(opened, start, length, 99) == crc32c(data[start : start + length], 99)
+        assert range_checksum(opened, start, length, 99) == crc32c(data[start : start + length], 99)
     for start, length in ((-1, 1), (0, 600_001), (600_001, 0), (5, -1)):
         with pytest.raises(blosc2.FormatError):
-            range_sum(opened, start, length)
+            range_checksum(opened, start, length)
 
 
 def test_parity() -> None:

@@ -37,7 +37,7 @@ from blosc2._backends.layout import (
 from blosc2._backends.temporary_folder import TemporaryPlace
 from blosc2._backends.writer_lock import WriterLock
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.header import file_window
+from blosc2._core.frame.header import file_range
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._files import (
@@ -261,11 +261,11 @@ class DirectoryBackend:
         finally:
             os.close(descriptor)
         if len(data) < _SMALL_FILE:
-            return file_window(Source.of_buffer(data, path))
+            return file_range(Source.of_buffer(data, path))
         source = open_source(path, self._mmap_mode, old)
         if self.advice is not None:
             source.advise(self.advice)
-        return file_window(source)
+        return file_range(source)
 
     def __contains__(self, key: str) -> bool:
         return self.path_of(key) is not None

@@ -206,7 +206,7 @@ class ZipBackend:
         if version is None:
             return None
         catalog = self.catalog()
-        if catalog is not None and catalog.vague == 0:
+        if catalog is not None and catalog.undescribed == 0:
             return catalog
         if version.described is None and len(self._table_of(version)):
             version.described = catalog_in_memory(self._table_of(version), parse_dtype)
@@ -216,7 +216,7 @@ class ZipBackend:
         if version.keys is None:
             version.keys = keys = KeyTable.of_archive(version.archive, _SUFFIXES, _SKIPPED)
             version.find = keys.find
-            if keys.strangers or keys.clashes or keys.packed:
+            if keys.unknown_suffixes or keys.clashes or keys.packed:
                 self._warn(keys)
         return version.keys
 
@@ -224,7 +224,7 @@ class ZipBackend:
         if self._warned:
             return
         self._warned = True
-        for key in keys.strangers:
+        for key in keys.unknown_suffixes:
             warnings.warn(f"{self.root}: {key!r} is a frame under an unusual suffix", UserWarning, stacklevel=2)
         for key in keys.packed:
             warnings.warn(
@@ -282,7 +282,7 @@ class ZipBackend:
             self._verify_member(version, place, key)
 
     def _verify_embedded(self, version: Version, key: str | None) -> None:
-        place = -1 if self._verified is version else version.archive.place(_EMBED)
+        place = -1 if self._verified is version else version.archive.find_offset(_EMBED)
         if place >= 0:
             self._verify_member(version, place, key)
             self._verified = version
@@ -303,7 +303,7 @@ class ZipBackend:
 
         A small one was checked when the archive was opened.
         """
-        if not self.checks or frame.sums_len or not SMALL_MEMBER < frame.frame_len <= _LARGEST_CHECKED:
+        if not self.checks or frame.checksums_len or not SMALL_MEMBER < frame.frame_len <= _LARGEST_CHECKED:
             return
         version = self._version
         if version is not None and self._verified is not version and frame.source is version.source:
@@ -372,7 +372,7 @@ class ZipBackend:
         try:
             writer = self._begin(fresh)
             self._check_own()
-            writer.gather(self._folder)
+            writer.collect(self._folder)
         except BaseException:
             self._give_up()
             raise
@@ -439,15 +439,15 @@ class ZipBackend:
         Of many leaves it is written in the order of their keys, with a catalog before it.
         """
         keys = None if version is None else self._table_of(version)
-        most = len(changes) + writer.gathered + (0 if keys is None else len(keys))
+        most = len(changes) + writer.collected + (0 if keys is None else len(keys))
         # What was streamed is sorted already, be it little.
-        if not writer.gathered and (most < CATALOG_LEAST or (keys is not None and not keys.regular)):
+        if not writer.collected and (most < CATALOG_LEAST or (keys is not None and not keys.regular)):
             if version is None:
                 writer.write_directory()
             else:
                 writer.write_directory(*version.archive.records(self._outdated(version, changes, embedded)))
             return
-        runs, others = writer.gather(self._folder)
+        runs, others = writer.collect(self._folder)
         for key, window in changes.items():
             if window is None:
                 writer.hide(key[1:].encode("utf-8", "surrogateescape"))
@@ -478,7 +478,7 @@ class ZipBackend:
             if self._now() != self._identity or not self._version.is_in(self.root):
                 raise self._refusal()
             size = start = os.fstat(self._descriptor).st_size
-            end, seal = self._version.archive.end, self._version.archive.seal
+            end, seal = self._version.archive.end, self._version.archive.file_checksum
             if not self._staged:
                 # What lies behind is left from an append that was not finished.
                 start = max(end, self._floor)
@@ -577,7 +577,7 @@ class ZipBackend:
             if new == old:
                 return False
             # A writer may be appending what it has not published yet.
-            appended = self.lock is None and new[:2] == old[:2] and version.archive.seal is not None
+            appended = self.lock is None and new[:2] == old[:2] and version.archive.file_checksum is not None
             if appended and self._open().record == version.record:
                 return False
         self._cut_off()
@@ -604,7 +604,7 @@ class ZipBackend:
         keys = self._table_of(version).sound()
         new = NewFile(self.root, replace=True, lock=self.lock, owner=self._owner)
         try:
-            writer = ArchiveWriter(new.file.fileno(), 0, _ALIGNMENT, seal=0)
+            writer = ArchiveWriter(new.file.fileno(), 0, _ALIGNMENT, file_checksum=0)
             if len(keys) >= CATALOG_LEAST and keys.regular:
                 copy_cataloged(version.source, version.archive, keys, writer, self._folder, progress)
             else:
@@ -666,8 +666,8 @@ class ZipBackend:
                 gone.update(shadowed.get(key, ()))
             gone.update(keys.packed.get(key, ()))
         if embed:
-            gone.update(archive.places(_EMBED))
-        gone.update(archive.places(_CATALOG))  # it would not fit any more
+            gone.update(archive.find_offsets(_EMBED))
+        gone.update(archive.find_offsets(_CATALOG))  # it would not fit any more
         return gone
 
     @property
@@ -743,8 +743,8 @@ class ZipBackend:
         """Write the directory of the version that is shown behind all others, and its end record."""
         assert self._version is not None
         archive = self._version.archive
-        again = ArchiveWriter(self._descriptor, writer.position, _ALIGNMENT, writer.seal)
-        again.write_directory(*archive.records(set(archive.places(_CATALOG))))
+        again = ArchiveWriter(self._descriptor, writer.position, _ALIGNMENT, writer.file_checksum)
+        again.write_directory(*archive.records(set(archive.find_offsets(_CATALOG))))
         os.fsync(self._descriptor)
         again.write_end()
         self.behind = False

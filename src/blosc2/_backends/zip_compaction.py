@@ -24,10 +24,10 @@ def copy_members(source: Source, archive: Archive, writer: ArchiveWriter, progre
     # Of equal names the last counts.
     live = {name: number for number, name in enumerate(archive.names()) if not archive.is_folder(number)}
     live.pop(CATALOG, None)
-    total = sum(archive.window(number)[1] for number in live.values())
+    total = sum(archive.byte_range(number)[1] for number in live.values())
     done = 0
     for name, number in live.items():
-        offset, length = archive.window(number)
+        offset, length = archive.byte_range(number)
         writer.append_pieces(name.encode(), pieces((source, offset, length)), length, archive.crc(number))
         done += length
         if progress is not None:
@@ -47,25 +47,25 @@ def copy_cataloged(
 
     def copy(place: int, *, leaf: bool) -> None:
         nonlocal done
-        offset, length = archive.window_at(place)
+        offset, length = archive.byte_range_at(place)
         window = source, offset, length
         # By the leaf itself: what the old catalog says may be less, or wrong.
         about = described(window) if leaf else None
         writer.append_pieces(
-            archive.name_at(place).encode(), pieces(window), length, archive.crc_at(place), about=about
+            archive.name_at(place).encode(), pieces(window), length, archive.crc_at(place), description=about
         )
         done += length
         if progress is not None:
             progress(done, total)
 
-    writer.gather(folder)
-    for place in {archive.name_at(place): place for place in keys.other_places((_CATALOG,))}.values():
+    writer.collect(folder)
+    for place in {archive.name_at(place): place for place in keys.other_offsets((_CATALOG,))}.values():
         if not archive.name_at(place).endswith("/"):
             copy(place, leaf=False)
     for start in range(0, len(keys), _TOGETHER):
-        for place in keys.places(start, start + _TOGETHER):
+        for place in keys.record_offsets(start, start + _TOGETHER):
             copy(place, leaf=True)
-    runs, others = writer.gather()
+    runs, others = writer.collect()
     write_cataloged(writer, None, runs, others, _EMBED)
     if progress is not None:
         progress(total, total)

@@ -80,7 +80,7 @@ def lost_end(source: Source, archive: Archive) -> int | None:
     end = int(archive.end)
     if end >= source.size:
         return None
-    sealed = archive.seal is not None
+    sealed = archive.file_checksum is not None
     for place in _candidates(source, end):
         if _was_sealed(source, place, end) or (place >= end and _was_plain(source, place, sealed)):
             return place

@@ -31,7 +31,7 @@ class Version:
         self.archive = archive
         # The last bytes of it, as they were: where they are others, so is the file.
         self.record = record
-        self.member: Callable[[int], tuple[int, int]] = archive.window_at
+        self.member: Callable[[int], tuple[int, int]] = archive.byte_range_at
         # Made by the backend when first needed.
         self.keys: KeyTable | None = None
         self.find: Callable[[str], int] | None = None

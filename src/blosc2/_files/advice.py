@@ -100,7 +100,7 @@ def _stored_places(frame: Frame, numbers: Iterable[Integers]) -> tuple[Integers,
     """
     if frame.repeated_offset is not None:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    start, stop = frame.chunks_window
+    start, stop = frame.chunks_range
     table = np.frombuffer(frame.offsets_bytes(), np.int64)
     places = [table[piece] for piece in (piece[table[piece] >= 0] for piece in numbers) if len(piece)]
     wanted = np.concatenate([np.zeros(0, np.int64), *places])

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, Final
 
-from blosc2._core.frame.frame_checksums import range_sum
+from blosc2._core.frame.frame_checksums import range_checksum
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2.exceptions import FormatError
@@ -39,7 +39,7 @@ _CANNOT: Final = (
 
 def pieces_of(window: Window) -> Iterator[bytes | memoryview]:
     """The bytes of a window, in pieces of bounded size; of a buffer or mapping, as they lie there."""
-    for source, offset, length in window[0].windows(*window[1:]):
+    for source, offset, length in window[0].byte_ranges(*window[1:]):
         try:
             view = memoryview(source)[offset : offset + length]
         except BufferError:
@@ -60,7 +60,7 @@ def checked_pieces(window: Window) -> Iterator[bytes | memoryview]:
         The bytes are not those that were written: they are damaged, or somebody changed the file meanwhile.
     """
     source, offset, length = window
-    sums = source.sums
+    sums = source.checksums
     if not sums or offset or length != source.size:
         yield from pieces_of(window)
         return
@@ -83,7 +83,7 @@ def checked_parts(parts: Iterable[Part], window: Window) -> Iterator[bytes | mem
     Of the parts, the window among them is what lies between header and trailer.
     """
     source, offset, length = window
-    sums = None if offset or length != source.size else source.sums
+    sums = None if offset or length != source.size else source.checksums
     for part in parts:
         if not isinstance(part, tuple):
             yield part
@@ -103,7 +103,7 @@ def check_unchanged(source: Source) -> None:
 
     Of joined sources alone, whose `sums` are None: those of files that this process alone writes to have False there.
     """
-    if source.is_joined and source.sums is None and not source.is_unchanged():
+    if source.is_joined and source.checksums is None and not source.is_unchanged():
         raise FormatError(
             "the file was written to while it was copied, and has no checksums that would tell what was copied: "
             "copy it again", path=_path_of(source),
@@ -113,9 +113,9 @@ def check_unchanged(source: Source) -> None:
 def check_copy(window: Window, copy: Window) -> None:
     """Refuse a copy that is not what the checksums of its source say, or of which files were written to meanwhile."""
     source, offset, length = window
-    sums = source.sums
+    sums = source.checksums
     if sums and not offset and length == source.size:
-        if range_sum(copy[0], copy[1] + sums.start, sums.stop - sums.start) != sums.body:
+        if range_checksum(copy[0], copy[1] + sums.start, sums.stop - sums.start) != sums.body:
             raise FormatError(_NOT_WRITTEN, path=_path_of(source), offset=sums.start)
     else:
         check_unchanged(source)
@@ -123,7 +123,7 @@ def check_copy(window: Window, copy: Window) -> None:
 
 def _path_of(source: Source) -> str | None:
     """The file that most bytes of a joined source come from."""
-    parts = source.windows(0, source.size)
+    parts = source.byte_ranges(0, source.size)
     return max(parts, key=lambda part: part[2])[0].path if parts else None
 
 
@@ -146,7 +146,7 @@ def write_all(write: Callable[[Any], int], data: Any) -> None:
 
 def _copy(file: BinaryIO, window: Window) -> None:
     """Write the bytes of a window to a file, from where it is."""
-    for source, offset, length in window[0].windows(*window[1:]):
+    for source, offset, length in window[0].byte_ranges(*window[1:]):
         if source.descriptor >= 0 and length >= _WORTH_ASKING and hasattr(os, "copy_file_range"):
             done = _copy_by_system(file, source, offset, length)
             offset, length = offset + done, length - done

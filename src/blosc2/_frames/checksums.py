@@ -10,7 +10,14 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_checksums import has_odd_parity, index_size, range_sum, sealed, stored_chunks, sums_of
+from blosc2._core.frame.frame_checksums import (
+    checksums_of,
+    has_odd_parity,
+    index_size,
+    range_checksum,
+    stored_chunks,
+    with_checksums,
+)
 from blosc2._core.io.checksum import crc32c, crc32c_both, crc32c_joined
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.grid_write import StoredChunk
@@ -209,7 +216,7 @@ def verify_frame(frame: Frame) -> Iterator[Finding]:
     source = frame.source
     start = frame.offset + frame.header_len
     stop = start if frame.nbytes == 0 else frame.offset + frame.frame_len - frame.trailer_len
-    if range_sum(source, start, stop - start) == sums.body:
+    if range_checksum(source, start, stop - start) == sums.body:
         stored = stored_chunks(frame)
         if 4 * stored != len(sums.chunks):
             yield Finding(stop, None, f"there are {len(sums.chunks) // 4} checksums for {stored} stored chunks")
@@ -248,15 +255,15 @@ def parts_with_sums(frame: Frame) -> list[Part]:
     source, offset, length = frame.source, frame.offset, frame.frame_len
     header = frame.header_bytes()
     start = frame.header_len
-    if frame.sums_len:
+    if frame.checksums_len:
         return [header, (source, offset + start, length - start)]
     stop = length - frame.trailer_len if frame.nbytes else start
-    known = source.sums
+    known = source.checksums
     if not known or offset:
-        chunks, body, index = sums_of(frame)
+        chunks, body, index = checksums_of(frame)
     else:
         chunks, body, index = known[:3]
-    header, trailer = sealed(header, source.read(offset + stop, length - stop), stop, chunks, body, index)
+    header, trailer = with_checksums(header, source.read(offset + stop, length - stop), stop, chunks, body, index)
     if length <= _SMALL:
         return [b"".join((header, source.read(offset + start, stop - start), trailer))]
     return [header, (source, offset + start, stop - start), trailer]
@@ -301,12 +308,12 @@ def _carried(frame: Frame) -> tuple[Sums | None, list[Finding]]:
 
 
 def _wrong_index(frame: Frame, sums: Sums) -> Finding | None:
-    at = frame.chunks_window[1]
+    at = frame.chunks_range[1]
     try:
         length = index_size(frame)
     except FormatError as error:
         return Finding(at, None, error.reason)
-    if (range_sum(frame.source, at, length) if length else 0) != sums.table:
+    if (range_checksum(frame.source, at, length) if length else 0) != sums.table:
         return Finding(at, None, "the offsets table is not the one that was written, as its checksum says")
     return None
 
@@ -323,7 +330,7 @@ def _wrong_parts(frame: Frame, sums: Sums) -> list[Finding]:
         numbers = stored_numbers(again)
     except ValueError as error:  # the table of offsets is what is damaged
         if not found:
-            found.append(Finding(frame.chunks_window[1], None, str(error)))
+            found.append(Finding(frame.chunks_range[1], None, str(error)))
         return found
     for number in numbers:
         try:

@@ -29,7 +29,7 @@ class JoinedChunks:
     """
 
     def __init__(self, frame: Frame, waiting: TemporaryFile | None) -> None:
-        start, stop = frame.chunks_window
+        start, stop = frame.chunks_range
         self._base: Window = (frame.source, start, stop - start)
         self._frame = frame
         self._sums: dict[int, int] | None = None

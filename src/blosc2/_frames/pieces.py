@@ -35,7 +35,7 @@ def plain_window(frame: Frame, *, own: bool = False) -> Window:
     sums = carried(frame)
     known = (False if own else None) if sums is None else Known(sums.chunks, sums.body, sums.table, start, stop)
     body = frame.source, frame.offset + start, stop - start
-    source = Source.joined((_buffer(header), body, _buffer(trailer)), sums=known)
+    source = Source.joined((_buffer(header), body, _buffer(trailer)), checksums=known)
     return source, 0, source.size
 
 
@@ -87,7 +87,7 @@ def draft_window(draft: Draft, sum_at: Callable[[int], int | None] | None = None
     if sums is not None:
         known = Known(as_table(sums), crc32c(index_chunk, body), crc32c(index_chunk), start, stop)
     every = (_buffer(header), *parts, _buffer(index_chunk), _buffer(trailer))
-    source = Source.joined(every, sums=known)
+    source = Source.joined(every, checksums=known)
     return source, 0, source.size
 
 
@@ -99,7 +99,7 @@ def _stored(draft: Draft, sum_at: Callable[[int], int | None] | None) -> Iterato
             stored = held(draft.new[index])
             yield index, _buffer(stored), crc32c(stored)
         elif offset >= 0:
-            place, length = frame.chunk_place_at(offset)
+            place, length = frame.chunk_offset_at(offset)
             yield index, (frame.source, place, length), None if sum_at is None else sum_at(offset)
 
 
@@ -110,7 +110,7 @@ def _buffer(data: bytes) -> Window:
 def settled(window: Window) -> Window:
     """The same window, in memory where its bytes are part of a file that may change before they are needed."""
     source = window[0]
-    if not source.is_joined or all(part.in_memory for part, _, _ in source.windows(0, source.size)):
+    if not source.is_joined or all(part.in_memory for part, _, _ in source.byte_ranges(0, source.size)):
         return window
     data = in_bytes(window)
     check_unchanged(source)
@@ -119,4 +119,4 @@ def settled(window: Window) -> Window:
 
 def in_bytes(window: Window) -> bytes:
     """All of a window, as bytes that nothing can change any more."""
-    return b"".join(checked_pieces(window)) if window[0].sums else window[0].read(*window[1:])
+    return b"".join(checked_pieces(window)) if window[0].checksums else window[0].read(*window[1:])

@@ -15,7 +15,7 @@ import numpy as np
 
 from blosc2._core.allocation import FREE, allowed, table_limit
 from blosc2._core.frame.frame import Frame, special_chunk
-from blosc2._core.frame.frame_checksums import range_sum, sealed
+from blosc2._core.frame.frame_checksums import range_checksum, with_checksums
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
@@ -265,7 +265,7 @@ def lay_out(
     header = pack_header(fields, metalayers, bool(vlmeta), before + len(trailer), nbytes, position)
     if sums is not None:
         sums.add(index)
-        header, trailer = sealed(header, trailer, before, sums.table(), sums.body, crc32c(index))
+        header, trailer = with_checksums(header, trailer, before, sums.table(), sums.body, crc32c(index))
     write(index + trailer)
     return header
 
@@ -325,7 +325,7 @@ def all_chunks(draft: Draft) -> Iterator[Stored]:
         else:
             stored = frame.chunk_stored_at(offset)
             if known and crc32c(stored) != known[offset]:
-                start = frame.chunks_window[0]
+                start = frame.chunks_range[0]
                 raise FormatError(
                     f"chunk {index} is not the one that was written, as its checksum says",
                     path=frame.source.path, key=frame.key, offset=start + offset,
@@ -348,7 +348,7 @@ def sums_by_offset(frame: Frame) -> dict[int, int]:
 def _other_number(frame: Frame, known: int, stored: int) -> FormatError:
     return FormatError(
         f"{known} checksums for {stored} stored chunks", path=frame.source.path, key=frame.key,
-        offset=frame.chunks_window[1],
+        offset=frame.chunks_range[1],
     )  # fmt: skip
 
 
@@ -396,7 +396,7 @@ def appended(draft: Draft, start: int, *, variable: bool) -> tuple[list[bytes | 
     if sums is not None:
         known = header_len if frame.nbytes == 0 else frame.frame_len - frame.trailer_len
         source = frame.source if start <= frame.source.size else Source.open(str(frame.source.path))
-        running.body = range_sum(source, known, start - known, sums.body)
+        running.body = range_checksum(source, known, start - known, sums.body)
     parts: list[Any] = []
     added: dict[int, int] = {}
     if not draft.edits_chunks and frame.repeated_offset is not None:
@@ -427,13 +427,13 @@ def appended(draft: Draft, start: int, *, variable: bool) -> tuple[list[bytes | 
     header[68] = 0xC3 if draft.vlmeta else 0xC2
     header[MARK_AT] = 0
     if "b2nd" in draft.metalayers:
-        place = frame.metalayer_place("b2nd")
+        place = frame.metalayer_offset("b2nd")
         header[place : place + len(draft.metalayers["b2nd"])] = draft.metalayers["b2nd"]
     current = bytes(header)
     if sums is not None:
         running.add(index)
         table = sums.chunks if isinstance(offsets, int) else _table_after(draft, sums, added)
-        current, trailer = sealed(current, trailer, before, table, running.body, crc32c(index))
+        current, trailer = with_checksums(current, trailer, before, table, running.body, crc32c(index))
     return [*parts, index, trailer], current
 
 

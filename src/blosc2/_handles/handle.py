@@ -102,7 +102,7 @@ class Carrier:
         self.verify = verify
         if verify:
             check_reads(frame)
-        elif verify is None and frame.sums_len:
+        elif verify is None and frame.checksums_len:
             frame.check_wholes()
         self.frame = frame
         self.array: tuple[Geometry, np.dtype[Any], Frame] | None = None
@@ -257,7 +257,7 @@ class Carrier:
         if not frame.serialised:
             return frame_bytes(Draft(frame))
         plain: bytes = frame.plain_bytes()
-        if self.verify is None and frame.sums_len:
+        if self.verify is None and frame.checksums_len:
             check_body(frame, plain)
         return plain
 
@@ -347,7 +347,7 @@ class MemoryCarrier(Carrier):
             if joined is not None:
                 source = joined.source_after(draft) if draft.edits_chunks else joined.source()
             elif self._arena is None and frame.serialised:
-                start, stop = frame.chunks_window
+                start, stop = frame.chunks_range
                 source = Source.of_buffer(frame.source.read(start, stop - start))
             assembled = Frame.assemble(
                 source, offsets, count, draft.nbytes, draft.chunksize, fields, draft.metalayers, draft.vlmeta,
@@ -363,7 +363,7 @@ class MemoryCarrier(Carrier):
             return self._joined
         if not frame.serialised or frame.source.in_memory or frame.repeated_offset is not None:
             return None
-        start, stop = frame.chunks_window
+        start, stop = frame.chunks_range
         return JoinedChunks(frame, self._waiting) if stop - start > SMALL_FRAME else None
 
     def window(self) -> tuple[Source, int, int]:
@@ -376,7 +376,7 @@ class MemoryCarrier(Carrier):
         """Put new chunks behind the ones that are there."""
         more = sum(len(stored) for stored in draft.new.values())
         if self._arena is None:
-            start, stop = self.frame.chunks_window
+            start, stop = self.frame.chunks_range
             live = stop - start
             self._arena = bytearray(live + more + max(live, more, 64))
             self._arena[:live] = self.frame.source.read(start, live)

@@ -6,7 +6,7 @@ import struct
 from typing import Any, Final
 
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_checksums import range_sum
+from blosc2._core.frame.frame_checksums import range_checksum
 from blosc2._core.io.checksum import crc32c
 from blosc2._handles.directory import ReadOnlyDirectoryCarrier
 from blosc2._handles.handle import Carrier
@@ -38,7 +38,7 @@ def version_of(carrier: Carrier) -> FrameVersion | None:
     frame = carrier.frame
     source = frame.source
     member, time, limit = 0, None, _SMALL
-    if not frame.sums_len and frame.frame_len > _SMALL:
+    if not frame.checksums_len and frame.frame_len > _SMALL:
         if frame.offset == 0 and frame.frame_len == source.size and source.identity is not None:
             limit = _MEDIUM
             time = source.identity[3] if frame.frame_len > limit else None
@@ -49,8 +49,8 @@ def version_of(carrier: Carrier) -> FrameVersion | None:
     begin, end = frame.offset, frame.offset + frame.frame_len
     at = begin + len(header)
     if frame.frame_len > limit:
-        at = max(at, frame.chunks_window[1])
-    return frame.frame_len, crc32c(header), range_sum(source, at, end - at), member, time
+        at = max(at, frame.chunks_range[1])
+    return frame.frame_len, crc32c(header), range_checksum(source, at, end - at), member, time
 
 
 def _member_sum(frame: Frame) -> int:

@@ -150,7 +150,7 @@ def _check_members(source: Source, archive: Archive, members: list[Member], foun
         if archive.is_folder(member.number):
             continue
         try:
-            offset, length = archive.window(member.number)
+            offset, length = archive.byte_range(member.number)
         except FAULTS as error:
             found.caught(error, key=member.key)
             continue

@@ -109,8 +109,8 @@ class _Check:
         # Without the catalog, by the directory alone.
         other = Archive(self.source, False)
         truth = KeyTable.of_archive(other, _SUFFIXES, _SKIPPED)
-        embed = other.place(EMBED.encode())
-        if not truth.regular or table.sound() is not table or table.places() != truth.places():
+        embed = other.find_offset(EMBED.encode())
+        if not truth.regular or table.sound() is not table or table.record_offsets() != truth.record_offsets():
             _wrong(self.found, "the catalog does not have the keys that the directory has", self.catalog.start)
         elif self.catalog.embed != embed:
             _wrong(self.found, f"the catalog has the member {EMBED} in another place than the directory",
@@ -147,7 +147,7 @@ class _Check:
             at = rank * _LEAF.size
             if rank % _TOGETHER == 0:
                 section = self.source.read(start + at, min(_TOGETHER, catalog.count + 1 - rank) * _LEAF.size)
-                places = truth.places(rank, rank + _TOGETHER)
+                places = truth.record_offsets(rank, rank + _TOGETHER)
             if rank % catalog.tally_step == 0 and not self._tally_holds(rank // catalog.tally_step, tallies):
                 return
             _, *sums, kind, _ = _LEAF.unpack_from(section, at % (_TOGETHER * _LEAF.size))
@@ -184,7 +184,7 @@ class _Check:
             hidden += name == ATTRIBUTES
             tables += name == _TABLE
             before = key
-        if (catalog.groups, catalog.hidden, catalog.vague, catalog.tables) != (groups, hidden, vague, tables):
+        if (catalog.groups, catalog.hidden, catalog.undescribed, catalog.tables) != (groups, hidden, vague, tables):
             _wrong(self.found, "the catalog's counts of groups and leaves are not those of the directory",
                    start + catalog.size - _FOOTER.size + 56)  # fmt: skip
 

@@ -148,7 +148,7 @@ def _check_metalayers(frame: Frame, found: Findings, key: str | None) -> bool:
             found.add(f"a metalayer has the name {name!r}, with a NUL", key=key, path=frame.source.path)
             sound = False
             continue
-        at = frame.offset + frame.metalayer_place(name) if frame.serialised else None
+        at = frame.offset + frame.metalayer_offset(name) if frame.serialised else None
         sound &= check_packed(content, f"the metalayer {name!r}", at, frame, found, key)
     return sound
 
@@ -277,7 +277,7 @@ def _check_apart(frame: Frame, starts: Any, sizes: Any, found: Findings, key: st
         found.add(
             f"{len(shared)} chunks lie upon others, which no writer does: the offsets table is damaged",
             key=key,
-            offset=int(frame.chunks_window[0] + starts[shared[0]]),
+            offset=int(frame.chunks_range[0] + starts[shared[0]]),
             path=frame.source.path,
         )
     return apart

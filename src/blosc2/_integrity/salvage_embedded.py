@@ -175,7 +175,7 @@ def _locate(frame: Frame, entry: dict[str, Any]) -> Window:
         raise FormatError(f"the entry refers to {entry['urlbase']!r}, a server", path=frame.source.path)
     if type(offset) is not int or type(length) is not int or not 0 <= offset <= frame.nbytes - length or length < 1:
         raise FormatError("the map leads outside of the frame", path=frame.source.path)
-    start = frame.window_of(offset, length)
+    start = frame.byte_range_of(offset, length)
     if start is not None:
         return frame.source, start, length
     joined = joined_value(frame, offset, length)

@@ -131,7 +131,7 @@ def _repaired(frame: Frame, lost: Findings, key: str | None, fill: Any) -> tuple
             bad.add(wrong.chunk)
         elif wrong.offset < frame.offset + frame.header_len:
             return None, False
-        elif wrong.offset == frame.chunks_window[1]:
+        elif wrong.offset == frame.chunks_range[1]:
             index = True
         else:
             trailer = True
@@ -324,7 +324,7 @@ def _put_lengths_right(frame: Frame, vlmeta: dict[str, bytes], without: set[int]
 def _detached(frame: Frame, metalayers: dict[str, bytes], vlmeta: dict[str, bytes], without: set[int]) -> Frame:
     """The same chunks but for some, as a frame that does not know of checksums."""
     repeated = frame.repeated_offset
-    start = frame.chunks_window[0]
+    start = frame.chunks_range[0]
     count, nbytes = frame.nchunks, frame.nbytes
     entries: Any
     if repeated is not None and repeated < 0:

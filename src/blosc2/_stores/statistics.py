@@ -103,7 +103,7 @@ class Counter:
         for path, level, start, stop in groups:
             row = self._row(path, level)
             if not any(self._parts):
-                hidden, nbytes, cbytes = catalog.sums(start, stop)
+                hidden, nbytes, cbytes = catalog.totals(start, stop)
                 leaves = stop - start - (hidden if self._hidden else 0)
                 if leaves:
                     self._add(row, (None, None, None), leaves, nbytes, cbytes)

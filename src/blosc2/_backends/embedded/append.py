@@ -14,7 +14,7 @@ from blosc2._backends.embedded.frame_bytes import LARGEST_CHUNK, RawChunks, arra
 from blosc2._backends.embedded.frame_map import MAP, Embedded
 from blosc2._backends.layout import Window
 from blosc2._core.frame.frame import Frame
-from blosc2._core.frame.frame_checksums import range_sum, sealed
+from blosc2._core.frame.frame_checksums import range_checksum, with_checksums
 from blosc2._core.frame.frame_writer import pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
@@ -111,7 +111,7 @@ class Plan:
     def _tail(self) -> Window | None:
         """Where the bytes of the short last chunk lie; None if these are not stored as they are."""
         length = self.frame.nbytes - self.begin
-        start = self.frame.window_of(self.begin, length)
+        start = self.frame.byte_range_of(self.begin, length)
         return None if start is None else (self.frame.source, start, length)
 
     def is_possible(self) -> bool:
@@ -143,7 +143,7 @@ class Plan:
         if known is not None:
             source = frame.source if output.position <= frame.source.size else Source.open(str(frame.source.path))
             start = frame.frame_len - frame.trailer_len
-            sums = Running(range_sum(source, start, output.position - start, known.body))
+            sums = Running(range_checksum(source, start, output.position - start, known.body))
             own = from_table(known.chunks)
         offsets = self.offsets
         position = output.position
@@ -175,7 +175,7 @@ class Plan:
         if sums is not None:
             sums.add(index)
             table = as_table(own + sums.chunks)
-            sealed_header, trailer = sealed(sealed_header, trailer, stop, table, sums.body, crc32c(index))
+            sealed_header, trailer = with_checksums(sealed_header, trailer, stop, table, sums.body, crc32c(index))
         output.write(index)
         output.write(trailer)
         output.drain()

@@ -75,7 +75,7 @@ class EmbeddedChanges:
             return Source.of_buffer(whole), 0, len(whole)
         waiting = TemporaryFile(beside)
         header, _ = self._write(waiting.add)
-        source = Source.joined(((Source.of_buffer(header), 0, len(header)), waiting.window(0)), sums=False)
+        source = Source.joined(((Source.of_buffer(header), 0, len(header)), waiting.window(0)), checksums=False)
         return source, 0, source.size
 
     def write(self, file: BinaryIO, progress: Progress | None = None) -> dict[str, dict[str, Any]]:

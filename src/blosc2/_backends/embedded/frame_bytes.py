@@ -14,7 +14,7 @@ import numpy as np
 from blosc2._backends.embedded.frame_map import MAP
 from blosc2._backends.layout import Window, pieces, whole
 from blosc2._core.codec.codec import Encoding
-from blosc2._core.frame.frame_checksums import sealed
+from blosc2._core.frame.frame_checksums import with_checksums
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c, crc32c_joined
 from blosc2._files import Progress
@@ -288,7 +288,7 @@ def write_frame(
     )
     if sums is not None:
         sums.add(index)
-        header, trailer = sealed(header, trailer, stop, sums.table(), sums.body, crc32c(index))
+        header, trailer = with_checksums(header, trailer, stop, sums.table(), sums.body, crc32c(index))
     write(index + trailer)
     return header, entries
 

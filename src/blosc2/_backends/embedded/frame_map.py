@@ -108,7 +108,7 @@ class Embedded:
         frame = self.frame
         if offset > frame.nbytes or length > frame.nbytes - offset:
             raise self._error(f"the value would end at {offset} + {length}, of {frame.nbytes} bytes", key)
-        start = frame.window_of(offset, length, True)
+        start = frame.byte_range_of(offset, length, True)
         if start is not None:
             return self._source, start, length
         if length < len(FRAME_MAGIC) or frame.read_bytes(offset, offset + len(FRAME_MAGIC)) != FRAME_MAGIC:
@@ -123,7 +123,7 @@ class Embedded:
         offset, length = entry.get("offset"), entry.get("length")
         frame = self.frame
         if type(offset) is int and type(length) is int and 0 <= offset <= offset + length <= frame.nbytes:
-            start = frame.window_of(offset, length)
+            start = frame.byte_range_of(offset, length)
             if start is not None:
                 return self._source, start, length
         return self._source, frame.offset, frame.frame_len
@@ -140,7 +140,7 @@ class Embedded:
             return None
         if offset > frame.nbytes or length > frame.nbytes - offset:
             return None
-        start = frame.window_of(offset, length)
+        start = frame.byte_range_of(offset, length)
         return self._decoded(key, offset, length) if start is None else (self._source, start, length)
 
     def _decoded(self, key: str, offset: int, length: int) -> Window:
@@ -186,7 +186,7 @@ def joined_value(frame: Frame, offset: int, length: int) -> Source | None:
     stop = offset + length
     while offset < stop:
         size = min(frame.chunksize - offset % frame.chunksize, stop - offset)
-        start = frame.window_of(offset, size)
+        start = frame.byte_range_of(offset, size)
         if start is None:
             return None
         parts.append((frame.source, start, size))

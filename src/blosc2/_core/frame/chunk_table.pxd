@@ -14,15 +14,15 @@ cdef class ChunkTable(Header):
     cdef int64_t *offsets
     cdef int64_t *starts                # uncompressed starts of variable chunks, chunk_count + 1
     cdef readonly Plugin plugin         # set once at most, before others know the frame
-    cdef uint32_t *sums                 # one for each chunk, to be checked before it is decoded; NULL: not asked for, or none
+    cdef uint32_t *checksums        # of each chunk, compared before it is decoded; NULL: not asked for, or none
 
     cdef uint8_t *seen                  # for each chunk, whether it was checked for what lies in it; NULL until one was
 
     cdef int count_chunks(self) except -1
     cdef int64_t entry(self, int64_t index) noexcept nogil
     cdef int load_index(self) except -1
-    cdef uint32_t *sums_of_trailer(self, const int64_t *table, int64_t count, uint32_t index_sum) except? NULL
-    cdef void take_sums(self, uint32_t *sums) noexcept
+    cdef uint32_t *trailer_checksums(self, const int64_t *table, int64_t count, uint32_t index_checksum) except? NULL
+    cdef void take_checksums(self, uint32_t *checksums) noexcept
     cdef int check_entry(self, int64_t value, int64_t at) except -1
     cdef int load_starts(self) except -1
     cdef int64_t chunk_nbytes(self, int64_t index) noexcept nogil

@@ -15,7 +15,7 @@ from blosc2._core.codec.chunk cimport (
     BAD_LENGTH, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, KIND_ZERO, NO_MEMORY, Chunk,
     ChunkKind)
 from blosc2._core.codec.chunk_checks cimport block_span, in_order, inspect
-from blosc2._core.frame.header cimport SUMS_TAIL, TRAILER_TAIL, Header
+from blosc2._core.frame.header cimport CHECKSUMS_TAIL, TRAILER_TAIL, Header
 from blosc2._core.io.little_endian cimport u32
 
 from blosc2._core.codec import codec
@@ -60,12 +60,12 @@ cdef class ChunkTable(Header):
     def __cinit__(self):
         self.offsets = NULL
         self.starts = NULL
-        self.sums = NULL
+        self.checksums = NULL
         self.seen = NULL
 
     def __dealloc__(self):
         free(self.seen)
-        free(self.sums)
+        free(self.checksums)
         free(self.offsets)
         free(self.starts)
 
@@ -118,7 +118,7 @@ cdef class ChunkTable(Header):
         cdef Chunk chunk
         cdef int64_t at, room, i, count, stored = 0, value, have
         cdef int64_t *table = NULL
-        cdef uint32_t *sums = NULL
+        cdef uint32_t *checksums = NULL
         cdef uint32_t own = 0
         cdef uint8_t *raw
         cdef int status
@@ -152,7 +152,7 @@ cdef class ChunkTable(Header):
                 if chunk.cbytes > have:
                     self.bad(at + 12, "the offsets table is longer than its kind is")
                 # A copy that another thread has brought meanwhile stays.
-                self.take_sums(self.sums_of_trailer(&value, 1 if value >= 0 else 0, checksum(0, header, chunk.cbytes)))
+                self.take_checksums(self.trailer_checksums(&value, 1 if value >= 0 else 0, checksum(0, header, chunk.cbytes)))
             self.repeated = value
             self.chunk_count = count
             self.index_loaded = True
@@ -188,11 +188,11 @@ cdef class ChunkTable(Header):
             if stored > 1 and stored > self.cbytes // CHUNK_HEADER:
                 self.bad(at, f"{stored} stored chunks do not fit {self.cbytes} bytes")
             if self.wholes:
-                sums = self.sums_of_trailer(table, count, own)
+                checksums = self.trailer_checksums(table, count, own)
             # Another thread may have been faster while the GIL was free.
             if not self.index_loaded:
-                self.take_sums(sums)
-                sums = NULL
+                self.take_checksums(checksums)
+                checksums = NULL
                 if count == 1 and table[0] >= 0:
                     self.repeated = table[0]  # as leaves of stores often have, which then need no table
                 else:
@@ -204,40 +204,40 @@ cdef class ChunkTable(Header):
             give_back(worker)
             free(raw)
             free(table)
-            free(sums)
+            free(checksums)
         return 0
 
-    cdef void take_sums(self, uint32_t *sums) noexcept:
-        if self.sums == NULL:
-            self.sums = sums
+    cdef void take_checksums(self, uint32_t *checksums) noexcept:
+        if self.checksums == NULL:
+            self.checksums = checksums
         else:
-            free(sums)
+            free(checksums)
 
-    cdef uint32_t *sums_of_trailer(self, const int64_t *table, int64_t count, uint32_t index_sum) except? NULL:
+    cdef uint32_t *trailer_checksums(self, const int64_t *table, int64_t count, uint32_t index_checksum) except? NULL:
         """The checksums of chunks, from a trailer that agrees with its own and with that of the table of offsets.
 
         `count` is 0 where no chunk is stored.
         """
         cdef bytes trailer = self.checked_trailer()
-        cdef const uint8_t *last = <const uint8_t *> PyBytes_AS_STRING(trailer) + len(trailer) - TRAILER_TAIL - SUMS_TAIL
+        cdef const uint8_t *last = <const uint8_t *> PyBytes_AS_STRING(trailer) + len(trailer) - TRAILER_TAIL - CHECKSUMS_TAIL
         cdef const uint8_t *own
-        cdef int64_t i, stored = 0, many = (self.sums_len - SUMS_TAIL) // 4
-        cdef uint32_t *sums
-        if u32(last + 16) != index_sum:
+        cdef int64_t i, stored = 0, many = (self.checksums_len - CHECKSUMS_TAIL) // 4
+        cdef uint32_t *checksums
+        if u32(last + 16) != index_checksum:
             self.bad(self.chunks_stop - self.offset, "the offsets table is not the one that was written, as its checksum says")
         for i in range(count):
             stored += table[i] >= 0
         if stored != many:
             self.bad(self.frame_len - self.trailer_len, f"{many} checksums for {stored} stored chunks")
-        sums = <uint32_t *> calloc(max(count, 1), sizeof(uint32_t))
-        if sums == NULL:
+        checksums = <uint32_t *> calloc(max(count, 1), sizeof(uint32_t))
+        if checksums == NULL:
             raise MemoryError
         own = last - 4 * many
         for i in range(count):
             if table[i] >= 0:
-                sums[i] = u32(own)
+                checksums[i] = u32(own)
                 own += 4
-        return sums
+        return checksums
 
     cdef int check_entry(self, int64_t value, int64_t at) except -1:
         if value >= 0:
@@ -357,10 +357,10 @@ cdef class ChunkTable(Header):
         Returns a status of `codec` or `source`.
         """
         cdef int status = self.find_chunk(index, worker, chunk)
-        if not self.each_read or self.sums == NULL or status or chunk.data == NULL:
+        if not self.each_read or self.checksums == NULL or status or chunk.data == NULL:
             return status
         status = self.load_chunk(index, worker, chunk)
-        if status == CHUNK_OK and checksum(0, chunk.data, chunk.cbytes) != self.sums[index]:
+        if status == CHUNK_OK and checksum(0, chunk.data, chunk.cbytes) != self.checksums[index]:
             status = BAD_SUM
         return status
 
@@ -433,13 +433,13 @@ cdef class ChunkTable(Header):
     cdef int load_whole(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
         """Bring a chunk all of which is wanted, and check it if its frame has checksums that are asked for."""
         cdef int status
-        if self.sums == NULL or self.each_read or chunk.data == NULL or index >= self.chunk_count:
+        if self.checksums == NULL or self.each_read or chunk.data == NULL or index >= self.chunk_count:
             return self.load_chunk(index, worker, chunk)
         status = self.load_span(index, chunk, chunk.loaded, chunk.cbytes)
         if status:
             return status
         chunk.loaded = chunk.cbytes
-        return CHUNK_OK if checksum(0, chunk.data, chunk.cbytes) == self.sums[index] else BAD_SUM
+        return CHUNK_OK if checksum(0, chunk.data, chunk.cbytes) == self.checksums[index] else BAD_SUM
 
     cdef int load_block(self, int64_t index, Worker *worker, Chunk *chunk, int32_t block) noexcept nogil:
         """Bring what one block of a regular chunk needs: the table of starts and its own bytes."""
@@ -517,12 +517,12 @@ cdef class ChunkTable(Header):
             self.source.check(status, self.chunks_start + max(value, 0), CHUNK_HEADER)
         raise FormatError(f"chunk {index}: {codec.reason(status)}", path=self.source.path, key=self.key, offset=at)
 
-    def check_chunks(self, const uint8_t[::1] sums not None):
+    def check_chunks(self, const uint8_t[::1] checksums not None):
         """Check each chunk from now on before it is decoded, against the checksums of all stored ones in their order.
 
         To be called before others know the frame.
         """
-        cdef int64_t i, n = 0, count = sums.shape[0] // 4, entries
+        cdef int64_t i, n = 0, count = checksums.shape[0] // 4, entries
         cdef uint32_t *table
         self.load_index()
         # Of chunks that are all special there is nothing to look up.
@@ -533,13 +533,13 @@ cdef class ChunkTable(Header):
         for i in range(entries):
             if self.entry(i) >= 0:
                 if n < count:
-                    table[i] = (sums[4 * n] | <uint32_t> sums[4 * n + 1] << 8 | <uint32_t> sums[4 * n + 2] << 16
-                                | <uint32_t> sums[4 * n + 3] << 24)
+                    table[i] = (checksums[4 * n] | <uint32_t> checksums[4 * n + 1] << 8 | <uint32_t> checksums[4 * n + 2] << 16
+                                | <uint32_t> checksums[4 * n + 3] << 24)
                 n += 1
         if n != count:
             free(table)
             raise ValueError(f"{count} checksums for {n} stored chunks")
-        self.take_sums(table)
+        self.take_checksums(table)
         self.each_read = True
 
     @property
@@ -557,7 +557,7 @@ cdef class ChunkTable(Header):
         FormatError
             The header is not the one that was written; for the rest, when it is read.
         """
-        if self.sums_len == 0 or self.wholes or self.each_read:
+        if self.checksums_len == 0 or self.wholes or self.each_read:
             return
         if not self.header_holds:
             self.bad(0, "the header is not the one that was written, as its checksum says")

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Contiguous frames, opened or assembled, and reading their bytes.
 
-A frame is `header | chunks | offsets chunk | trailer` in a window of a source (FORMATS, section 1). Opening
+A frame is `header | chunks | offsets chunk | trailer` in a byte range of a source (FORMATS, section 1). Opening
 checks the header and finds the trailer; offsets and metadata are checked when first asked for, once. A
 `Frame` never changes after that, so threads share it without a lock; a change to a file makes a new one.
 """
@@ -57,7 +57,7 @@ cdef class Frame(ChunkTable):
         offset : int
             Its first byte.
         length : int, optional
-            The exact size it must have (a leaf's window); by default it may be followed by other bytes.
+            The exact size it must have (the byte range of a leaf); by default other bytes may follow it.
         key : str, optional
             The key in a store, for messages.
         """
@@ -67,20 +67,20 @@ cdef class Frame(ChunkTable):
         return self
 
     @staticmethod
-    def of_member(Archive archive not None, int64_t place, key=None, bint check=False):
+    def of_member(Archive archive not None, int64_t offset, key=None, bint check=False):
         """Open the frame that a member of an archive is, reading its local header and what follows at once.
 
         Parameters
         ----------
         archive : Archive
-        place : int
+        offset : int
             Where the record of the member is in the directory.
         key : str, optional
             The key in a store, for messages.
         check : bool
             Whether what is read as a whole is to be checked against the CRC-32 of the member: a small one at once.
         """
-        return frame_of_member(archive, place, key, check)
+        return frame_of_member(archive, offset, key, check)
 
     cdef int check_index(self, int64_t index) except -1:
         self.load_index()
@@ -110,7 +110,7 @@ cdef class Frame(ChunkTable):
         finally:
             give_back(worker)
 
-    def chunk_place_at(self, int64_t offset):
+    def chunk_offset_at(self, int64_t offset):
         """Absolute offset and length of the stored chunk at an offset of the table."""
         cdef Chunk chunk
         cdef uint8_t header[CHUNK_HEADER]
@@ -124,7 +124,7 @@ cdef class Frame(ChunkTable):
 
     def chunk_stored_at(self, int64_t offset):
         """The stored chunk at an offset of the table."""
-        return self.source.read(*self.chunk_place_at(offset))
+        return self.source.read(*self.chunk_offset_at(offset))
 
     def chunk_info(self, int64_t index):
         """(absolute offset or None, nbytes, cbytes, special kind or 0, raw, block size) of a chunk."""
@@ -343,7 +343,7 @@ cdef class Frame(ChunkTable):
     cdef int read_from_chunk(
             self, int64_t index, Worker *worker, int64_t start, int64_t stop, uint8_t *destination,
             ChunkSum *own) noexcept nogil:
-        """The part of an uncompressed range that lies in one chunk, whose sum is noted in `own` unless that is NULL."""
+        """The part of an uncompressed range that lies in one chunk, whose checksum goes to `own` unless that is NULL."""
         cdef Chunk chunk
         cdef int64_t first = self.starts[index] if self.variable else index * self.chunksize
         cdef int64_t begin, end, low, high
@@ -410,7 +410,7 @@ cdef class Frame(ChunkTable):
             block += 1
         return CHUNK_OK
 
-    def window_of(self, int64_t start, int64_t length, bint check=False):
+    def byte_range_of(self, int64_t start, int64_t length, bint check=False):
         """Where uncompressed bytes ``start .. start + length`` lie verbatim: an absolute offset, or None.
 
         `check` has a small chunk checked the first time, if the frame checks wholes.
@@ -429,7 +429,7 @@ cdef class Frame(ChunkTable):
         worker = borrow(0)
         try:
             status = self.open_chunk(index, worker, &chunk)
-            if status == CHUNK_OK and check and self.sums != NULL and not self.each_read and chunk.cbytes <= SMALL_CHUNK:
+            if status == CHUNK_OK and check and self.checksums != NULL and not self.each_read and chunk.cbytes <= SMALL_CHUNK:
                 if self.seen == NULL:
                     self.seen = <uint8_t *> calloc(<size_t> self.chunk_count, 1)
                     if self.seen == NULL:
@@ -568,14 +568,14 @@ def special_chunk(int kind, int32_t nbytes, int32_t typesize, int32_t blocksize,
     return bytes(header) + item
 
 
-cdef Frame frame_of_member(Archive archive, int64_t place, object key, bint check):
+cdef Frame frame_of_member(Archive archive, int64_t offset, object key, bint check):
     """What `Frame.of_member` gives."""
     cdef Frame self = Frame.__new__(Frame)
     cdef uint8_t ahead[PREFIX_READ + AHEAD]
     cdef const uint8_t *known = NULL
     cdef int64_t have, data, before
     cdef Member member
-    archive.member_at(place, &member)
+    archive.member_at(offset, &member)
     data = archive.locate_and_read(&member, ahead, sizeof(ahead), &have)
     before = data - member.header
     if have > before:
@@ -588,6 +588,6 @@ cdef Frame frame_of_member(Archive archive, int64_t place, object key, bint chec
             check_member(archive.source, data, &member, key, known, have - before)
     self.read(archive.source, data, member.size, key, known, have - before)
     self.count_chunks()
-    if check and member.size > SMALL_MEMBER and not self.sums_len:
+    if check and member.size > SMALL_MEMBER and not self.checksums_len:
         self.by_member, self.member_sum = True, member.crc
     return self

@@ -14,7 +14,7 @@ from blosc2._core.frame.chunk_table cimport ChunkTable
 from blosc2._core.codec.codec cimport Worker, borrow, give_back
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, NO_MEMORY, Chunk
 from blosc2._core.codec.chunk_checks cimport inspect
-from blosc2._core.frame.header cimport MIN_HEADER, SUMS_MARK, SUMS_MARK_AT, SUMS_TAIL, TRAILER_TAIL
+from blosc2._core.frame.header cimport CHECKSUMS_MARK, CHECKSUMS_MARK_AT, CHECKSUMS_TAIL, MIN_HEADER, TRAILER_TAIL
 from blosc2._core.io.source cimport READ_OK, Source
 
 from blosc2.exceptions import FormatError
@@ -50,8 +50,8 @@ def has_odd_parity(uint64_t value):
     return bool(_odd(value))
 
 
-def sealed(const uint8_t[::1] header not None, const uint8_t[::1] trailer not None, int64_t before,
-           const uint8_t[::1] sums not None, uint32_t body, uint32_t index):
+def with_checksums(const uint8_t[::1] header not None, const uint8_t[::1] trailer not None, int64_t before,
+                   const uint8_t[::1] checksums not None, uint32_t body, uint32_t index):
     """Header and trailer of a frame, with its length and checksums.
 
     Parameters
@@ -60,14 +60,14 @@ def sealed(const uint8_t[::1] header not None, const uint8_t[::1] trailer not No
         Complete, but for the length of the frame, and without checksums.
     before : int
         Bytes of the frame before its trailer, the header included.
-    sums : bytes-like
+    checksums : bytes-like
         Those of the stored chunks, 4 bytes each.
     body, index : int
         Checksums of all bytes between header and trailer, and of the index.
     """
     cdef int64_t old = trailer.shape[0] - TRAILER_TAIL
-    cdef int64_t many = sums.shape[0]
-    cdef int64_t size = many + SUMS_TAIL
+    cdef int64_t many = checksums.shape[0]
+    cdef int64_t size = many + CHECKSUMS_TAIL
     cdef int64_t total
     cdef bytes new_header, new_trailer
     cdef uint8_t *h
@@ -85,13 +85,13 @@ def sealed(const uint8_t[::1] header not None, const uint8_t[::1] trailer not No
     h = <uint8_t *> PyBytes_AS_STRING(new_header)
     t = <uint8_t *> PyBytes_AS_STRING(new_trailer)
     _put_be(h + 16, before + total, 8)
-    h[SUMS_MARK_AT] = SUMS_MARK
+    h[CHECKSUMS_MARK_AT] = CHECKSUMS_MARK
     memcpy(t, &trailer[0], old)
     p = t + old
-    memset(p, 0, size - SUMS_TAIL - many)
-    p += size - SUMS_TAIL - many
+    memset(p, 0, size - CHECKSUMS_TAIL - many)
+    p += size - CHECKSUMS_TAIL - many
     if many:
-        memcpy(p, &sums[0], many)
+        memcpy(p, &checksums[0], many)
     p += many
     memcpy(p, b"\xc1b2sums\x01", 8)
     _put_u32(p + 8, <uint32_t> size)
@@ -99,13 +99,13 @@ def sealed(const uint8_t[::1] header not None, const uint8_t[::1] trailer not No
     _put_u32(p + 16, index)
     _put_u32(p + 20, checksum(0, h, header.shape[0]))
     _put_u32(p + 24, 0)
-    memcpy(p + SUMS_TAIL, &trailer[old], TRAILER_TAIL)
-    _put_be(p + SUMS_TAIL + 1, total, 4)
+    memcpy(p + CHECKSUMS_TAIL, &trailer[old], TRAILER_TAIL)
+    _put_be(p + CHECKSUMS_TAIL + 1, total, 4)
     _put_u32(p + 24, checksum(0, t, total))
     return new_header, new_trailer
 
 
-def range_sum(Source source not None, int64_t offset, int64_t length, uint32_t before=0):
+def range_checksum(Source source not None, int64_t offset, int64_t length, uint32_t before=0):
     """Checksum of a range of a source, behind bytes of a known checksum."""
     cdef uint32_t crc = before
     cdef int status
@@ -113,14 +113,14 @@ def range_sum(Source source not None, int64_t offset, int64_t length, uint32_t b
         raise FormatError(f"{length} bytes are wanted here but the file has {source.size}",
                           path=source.path, offset=offset)
     with nogil:
-        status = sum_range(source, offset, length, &crc)
+        status = add_range(source, offset, length, &crc)
     if status == NO_MEMORY:
         raise MemoryError
     source.check(status, offset, length)
     return crc
 
 
-cdef int sum_range(Source source, int64_t offset, int64_t length, uint32_t *crc) noexcept nogil:
+cdef int add_range(Source source, int64_t offset, int64_t length, uint32_t *crc) noexcept nogil:
     """Go on with a checksum over a range that was checked; a status of `source`, or NO_MEMORY."""
     cdef uint8_t *piece
     cdef int64_t size
@@ -144,7 +144,7 @@ cdef int sum_range(Source source, int64_t offset, int64_t length, uint32_t *crc)
     return status
 
 
-def sums_of(ChunkTable frame not None):
+def checksums_of(ChunkTable frame not None):
     """Checksums of a frame as it lies in its source: of its stored chunks, of its body, of its index."""
     cdef int64_t start = frame.offset + frame.header_len
     cdef int64_t stop, at, i
@@ -152,13 +152,13 @@ def sums_of(ChunkTable frame not None):
     cdef Chunk chunk
     cdef Worker *worker
     cdef uint32_t body = 0, own = 0, index = 0
-    cdef bytes sums
+    cdef bytes checksums
     cdef uint8_t *to
     cdef int status = CHUNK_OK
     cdef bint in_order = True
-    sums = PyBytes_FromStringAndSize(NULL, 4 * stored_chunks(frame))
+    checksums = PyBytes_FromStringAndSize(NULL, 4 * stored_chunks(frame))
     stop = frame.offset + frame.frame_len - frame.trailer_len if frame.nbytes else start
-    to = <uint8_t *> PyBytes_AS_STRING(sums)
+    to = <uint8_t *> PyBytes_AS_STRING(checksums)
     worker = borrow(0)
     try:
         for i in range(frame.chunk_count):
@@ -179,7 +179,7 @@ def sums_of(ChunkTable frame not None):
             in_order = in_order and at >= cursor
             if in_order:
                 if at > cursor:
-                    body = range_sum(frame.source, cursor, at - cursor, body)
+                    body = range_checksum(frame.source, cursor, at - cursor, body)
                 body = go_on(body, own, chunk.data, chunk.cbytes)
                 cursor = at + chunk.cbytes
     finally:
@@ -190,13 +190,13 @@ def sums_of(ChunkTable frame not None):
     if frame.nbytes:
         at = frame.chunks_stop
         if in_order and cursor <= at:
-            body = range_sum(frame.source, cursor, at - cursor, body)
+            body = range_checksum(frame.source, cursor, at - cursor, body)
             cursor = at
-        index = range_sum(frame.source, at, index_length(frame))
+        index = range_checksum(frame.source, at, index_length(frame))
         if stop < cursor:
             raise FormatError("the chunks reach into the trailer", path=frame.source.path, offset=stop)
-    body = range_sum(frame.source, cursor, stop - cursor, body)
-    return sums, body, index
+    body = range_checksum(frame.source, cursor, stop - cursor, body)
+    return checksums, body, index
 
 
 def stored_chunks(ChunkTable frame not None):

@@ -11,9 +11,9 @@ cdef enum:
     KEPT_WHOLE = 1024   # a frame read by position and not larger stays in memory: its data costs no read of its own
     TRAILER_TAIL = 23   # trailer_len and fingerprint, at the very end
     # Checksums (doc/design/checksums.md) lie before these, and end with a part of fixed size.
-    SUMS_TAIL = 28
-    SUMS_MARK_AT = 86   # byte of the header that says whether they hold
-    SUMS_MARK = 0xB5
+    CHECKSUMS_TAIL = 28
+    CHECKSUMS_MARK_AT = 86   # byte of the header that says whether they hold
+    CHECKSUMS_MARK = 0xB5
 
 
 cdef struct Entry:  # of the table of metalayers, in bytes from the start of the frame
@@ -35,7 +35,7 @@ cdef class Header:
     cdef readonly int64_t cbytes
     cdef readonly int32_t header_len, typesize, blocksize, chunksize
     cdef readonly uint32_t trailer_len
-    cdef readonly uint32_t sums_len     # bytes of checksums in the trailer; 0 where there are none that hold
+    cdef readonly uint32_t checksums_len     # bytes of checksums in the trailer; 0 where there are none that hold
     cdef readonly bint variable, vlblocks, use_dict
     # There may be a frame for each of a hundred thousand leaves: what fits a byte takes one.
     cdef readonly uint8_t flags, codec, codec_meta, clevel, splitmode
@@ -58,7 +58,7 @@ cdef class Header:
     cdef int read(
         self, Source source, int64_t offset, int64_t length, object key, const uint8_t *known, int64_t have) except -1
     cdef int bad(self, int64_t at, str what) except -1
-    cdef int parse_header(self, const uint8_t *p, int64_t have, int64_t available, int64_t window) except -1
+    cdef int parse_header(self, const uint8_t *p, int64_t have, int64_t available, int64_t exact) except -1
     cdef int parse_metalayers(self) except -1
     cdef int64_t read_entry(self, int64_t at, Entry *entry) noexcept nogil
     cdef int check_name(self, const uint8_t *name, int length, int64_t at) except -1

@@ -33,7 +33,7 @@ cdef inline int _u16be(const uint8_t *p) noexcept nogil:
     return p[0] << 8 | p[1]
 
 
-def file_window(Source source not None):
+def file_range(Source source not None):
     """Where the frame lies that a file begins with: what an append left unfinished may follow it.
 
     All of the file where its first bytes are no header.
@@ -79,11 +79,11 @@ cdef class Header:
         available = source.size - offset
         if length >= 0:
             if length > available:
-                self.bad(0, f"the frame's window of {length} bytes reaches past the end of the file")
+                self.bad(0, f"the frame's range of {length} bytes reaches past the end of the file")
             available = length
         if available < FIXED_HEADER + 10 + 15:
             if available == 0:
-                self.bad(0, "no bytes: an empty file or window is no frame")
+                self.bad(0, "no bytes: an empty file or byte range is no frame")
             self.bad(0, f"a frame needs at least 112 bytes and there are {available}: cut short, or no frame")
         wanted = min(PREFIX, available)
         if have < wanted:
@@ -100,7 +100,7 @@ cdef class Header:
     cdef int bad(self, int64_t at, str what) except -1:
         raise FormatError(what, path=self.source.path, key=self.key, offset=self.offset + at)
 
-    cdef int parse_header(self, const uint8_t *p, int64_t have, int64_t available, int64_t window) except -1:
+    cdef int parse_header(self, const uint8_t *p, int64_t have, int64_t available, int64_t exact) except -1:
         cdef uint64_t frame_len
         cdef int64_t kept
         cdef int i, version
@@ -124,8 +124,8 @@ cdef class Header:
         if frame_len > <uint64_t> available:
             self.bad(16, f"the frame says it has {frame_len} bytes and there are {available}: cut short or damaged")
         self.frame_len = <int64_t> frame_len
-        if window >= 0 and self.frame_len != window:
-            self.bad(16, f"the frame says it has {frame_len} bytes, its window has {window}")
+        if exact >= 0 and self.frame_len != exact:
+            self.bad(16, f"the frame says it has {frame_len} bytes, its byte range has {exact}")
         self.header_len = _i32be(p + 11)
         if self.header_len < MIN_HEADER or self.header_len > self.frame_len - MIN_TRAILER:
             self.bad(11, f"header length {self.header_len} does not fit a frame of {frame_len} bytes")
@@ -236,13 +236,13 @@ cdef class Header:
         return 0
 
     cdef int find_trailer(self, const uint8_t *prefix, int64_t have) except -1:
-        cdef uint8_t last[SUMS_TAIL + TRAILER_TAIL]
-        cdef const uint8_t *tail = last + SUMS_TAIL
+        cdef uint8_t last[CHECKSUMS_TAIL + TRAILER_TAIL]
+        cdef const uint8_t *tail = last + CHECKSUMS_TAIL
         cdef uint8_t head[2]
         cdef int64_t at = self.frame_len - TRAILER_TAIL
         cdef int64_t start, room
         cdef uint32_t length
-        self.copy(at - SUMS_TAIL, SUMS_TAIL + TRAILER_TAIL, last, prefix, have)
+        self.copy(at - CHECKSUMS_TAIL, CHECKSUMS_TAIL + TRAILER_TAIL, last, prefix, have)
         if tail[0] != 0xCE:
             self.bad(at, "no trailer at the end of the frame: cut short or damaged")
         length = <uint32_t> _i32be(tail + 1)
@@ -260,11 +260,11 @@ cdef class Header:
             if self.cbytes < 0 or self.cbytes > room:
                 self.bad(39, f"the offsets table cannot lie {self.cbytes} bytes behind the header")
         self.chunks_stop = self.chunks_start + self.cbytes
-        self.sums_len = 0
-        if self.header[SUMS_MARK_AT] == SUMS_MARK and memcmp(last, b"\xc1b2sums\x01", 8) == 0:
+        self.checksums_len = 0
+        if self.header[CHECKSUMS_MARK_AT] == CHECKSUMS_MARK and memcmp(last, b"\xc1b2sums\x01", 8) == 0:
             length = last[8] | <uint32_t> last[9] << 8 | <uint32_t> last[10] << 16 | <uint32_t> last[11] << 24
-            if SUMS_TAIL <= length and length <= self.trailer_len - MIN_TRAILER:
-                self.sums_len = length
+            if CHECKSUMS_TAIL <= length and length <= self.trailer_len - MIN_TRAILER:
+                self.checksums_len = length
                 self.header_holds = checksum(0, self.header, self.header_len) == (
                     last[20] | <uint32_t> last[21] << 8 | <uint32_t> last[22] << 16 | <uint32_t> last[23] << 24)
         return 0
@@ -372,7 +372,7 @@ cdef class Header:
             raise ValueError("a frame that was never serialised has no header")
         return PyBytes_FromStringAndSize(<const char *> self.header, self.header_len)
 
-    def metalayer_place(self, str name):
+    def metalayer_offset(self, str name):
         """Where the content of a metalayer starts, from the first byte of a serialised frame."""
         cdef int32_t length
         cdef bytes encoded = name.encode("utf-8", "surrogatepass")
@@ -382,7 +382,7 @@ cdef class Header:
         return content - self.header
 
     @property
-    def chunks_window(self):
+    def chunks_range(self):
         """Absolute start and stop of the bytes that hold chunks."""
         return self.chunks_start, self.chunks_stop
 
@@ -406,12 +406,12 @@ cdef class Header:
     def plain_bytes(self):
         """The same without the checksums that files carry."""
         cdef int64_t at = self.offset + self.header_len
-        cdef int64_t length = self.frame_len - self.sums_len
+        cdef int64_t length = self.frame_len - self.checksums_len
         cdef int64_t rest = length - TRAILER_TAIL - self.header_len
         cdef uint64_t value = length
         cdef uint8_t *to
         cdef int status, i
-        if self.sums_len == 0:
+        if self.checksums_len == 0:
             return self.stored_bytes()
         result = PyBytes_FromStringAndSize(NULL, length)
         to = <uint8_t *> PyBytes_AS_STRING(result)
@@ -422,10 +422,10 @@ cdef class Header:
                 status = self.fetch(
                     self.offset + self.frame_len - TRAILER_TAIL, TRAILER_TAIL, to + length - TRAILER_TAIL)
         self.source.check(status, at, rest)
-        to[SUMS_MARK_AT] = 0
+        to[CHECKSUMS_MARK_AT] = 0
         for i in range(8):
             to[16 + i] = <uint8_t> (value >> 8 * (7 - i))
-        value = self.trailer_len - self.sums_len
+        value = self.trailer_len - self.checksums_len
         for i in range(4):
             to[length - TRAILER_TAIL + 1 + i] = <uint8_t> (value >> 8 * (3 - i))
         return result
@@ -433,8 +433,8 @@ cdef class Header:
     def plain_ends(self):
         """Header and trailer of a serialised frame, without the checksums that files carry."""
         cdef int64_t start = self.header_len if self.nbytes == 0 else self.frame_len - self.trailer_len
-        cdef int64_t before = self.frame_len - TRAILER_TAIL - self.sums_len - start
-        cdef uint64_t value = self.frame_len - self.sums_len
+        cdef int64_t before = self.frame_len - TRAILER_TAIL - self.checksums_len - start
+        cdef uint64_t value = self.frame_len - self.checksums_len
         cdef bytes header, trailer
         cdef uint8_t *to
         cdef int status, i
@@ -448,13 +448,13 @@ cdef class Header:
             if status == READ_OK:
                 status = self.fetch(self.offset + self.frame_len - TRAILER_TAIL, TRAILER_TAIL, to + before)
         self.source.check(status, self.offset + start, before)
-        if self.sums_len == 0:
+        if self.checksums_len == 0:
             return header, trailer
         to = <uint8_t *> PyBytes_AS_STRING(header)
-        to[SUMS_MARK_AT] = 0
+        to[CHECKSUMS_MARK_AT] = 0
         for i in range(8):
             to[16 + i] = <uint8_t> (value >> 8 * (7 - i))
-        value = self.trailer_len - self.sums_len
+        value = self.trailer_len - self.checksums_len
         to = <uint8_t *> PyBytes_AS_STRING(trailer) + before
         for i in range(4):
             to[1 + i] = <uint8_t> (value >> 8 * (3 - i))
@@ -466,15 +466,15 @@ cdef class Header:
         """All of the trailer of a frame with checksums, as it was written."""
         cdef int64_t start = self.frame_len - self.trailer_len if self.nbytes else self.header_len
         cdef int64_t size = self.frame_len - start
-        cdef int64_t place = size - TRAILER_TAIL - 4
+        cdef int64_t offset = size - TRAILER_TAIL - 4
         cdef uint8_t zeros[4]
         cdef bytes trailer = PyBytes_FromStringAndSize(NULL, size)
         cdef uint8_t *t = <uint8_t *> PyBytes_AS_STRING(trailer)
         cdef uint32_t own
         self.source.check(self.fetch(self.offset + start, size, t), self.offset + start, size)
         memset(zeros, 0, 4)
-        own = checksum(checksum(checksum(0, t, place), zeros, 4), t + place + 4, TRAILER_TAIL)
-        if own != u32(t + place):
+        own = checksum(checksum(checksum(0, t, offset), zeros, 4), t + offset + 4, TRAILER_TAIL)
+        if own != u32(t + offset):
             self.bad(start, "the trailer (metadata and checksums) is not the one that was written")
         return trailer
 
@@ -493,7 +493,7 @@ cdef class Header:
         if self.nbytes == 0:
             start = self.header_len
             size = self.frame_len - start
-        end = size - TRAILER_TAIL - self.sums_len
+        end = size - TRAILER_TAIL - self.checksums_len
         trailer = self.checked_trailer() if self.wholes else self.source.read(self.offset + start, end)
         t = <const uint8_t *> PyBytes_AS_STRING(trailer)
         table = {}

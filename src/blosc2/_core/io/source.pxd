@@ -39,7 +39,7 @@ cdef class Source:
     cdef Py_buffer _view
     cdef bint _holds_buffer
     cdef readonly tuple identity
-    cdef readonly object sums
+    cdef readonly object checksums
     cdef Run *runs
     cdef int64_t run_count
     cdef tuple _joined

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
 """A read-only file, mapped or read by position, a buffer in memory, or runs of bytes of these joined.
 
-One source serves every leaf of a file: frames are windows (source, offset, length). A source never
+One source serves every leaf of a file: frames are byte ranges (source, offset, length). A source never
 changes what it shows and has no file position, so any number of threads read it without a lock, and a
 forked child goes on using it. It lives as long as any frame, array or view that refers to it.
 
@@ -154,22 +154,22 @@ cdef class Source:
         return 0
 
     @staticmethod
-    def joined(parts, path=None, sums=None):
+    def joined(parts, path=None, checksums=None):
         """The bytes of other sources one behind the other, read where they lie: nothing is copied.
 
         Parameters
         ----------
         parts : iterable of (Source, int, int)
-            Windows: source, offset and length.
+            Byte ranges: source, offset and length.
         path : str, optional
             What messages call it.
-        sums : object, optional
+        checksums : object, optional
             What is known of the checksums of these bytes; kept for whoever knows more of them.
 
         Raises
         ------
         FormatError
-            A window reaches beyond its source.
+            A range reaches beyond its source.
         """
         cdef Source self = Source.__new__(Source), source
         cdef int64_t at = 0, offset, length, i = 0, before
@@ -180,8 +180,8 @@ cdef class Source:
                 source.check(READ_SHORT, offset, length)
             if length == 0:
                 continue
-            flat += source.windows(offset, length) if source.runs != NULL else [(source, offset, length)]
-        self.path, self.sums = path, sums
+            flat += source.byte_ranges(offset, length) if source.runs != NULL else [(source, offset, length)]
+        self.path, self.checksums = path, checksums
         self.runs = <Run *> calloc(len(flat) + 1, sizeof(Run))
         if self.runs == NULL:
             raise MemoryError
@@ -205,8 +205,8 @@ cdef class Source:
         self.size = at
         return self
 
-    def windows(self, int64_t offset, int64_t length):
-        """Where bytes lie that were joined, as windows of sources that are not; of any other source, one window."""
+    def byte_ranges(self, int64_t offset, int64_t length):
+        """Where bytes lie that were joined, as byte ranges of sources that are not; of any other source, one range."""
         cdef int64_t i, first, size
         if offset < 0 or length < 0 or offset > self.size or length > self.size - offset:
             self.check(READ_SHORT, offset, length)

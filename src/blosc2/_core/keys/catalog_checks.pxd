@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from blosc2._core.keys.key_order cimport before_in_order, shared
 from blosc2._core.keys.key_slots cimport GROUP, LEAF, MOST_OTHERS, MOST_STEPS, kind_of
 from blosc2._core.keys.keytable cimport Entry, KeyTable, Text
-from blosc2._core.zip.catalog cimport SLOT_LENGTH, key_hash, slot_home, slot_place, slot_tag
+from blosc2._core.zip.catalog cimport SLOT_LENGTH, key_hash, slot_home, slot_offset, slot_tag
 from blosc2._core.zip.central_record cimport Member, Record, read_once
 
 cdef extern from "keys/key_hash.h" nogil:
@@ -22,8 +22,9 @@ cdef struct Walk:
     int64_t others          # how many slots of other paths may still be met
 
 
-cdef inline bint leads_to(KeyTable table, uint64_t hashed, const Text *path, int kind, int64_t place, Walk *walk) noexcept nogil:
-    """Whether the hash of a catalog, whose pages hold, leads from a path to a place, whose record has it."""
+cdef inline bint leads_to(
+        KeyTable table, uint64_t hashed, const Text *path, int kind, int64_t offset, Walk *walk) noexcept nogil:
+    """Whether the hash of a catalog, whose pages hold, leads from a path to an offset, whose record has it."""
     cdef int64_t slot = slot_home(hashed, table.homes)
     cdef int64_t stop = min(table.slot_count, slot + MOST_STEPS)
     cdef uint64_t found, tag = slot_tag(hashed)
@@ -35,11 +36,11 @@ cdef inline bint leads_to(KeyTable table, uint64_t hashed, const Text *path, int
             return False
         if slot_tag(found) != tag:
             continue
-        entry = Entry(slot_place(found))
-        if kind == LEAF or entry.at != place:
+        entry = Entry(slot_offset(found))
+        if kind == LEAF or entry.at != offset:
             # Of a path that is a leaf and a group, the slot of the one may come before that of the other.
             other = kind_of(table, entry, path.bytes, path.length)
-            if other < 0 or (other & kind and entry.at != place):
+            if other < 0 or (other & kind and entry.at != offset):
                 return False
             if not other & kind:
                 twins += 1
@@ -52,7 +53,7 @@ cdef inline bint leads_to(KeyTable table, uint64_t hashed, const Text *path, int
     return False
 
 
-cdef inline bint groups_fit(KeyTable table, const Text *before, const Text *key, int64_t place, Walk *walk) noexcept nogil:
+cdef inline bint groups_fit(KeyTable table, const Text *before, const Text *key, int64_t offset, Walk *walk) noexcept nogil:
     """Whether the groups that appear with a key, behind the one before, are found by the hash."""
     cdef Py_ssize_t at = shared(before.bytes, key.bytes, min(before.length, key.length))
     cdef prefix_hashes state
@@ -61,7 +62,7 @@ cdef inline bint groups_fit(KeyTable table, const Text *before, const Text *key,
     for at in range(at, key.length):
         if key.bytes[at] == 0x2F:
             group = Text(key.bytes, at)
-            if not leads_to(table, next_prefix(&state, key.bytes, <size_t> at), &group, GROUP, place, walk):
+            if not leads_to(table, next_prefix(&state, key.bytes, <size_t> at), &group, GROUP, offset, walk):
                 return False
             walk.paths += 1
     return True
@@ -69,42 +70,42 @@ cdef inline bint groups_fit(KeyTable table, const Text *before, const Text *key,
 
 cdef inline bint leaves_fit(KeyTable table, Walk *walk) noexcept nogil:
     """Whether what a catalog says of leaves is what the directory says."""
-    cdef int64_t position, place
+    cdef int64_t position, offset
     cdef Record record
     cdef Text key, before
     walk.paths = walk.end = 0
     # A path whose slot comes behind one with the same 24 bits is rare: more than this is made so.
     walk.others = MOST_OTHERS + table.count // 1024
-    if table.catalog.bytes_at(0, table.catalog.sums_at) == NULL:
+    if table.catalog.bytes_at(0, table.catalog.checksums_at) == NULL:
         return False
     for position in range(table.count):
-        place = table.place(position)
-        if (position and place != walk.end) or not table.leaf_at(position, &record, &key):
+        offset = table.record_offset(position)
+        if (position and offset != walk.end) or not table.leaf_at(position, &record, &key):
             return False
         if position and not before_in_order(&before, &key):
             return False
-        if not leads_to(table, key_hash(table.seed0, table.seed1, key.bytes, key.length), &key, LEAF, place, walk):
+        if not leads_to(table, key_hash(table.seed0, table.seed1, key.bytes, key.length), &key, LEAF, offset, walk):
             return False
         if position == 0:
             before = Text(key.bytes, 0)
-        if not groups_fit(table, &before, &key, place, walk):
+        if not groups_fit(table, &before, &key, offset, walk):
             return False
         walk.paths += 1
         before = key
-        walk.end = place + record.length
+        walk.end = offset + record.length
     return True
 
 
 cdef inline bint others_fit(KeyTable table) except -1:
     """Whether none of the members before the leaves is one, and no member is left out."""
-    cdef int64_t place = 0, first = table.place(0), count = 0
+    cdef int64_t offset = 0, first = table.record_offset(0), count = 0
     cdef Member member
-    while place < first:
-        if not table.archive.peek(place, &member) or table._is_leaf(&member):
+    while offset < first:
+        if not table.archive.peek(offset, &member) or table._is_leaf(&member):
             return False
-        place += member.record.length
+        offset += member.record.length
         count += 1
-    return place == first and count + table.count + 1 == table.archive.count
+    return offset == first and count + table.count + 1 == table.archive.count
 
 
 cdef inline int64_t paths_of(KeyTable table) except -1:

@@ -26,7 +26,7 @@ static inline uint64_t b2_few(const uint8_t *p, size_t length) {
 }
 
 /* Whether something in 8 bytes, of each of which the next one is known, keeps a name from being plain. */
-static inline uint64_t b2_odd(uint64_t word, uint64_t next) {
+static inline uint64_t b2_irregular(uint64_t word, uint64_t next) {
     uint64_t slash = b2_zeros(word ^ B2_EACH('/'));
     uint64_t dot_or_slash = b2_zeros((next | B2_EACH(1)) ^ B2_EACH('/'));
     return (word & B2_EACH(0x80)) | b2_zeros(word) | (slash & dot_or_slash);
@@ -36,17 +36,17 @@ static inline uint64_t b2_odd(uint64_t word, uint64_t next) {
  * safe as far as it goes. Others may be as well. */
 static inline int plain_key(const uint8_t *p, size_t length) {
     size_t i;
-    uint64_t word, odd = 0;
+    uint64_t word, irregular = 0;
     if (length == 0 || p[0] == '.' || p[0] == '/' || p[length - 1] == '/')
         return 0;
     if (length < 9) {
         word = length == 8 ? b2_word(p) : b2_few(p, length) | B2_EACH('a') << 8 * length;
-        return b2_odd(word, word >> 8 | (uint64_t)'a' << 56) == 0;
+        return b2_irregular(word, word >> 8 | (uint64_t)'a' << 56) == 0;
     }
     for (i = 0; i + 9 <= length; i += 8)
-        odd |= b2_odd(b2_word(p + i), b2_word(p + i + 1));
-    odd |= b2_odd(b2_word(p + length - 9), b2_word(p + length - 8)) | (p[length - 1] & 0x80) | (p[length - 1] == 0);
-    return odd == 0;
+        irregular |= b2_irregular(b2_word(p + i), b2_word(p + i + 1));
+    irregular |= b2_irregular(b2_word(p + length - 9), b2_word(p + length - 8)) | (p[length - 1] & 0x80) | (p[length - 1] == 0);
+    return irregular == 0;
 }
 
 static inline int same_bytes(const uint8_t *a, const uint8_t *b, size_t length) {
@@ -66,12 +66,12 @@ static inline int last_segment_is(const uint8_t *key, size_t length, const char 
 }
 
 /* Of 4 slots, the first that is free or has a tag, which its upper bits are; 4 where none is. */
-static inline int first_match(const uint8_t *slots, uint64_t tag, int place_bits) {
+static inline int first_match(const uint8_t *slots, uint64_t tag, int offset_bits) {
     unsigned found = 16;
     int i;
     for (i = 0; i < 4; i++) {
         uint64_t slot = b2_word(slots + 8 * i);
-        found |= (unsigned)(slot == 0 || (slot ^ tag) >> place_bits == 0) << i;
+        found |= (unsigned)(slot == 0 || (slot ^ tag) >> offset_bits == 0) << i;
     }
 #if defined(__GNUC__) || defined(__clang__)
     return __builtin_ctz(found);

@@ -7,7 +7,7 @@ from libc.string cimport memcmp
 
 from blosc2._core.io.little_endian cimport u64
 from blosc2._core.keys.keytable cimport DAMAGED, Entry, KeyTable, Text
-from blosc2._core.zip.catalog cimport SLOT_LENGTH, slot_place
+from blosc2._core.zip.catalog cimport SLOT_LENGTH, slot_offset
 
 cdef extern from "keys/key_order.h" nogil:
     ctypedef struct SortItem "b2_sort_item":
@@ -78,10 +78,10 @@ cdef inline int put_in_order(KeyTable table) except -1:
             found = u64(table.slots + SLOT_LENGTH * slot)
             if found == 0:
                 continue
-            if i == table.count or not table._text(Entry(slot_place(found)), &text):
+            if i == table.count or not table._text(Entry(slot_offset(found)), &text):
                 i = -1
                 break
-            items[i].bytes, items[i].length, items[i].at = text.bytes, <uint32_t> text.length, slot_place(found)
+            items[i].bytes, items[i].length, items[i].at = text.bytes, <uint32_t> text.length, slot_offset(found)
             if i == 0:
                 one, common = text, text.length
             else:
@@ -130,7 +130,8 @@ cdef inline bint shares(KeyTable table, int64_t position, const uint8_t *prefix,
     return table.key(position, &key) and key.length >= length and memcmp(key.bytes, prefix, length) == 0
 
 
-cdef inline int64_t end_of_run(KeyTable table, int64_t start, int64_t stop, const uint8_t *prefix, Py_ssize_t length) noexcept nogil:
+cdef inline int64_t end_of_run(
+        KeyTable table, int64_t start, int64_t stop, const uint8_t *prefix, Py_ssize_t length) noexcept nogil:
     """Where the run of keys that begin with a prefix ends, if it begins at `start`."""
     cdef int64_t low = start, high, step = 1
     if start >= stop or not shares(table, start, prefix, length):

@@ -6,11 +6,11 @@ from libc.string cimport memcmp
 
 from blosc2._core.io.little_endian cimport put64, u64
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, Entry, KeyTable, Text
-from blosc2._core.zip.catalog cimport PAGE, PLACE_BITS, SLOT_LENGTH, key_hash, slot_home, slot_place, slot_tag
+from blosc2._core.zip.catalog cimport PAGE, OFFSET_BITS, SLOT_LENGTH, key_hash, slot_home, slot_offset, slot_tag
 from blosc2._core.zip.central_record cimport read_once
 
 cdef extern from "keys/key_match.h" nogil:
-    int first_match(const uint8_t *slots, uint64_t tag, int place_bits)
+    int first_match(const uint8_t *slots, uint64_t tag, int offset_bits)
 
 cdef enum:
     # What a path may stand for.
@@ -33,7 +33,7 @@ cdef inline int64_t slot_of(KeyTable table, const uint8_t *key, Py_ssize_t lengt
         found = u64(table.slots + SLOT_LENGTH * slot)
         if found == 0:
             return slot
-        if slot_tag(found) == tag and table._text(Entry(slot_place(found)), &text) and text.length == length and memcmp(
+        if slot_tag(found) == tag and table._text(Entry(slot_offset(found)), &text) and text.length == length and memcmp(
                 text.bytes, key, length) == 0:
             return slot
         slot += 1
@@ -81,7 +81,7 @@ cdef inline int64_t probe(KeyTable table, const uint8_t *path, Py_ssize_t length
                 if table.catalog.bytes_at(at, SLOT_LENGTH * count) == NULL:
                     return DAMAGED
         if count == TRIED:
-            count = first_match(table.slots + SLOT_LENGTH * slot, tag, PLACE_BITS)
+            count = first_match(table.slots + SLOT_LENGTH * slot, tag, OFFSET_BITS)
             if count == TRIED:
                 slot += TRIED
                 continue
@@ -90,7 +90,7 @@ cdef inline int64_t probe(KeyTable table, const uint8_t *path, Py_ssize_t length
         if found == 0:
             return NO_KEY
         if slot_tag(found) == tag:
-            entry = Entry(slot_place(found))
+            entry = Entry(slot_offset(found))
             if kinds & LEAF and table._has_name(entry, path, length):
                 return entry.at
             count = kind_of(table, entry, path, length)

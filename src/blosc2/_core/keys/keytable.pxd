@@ -16,7 +16,7 @@ cdef struct Text:
     Py_ssize_t length
 
 
-# Where a table has a key: the place of a record in the directory of its archive, or, of keys that are in no archive, where
+# Where a table has a key: the offset of a record in the directory of its archive, or, of keys that are in no archive, where
 # they lie in memory of the table's own. It is a type, so that nobody but the table takes the one for the other: others get
 # what a key stands for.
 cdef struct Entry:
@@ -29,7 +29,7 @@ cdef class KeyTable:
 
     cdef readonly Py_ssize_t count
     cdef readonly int64_t tables
-    cdef readonly list strangers
+    cdef readonly list unknown_suffixes
     cdef readonly dict packed
     cdef readonly list clashes
     cdef readonly dict shadowed
@@ -43,7 +43,7 @@ cdef class KeyTable:
     cdef uint64_t seed0, seed1
     cdef bint _plain_names          # whether its keys are names in a directory as they lie there
     cdef int64_t _paths             # keys and groups, if `sound` has counted them; else -1
-    cdef Entry *came                # in the order of the directory, of one without odd members; or NULL
+    cdef Entry *came                # in the order of the directory, of one without irregular members; or NULL
     cdef Entry *order               # in the order of keys; NULL until needed
     cdef tuple suffixes, skipped
     # The same, where no Python object may be touched.
@@ -58,10 +58,10 @@ cdef class KeyTable:
     cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil
     cdef int64_t lookup_group(self, const uint8_t *key, Py_ssize_t length) noexcept nogil
     cdef int64_t lookup_either(self, const uint8_t *path, Py_ssize_t length) noexcept nogil
-    cdef bint key_at(self, int64_t place, Text *text) noexcept nogil
+    cdef bint key_at(self, int64_t offset, Text *text) noexcept nogil
     cdef bint leaf_at(self, int64_t position, Record *record, Text *text) noexcept nogil
     cdef bint key(self, int64_t position, Text *text) noexcept nogil
-    cdef int64_t place(self, int64_t position) noexcept nogil
+    cdef int64_t record_offset(self, int64_t position) noexcept nogil
     cdef int sort(self) except -1
     cdef int64_t bound(self, const uint8_t *prefix, Py_ssize_t length, bint after) noexcept nogil
     cdef int64_t run_end(self, int64_t start, int64_t stop, const uint8_t *prefix, Py_ssize_t length) noexcept nogil
@@ -70,15 +70,15 @@ cdef class KeyTable:
 
     cdef Entry _entry(self, int64_t position) noexcept nogil
     cdef bint _text(self, Entry entry, Text *text) noexcept nogil
-    cdef bint _key_of(self, const Record *record, int64_t place, Text *text) noexcept nogil
+    cdef bint _key_of(self, const Record *record, int64_t offset, Text *text) noexcept nogil
     cdef bint _has_name(self, Entry entry, const uint8_t *key, Py_ssize_t length) noexcept nogil
     cdef int64_t _meaning(self, Entry entry) noexcept nogil
     cdef int _reserve(self, int64_t most) except -1
     cdef int _fill(self) except -1
     cdef int _add_text(self, const uint8_t *key, Py_ssize_t length, int64_t value) except -1
-    cdef int _add_odd(self, int64_t place) except -1
+    cdef int _add_irregular(self, int64_t offset) except -1
     cdef int _set_names(self, tuple suffixes, tuple skipped) except -1
     cdef int _suffix(self, const uint8_t *suffix, Py_ssize_t length) noexcept nogil
     cdef bint _skips(self, const uint8_t *name, Py_ssize_t length) noexcept nogil
     cdef bint _is_leaf(self, Member *member) except -1
-    cdef int _settle(self, int64_t place, int64_t slot) except -1
+    cdef int _settle(self, int64_t offset, int64_t slot) except -1

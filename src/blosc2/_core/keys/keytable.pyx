@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
 """The keys of a store as one table of bytes: look up by hash, and find positions in their order.
 
-A key stands for its place: where the record of its member begins in the directory of the archive, which has its name.
+A key stands for its offset: where the record of its member begins in the directory of the archive, which has its name.
 No Python object is made for a key until it is listed. The hash and the order come from the archive's catalog, where
 there is one, and cost nothing to open; otherwise they are made, the hash in one pass over the directory and the order
 when first needed. Keys that are in no archive are copied into
@@ -26,7 +26,7 @@ from blosc2._core.keys.key_slots cimport GROUP, LEAF, insert, probe
 from blosc2._core.keys.key_text cimport text_of
 from blosc2._core.zip.archive cimport Archive, DecodedName
 from blosc2._core.zip.catalog cimport (
-    SLOT_LENGTH, Catalog, Leaf, describes_table, key_hash, slot_home, slot_place, slot_tag, stem_length)
+    SLOT_LENGTH, Catalog, Leaf, describes_table, key_hash, slot_home, slot_offset, slot_tag, stem_length)
 from blosc2._core.zip.central_record cimport (
     FLAG_UTF8, Member, Record, flags_of, is_packed, is_utf8, open_named, safe_name)
 
@@ -52,7 +52,7 @@ cdef enum:
     # Slots behind the last home, for keys that found theirs taken.
     MOST_SLACK = 4096
     # A member with another suffix than a leaf's.
-    STRANGER = 1 << 20
+    UNKNOWN_SUFFIX = 1 << 20
 
 cdef bytes FRAME_MAGIC = b"\x9e\xa8b2frame\x00"
 
@@ -71,13 +71,13 @@ cdef class KeyTable:
     count : int
         Keys.
     packed : dict of str to list of int
-        Keys of leaves that another tool has compressed, which cannot be read in place; and their places.
-    strangers : list of str
+        Keys of leaves that another tool has compressed, which cannot be read in place; and their offsets.
+    unknown_suffixes : list of str
         Keys of members that are frames under a suffix that is not a leaf's.
     clashes : list of str
         Keys that members of different suffixes stand for.
     shadowed : dict of str to list of int
-        Places of members whose key another member stands for.
+        Offsets of members whose key another member stands for.
     tables : int
         Keys whose last segment is that of a description of a table, or more; -1 where they were not counted.
     archive : Archive or None
@@ -85,7 +85,7 @@ cdef class KeyTable:
     """
 
     def __cinit__(self):
-        self.strangers = []
+        self.unknown_suffixes = []
         self.packed = {}
         self.clashes = []
         self.shadowed = {}
@@ -101,7 +101,7 @@ cdef class KeyTable:
 
     @staticmethod
     def of_archive(Archive archive not None, tuple suffixes, tuple skipped=()):
-        """Keys of an archive's members, which stand for the places of their records.
+        """Keys of an archive's members, which stand for the offsets of their records.
 
         Parameters
         ----------
@@ -190,12 +190,12 @@ cdef class KeyTable:
         return 0
 
     cdef int _suffix(self, const uint8_t *suffix, Py_ssize_t length) noexcept nogil:
-        """Which suffix of leaves this is, the lower one wins; or `STRANGER`."""
+        """Which suffix of leaves this is, the lower one wins; or `UNKNOWN_SUFFIX`."""
         cdef int i
         for i in range(self.suffix_count):
             if self.suffix_lengths[i] == length and memcmp(self.suffix_texts[i], suffix, length) == 0:
                 return i
-        return STRANGER
+        return UNKNOWN_SUFFIX
 
     cdef bint _skips(self, const uint8_t *name, Py_ssize_t length) noexcept nogil:
         """Whether a member of this name is no leaf, whatever it holds."""
@@ -236,7 +236,7 @@ cdef class KeyTable:
         if slot == -2:
             raise MemoryError("no slot is left for a key")
         if slot >= 0:
-            put64(self.own + slot_place(u64(self.slots + SLOT_LENGTH * slot)) + 4, <uint64_t> value)
+            put64(self.own + slot_offset(u64(self.slots + SLOT_LENGTH * slot)) + 4, <uint64_t> value)
         else:
             self.own_used += OWN_HEADER + length
         return 0
@@ -244,7 +244,7 @@ cdef class KeyTable:
     cdef int _fill(self) except -1:
         """Add the keys of the archive's members."""
         cdef Archive archive = self.archive
-        cdef int64_t number, place = 0, stem, slot, count
+        cdef int64_t number, offset = 0, stem, slot, count
         cdef Py_ssize_t decoded = 0
         cdef Record record
         cdef const uint8_t *names[TOGETHER]
@@ -252,8 +252,8 @@ cdef class KeyTable:
         cdef Entry entries[TOGETHER]
         cdef uint64_t hashes[TOGETHER]
         cdef int i, taken
-        cdef bint odd = False
-        archive._need_places()
+        cdef bint irregular = False
+        archive._need_offsets()
         self._reserve(archive.count)
         self.tables, self._plain_names = 0, archive._decoded_count == 0
         number, count = 0, archive.count
@@ -264,27 +264,27 @@ cdef class KeyTable:
         use_large_pages(self.came, <size_t> count * sizeof(Entry))
         while number < count:
             with nogil:
-                odd, taken = False, 0
+                irregular, taken = False, 0
                 # Some at a time: the slots of all of them are asked for before the first is needed.
                 while number < count and taken < TOGETHER:
-                    place = archive._places[number]
+                    offset = archive._offsets[number]
                     number += 1
                     # A record that is there no more has no name that anybody could look at here.
-                    odd = not open_named(archive._directory, archive.directory_size, place, &record)
-                    if decoded < archive._decoded_count and archive._decoded[decoded].place == place:
+                    irregular = not open_named(archive._directory, archive.directory_size, offset, &record)
+                    if decoded < archive._decoded_count and archive._decoded[decoded].offset == offset:
                         decoded += 1
-                        odd = True
-                    if odd:
+                        irregular = True
+                    if irregular:
                         break
                     if record.name_length == 0 or record.name[record.name_length - 1] == 0x2F or self._skips(
                             record.name, record.name_length):
                         continue
                     stem = stem_length(record.name, record.name_length)
-                    odd = is_packed(&record) or self._suffix(
-                        record.name + stem, record.name_length - stem) == STRANGER
-                    if odd:
+                    irregular = is_packed(&record) or self._suffix(
+                        record.name + stem, record.name_length - stem) == UNKNOWN_SUFFIX
+                    if irregular:
                         break
-                    names[taken], stems[taken], entries[taken] = record.name, stem, Entry(place)
+                    names[taken], stems[taken], entries[taken] = record.name, stem, Entry(offset)
                     self.tables += describes_table(record.name, stem)
                     hashes[taken] = key_hash(self.seed0, self.seed1, record.name, stem)
                     prefetch(self.slots + SLOT_LENGTH * slot_home(hashes[taken], self.homes), 1)
@@ -298,47 +298,47 @@ cdef class KeyTable:
                         if slot == -2:
                             raise MemoryError("no slot is left for a key")
                         self._settle(entries[i].at, slot)
-            if odd:
-                self._add_odd(place)
+            if irregular:
+                self._add_irregular(offset)
         if not self.regular:
             PyMem_Free(self.came)
             self.came = NULL
         return 0
 
-    cdef int _add_odd(self, int64_t place) except -1:
+    cdef int _add_irregular(self, int64_t offset) except -1:
         """Add a member that is perhaps no leaf."""
         cdef Member member
         cdef Py_ssize_t stem
         cdef int64_t slot
-        self.archive.member_at(place, &member)
+        self.archive.member_at(offset, &member)
         if member.name[member.name_length - 1] == 0x2F or self._skips(member.name, member.name_length):
             return 0
         stem = stem_length(member.name, member.name_length)
         if is_packed(&member.record):
-            if self._suffix(member.name + stem, member.name_length - stem) != STRANGER:
-                self.packed.setdefault(text_of(member.name, stem), []).append(place)
+            if self._suffix(member.name + stem, member.name_length - stem) != UNKNOWN_SUFFIX:
+                self.packed.setdefault(text_of(member.name, stem), []).append(offset)
             return 0
-        if self._suffix(member.name + stem, member.name_length - stem) == STRANGER:
+        if self._suffix(member.name + stem, member.name_length - stem) == UNKNOWN_SUFFIX:
             if not _begins_like_frame(self.archive, &member):
                 return 0
-            self.strangers.append(text_of(member.name, stem))
+            self.unknown_suffixes.append(text_of(member.name, stem))
         self.tables += describes_table(member.name, stem)
-        slot = insert(self, member.name, stem, Entry(place), key_hash(self.seed0, self.seed1, member.name, stem))
+        slot = insert(self, member.name, stem, Entry(offset), key_hash(self.seed0, self.seed1, member.name, stem))
         if slot == -2:
             raise MemoryError("no slot is left for a key")
         if slot == -1:
-            self.came[self.count - 1] = Entry(place)
+            self.came[self.count - 1] = Entry(offset)
             return 0
-        return self._settle(place, slot)
+        return self._settle(offset, slot)
 
-    cdef int _settle(self, int64_t place, int64_t slot) except -1:
+    cdef int _settle(self, int64_t offset, int64_t slot) except -1:
         """Let the better of two members of one key stay."""
         cdef uint64_t taken = u64(self.slots + SLOT_LENGTH * slot)
-        cdef int64_t before = slot_place(taken)
+        cdef int64_t before = slot_offset(taken)
         cdef Member old, new
         cdef Py_ssize_t stem
         self.archive.member_at(before, &old)
-        self.archive.member_at(place, &new)
+        self.archive.member_at(offset, &new)
         stem = stem_length(new.name, new.name_length)
         rank = self._suffix(new.name + stem, new.name_length - stem)
         rank_before = self._suffix(old.name + stem, old.name_length - stem)
@@ -346,9 +346,9 @@ cdef class KeyTable:
         if rank != rank_before:
             self.clashes.append(key)
         # Of equal names the last counts: so an equal rank replaces.
-        self.shadowed.setdefault(key, []).append(before if rank <= rank_before else place)
+        self.shadowed.setdefault(key, []).append(before if rank <= rank_before else offset)
         if rank <= rank_before:
-            put64(self.slots + SLOT_LENGTH * slot, slot_tag(taken) | <uint64_t> (place + 1))
+            put64(self.slots + SLOT_LENGTH * slot, slot_tag(taken) | <uint64_t> (offset + 1))
         return 0
 
     # ------------------------------------------------------------------ looking up
@@ -361,29 +361,29 @@ cdef class KeyTable:
         return self.key_at(entry.at, text)
 
     cdef int64_t _meaning(self, Entry entry) noexcept nogil:
-        """What a key stands for: the place of a record, or a number."""
+        """What a key stands for: the offset of a record, or a number."""
         return entry.at if self.archive is not None else <int64_t> u64(self.own + entry.at + 4)
 
-    cdef bint key_at(self, int64_t place, Text *text) noexcept nogil:
-        """The key of the record at a place; False where there is none, or none that a store may have."""
+    cdef bint key_at(self, int64_t offset, Text *text) noexcept nogil:
+        """The key of the record at an offset; False where there is none, or none that a store may have."""
         cdef Record record
-        return open_named(self.archive._directory, self.archive.directory_size, place, &record) and self._key_of(
-            &record, place, text)
+        return open_named(self.archive._directory, self.archive.directory_size, offset, &record) and self._key_of(
+            &record, offset, text)
 
     cdef bint leaf_at(self, int64_t position, Record *record, Text *text) noexcept nogil:
         """The record and the key at a position of the order, of a table of an archive; False where `key` is."""
-        cdef int64_t place = self.place(position)
+        cdef int64_t offset = self.record_offset(position)
         return self.archive is not None and open_named(
-            self.archive._directory, self.archive.directory_size, place, record) and self._key_of(record, place, text)
+            self.archive._directory, self.archive.directory_size, offset, record) and self._key_of(record, offset, text)
 
-    cdef bint _key_of(self, const Record *record, int64_t place, Text *text) noexcept nogil:
+    cdef bint _key_of(self, const Record *record, int64_t offset, Text *text) noexcept nogil:
         """The key of a record."""
         cdef const DecodedName *decoded
         cdef Py_ssize_t stem
         cdef bint ascii = True
         text.bytes, text.length = record.name, record.name_length
         if self.archive._decoded_count:
-            decoded = self.archive.decoded(place)
+            decoded = self.archive.decoded(offset)
             if decoded != NULL:
                 text.bytes, text.length = decoded.text, decoded.length
         stem = stem_length(text.bytes, text.length)
@@ -393,7 +393,7 @@ cdef class KeyTable:
                 return False
             if not ascii and not (flags_of(record) & FLAG_UTF8 and is_utf8(text.bytes, text.length)):
                 return False
-            if self._suffix(text.bytes + stem, text.length - stem) == STRANGER or self._skips(text.bytes, text.length):
+            if self._suffix(text.bytes + stem, text.length - stem) == UNKNOWN_SUFFIX or self._skips(text.bytes, text.length):
                 return False
         text.length = stem
         return True
@@ -425,11 +425,11 @@ cdef class KeyTable:
         return probe(self, key, length, LEAF)
 
     cdef int64_t lookup_group(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
-        """The place of the first key below a group, by the hash of a catalog; `NO_KEY`, or `DAMAGED`."""
+        """The offset of the first key below a group, by the hash of a catalog; `NO_KEY`, or `DAMAGED`."""
         return probe(self, key, length, GROUP)
 
     cdef int64_t lookup_either(self, const uint8_t *path, Py_ssize_t length) noexcept nogil:
-        """The place of a key, or of the first one below a group of this path, by the hash of a catalog."""
+        """The offset of a key, or of the first one below a group of this path, by the hash of a catalog."""
         return probe(self, path, length, LEAF | GROUP)
 
     def __len__(self):
@@ -442,17 +442,17 @@ cdef class KeyTable:
         """What a key stands for, or -1."""
         cdef Py_ssize_t length
         cdef const char *text
-        cdef int64_t place
+        cdef int64_t offset
         try:
             text = PyUnicode_AsUTF8AndSize(key, &length)
         except UnicodeEncodeError:
             return -1
         if length == 0 or text[0] != b"/":
             return -1
-        place = self.lookup(<const uint8_t *> text + 1, length - 1)
-        if place == DAMAGED:
+        offset = self.lookup(<const uint8_t *> text + 1, length - 1)
+        if offset == DAMAGED:
             return self.instead().find(key)
-        return place
+        return offset
 
     # ------------------------------------------------------------------ order
     cdef int sort(self) except -1:
@@ -474,9 +474,9 @@ cdef class KeyTable:
             return Entry(-1)
         if self.catalog is None:
             return Entry(-1) if self.order == NULL else self.order[position]
-        return Entry(leaf.place) if self.catalog.leaf(position, &leaf) else Entry(-1)
+        return Entry(leaf.offset) if self.catalog.leaf(position, &leaf) else Entry(-1)
 
-    cdef int64_t place(self, int64_t position) noexcept nogil:
+    cdef int64_t record_offset(self, int64_t position) noexcept nogil:
         """What the key at a position of the order stands for; negative where there is none, or the catalog is damaged."""
         cdef Entry entry = self._entry(position)
         return -1 if entry.at < 0 else self._meaning(entry)
@@ -517,54 +517,54 @@ cdef class KeyTable:
         cdef Py_ssize_t stem = stem_length(member.name, member.name_length)
         if member.name[member.name_length - 1] == 0x2F or self._skips(member.name, member.name_length):
             return False
-        return self._suffix(member.name + stem, member.name_length - stem) != STRANGER or (
+        return self._suffix(member.name + stem, member.name_length - stem) != UNKNOWN_SUFFIX or (
             _begins_like_frame(self.archive, member))
 
     def others(self, tuple without=()):
         """Records of the members that are no leaves, but for those of some names, one behind the other."""
         cdef Member member
-        cdef int64_t place
+        cdef int64_t offset
         cdef list found = []
-        for place in self.other_places(without):
-            self.archive.member_at(place, &member)
-            found.append(self.archive._piece(place, place + member.record.length))
+        for offset in self.other_offsets(without):
+            self.archive.member_at(offset, &member)
+            found.append(self.archive._piece(offset, offset + member.record.length))
         return b"".join(found)
 
-    def other_places(self, tuple without=()):
+    def other_offsets(self, tuple without=()):
         """Where the records of the members are that are no leaves, but for those of some names."""
         cdef Archive archive = self.archive
         cdef Member member
         cdef Text key
-        cdef int64_t number = 0, place = 0, stop = 0
+        cdef int64_t number = 0, offset = 0, stop = 0
         cdef list found = []
         if self.catalog is None:
-            archive._need_places()
+            archive._need_offsets()
         else:
-            stop = self.place(0)    # before those of leaves
-        while place < stop if self.catalog is not None else number < archive.count:
+            stop = self.record_offset(0)    # before those of leaves
+        while offset < stop if self.catalog is not None else number < archive.count:
             if self.catalog is None:
-                place = archive._places[number]
+                offset = archive._offsets[number]
                 number += 1
-            archive.member_at(place, &member)
-            if (self.catalog is not None or not self.key_at(place, &key)
-                    or self.lookup(key.bytes, key.length) != place) and (
+            archive.member_at(offset, &member)
+            if (self.catalog is not None or not self.key_at(offset, &key)
+                    or self.lookup(key.bytes, key.length) != offset) and (
                     member.name[:member.name_length] not in without):
-                found.append(place)
-            place += member.record.length
+                found.append(offset)
+            offset += member.record.length
         return found
 
-    def places(self, int64_t start=0, int64_t stop=-1):
-        """Places of the keys at positions ``start .. stop`` of the order, which is there already or made now."""
-        cdef int64_t position, place
+    def record_offsets(self, int64_t start=0, int64_t stop=-1):
+        """Offsets of the keys at positions ``start .. stop`` of the order, which is there already or made now."""
+        cdef int64_t position, offset
         cdef list found = []
         self.sort()
         if stop < 0 or stop > self.count:
             stop = self.count
         for position in range(max(start, 0), stop):
-            place = self.place(position)
-            if place < 0:
-                return self.instead().places(start, stop)
-            found.append(place)
+            offset = self.record_offset(position)
+            if offset < 0:
+                return self.instead().record_offsets(start, stop)
+            found.append(offset)
         return found
 
     @property
@@ -575,7 +575,7 @@ cdef class KeyTable:
     @property
     def regular(self):
         """Whether each key has one member, under a suffix of leaves and with a name in UTF-8."""
-        return not (self.strangers or self.packed or self.clashes or self.shadowed or self.own != NULL
+        return not (self.unknown_suffixes or self.packed or self.clashes or self.shadowed or self.own != NULL
                     or (self.archive is not None and self.archive._decoded_count))
 
     def __repr__(self):

@@ -17,6 +17,7 @@ cdef class KeyListing:
     cdef object path
 
     cdef _too_deep(self, str key)
+    cdef int shows(self, key, str hidden) except -2
     cdef int _prepare(self) except -1
     cdef int _without_catalog(self) except -1
     cdef Range _range(self, bytes prefix)

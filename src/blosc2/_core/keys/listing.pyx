@@ -12,6 +12,7 @@ from libc.string cimport memchr, memcmp
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.catalog cimport Leaf
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
+from blosc2._core.keys.membership cimport shows_key
 from blosc2._core.keys.key_text cimport name_of, prefix_of, text_of
 
 from blosc2.exceptions import FormatError
@@ -80,12 +81,12 @@ cdef class KeyListing:
     def has_group(self, str path not None):
         """Whether there are keys below a group, other than the root."""
         cdef bytes prefix
-        cdef int64_t place
+        cdef int64_t offset
         if self.base.catalog is not None and self._plain:
             prefix = prefix_of(path)
-            place = self.base.lookup_group(<const uint8_t *> PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix) - 1)
-            if place != DAMAGED:
-                return place >= 0
+            offset = self.base.lookup_group(<const uint8_t *> PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix) - 1)
+            if offset != DAMAGED:
+                return offset >= 0
             self._without_catalog()
         return self.count(path) > 0
 
@@ -94,6 +95,10 @@ cdef class KeyListing:
         if len(key) > 80:
             key = key[:80] + "..."
         return FormatError(f"a key lies in more than {MAX_GROUPS} groups", path=self.path, key=key)
+
+    cdef int shows(self, key, str hidden) except -2:
+        """Whether a key is one that the store shows; see `shows_key`."""
+        return shows_key(self, key, hidden)
 
     cdef int _prepare(self) except -1:
         cdef KeyTable base = self.base      # another thread may put another one there meanwhile
@@ -213,7 +218,7 @@ cdef class KeyListing:
         cdef const uint8_t *slash
         cdef int which
         cdef list groups = [], leaves = []
-        cdef dict places = {} if ranges else None
+        cdef dict ranges_of = {} if ranges else None
         cdef Archive archive = self.base.archive
         if path.count("/") > MAX_GROUPS:
             raise self._too_deep(path)
@@ -240,10 +245,10 @@ cdef class KeyListing:
                 if r.i == before.i and r.j == before.j:
                     raise Damaged   # the file changed
                 if ranges:
-                    places[name] = before.i, r.i, before.j, r.j
+                    ranges_of[name] = before.i, r.i, before.j, r.j
         # Groups came in the order of their keys, which go on with "/": "a.b" before "a".
         groups.sort()
-        return groups, leaves, places
+        return groups, leaves, ranges_of
 
     def walk(self, str path not None="/", bint topdown=True, str hidden=None):
         """Go through the groups from one on: pairs of a path, "" for the root, and `children`.
@@ -262,7 +267,7 @@ cdef class KeyListing:
             if done is not None:
                 yield done
                 continue
-            groups, leaves, places = self._sound_children(group or "/", &r, True)
+            groups, leaves, ranges_of = self._sound_children(group or "/", &r, True)
             if hidden is not None and hidden in leaves:
                 leaves.remove(hidden)
             here = group, groups, leaves
@@ -271,7 +276,7 @@ cdef class KeyListing:
             else:
                 waiting.append((group, 0, 0, 0, 0, here))
             for name in reversed(groups):
-                waiting.append((f"{group}/{name}", *places[name], None))
+                waiting.append((f"{group}/{name}", *ranges_of[name], None))
 
     def position(self, str key not None):
         """The position of a published key in their order, -1 where it is not there."""

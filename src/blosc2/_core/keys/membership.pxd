@@ -21,14 +21,14 @@ cdef inline bint is_named(str key, str name):
     return key.endswith("/" + name)
 
 
-cdef inline int shows(KeyListing listing, key, str hidden) except -2:
+cdef inline int shows_key(KeyListing listing, key, str hidden) except -2:
     """Whether a key is that of a leaf; or of a group, and not hidden, where there are groups.
 
     -1 for what has to be looked at more closely: no string, or not in the form that keys have.
     """
     cdef Py_ssize_t length
     cdef const char *text
-    cdef int64_t place
+    cdef int64_t offset
     if type(key) is not str:
         return -1
     text = <const char *> ascii_text(<PyObject *> key, &length)
@@ -41,20 +41,20 @@ cdef inline int shows(KeyListing listing, key, str hidden) except -2:
         return -1
     if listing._plain and hidden is not None and listing.base.catalog is not None and not is_named(key, hidden):
         # Groups lie in the same hash.
-        place = listing.base.lookup_either(<const uint8_t *> text + 1, length - 1)
-        if place != DAMAGED:
-            return place >= 0
-    place = listing.base.lookup(<const uint8_t *> text + 1, length - 1)
-    if place == NO_KEY and listing._plain:
+        offset = listing.base.lookup_either(<const uint8_t *> text + 1, length - 1)
+        if offset != DAMAGED:
+            return offset >= 0
+    offset = listing.base.lookup(<const uint8_t *> text + 1, length - 1)
+    if offset == NO_KEY and listing._plain:
         if hidden is None:
             return False
         if listing.base.catalog is not None:
-            place = listing.base.lookup_group(<const uint8_t *> text + 1, length - 1)
-            if place != DAMAGED:
-                return place >= 0
-    if place == DAMAGED:
+            offset = listing.base.lookup_group(<const uint8_t *> text + 1, length - 1)
+            if offset != DAMAGED:
+                return offset >= 0
+    if offset == DAMAGED:
         listing._without_catalog()
-        return shows(listing, key, hidden)
-    if (place >= 0 and listing._plain) or key in listing:
+        return shows_key(listing, key, hidden)
+    if (offset >= 0 and listing._plain) or key in listing:
         return not is_named(key, hidden)
     return hidden is not None and listing.count(key) > 0

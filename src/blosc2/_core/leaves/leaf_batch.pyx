@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
 """Many leaves of an archive at once: found, compared and decoded by several threads, with no Python object for any.
 
-The first one is opened in the general way, as the pattern that the others are compared with (see `leaf_template`). Those that
-are not like it are left to the caller, who takes another one as the pattern or opens them one by one.
+The first one is opened in the general way, as the template that the others are compared with (see `leaf_template`). Those that
+are not like it are left to the caller, who takes another one as the template or opens them one by one.
 """
 
 cimport numpy as cnp
@@ -13,7 +13,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.end_record cimport LOCAL_LENGTH
-from blosc2._core.zip.catalog cimport SLOT_LENGTH, key_hash, slot_home, slot_place
+from blosc2._core.zip.catalog cimport SLOT_LENGTH, key_hash, slot_home, slot_offset
 from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, MEMBER_FINE, Member
 from blosc2._core.io.checksum cimport zip_checksum
 from blosc2._core.codec.codec cimport Worker, reserve_stored
@@ -21,7 +21,7 @@ from blosc2._core.codec.thread_pool cimport MOST_HANDS, Crew, Job, atomic_state,
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport Geometry
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
-from blosc2._core.leaves.leaf_template cimport Pattern
+from blosc2._core.leaves.leaf_template cimport Template
 from blosc2._core.io.little_endian cimport u64
 
 cnp.import_array()
@@ -69,8 +69,8 @@ cdef enum State:
     FOUND = 0
     ALIKE = 1
     DONE = 2
-    OTHER = 3       # than this pattern
-    ALONE = 4       # like no pattern: to be opened in the general way, which says what is wrong with it
+    OTHER = 3       # than this template
+    ALONE = 4       # like no template: to be opened in the general way, which says what is wrong with it
 
 cdef enum Stage:
     FINDING
@@ -115,11 +115,11 @@ cdef class LeafBatch:
     cdef readonly bint check
     cdef const uint8_t **names
     cdef Py_ssize_t *lengths
-    cdef int64_t *places
+    cdef int64_t *offsets
     cdef int64_t *headers       # where local headers are; then, of a mapped file, where chunks are
     cdef int64_t *sizes         # of members; then of chunks
     cdef int64_t *frame_sizes   # of members
-    cdef uint32_t *sums         # of members
+    cdef uint32_t *checksums         # of members
     cdef uint16_t *name_lengths     # in their records
     cdef uint8_t *states
     cdef const char *tail       # the last segment of keys that count as not there, or NULL
@@ -132,7 +132,7 @@ cdef class LeafBatch:
     cdef int parts
     cdef uint8_t *out
     cdef int64_t stride
-    cdef Pattern pattern
+    cdef Template template
 
     def __cinit__(self, KeyTable table not None, list keys not None, int threads=1, str hidden=None, bint check=False):
         cdef Py_ssize_t i, length, tail = 0
@@ -148,18 +148,18 @@ cdef class LeafBatch:
         self.check = check
         self.names = <const uint8_t **> PyMem_Calloc(max(1, self.count), sizeof(uint8_t *))
         self.lengths = <Py_ssize_t *> PyMem_Malloc(max(1, self.count) * sizeof(Py_ssize_t))
-        self.places = <int64_t *> PyMem_Malloc(max(1, self.count) * sizeof(int64_t))
+        self.offsets = <int64_t *> PyMem_Malloc(max(1, self.count) * sizeof(int64_t))
         self.headers = <int64_t *> PyMem_Calloc(max(1, self.count), sizeof(int64_t))
         self.sizes = <int64_t *> PyMem_Calloc(max(1, self.count), sizeof(int64_t))
         self.frame_sizes = <int64_t *> PyMem_Calloc(max(1, self.count), sizeof(int64_t))
-        self.sums = <uint32_t *> PyMem_Calloc(max(1, self.count), sizeof(uint32_t))
+        self.checksums = <uint32_t *> PyMem_Calloc(max(1, self.count), sizeof(uint32_t))
         self.name_lengths = <uint16_t *> PyMem_Calloc(max(1, self.count), sizeof(uint16_t))
         self.states = <uint8_t *> PyMem_Calloc(max(1, self.count), 1)
         self.threads = max(1, min(threads, MOST_HANDS + 1))
         self.shares = <Share *> PyMem_Calloc(self.threads, sizeof(Share))
-        if (self.names == NULL or self.lengths == NULL or self.places == NULL or self.headers == NULL
+        if (self.names == NULL or self.lengths == NULL or self.offsets == NULL or self.headers == NULL
                 or self.sizes == NULL or self.name_lengths == NULL or self.states == NULL or self.shares == NULL
-                or self.frame_sizes == NULL or self.sums == NULL):
+                or self.frame_sizes == NULL or self.checksums == NULL):
             raise MemoryError
         self.tail, self.tail_length, self.tail_bytes = end, tail, suffix
         self._run(FINDING)
@@ -179,24 +179,24 @@ cdef class LeafBatch:
                 return
             self.find(i, i + 1)
         for i in range(self.count):
-            if self.places[i] == DAMAGED:
+            if self.offsets[i] == DAMAGED:
                 # Once more, without the catalog.
                 self.table = table.instead()
                 self._run(FINDING)
                 break
         for i in range(self.count):
-            if self.places[i] < 0:
+            if self.offsets[i] < 0:
                 self.missing = i
                 return
 
     def __dealloc__(self):
         PyMem_Free(self.names)
         PyMem_Free(self.lengths)
-        PyMem_Free(self.places)
+        PyMem_Free(self.offsets)
         PyMem_Free(self.headers)
         PyMem_Free(self.sizes)
         PyMem_Free(self.frame_sizes)
-        PyMem_Free(self.sums)
+        PyMem_Free(self.checksums)
         PyMem_Free(self.name_lengths)
         PyMem_Free(self.states)
         PyMem_Free(self.shares)
@@ -204,11 +204,11 @@ cdef class LeafBatch:
     def __len__(self):
         return self.count
 
-    def place(self, Py_ssize_t position):
+    def record_offset(self, Py_ssize_t position):
         """Where the record of a leaf is in the directory."""
         if not 0 <= position < self.count:
             raise IndexError(f"there is no leaf {position}; the batch has {self.count}")
-        return self.places[position]
+        return self.offsets[position]
 
     def left(self):
         """Positions of the leaves that were not decoded."""
@@ -216,19 +216,19 @@ cdef class LeafBatch:
         return [i for i in range(self.count) if self.states[i] != DONE]
 
     def unlike(self):
-        """Positions of the leaves that are not like the pattern."""
+        """Positions of the leaves that are not like the template."""
         cdef Py_ssize_t i
         return [i for i in range(self.count) if self.states[i] != ALIKE]
 
     def compare(self, Frame frame not None, Geometry geometry not None, cnp.dtype dtype not None):
-        """Take a frame as the pattern, if it can be one, and find the leaves that are like it; whether all are.
+        """Take a frame as the template, if it can be one, and find the leaves that are like it; whether all are.
 
         Of a file that is not mapped they are found when they are decoded.
         """
         cdef Py_ssize_t i
-        self.pattern = Pattern(frame, geometry, dtype)
-        if not self.pattern.fits:
-            self.pattern = None
+        self.template = Template(frame, geometry, dtype)
+        if not self.template.fits:
+            self.template = None
             return False
         for i in range(self.count):
             if self.states[i] == OTHER:
@@ -242,11 +242,11 @@ cdef class LeafBatch:
         return True
 
     def decode(self, cnp.ndarray out not None):
-        """Decode the leaves that are like the pattern into rows of an array, each of which is one piece."""
-        if self.pattern is None:
+        """Decode the leaves that are like the template into rows of an array, each of which is one piece."""
+        if self.template is None:
             return
         if (cnp.PyArray_NDIM(out) < 1 or cnp.PyArray_DIM(out, 0) != self.count or not cnp.PyArray_ISWRITEABLE(out)
-                or cnp.PyArray_NBYTES(out) != self.pattern.row * self.count):
+                or cnp.PyArray_NBYTES(out) != self.template.row * self.count):
             raise ValueError("the result has another size than the leaves")
         self.out = <uint8_t *> cnp.PyArray_DATA(out)
         self.stride = cnp.PyArray_STRIDE(out, 0)
@@ -261,7 +261,7 @@ cdef class LeafBatch:
             state_set(&self.shares[i].taken, 0)
         try:
             gather(&crew, self.parts - 1, <void *> self, <Job> _work,
-                   0 if self.pattern is None else self.pattern.frame.blocksize)
+                   0 if self.template is None else self.template.frame.blocksize)
             for i in range(crew.count):
                 crew.hands[i].tool = <void *> <size_t> (i + 1)
             with nogil:
@@ -275,7 +275,7 @@ cdef class LeafBatch:
         cdef int64_t worth = 1 + self.count // WORTH_LEAVES, each = WORTH_BYTES
         self.drawn = DRAWN
         if self.stage == DECODING:
-            each = max(1, each // self.pattern.row)
+            each = max(1, each // self.template.row)
             self.drawn = min(self.drawn, each)
             worth = max(worth, self.count // each)
         self.parts = <int> max(1, min(self.threads, worth))
@@ -344,9 +344,9 @@ cdef class LeafBatch:
         self.names[i], self.lengths[i] = text + 1, length - 1
 
     cdef void find(self, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
-        """Places of keys, and what the directory says of their members."""
+        """Offsets of keys, and what the directory says of their members."""
         cdef int64_t slots[TOGETHER]
-        cdef int64_t place
+        cdef int64_t offset
         cdef Member member
         cdef Py_ssize_t i
         for i in range(first, stop):
@@ -357,22 +357,22 @@ cdef class LeafBatch:
                 key_hash(self.table.seed0, self.table.seed1, self.names[i], self.lengths[i]), self.table.homes)
             prefetch(self.table.slots + slots[i - first], 1)
         for i in range(first, stop):
-            place = slot_place(u64(self.table.slots + slots[i - first]))
-            if 0 <= place < self.archive.directory_size:
-                prefetch(self.archive._directory + place, 65)
+            offset = slot_offset(u64(self.table.slots + slots[i - first]))
+            if 0 <= offset < self.archive.directory_size:
+                prefetch(self.archive._directory + offset, 65)
         for i in range(first, stop):
             if self.names[i] == NULL:
-                self.places[i] = NO_KEY
+                self.offsets[i] = NO_KEY
                 continue
-            place = self.table.lookup(self.names[i], self.lengths[i])
-            self.places[i] = place
-            if place < 0 or not self.archive.peek(place, &member) or member.problem != MEMBER_FINE or (
+            offset = self.table.lookup(self.names[i], self.lengths[i])
+            self.offsets[i] = offset
+            if offset < 0 or not self.archive.peek(offset, &member) or member.problem != MEMBER_FINE or (
                     member.header > self.archive.directory_offset - LOCAL_LENGTH):
                 self.states[i] = ALONE
             else:
                 self.states[i] = FOUND
                 self.headers[i], self.sizes[i] = member.header, member.size
-                self.frame_sizes[i], self.sums[i] = member.size, member.crc
+                self.frame_sizes[i], self.checksums[i] = member.size, member.crc
                 self.name_lengths[i] = member.record.name_length
 
     cdef void read(self, Worker *worker, Py_ssize_t i) noexcept nogil:
@@ -391,12 +391,12 @@ cdef class LeafBatch:
             self.decode_one(worker, i, p + (self.headers[i] - at))
 
     cdef void match(self, Py_ssize_t i, const uint8_t *p, int64_t room) noexcept nogil:
-        """Whether a leaf is like the pattern, from its local header on; where its chunk is."""
+        """Whether a leaf is like the template, from its local header on; where its chunk is."""
         cdef int64_t chunk, size
         # Where the name lay when its record was checked.
-        cdef const uint8_t *name = self.archive._directory + self.places[i] + CENTRAL_LENGTH
+        cdef const uint8_t *name = self.archive._directory + self.offsets[i] + CENTRAL_LENGTH
         self.states[i] = OTHER
-        if self.pattern.match(name, self.name_lengths[i], self.sizes[i], p, room, &chunk, &size):
+        if self.template.match(name, self.name_lengths[i], self.sizes[i], p, room, &chunk, &size):
             self.headers[i] += chunk
             self.sizes[i] = size
             self.states[i] = ALIKE
@@ -404,9 +404,9 @@ cdef class LeafBatch:
     cdef void decode_one(self, Worker *worker, Py_ssize_t i, const uint8_t *p) noexcept nogil:
         """Decode the chunk of a leaf into its row."""
         self.states[i] = ALONE
-        if self.check and zip_checksum(0, p - self.pattern.header_len, <size_t> self.frame_sizes[i]) != self.sums[i]:
+        if self.check and zip_checksum(0, p - self.template.header_len, <size_t> self.frame_sizes[i]) != self.checksums[i]:
             return
-        if self.pattern.decode(worker, p, self.sizes[i], self.out + i * self.stride):
+        if self.template.decode(worker, p, self.sizes[i], self.out + i * self.stride):
             self.states[i] = DONE
 
 

@@ -8,7 +8,7 @@ from blosc2._core.frame.frame cimport Frame
 from blosc2._core.leaves.weak_cache cimport alive, hold
 from blosc2._core.leaves.leaf_reader cimport LeafReader
 from blosc2._core.keys.listing cimport KeyListing
-from blosc2._core.keys.membership cimport is_named, shows
+from blosc2._core.keys.membership cimport is_named
 
 
 cdef class LeafLookup:
@@ -63,7 +63,7 @@ cdef class LeafLookup:
         cdef int shown
         cdef KeyListing listed = self._listed
         if listed is not None:
-            shown = shows(listed, key, self._unseen)
+            shown = listed.shows(key, self._unseen)
             if shown >= 0:
                 return shown != 0
         return bool(self._contains(key))

@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t
 
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.keys.keytable cimport KeyTable
-from blosc2._core.leaves.leaf_template cimport Pattern
+from blosc2._core.leaves.leaf_template cimport Template
 
 
 cdef class LeafReader:
@@ -10,7 +10,7 @@ cdef class LeafReader:
 
     cdef KeyTable table
     cdef Archive archive
-    cdef Pattern pattern
+    cdef Template template
     cdef bytes hidden
     cdef type arrays, carriers
     cdef object dtype_of, mode, path, mmap_mode, deserialize

@@ -16,7 +16,7 @@ from blosc2._core.codec.thread_pool cimport is_quick, leave_turn, take_turn
 from blosc2._core.frame.frame cimport Frame, frame_of_member
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, geometry_of
 from blosc2._core.keys.keytable cimport KeyTable
-from blosc2._core.leaves.leaf_template cimport Pattern
+from blosc2._core.leaves.leaf_template cimport Template
 
 cnp.import_array()
 
@@ -71,15 +71,15 @@ cdef class LeafReader:
 
     def learn(self, Frame frame not None, Geometry geometry not None, cnp.dtype dtype not None):
         """Take a leaf that was opened as the one that others are compared with when they are read; of mapped archives."""
-        cdef Pattern pattern
+        cdef Template template
         if self.archive.source.base == NULL:
             return
-        pattern = Pattern(frame, geometry, dtype)
-        if pattern.fits and (<object> dtype).names is None:
-            self.pattern = pattern
+        template = Template(frame, geometry, dtype)
+        if template.fits and (<object> dtype).names is None:
+            self.template = template
 
     cdef int64_t find(self, str key) noexcept:
-        """The place of a key; negative where it is not there, or where others have to look."""
+        """The offset of a key; negative where it is not there, or where others have to look."""
         cdef Py_ssize_t length
         cdef const uint8_t *text = ascii_text(<PyObject *> key, &length)
         if text == NULL or length < 2 or text[0] != 0x2F or (self.hidden is not None and last_segment_is(
@@ -89,11 +89,11 @@ cdef class LeafReader:
 
     cdef object open(self, str key):
         """The leaf of a key: an object if it is an array like most, else its frame; None for `find` < 0."""
-        cdef int64_t place = self.find(key)
+        cdef int64_t offset = self.find(key)
         cdef Frame frame
-        if place < 0:
+        if offset < 0:
             return None
-        frame = frame_of_member(self.archive, place, key, self.check)
+        frame = frame_of_member(self.archive, offset, key, self.check)
         if not frame.holds_only_array() or frame.wants_geometry():
             return frame
         array = geometry_of(frame, self.dtype_of)
@@ -108,41 +108,41 @@ cdef class LeafReader:
 
     def read(self, key):
         """The items of a leaf as a new array; None for one that has to be opened."""
-        cdef Pattern pattern = self.pattern
+        cdef Template template = self.template
         cdef const uint8_t *local
-        cdef int64_t place, chunk, size, start
+        cdef int64_t offset, chunk, size, start
         cdef Member member
         cdef Worker *worker
         cdef cnp.npy_intp dims[MAX_DIM]
         cdef cnp.ndarray out
         cdef bint done
         cdef int d
-        if pattern is None or type(key) is not str:
+        if template is None or type(key) is not str:
             return None
-        place = self.find(key)
-        if place < 0 or not self.archive.peek(place, &member):
+        offset = self.find(key)
+        if offset < 0 or not self.archive.peek(offset, &member):
             return None
         if member.problem != MEMBER_FINE or member.header > self.archive.directory_offset - LOCAL_LENGTH:
             return None
         local = self.archive.source.base + member.header
-        if not pattern.match(member.record.name, member.record.name_length, member.size, local,
+        if not template.match(member.record.name, member.record.name_length, member.size, local,
                              self.archive.directory_offset - member.header, &chunk, &size):
             return None
-        start = chunk - pattern.header_len
-        for d in range(pattern.geometry.c.ndim):
-            dims[d] = pattern.geometry.c.shape[d]
-        Py_INCREF(pattern.dtype)    # the next call steals one reference
-        out = PyArray_Empty(pattern.geometry.c.ndim, dims, pattern.dtype, 0)
-        worker = borrow(pattern.frame.blocksize)
+        start = chunk - template.header_len
+        for d in range(template.geometry.c.ndim):
+            dims[d] = template.geometry.c.shape[d]
+        Py_INCREF(template.dtype)    # the next call steals one reference
+        out = PyArray_Empty(template.geometry.c.ndim, dims, template.dtype, 0)
+        worker = borrow(template.frame.blocksize)
         try:
-            if is_quick(size, pattern.row):
+            if is_quick(size, template.row):
                 done = not self.check or zip_checksum(0, local + start, <size_t> member.size) == member.crc
-                done = done and pattern.decode(worker, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
+                done = done and template.decode(worker, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
             else:
                 with nogil:
                     leave_turn()
                     done = not self.check or zip_checksum(0, local + start, <size_t> member.size) == member.crc
-                    done = done and pattern.decode(worker, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
+                    done = done and template.decode(worker, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
                     take_turn()
         finally:
             give_back(worker)

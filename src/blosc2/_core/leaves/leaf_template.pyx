@@ -3,7 +3,7 @@
 
 Leaves that are read together are mostly alike: one is opened in the general way, and what was checked of it holds for each
 whose header has the same bytes but for the lengths of frame and chunk. Leaves that are not are left to the caller, who takes
-another one as the pattern or opens them one by one. So nothing is decided here that is not decided there too.
+another one as the template or opens them one by one. So nothing is decided here that is not decided there too.
 """
 
 cimport numpy as cnp
@@ -31,7 +31,7 @@ cdef enum:
     TRAILER_MARK = 0xCE
 
 
-cdef class Pattern:
+cdef class Template:
     """A leaf that others are compared with: a frame of one chunk, whose bytes are the items in order.
 
     Attributes

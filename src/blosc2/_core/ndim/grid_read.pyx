@@ -228,7 +228,7 @@ cdef class Read(Operation):
         aside = chunk.kind != KIND_RAW and (
             chunk.whole or chunk.needs_geometry or chunk.blocksize != g.block_nbytes
             or touched * chunk.nblocks > MOST_STEPS or self.together or self.aside != NULL)
-        if (piece == 0 and not aside and (self.frame.sums != NULL or self.own != NULL)
+        if (piece == 0 and not aside and (self.frame.checksums != NULL or self.own != NULL)
                 and nchunk < self.frame.chunk_count and self.takes_all(nchunk, box)):
             # Where threads share a chunk one of them checks it: not before others decode, but before anybody sees it.
             if self.pieces > 1 or self.frame.each_read:
@@ -350,7 +350,7 @@ cdef class Read(Operation):
         if checked:
             crc = self.sum_more(crc, chunk.data + summed, chunk.cbytes - summed)
             if self.own == NULL:
-                return CHUNK_OK if crc == self.frame.sums[nchunk] else BAD_SUM
+                return CHUNK_OK if crc == self.frame.checksums[nchunk] else BAD_SUM
             self.own[nchunk].crc, self.own[nchunk].size = crc, chunk.cbytes
         return CHUNK_OK
 

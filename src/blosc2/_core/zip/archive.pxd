@@ -6,7 +6,7 @@ from blosc2._core.io.source cimport Source
 
 
 cdef struct DecodedName:
-    int64_t place           # of the record whose name is not UTF-8
+    int64_t offset           # of the record whose name is not UTF-8
     const uint8_t *text     # the name in UTF-8
     uint16_t length
 
@@ -21,7 +21,7 @@ cdef class Archive:
     cdef readonly Py_ssize_t count
     cdef readonly Catalog catalog
     cdef const uint8_t *_directory  # NULL until needed
-    cdef int64_t *_places           # of the records by number; NULL until needed
+    cdef int64_t *_offsets           # of the records by number; NULL until needed
     cdef object _copy
     cdef DecodedName *_decoded      # names that are not UTF-8 in the file, in the order of the directory
     cdef Py_ssize_t _decoded_count
@@ -31,16 +31,16 @@ cdef class Archive:
     cdef int _find_end(self) except -1
     cdef int _try_end(self, int64_t position, int64_t *work) except -1
     cdef int load_directory(self) except -1
-    cdef int _need_places(self) except -1
+    cdef int _need_offsets(self) except -1
     cdef int _parse(self, int64_t count) except -1
     cdef int _refuse_name(self, Member *member) except -1
-    cdef int _decode(self, const int64_t *places, Py_ssize_t count) except -1
-    cdef bytes _decoded_name(self, const Record *record, int64_t place)
-    cdef const DecodedName *decoded(self, int64_t place) noexcept nogil
+    cdef int _decode(self, const int64_t *offsets, Py_ssize_t count) except -1
+    cdef bytes _decoded_name(self, const Record *record, int64_t offset)
+    cdef const DecodedName *decoded(self, int64_t offset) noexcept nogil
     cdef _changed(self)
-    cdef bint peek(self, int64_t place, Member *member) noexcept nogil
-    cdef int member_at(self, int64_t place, Member *member) except -1
-    cpdef int64_t place_of(self, Py_ssize_t number) except -1
+    cdef bint peek(self, int64_t offset, Member *member) noexcept nogil
+    cdef int member_at(self, int64_t offset, Member *member) except -1
+    cpdef int64_t record_offset(self, Py_ssize_t number) except -1
     cdef int64_t locate(self, Member *member) except -1
     cdef int64_t _checked(self, Member *member, bint check) except -1
     cdef int64_t locate_and_read(self, Member *member, uint8_t *ahead, int64_t room, int64_t *have) except -1

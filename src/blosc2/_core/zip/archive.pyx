@@ -4,8 +4,8 @@
 Opening makes one pass over the central directory and no Python object a member; names stay where they are, in the
 mapping or in one copy of the directory. A local header is read when its member is first used.
 
-A *seal* is the comment of an end record that says where the record lies and what the CRC-32C of every byte of the file
-before its last 8 digits is, dead ones included. An append goes on from it, so old bytes are never read again.
+The *file checksum* is the comment of an end record: it says where the record lies, and the CRC-32C of every byte of the
+file before its last 8 digits, dead ones included. An append goes on from it, so old bytes are never read again.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -19,7 +19,8 @@ from blosc2._core.zip.central_record cimport (
     MEMBER_SIZES_DIFFER, MEMBER_ZIP64_SHORT, Member, Record, flags_of, is_utf8, open_named, open_record, read_member,
     read_once)
 from blosc2._core.zip.end_record cimport (
-    END64_LENGTH, END_LENGTH, LOCAL_LENGTH, LOCATOR_LENGTH, SEAL_COVERED, SEAL_LENGTH, is_signature, last_end, write_seal)
+    COMMENT_COVERED, COMMENT_LENGTH, END64_LENGTH, END_LENGTH, LOCAL_LENGTH, LOCATOR_LENGTH, is_signature, last_end,
+    write_comment)
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.io.little_endian cimport u16, u32, u64
 from blosc2._core.zip.member_sum cimport SMALL_MEMBER, check_member
@@ -50,7 +51,7 @@ cdef dict _PROBLEMS = {
 cdef class Archive:
     """The members of a ZIP archive, as its last valid directory lists them.
 
-    Members have numbers, in the order of the directory, and places, which is where their records begin in it. With a
+    Members have numbers, in the order of the directory, and offsets, which is where their records begin in it. With a
     catalog, opening looks at neither: who needs numbers has the directory gone through then.
 
     Parameters
@@ -74,13 +75,13 @@ cdef class Archive:
 
     def __cinit__(self, Source source not None, bint trusting=True):
         self.source = source
-        self._places = NULL
+        self._offsets = NULL
         self._directory = NULL
         self._trusting = trusting
         self._find_end()
 
     def __dealloc__(self):
-        PyMem_Free(self._places)
+        PyMem_Free(self._offsets)
         PyMem_Free(self._decoded)
 
     def __len__(self):
@@ -89,7 +90,7 @@ cdef class Archive:
     def distrust(self):
         """Do without the catalog from now on: something in it was wrong."""
         if self.catalog is not None:
-            self._need_places()
+            self._need_offsets()
             self.catalog = None
 
     cdef int _find_end(self) except -1:
@@ -196,9 +197,9 @@ cdef class Archive:
                     self._directory = <const uint8_t *> PyBytes_AS_STRING(copy)
         return 0
 
-    cdef int _need_places(self) except -1:
+    cdef int _need_offsets(self) except -1:
         """Go through the directory, if that was not done yet."""
-        if self._places == NULL and not self._parse(self.count):
+        if self._offsets == NULL and not self._parse(self.count):
             raise FormatError("the central directory does not have the records that the end record states",
                               path=self.source.path, offset=self.directory_offset)
         return 0
@@ -210,10 +211,10 @@ cdef class Archive:
         cdef int64_t at = 0, number, unsafe = -1
         cdef bint ascii = True, plain = True
         cdef Member member
-        cdef int64_t *places = <int64_t *> PyMem_Malloc(max(1, count) * sizeof(int64_t))
-        if places == NULL:
+        cdef int64_t *offsets = <int64_t *> PyMem_Malloc(max(1, count) * sizeof(int64_t))
+        if offsets == NULL:
             raise MemoryError
-        use_large_pages(places, <size_t> count * sizeof(int64_t))
+        use_large_pages(offsets, <size_t> count * sizeof(int64_t))
         with nogil:
             for number in range(count):
                 if not open_record(directory, self.directory_size, at, &member.record):
@@ -223,27 +224,27 @@ cdef class Archive:
                 if not read_member(&member, self.directory_offset, &ascii) and unsafe < 0:
                     unsafe = number
                 plain = plain and (ascii or member.flags & FLAG_UTF8 != 0 and is_utf8(member.name, member.name_length))
-                places[number] = at
+                offsets[number] = at
                 at += member.record.length
         if at != self.directory_size:
-            PyMem_Free(places)
+            PyMem_Free(offsets)
             return 0
         self.count = count
         try:
             if unsafe >= 0:
-                if not open_record(directory, self.directory_size, places[unsafe], &member.record):
+                if not open_record(directory, self.directory_size, offsets[unsafe], &member.record):
                     raise self._changed()
                 read_member(&member, self.directory_offset, &ascii)
                 self._refuse_name(&member)
             if not plain:
-                self._decode(places, count)
+                self._decode(offsets, count)
         except BaseException:
-            PyMem_Free(places)
+            PyMem_Free(offsets)
             raise
-        if self._places == NULL:
-            self._places = places
+        if self._offsets == NULL:
+            self._offsets = offsets
         else:           # another thread was faster
-            PyMem_Free(places)
+            PyMem_Free(offsets)
         return 1
 
     cdef int _refuse_name(self, Member *member) except -1:
@@ -257,7 +258,7 @@ cdef class Archive:
         """The error for a directory that another process changes, as it may a mapped one."""
         return FormatError("the directory changed while it was read", path=self.source.path, offset=self.directory_offset)
 
-    cdef int _decode(self, const int64_t *places, Py_ssize_t count) except -1:
+    cdef int _decode(self, const int64_t *offsets, Py_ssize_t count) except -1:
         """Check the names beyond ASCII, and bring those in cp437 to UTF-8, in memory of our own."""
         cdef Record record
         cdef DecodedName *decoded
@@ -265,18 +266,18 @@ cdef class Archive:
         cdef bytes name
         texts = []
         for number in range(count):
-            if not open_record(self._directory, self.directory_size, places[number], &record):
+            if not open_record(self._directory, self.directory_size, offsets[number], &record):
                 raise self._changed()
-            name = self._decoded_name(&record, places[number])
+            name = self._decoded_name(&record, offsets[number])
             if name is not None:
-                texts.append((places[number], name))
+                texts.append((offsets[number], name))
         found = len(texts)
         decoded = <DecodedName *> PyMem_Malloc(max(1, found) * sizeof(DecodedName))
         if decoded == NULL:
             raise MemoryError
         for number in range(found):
-            place, name = texts[number]
-            decoded[number].place = place
+            offset, name = texts[number]
+            decoded[number].offset = offset
             decoded[number].text = <const uint8_t *> PyBytes_AS_STRING(name)
             decoded[number].length = <uint16_t> PyBytes_GET_SIZE(name)
         if self._decoded == NULL:
@@ -285,7 +286,7 @@ cdef class Archive:
             PyMem_Free(decoded)
         return 0
 
-    cdef bytes _decoded_name(self, const Record *record, int64_t place):
+    cdef bytes _decoded_name(self, const Record *record, int64_t offset):
         """The name of a record in UTF-8 where it is in cp437, None where it is in UTF-8 itself."""
         cdef bytes name = PyBytes_FromStringAndSize(<const char *> record.name, record.name_length)
         if name.isascii():
@@ -296,7 +297,7 @@ cdef class Archive:
             except UnicodeDecodeError:
                 raise FormatError(
                     f"the member name {name!r} is flagged as UTF-8 and is not", path=self.source.path,
-                    offset=self.directory_offset + place,
+                    offset=self.directory_offset + offset,
                 ) from None
             return None
         name = name.decode("cp437").encode("utf-8")
@@ -304,48 +305,48 @@ cdef class Archive:
             raise FormatError(f"the member name {name[:40]!r}... is too long", path=self.source.path)
         return name
 
-    cdef const DecodedName *decoded(self, int64_t place) noexcept nogil:
+    cdef const DecodedName *decoded(self, int64_t offset) noexcept nogil:
         """The name of a record that is not UTF-8 in the file; NULL for others."""
         cdef Py_ssize_t low = 0, high = self._decoded_count, middle
         while low < high:
             middle = (low + high) // 2
-            if self._decoded[middle].place < place:
+            if self._decoded[middle].offset < offset:
                 low = middle + 1
             else:
                 high = middle
-        if low < self._decoded_count and self._decoded[low].place == place:
+        if low < self._decoded_count and self._decoded[low].offset == offset:
             return &self._decoded[low]
         return NULL
 
-    cdef bint peek(self, int64_t place, Member *member) noexcept nogil:
-        """The member whose record is at a place; False when there is no record."""
+    cdef bint peek(self, int64_t offset, Member *member) noexcept nogil:
+        """The member whose record is at an offset; False when there is no record."""
         cdef const DecodedName *decoded
         cdef bint ascii
-        if not open_named(self._directory, self.directory_size, place, &member.record):
+        if not open_named(self._directory, self.directory_size, offset, &member.record):
             return False
         if not read_member(member, self.directory_offset, &ascii):
             return False
         if self._decoded_count:
-            decoded = self.decoded(place)
+            decoded = self.decoded(offset)
             if decoded != NULL:
                 member.name, member.name_length = decoded.text, decoded.length
                 return True
         return ascii or member.flags & FLAG_UTF8 != 0
 
-    cdef int member_at(self, int64_t place, Member *member) except -1:
-        """The member whose record is at a place."""
+    cdef int member_at(self, int64_t offset, Member *member) except -1:
+        """The member whose record is at an offset."""
         self.load_directory()
-        if not self.peek(place, member):
+        if not self.peek(offset, member):
             raise FormatError("there is no record of a member here", path=self.source.path,
-                              offset=self.directory_offset + place)
+                              offset=self.directory_offset + offset)
         return 0
 
-    cpdef int64_t place_of(self, Py_ssize_t number) except -1:
+    cpdef int64_t record_offset(self, Py_ssize_t number) except -1:
         """Where the record of a member is in the directory."""
-        self._need_places()
+        self._need_offsets()
         if number < 0 or number >= self.count:
             raise IndexError(f"there is no member {number}; the archive has {self.count}")
-        return self._places[number]
+        return self._offsets[number]
 
     cdef str _name(self, Member *member):
         return (<const char *> member.name)[:member.name_length].decode("utf-8", "replace")
@@ -405,20 +406,20 @@ cdef class Archive:
         return FormatError(f"member {self._name(member)!r}: {reason}", path=self.source.path, offset=offset)
 
     @property
-    def seal(self):
+    def file_checksum(self):
         """CRC-32C of the file up to `end`, as the comment of the end record states it; None where it does not."""
-        cdef uint8_t end[END_LENGTH + SEAL_LENGTH]
-        cdef char wanted[SEAL_LENGTH]
-        cdef int64_t position = self.end - END_LENGTH - SEAL_LENGTH
-        cdef uint8_t *digits = end + END_LENGTH + SEAL_COVERED
+        cdef uint8_t end[END_LENGTH + COMMENT_LENGTH]
+        cdef char wanted[COMMENT_LENGTH]
+        cdef int64_t position = self.end - END_LENGTH - COMMENT_LENGTH
+        cdef uint8_t *digits = end + END_LENGTH + COMMENT_COVERED
         cdef uint32_t stated = 0
         cdef int i, digit
         if position < 0:
             return None
         self.source.check(
-            self.source.read_into(position, END_LENGTH + SEAL_LENGTH, end), position, END_LENGTH + SEAL_LENGTH)
-        write_seal(wanted, position, 0)
-        if not is_signature(end, 5, 6) or u16(end + 20) != SEAL_LENGTH or memcmp(end + END_LENGTH, wanted, SEAL_COVERED):
+            self.source.read_into(position, END_LENGTH + COMMENT_LENGTH, end), position, END_LENGTH + COMMENT_LENGTH)
+        write_comment(wanted, position, 0)
+        if not is_signature(end, 5, 6) or u16(end + 20) != COMMENT_LENGTH or memcmp(end + END_LENGTH, wanted, COMMENT_COVERED):
             return None
         for i in range(8):
             digit = digits[i]
@@ -431,49 +432,49 @@ cdef class Archive:
             stated = stated << 4 | <uint32_t> digit
         return checksum(stated, digits, 8)
 
-    def window(self, Py_ssize_t number):
+    def byte_range(self, Py_ssize_t number):
         """Offset and length of a member's data, after a look at its local header."""
-        return self.window_at(self.place_of(number))
+        return self.byte_range_at(self.record_offset(number))
 
-    def window_at(self, int64_t place):
-        """Offset and length of the data of the member whose record is at a place."""
+    def byte_range_at(self, int64_t offset):
+        """Offset and length of the data of the member whose record is at an offset."""
         cdef Member member
-        self.member_at(place, &member)
+        self.member_at(offset, &member)
         cdef int64_t data = self.locate(&member)
         return data, member.size
 
-    def extent_at(self, int64_t place):
+    def extent_at(self, int64_t offset):
         """Offset and length of a member with its local header, which is not read: it may end a little before."""
         cdef Member member
-        self.member_at(place, &member)
+        self.member_at(offset, &member)
         return member.header, min(
             max(self.directory_offset - member.header, 0),
             LOCAL_LENGTH + member.name_length + ALIGNMENT_ROOM + member.size)
 
     def name(self, Py_ssize_t number):
         """The name of a member."""
-        return self.name_at(self.place_of(number))
+        return self.name_at(self.record_offset(number))
 
-    def name_at(self, int64_t place):
-        """The name of the member whose record is at a place."""
+    def name_at(self, int64_t offset):
+        """The name of the member whose record is at an offset."""
         cdef Member member
-        self.member_at(place, &member)
+        self.member_at(offset, &member)
         return self._name(&member)
 
     def crc(self, Py_ssize_t number):
         """The stored CRC-32 of a member's data."""
-        return self.crc_at(self.place_of(number))
+        return self.crc_at(self.record_offset(number))
 
-    def crc_at(self, int64_t place):
-        """The stored CRC-32 of the member whose record is at a place."""
+    def crc_at(self, int64_t offset):
+        """The stored CRC-32 of the member whose record is at an offset."""
         cdef Member member
-        self.member_at(place, &member)
+        self.member_at(offset, &member)
         return member.crc
 
     def is_folder(self, Py_ssize_t number):
         """Whether an entry only names a folder."""
         cdef Member member
-        self.member_at(self.place_of(number), &member)
+        self.member_at(self.record_offset(number), &member)
         return member.name[member.name_length - 1] == 0x2F
 
     def find(self, bytes name not None):
@@ -482,23 +483,23 @@ cdef class Archive:
         cdef const char *wanted = PyBytes_AS_STRING(name)
         cdef Member member
         cdef Record record
-        self._need_places()
+        self._need_offsets()
         if not self._decoded_count:
             with nogil:
                 for number in range(self.count - 1, -1, -1):
-                    if open_record(self._directory, self.directory_size, self._places[number], &record) and (
+                    if open_record(self._directory, self.directory_size, self._offsets[number], &record) and (
                             record.name_length == length and memcmp(record.name, wanted, <size_t> length) == 0):
                         break
                 else:
                     number = -1
             return number
         for number in range(self.count - 1, -1, -1):
-            self.member_at(self._places[number], &member)
+            self.member_at(self._offsets[number], &member)
             if member.name_length == length and memcmp(member.name, wanted, length) == 0:
                 return number
         return -1
 
-    def place(self, bytes name not None):
+    def find_offset(self, bytes name not None):
         """Where the record of the last member of a name is, or -1; at once for that of embedded values, if cataloged."""
         cdef Member member
         cdef Catalog catalog = self.catalog     # another thread may do without it meanwhile
@@ -509,7 +510,7 @@ cdef class Archive:
             if self.peek(at, &member) and member.name[:member.name_length] == name:
                 return at
         number = self.find(name)
-        return -1 if number < 0 else self.place_of(number)
+        return -1 if number < 0 else self.record_offset(number)
 
     def embedded(self, bytes name not None, bint check=False):
         """Offset and length of the data of the last member of a name, or None; at once where a catalog knows it.
@@ -520,20 +521,20 @@ cdef class Archive:
         cdef Catalog catalog = self.catalog
         cdef bint ascii
         cdef bytes record
-        cdef int64_t place, size
+        cdef int64_t offset, size
         if catalog is not None and catalog.embed >= 0 and self._directory == NULL:
             # Without the rest of the directory.
-            place = catalog.embed
-            size = min(self.directory_size - place, CENTRAL_LENGTH + PyBytes_GET_SIZE(name) + 40)
-            record = self.source.read(self.directory_offset + place, size)
+            offset = catalog.embed
+            size = min(self.directory_size - offset, CENTRAL_LENGTH + PyBytes_GET_SIZE(name) + 40)
+            record = self.source.read(self.directory_offset + offset, size)
             if open_record(<const uint8_t *> PyBytes_AS_STRING(record), size, 0, &member.record) and read_member(
                     &member, self.directory_offset, &ascii
             ) and member.name[:member.name_length] == name and not member.problem:
                 return self._checked(&member, check), member.size
-        place = self.place(name)
-        if place < 0:
+        offset = self.find_offset(name)
+        if offset < 0:
             return None
-        self.member_at(place, &member)
+        self.member_at(offset, &member)
         return self._checked(&member, check), member.size
 
     cdef int64_t _checked(self, Member *member, bint check) except -1:
@@ -543,16 +544,16 @@ cdef class Archive:
             check_member(self.source, data, member, None, NULL, 0)
         return data
 
-    def places(self, bytes name not None):
+    def find_offsets(self, bytes name not None):
         """Where the records of all members of a name are."""
         cdef Member member
         cdef Py_ssize_t number
-        self._need_places()
+        self._need_offsets()
         result = []
         for number in range(self.count):
-            self.member_at(self._places[number], &member)
+            self.member_at(self._offsets[number], &member)
             if member.name[:member.name_length] == name:
-                result.append(self._places[number])
+                result.append(self._offsets[number])
         return result
 
     def names(self):
@@ -560,16 +561,16 @@ cdef class Archive:
         return [self.name(number) for number in range(self.count)]
 
     def records(self, dropped=frozenset()):
-        """Central records of the members whose place is not among the dropped ones, and how many these are."""
-        cdef int64_t place, start = 0
+        """Central records of the members whose offset is not among the dropped ones, and how many these are."""
+        cdef int64_t offset, start = 0
         cdef Member member
         cdef list pieces = []
         self.load_directory()
-        for place in sorted(dropped):
-            self.member_at(place, &member)
-            if place > start:
-                pieces.append(self._piece(start, place))
-            start = place + member.record.length
+        for offset in sorted(dropped):
+            self.member_at(offset, &member)
+            if offset > start:
+                pieces.append(self._piece(start, offset))
+            start = offset + member.record.length
         if start < self.directory_size:
             pieces.append(self._piece(start, self.directory_size))
         return b"".join(pieces), self.count - len(dropped)

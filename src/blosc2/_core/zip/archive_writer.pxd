@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from blosc2._core.zip.external_sort cimport SortedRuns
 
 
-cdef class Gathered:
+cdef class Collected:
     """Bytes that grow; see archive_writer.pyx."""
 
     cdef uint8_t *data
@@ -16,30 +16,30 @@ cdef class ArchiveWriter:
 
     cdef int _descriptor
     cdef int64_t _written
-    cdef Gathered _pending
-    cdef Gathered records       # of members that were appended
-    cdef dict places            # name -> where its record starts among the records
-    cdef dict abouts            # name of a leaf -> what it is
-    cdef Gathered _handed
+    cdef Collected _pending
+    cdef Collected records       # of members that were appended
+    cdef dict offsets            # name -> where its record starts among the records
+    cdef dict descriptions            # name of a leaf -> what it is
+    cdef Collected _handed
     cdef bint _gaps             # whether there are records that do not count
     cdef uint32_t _align
     cdef uint32_t _stamp
-    cdef uint32_t _sum          # of all bytes before `_written`
-    cdef bint _seals
+    cdef uint32_t _checksum          # of all bytes before `_written`
+    cdef bint _has_checksum
     cdef bytes _end
     cdef SortedRuns runs        # where records go instead of `records`; None for few members
     # A member whose size is not known yet.
     cdef bytes _open_local, _open_name
     cdef int64_t _open_header, _open_start, _open_size
-    cdef uint32_t _open_sum, _open_crc
+    cdef uint32_t _open_checksum, _open_crc
     cdef int64_t _directory_start
 
-    cdef int _complete(self, bytes local, bytes whole, int64_t header, int64_t size, uint32_t sum_before) except -1
+    cdef int _complete(self, bytes local, bytes whole, int64_t header, int64_t size, uint32_t checksum_before) except -1
     cdef int _check_name(self, bytes name) except -1
     cdef int64_t _begin(self, bytes name, int64_t size, uint32_t crc) except -1
     cdef int _add(self, const uint8_t *data, int64_t size) except -1
-    cdef int _note(self, bytes name, int64_t header, int64_t size, uint32_t crc, uint32_t mode, bytes about) except -1
-    cdef int _hand_over(self, SortedRuns runs, bytes name, const uint8_t *record, bytes about) except -1
+    cdef int _note(self, bytes name, int64_t header, int64_t size, uint32_t crc, uint32_t mode, bytes description) except -1
+    cdef int _hand_over(self, SortedRuns runs, bytes name, const uint8_t *record, bytes description) except -1
     cdef int _drop(self, bytes name) except -1
     cdef int _close_gaps(self) except -1
     cdef int _drain(self) except -1
@@ -55,10 +55,10 @@ cdef class Pages:
     """Bytes with a checksum for each page; see archive_writer.pyx."""
 
     cdef ArchiveWriter writer       # None: it is kept in memory
-    cdef Gathered kept, waiting, sums
+    cdef Collected kept, waiting, checksums
     cdef int64_t size
     cdef uint32_t running
-    cdef bint summing
+    cdef bint covered           # whether what is added gets a checksum
 
     cdef int add(self, const uint8_t *data, int64_t size) except -1
     cdef int end_page(self) except -1

@@ -15,7 +15,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
 from blosc2._core.zip.end_record cimport (
-    END64_LENGTH, END_LENGTH, LOCAL_LENGTH, LOCATOR_LENGTH, SEAL_COVERED, SEAL_LENGTH, write_seal)
+    COMMENT_COVERED, COMMENT_LENGTH, END64_LENGTH, END_LENGTH, LOCAL_LENGTH, LOCATOR_LENGTH, write_comment)
 from blosc2._core.zip.catalog cimport PAGE, stem_length
 from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, FLAG_UTF8
 from blosc2._core.io.checksum cimport checksum, joined
@@ -25,8 +25,8 @@ from blosc2._core.zip.external_sort cimport SortedRuns
 from blosc2._core.io.checksum import crc32
 
 cdef enum:
-    # What is gathered before it is written, and the checksums that are not worth letting others run meanwhile.
-    GATHERED = 1 << 20
+    # What is collected before it is written, and the checksums that are not worth letting others run meanwhile.
+    COLLECTED = 1 << 20
     SHORT = 1 << 16
 
 # Memory for the records of leaves, and what else is kept of them, before they are sorted into a file.
@@ -41,7 +41,7 @@ def set_runs_budget(int64_t nbytes):
     return before
 
 
-cdef class Gathered:
+cdef class Collected:
     """Bytes that grow."""
 
     def __dealloc__(self):
@@ -72,30 +72,30 @@ cdef class ArchiveWriter:
         Where the first new byte goes.
     align : int
         The data of each member starts at a multiple of this.
-    seal : int, optional
-        CRC-32C of the file up to `position`, 0 for a new file: the end record then gets a seal. None where it is not
+    file_checksum : int, optional
+        CRC-32C of the file up to `position`, 0 for a new file: the end record then gets one. None where it is not
         known: there will be none.
 
     Notes
     -----
-    Bytes are gathered and written in large pieces; `write_directory` writes all that is left, `write_end` the end
+    Bytes are collected and written in large pieces; `write_directory` writes all that is left, `write_end` the end
     record alone. A caller that wants durability syncs after each of the two. When a write fails, what was not written
     is kept, and the next write goes on with it.
     """
 
-    def __cinit__(self, int descriptor, int64_t position=0, int align=64, seal=None):
+    def __cinit__(self, int descriptor, int64_t position=0, int align=64, file_checksum=None):
         if align != 1 and not 8 <= align <= 4096:
             raise ValueError(f"align must be 1 or 8 .. 4096, not {align}")
         self._descriptor = descriptor
         self._written = position
-        self._pending = Gathered.__new__(Gathered)
-        self.abouts = {}
-        self.records = Gathered.__new__(Gathered)
-        self._handed = Gathered.__new__(Gathered)
-        self.places = {}
+        self._pending = Collected.__new__(Collected)
+        self.descriptions = {}
+        self.records = Collected.__new__(Collected)
+        self._handed = Collected.__new__(Collected)
+        self.offsets = {}
         self._align = align
-        self._seals = seal is not None
-        self._sum = 0 if seal is None else seal
+        self._has_checksum = file_checksum is not None
+        self._checksum = 0 if file_checksum is None else file_checksum
         now = time.localtime()
         year = min(max(now.tm_year, 1980), 2107)
         self._stamp = (
@@ -109,15 +109,15 @@ cdef class ArchiveWriter:
 
     @property
     def written(self):
-        """Where the next byte goes that is not gathered yet: the size of the file."""
+        """Where the next byte goes that is not collected yet: the size of the file."""
         return self._written
 
     @property
-    def seal(self):
+    def file_checksum(self):
         """CRC-32C of the file up to `position`; None where that of its beginning is not known."""
-        return checksum(self._sum, self._pending.data, self._pending.used) if self._seals else None
+        return checksum(self._checksum, self._pending.data, self._pending.used) if self._has_checksum else None
 
-    def append(self, bytes name not None, data, uint32_t mode=0o600, bytes about=None):
+    def append(self, bytes name not None, data, uint32_t mode=0o600, bytes description=None):
         """Add one member, in place of one that this writer added under the same name before.
 
         Where its data starts in the file is returned.
@@ -130,7 +130,7 @@ cdef class ArchiveWriter:
             What it holds.
         mode : int
             Unix permissions that tools restore when they unpack.
-        about : bytes, optional
+        description : bytes, optional
             Of a leaf, its description for the catalog; may be empty. See `descriptions.describe`.
         """
         cdef Py_buffer view
@@ -144,10 +144,10 @@ cdef class ArchiveWriter:
             self._add(<const uint8_t *> view.buf, view.len)
         finally:
             PyBuffer_Release(&view)
-        self._note(name, header, view.len, crc, mode, about)
+        self._note(name, header, view.len, crc, mode, description)
         return start
 
-    def append_pieces(self, bytes name not None, pieces, int64_t size, crc=None, uint32_t mode=0o600, bytes about=None):
+    def append_pieces(self, bytes name not None, pieces, int64_t size, crc=None, uint32_t mode=0o600, bytes description=None):
         """Add one member that comes in pieces; see `append`.
 
         Parameters
@@ -166,7 +166,7 @@ cdef class ArchiveWriter:
         """
         cdef Py_buffer view
         cdef int64_t header, start, left = size
-        cdef uint32_t sum_before = 0, running = 0 if crc is None else crc
+        cdef uint32_t checksum_before = 0, running = 0 if crc is None else crc
         cdef bytes local = b""
         self._check_name(name)
         if size < 0:
@@ -174,7 +174,7 @@ cdef class ArchiveWriter:
         if crc is None:
             # So that the header is in the file, and can be completed there.
             self._drain()
-            sum_before = self._sum
+            checksum_before = self._checksum
         header = self._written + self._pending.used
         start = self._begin(name, size, running)
         if crc is None:
@@ -194,15 +194,15 @@ cdef class ArchiveWriter:
             raise ValueError(f"the pieces of member {name!r} have {size - left} bytes, not {size}")
         if crc is None:
             self._drain()
-            self._complete(local, local[:14] + running.to_bytes(4, "little") + local[18:], header, size, sum_before)
-        self._note(name, header, size, running, mode, about)
+            self._complete(local, local[:14] + running.to_bytes(4, "little") + local[18:], header, size, checksum_before)
+        self._note(name, header, size, running, mode, description)
         return start
 
     cdef int64_t begin_open(self, bytes name, int64_t most) except -1:
         """Begin a member of up to so many bytes, whose size is told at its end; where its data starts."""
         # So that the header is in the file, and can be completed there.
         self._drain()
-        self._open_sum, self._open_crc, self._open_header = self._sum, 0, self._written
+        self._open_checksum, self._open_crc, self._open_header = self._checksum, 0, self._written
         self._open_name, self._open_size = name, 0
         self._open_start = self._begin(name, most, 0)
         self._open_local = PyBytes_FromStringAndSize(<const char *> self._pending.data, self._pending.used)
@@ -219,7 +219,7 @@ cdef class ArchiveWriter:
     cdef bytes end_open(self):
         """End such a member; its record is given, and is not among those of the directory."""
         cdef bytes local = self._open_local, sizes, whole
-        cdef Gathered kept = self.records, own = Gathered.__new__(Gathered)
+        cdef Collected kept = self.records, own = Collected.__new__(Collected)
         self._drain()
         sizes = (<object> self._open_size).to_bytes(8, "little")
         whole = local[:14] + (<object> self._open_crc).to_bytes(4, "little")
@@ -228,21 +228,21 @@ cdef class ArchiveWriter:
             whole += local[18:after] + sizes + sizes + local[after + 16:]
         else:
             whole += sizes[:4] + sizes[:4] + local[26:]
-        self._complete(local, whole, self._open_header, self._open_size, self._open_sum)
+        self._complete(local, whole, self._open_header, self._open_size, self._open_checksum)
         self.records = own
         try:
             self._note(self._open_name, self._open_header, self._open_size, self._open_crc, 0o600, None)
         finally:
             self.records = kept
-            self.places.pop(self._open_name, None)
+            self.offsets.pop(self._open_name, None)
         return PyBytes_FromStringAndSize(<const char *> own.data, own.used)
 
     @property
-    def gathered(self):
+    def collected(self):
         """How many leaves were sorted so far."""
         return 0 if self.runs is None else self.runs.count
 
-    def gather(self, directory=None):
+    def collect(self, directory=None):
         """Hand over the records of all leaves that were appended, sorted by key, and those of the other members.
 
         Leaves are the members that have a description. What is appended from now on goes the same way, with nothing
@@ -261,43 +261,43 @@ cdef class ArchiveWriter:
             The records of the others.
         """
         cdef SortedRuns runs = self.runs
-        cdef bytes name, about
+        cdef bytes name, description
         cdef int64_t at
         others = []
         if runs is None:
             runs = SortedRuns(directory, _runs_budget)
-        for name, place in self.places.items():
-            at = place
-            about = self.abouts.get(name)
-            if about is None:
+        for name, offset in self.offsets.items():
+            at = offset
+            description = self.descriptions.get(name)
+            if description is None:
                 others.append(PyBytes_FromStringAndSize(
                     <const char *> self.records.data + at, written_length(self.records.data + at)))
             else:
-                self._hand_over(runs, name, self.records.data + at, about)
+                self._hand_over(runs, name, self.records.data + at, description)
         self.runs = runs
-        self.places, self.abouts = {}, {}
+        self.offsets, self.descriptions = {}, {}
         self.records.used = 0
         self._gaps = False
         return runs, b"".join(others)
 
-    cdef int _hand_over(self, SortedRuns runs, bytes name, const uint8_t *record, bytes about) except -1:
+    cdef int _hand_over(self, SortedRuns runs, bytes name, const uint8_t *record, bytes description) except -1:
         """Give the record of a leaf to those that are sorted."""
         cdef int64_t length = written_length(record)
         cdef const uint8_t *key = <const uint8_t *> PyBytes_AS_STRING(name)
         cdef uint8_t *p
         self._handed.used = 0
-        p = put32(self._handed.more(4 + length + PyBytes_GET_SIZE(about)), <uint32_t> length)
+        p = put32(self._handed.more(4 + length + PyBytes_GET_SIZE(description)), <uint32_t> length)
         p = put(p, record, <size_t> length)
-        put(p, PyBytes_AS_STRING(about), PyBytes_GET_SIZE(about))
+        put(p, PyBytes_AS_STRING(description), PyBytes_GET_SIZE(description))
         runs.add(key, <uint32_t> stem_length(key, PyBytes_GET_SIZE(name)), self._handed.data,
-                 <uint32_t> (4 + length + PyBytes_GET_SIZE(about)))
+                 <uint32_t> (4 + length + PyBytes_GET_SIZE(description)))
         return 0
 
     def hide(self, bytes key not None):
-        """Leave a key out of the directory that `gather` is for, unless it is appended again."""
+        """Leave a key out of the directory that `collect` is for, unless it is appended again."""
         self.runs.add(<const uint8_t *> PyBytes_AS_STRING(key), <uint32_t> PyBytes_GET_SIZE(key), b"", 0)
 
-    cdef int _complete(self, bytes local, bytes whole, int64_t header, int64_t size, uint32_t sum_before) except -1:
+    cdef int _complete(self, bytes local, bytes whole, int64_t header, int64_t size, uint32_t checksum_before) except -1:
         """Complete a local header that was written before its member, and take it into the checksum of the file."""
         cdef Py_ssize_t length = PyBytes_GET_SIZE(local)
         cdef uint32_t difference
@@ -305,9 +305,9 @@ cdef class ArchiveWriter:
         done = 0
         while done < len(completed):
             done += _write_at(self._descriptor, completed[done:], header + 14 + done)
-        difference = checksum(sum_before, <const uint8_t *> PyBytes_AS_STRING(local), length)
-        difference ^= checksum(sum_before, <const uint8_t *> PyBytes_AS_STRING(whole), length)
-        self._sum ^= joined(difference, 0, <uint64_t> size)
+        difference = checksum(checksum_before, <const uint8_t *> PyBytes_AS_STRING(local), length)
+        difference ^= checksum(checksum_before, <const uint8_t *> PyBytes_AS_STRING(whole), length)
+        self._checksum ^= joined(difference, 0, <uint64_t> size)
         return 0
 
     cdef int _check_name(self, bytes name) except -1:
@@ -316,7 +316,7 @@ cdef class ArchiveWriter:
         return 0
 
     cdef int64_t _begin(self, bytes name, int64_t size, uint32_t crc) except -1:
-        """Gather the local header of a member; where its data will start in the file."""
+        """Collect the local header of a member; where its data will start in the file."""
         cdef int64_t header = self._written + self._pending.used, start
         cdef uint32_t length = <uint32_t> PyBytes_GET_SIZE(name), extra = 20 if size >= 0xFFFFFFFF else 0, padding
         cdef uint8_t *p
@@ -338,25 +338,25 @@ cdef class ArchiveWriter:
         return start + padding
 
     cdef int _add(self, const uint8_t *data, int64_t size) except -1:
-        """Write bytes, or gather them where they are few."""
-        if size >= GATHERED:
+        """Write bytes, or collect them where they are few."""
+        if size >= COLLECTED:
             self._drain()
             self._write(data, size)
         elif size:
             memcpy(self._pending.more(size), data, <size_t> size)
             self._pending.used += size
-            if self._pending.used >= GATHERED:
+            if self._pending.used >= COLLECTED:
                 self._drain()
         return 0
 
-    cdef int _note(self, bytes name, int64_t header, int64_t size, uint32_t crc, uint32_t mode, bytes about) except -1:
+    cdef int _note(self, bytes name, int64_t header, int64_t size, uint32_t crc, uint32_t mode, bytes description) except -1:
         """Keep the central record of a member that is whole."""
         cdef uint32_t length = <uint32_t> PyBytes_GET_SIZE(name), extra = 0
         cdef bint large = size >= 0xFFFFFFFF, far = header >= 0xFFFFFFFF
         cdef uint8_t *p
         if large or far:
             extra = 4 + 16 * large + 8 * far
-        if name in self.places:
+        if name in self.offsets:
             self._drop(name)
         p = self.records.more(CENTRAL_LENGTH + length + extra)
         p = put(p, <const char *> b"PK\1\2", 4)
@@ -372,30 +372,30 @@ cdef class ArchiveWriter:
                 p = put64(put64(p, size), size)
             if far:
                 put64(p, header)
-        if self.runs is not None and about is not None:
-            return self._hand_over(self.runs, name, self.records.data + self.records.used, about)
-        self.places[name] = self.records.used
-        if about is not None:
-            self.abouts[name] = about
+        if self.runs is not None and description is not None:
+            return self._hand_over(self.runs, name, self.records.data + self.records.used, description)
+        self.offsets[name] = self.records.used
+        if description is not None:
+            self.descriptions[name] = description
         self.records.used += CENTRAL_LENGTH + length + extra
         return 0
 
     cdef int _drop(self, bytes name) except -1:
-        cdef int64_t place = self.places.pop(name)
-        self.abouts.pop(name, None)
-        self.records.data[place] = 0   # no signature any more
+        cdef int64_t offset = self.offsets.pop(name)
+        self.descriptions.pop(name, None)
+        self.records.data[offset] = 0   # no signature any more
         self._gaps = True
         return 0
 
     def drop(self, bytes name not None):
         """Leave a member that was appended out of the directory; whether there was one."""
-        if name not in self.places:
+        if name not in self.offsets:
             return False
         self._drop(name)
         return True
 
     def drain(self):
-        """Write what was gathered, so that the bytes of all members can be read from the file."""
+        """Write what was collected, so that the bytes of all members can be read from the file."""
         self._drain()
 
     cdef int _close_gaps(self) except -1:
@@ -409,7 +409,7 @@ cdef class ArchiveWriter:
                 kept += length
             at += length
         self.records.used = kept
-        self.places = {}   # positions in what is no more
+        self.offsets = {}   # positions in what is no more
         self._gaps = False
         return 0
 
@@ -418,7 +418,7 @@ cdef class ArchiveWriter:
 
         Nothing shows it yet.
         """
-        count += len(self.places)
+        count += len(self.offsets)
         if self._gaps:
             self._close_gaps()
         self.begin_directory()
@@ -447,33 +447,33 @@ cdef class ArchiveWriter:
         p = put32(put(end, <const char *> b"PK\5\6", 4), 0)
         p = put16(put16(p, <uint32_t> min(count, 0xFFFF)), <uint32_t> min(count, 0xFFFF))
         p = put32(put32(p, <uint32_t> min(size, 0xFFFFFFFF)), <uint32_t> min(offset, 0xFFFFFFFF))
-        put16(p, SEAL_LENGTH if self._seals else 0)
+        put16(p, COMMENT_LENGTH if self._has_checksum else 0)
         self._end = PyBytes_FromStringAndSize(<const char *> end, END_LENGTH)
         self.records.used = 0
-        self.places, self.abouts = {}, {}
+        self.offsets, self.descriptions = {}, {}
         return 0
 
     def write_end(self):
         """Write the end record, which makes the new directory the archive's."""
-        cdef char comment[SEAL_LENGTH]
+        cdef char comment[COMMENT_LENGTH]
         cdef uint8_t *p
         cdef uint32_t crc
         if self._end is None:
             raise ValueError("the directory comes first: call write_directory()")
-        if self._seals:
-            write_seal(comment, self._written, 0)
-            crc = checksum(self._sum, <const uint8_t *> PyBytes_AS_STRING(self._end), END_LENGTH)
-            write_seal(comment, self._written, checksum(crc, <const uint8_t *> comment, SEAL_COVERED))
-        p = self._pending.more(END_LENGTH + SEAL_LENGTH)
+        if self._has_checksum:
+            write_comment(comment, self._written, 0)
+            crc = checksum(self._checksum, <const uint8_t *> PyBytes_AS_STRING(self._end), END_LENGTH)
+            write_comment(comment, self._written, checksum(crc, <const uint8_t *> comment, COMMENT_COVERED))
+        p = self._pending.more(END_LENGTH + COMMENT_LENGTH)
         memcpy(p, PyBytes_AS_STRING(self._end), END_LENGTH)
-        if self._seals:
-            memcpy(p + END_LENGTH, comment, SEAL_LENGTH)
-        self._pending.used += END_LENGTH + (SEAL_LENGTH if self._seals else 0)
+        if self._has_checksum:
+            memcpy(p + END_LENGTH, comment, COMMENT_LENGTH)
+        self._pending.used += END_LENGTH + (COMMENT_LENGTH if self._has_checksum else 0)
         self._end = None
         self._drain()
 
     cdef int _drain(self) except -1:
-        cdef Gathered pending = self._pending
+        cdef Collected pending = self._pending
         cdef int64_t before = self._written, done
         if pending.used == 0:
             return 0
@@ -486,19 +486,19 @@ cdef class ArchiveWriter:
         return 0
 
     cdef int _write(self, const uint8_t *data, int64_t size) except -1:
-        """Write bytes behind those that were written; nothing may be gathered."""
+        """Write bytes behind those that were written; nothing may be collected."""
         cdef int64_t done
         while size:
             # Linux writes at most 2 GiB - 4096 bytes at a time.
             view = PyMemoryView_FromMemory(<char *> data, min(size, 1 << 30), PyBUF_READ)
             done = _write_at(self._descriptor, view, self._written)
             self._written += done
-            if self._seals:
+            if self._has_checksum:
                 if done < SHORT:
-                    self._sum = checksum(self._sum, data, done)
+                    self._checksum = checksum(self._checksum, data, done)
                 else:
                     with nogil:
-                        self._sum = checksum(self._sum, data, done)
+                        self._checksum = checksum(self._checksum, data, done)
             view.release()  # so that nobody looks at the memory later
             data += done
             size -= done
@@ -535,17 +535,17 @@ cdef class Pages:
 
     def __cinit__(self, ArchiveWriter writer):
         self.writer = writer
-        self.kept = Gathered.__new__(Gathered)
-        self.waiting = Gathered.__new__(Gathered)
-        self.sums = Gathered.__new__(Gathered)
-        self.summing = True
+        self.kept = Collected.__new__(Collected)
+        self.waiting = Collected.__new__(Collected)
+        self.checksums = Collected.__new__(Collected)
+        self.covered = True
 
     cdef int add(self, const uint8_t *data, int64_t size) except -1:
         cdef int64_t part
         cdef const uint8_t *p = data
         cdef int64_t left = size
-        cdef Gathered to = self.kept if self.writer is None else self.waiting
-        while left and self.summing:
+        cdef Collected to = self.kept if self.writer is None else self.waiting
+        while left and self.covered:
             part = min(left, PAGE - (self.size & (PAGE - 1)))
             self.running = checksum(self.running, p, <size_t> part)
             p += part
@@ -556,13 +556,13 @@ cdef class Pages:
         self.size += left
         memcpy(to.more(size), data, <size_t> size)
         to.used += size
-        if self.writer is not None and to.used >= GATHERED:
+        if self.writer is not None and to.used >= COLLECTED:
             self.flush()
         return 0
 
     cdef int end_page(self) except -1:
-        put32(self.sums.more(4), self.running)
-        self.sums.used += 4
+        put32(self.checksums.more(4), self.running)
+        self.checksums.used += 4
         self.running = 0
         return 0
 

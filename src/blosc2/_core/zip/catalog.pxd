@@ -13,16 +13,16 @@ cdef enum:
     SLOT_LENGTH = 8
     NOT_DESCRIBED = 0       # the kind of a leaf that nothing but the key is known of
     TALLY_LENGTH = 24
-    MOST_KINDS = 4098       # the unknown one and attributes included: more would make each sum by kind slow
+    MOST_KINDS = 4098       # the unknown one and attributes included: more would make totals by kind slow
     MAX_DIM = 16
 
-# A slot is 0, or a tag of the hash in the upper bits and the place of a record, plus one, in the lower ones.
+# A slot is 0, or a tag of the hash in the upper bits and the offset of a record, plus one, in the lower ones.
 cdef enum:
-    PLACE_BITS = 40
+    OFFSET_BITS = 40
 
 
 cdef struct Leaf:
-    int64_t place           # of its record in the directory
+    int64_t offset           # of its record in the directory
     uint64_t nbytes         # of all leaves before it
     uint64_t cbytes
     uint32_t groups         # that appear with the leaves before it
@@ -32,7 +32,7 @@ cdef struct Leaf:
 
 
 cdef inline uint64_t slot_tag(uint64_t hashed) noexcept nogil:
-    return hashed >> PLACE_BITS << PLACE_BITS
+    return hashed >> OFFSET_BITS << OFFSET_BITS
 
 
 cdef inline int64_t slot_home(uint64_t hashed, int64_t homes) noexcept nogil:
@@ -40,8 +40,8 @@ cdef inline int64_t slot_home(uint64_t hashed, int64_t homes) noexcept nogil:
     return <int64_t> ((hashed & <uint64_t> 0xFFFFFFFF) * <uint64_t> homes >> 32)
 
 
-cdef inline int64_t slot_place(uint64_t slot) noexcept nogil:
-    return <int64_t> (slot & ((<uint64_t> 1 << PLACE_BITS) - 1)) - 1
+cdef inline int64_t slot_offset(uint64_t slot) noexcept nogil:
+    return <int64_t> (slot & ((<uint64_t> 1 << OFFSET_BITS) - 1)) - 1
 
 
 cdef class Catalog:
@@ -52,13 +52,13 @@ cdef class Catalog:
     cdef readonly int64_t count             # of leaves
     cdef readonly int64_t groups            # that have leaves below them, without the root
     cdef readonly int64_t hidden            # leaves that carry attributes of groups
-    cdef readonly int64_t vague             # leaves that are not described
+    cdef readonly int64_t undescribed             # leaves that are not described
     cdef readonly int64_t tables            # leaves whose last segment is that of a description of a table
-    cdef readonly int64_t embed             # place of the record of embedded values, -1 where there are none
+    cdef readonly int64_t embed             # offset of the record of embedded values, -1 where there are none
     cdef readonly int64_t homes, slot_count, tally_step, tally_rows, kind_count
     cdef readonly uint64_t seed0, seed1
-    cdef int64_t leaves_at, slots_at, shapes_at, shapes_size, kinds_at, kinds_size, tallies_at, sums_at, pages
-    cdef uint32_t sums_crc
+    cdef int64_t leaves_at, slots_at, shapes_at, shapes_size, kinds_at, kinds_size, tallies_at, checksums_at, pages
+    cdef uint32_t checksums_crc
     cdef const uint8_t *base                # its first byte; NULL until it is loaded
     cdef object copy
     cdef uint8_t *checked                   # of each page, whether its checksum was seen to hold

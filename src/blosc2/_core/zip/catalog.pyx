@@ -92,7 +92,7 @@ cdef class Catalog:
 
     cdef bint read_footer(self, const uint8_t *p, int64_t offset, int64_t size, int64_t members) noexcept:
         """Take over what the footer says; False when it does not fit the directory or itself."""
-        cdef int64_t sums_size, tallies
+        cdef int64_t checksums_size, tallies
         if checksum(0, p, 248) != u32(p + 248) or u32(p + 12) != FOOTER_LENGTH:
             return False
         if <int64_t> u64(p + 16) != offset or <int64_t> u64(p + 24) != size or <int64_t> u64(p + 32) != members:
@@ -102,7 +102,7 @@ cdef class Catalog:
             return False
         self.start = offset - self.size
         self.count, self.groups = <int64_t> u64(p + 48), <int64_t> u64(p + 56)
-        self.hidden, self.vague = <int64_t> u64(p + 64), <int64_t> u64(p + 72)
+        self.hidden, self.undescribed = <int64_t> u64(p + 64), <int64_t> u64(p + 72)
         self.tables, self.embed = <int64_t> u64(p + 80), <int64_t> u64(p + 88)
         self.seed0, self.seed1 = u64(p + 96), u64(p + 104)
         self.leaves_at = 0
@@ -112,14 +112,14 @@ cdef class Catalog:
         self.tallies_at, self.tally_step = <int64_t> u64(p + 152), <int64_t> u64(p + 160)
         cdef int64_t slots_at = <int64_t> u64(p + 168)
         self.slot_count, self.homes = <int64_t> u64(p + 176), <int64_t> u64(p + 184)
-        self.sums_at = <int64_t> u64(p + 192)
-        self.sums_crc = u32(p + 244)
+        self.checksums_at = <int64_t> u64(p + 192)
+        self.checksums_crc = u32(p + 244)
         # Each section begins where the one before ends, rounded up to 64 bytes.
         if not 0 < self.count < <int64_t> 1 << 31 or self.count >= members or self.count > self.size // LEAF_LENGTH:
             return False
         # The path of each group is a part of a name in the directory.
         if not (0 <= self.groups <= min(size, <int64_t> 0xFFFFFFFF) and 0 <= self.hidden <= self.count
-                and 0 <= self.vague <= self.count and 0 <= self.tables <= self.count
+                and 0 <= self.undescribed <= self.count and 0 <= self.tables <= self.count
                 and -1 <= self.embed <= size):
             return False
         if self.shapes_at != rounded((self.count + 1) * LEAF_LENGTH) or not 0 <= self.shapes_size <= self.size:
@@ -136,11 +136,11 @@ cdef class Catalog:
             return False
         if not self.count <= self.homes < self.slot_count <= self.size // SLOT_LENGTH or self.homes >= <int64_t> 1 << 32:
             return False
-        if self.sums_at != rounded(slots_at + self.slot_count * SLOT_LENGTH) or self.sums_at > self.size:
+        if self.checksums_at != rounded(slots_at + self.slot_count * SLOT_LENGTH) or self.checksums_at > self.size:
             return False
         self.slots_at = slots_at
-        self.pages = (self.sums_at + PAGE - 1) // PAGE
-        return rounded(self.sums_at + 4 * self.pages) == self.size - FOOTER_LENGTH
+        self.pages = (self.checksums_at + PAGE - 1) // PAGE
+        return rounded(self.checksums_at + 4 * self.pages) == self.size - FOOTER_LENGTH
 
     cdef int load(self) except -1:
         """Have its bytes at hand, and the checksums of its pages checked; `FormatError` where these do not hold."""
@@ -154,9 +154,9 @@ cdef class Catalog:
             # At the speed of memory, and only when something is looked up: as for the directory itself without it.
             copy = self.source.read(self.start, self.size)
             base = <const uint8_t *> PyBytes_AS_STRING(copy)
-        if checksum(0, base + self.sums_at, <size_t> (4 * self.pages)) != self.sums_crc:
+        if checksum(0, base + self.checksums_at, <size_t> (4 * self.pages)) != self.checksums_crc:
             raise FormatError("the checksums of the catalog are damaged", path=self.source.path,
-                              offset=self.start + self.sums_at)
+                              offset=self.start + self.checksums_at)
         if self.checked == NULL:
             self.checked = <uint8_t *> PyMem_Calloc(<size_t> self.pages, 1)
             if self.checked == NULL:
@@ -170,13 +170,13 @@ cdef class Catalog:
         """Bytes of a loaded catalog before its checksums, or NULL where they are damaged."""
         cdef int64_t page
         cdef const uint8_t *p
-        if at < 0 or length < 0 or at > self.sums_at - length:
+        if at < 0 or length < 0 or at > self.checksums_at - length:
             return NULL
         for page in range(at // PAGE, (at + max(length, 1) - 1) // PAGE + 1):
             if not self.checked[page]:
                 p = self.base + page * PAGE
-                if checksum(0, p, <size_t> min(PAGE, self.sums_at - page * PAGE)) != u32(
-                        self.base + self.sums_at + 4 * page):
+                if checksum(0, p, <size_t> min(PAGE, self.checksums_at - page * PAGE)) != u32(
+                        self.base + self.checksums_at + 4 * page):
                     return NULL
                 self.checked[page] = 1
         return self.base + at
@@ -188,7 +188,7 @@ cdef class Catalog:
         if p == NULL:
             return False
         counts, what = read_once(p + 24), read_once(p + 32)
-        leaf.place = <int64_t> read_once(p)
+        leaf.offset = <int64_t> read_once(p)
         leaf.nbytes, leaf.cbytes = read_once(p + 8), read_once(p + 16)
         leaf.groups, leaf.hidden = <uint32_t> counts, <uint32_t> (counts >> 32)
         leaf.kind, leaf.shape = <uint32_t> what, <uint32_t> (what >> 32)
@@ -199,14 +199,14 @@ cdef class Catalog:
         cdef const uint8_t *p
         cdef uint64_t ndim
         cdef int i
-        cdef int64_t place = 8 * <int64_t> at
-        p = self.bytes_at(self.shapes_at + place, 8) if place + 8 <= self.shapes_size else NULL
+        cdef int64_t offset = 8 * <int64_t> at
+        p = self.bytes_at(self.shapes_at + offset, 8) if offset + 8 <= self.shapes_size else NULL
         if p == NULL:
             return -1
         ndim = read_once(p)
-        if ndim > MAX_DIM or place + 8 * (1 + <int64_t> ndim) > self.shapes_size:
+        if ndim > MAX_DIM or offset + 8 * (1 + <int64_t> ndim) > self.shapes_size:
             return -1
-        p = self.bytes_at(self.shapes_at + place + 8, 8 * <int64_t> ndim)
+        p = self.bytes_at(self.shapes_at + offset + 8, 8 * <int64_t> ndim)
         if p == NULL:
             return -1
         for i in range(<int> ndim):
@@ -239,7 +239,7 @@ cdef class Catalog:
         return names
 
     def shape(self, uint32_t at):
-        """The shape that begins at a place of the shapes; None for a leaf without one."""
+        """The shape that begins at an offset of the shapes; None for a leaf without one."""
         cdef uint64_t lengths[MAX_DIM]
         cdef int ndim, i
         if at == 0:
@@ -269,7 +269,7 @@ cdef class Catalog:
             *[n.to_bytes(8, "little") for n in shape or ()], dtype,
         ))
 
-    def sums(self, int64_t start, int64_t stop):
+    def totals(self, int64_t start, int64_t stop):
         """Of the leaves at positions ``start .. stop``: how many carry attributes, their bytes and compressed bytes."""
         cdef Leaf first, last
         self.load()
@@ -282,7 +282,7 @@ cdef class Catalog:
     def tally(self, int64_t start, int64_t stop):
         """The same for each kind of leaf that is among them: number of the kind -> leaves, bytes, compressed bytes.
 
-        It takes as long for many leaves as for few: sums up to every so many leaves are in the catalog.
+        It takes as long for many leaves as for few: totals up to every so many leaves are in the catalog.
         """
         cdef int64_t k, row
         cdef uint64_t *total

@@ -15,13 +15,13 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memmove, memset
 
-from blosc2._core.zip.archive_writer cimport ArchiveWriter, Gathered, Pages
+from blosc2._core.zip.archive_writer cimport ArchiveWriter, Collected, Pages
 from blosc2._core.zip.catalog cimport (
     FOOTER_LENGTH, LEAF_LENGTH, MOST_KINDS, PAGE, SAMPLE, SLOT_LENGTH, TALLY_LENGTH, Catalog, Leaf, describes_table,
     slot_home, slot_tag)
 from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, Record, open_record
 from blosc2._core.io.checksum cimport checksum
-from blosc2._core.zip.descriptions cimport LEAF_ATTRIBUTES, LEAF_UNKNOWN, Description, unpack_description
+from blosc2._core.zip.descriptions cimport LEAF_ATTRIBUTES, LEAF_UNKNOWN, Description, describe_nothing, unpack_description
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.io.little_endian cimport put, put32, put64, u32, u64
@@ -68,7 +68,7 @@ cdef class CatalogBuilder:
     old : KeyTable, optional
         The keys of leaves that stay unless one of `runs` has their key.
     runs : SortedRuns, optional
-        New leaves, and tombstones; see `ArchiveWriter.gather`.
+        New leaves, and tombstones; see `ArchiveWriter.collect`.
     dtype_of : callable, optional
         With it, old leaves that are not described yet are opened and described.
     """
@@ -80,14 +80,14 @@ cdef class CatalogBuilder:
     cdef Pages pages
     cdef dict kinds             # bytes of what, codec and dtype -> number
     cdef list kind_of_old       # number of each kind of the old catalog in this one, or None
-    cdef Gathered shapes, kind_table, tallies, sample_tail, sample_head
-    cdef dict shape_places
+    cdef Collected shapes, kind_table, tallies, sample_tail, sample_head
+    cdef dict shape_offsets
     cdef uint64_t *counts       # of each kind: leaves, nbytes, cbytes
     cdef int64_t tally_step, tally_kinds
-    cdef int64_t leaves, groups, hidden, vague, tables, records_size
+    cdef int64_t leaves, groups, hidden, undescribed, tables, records_size
     cdef uint64_t nbytes, cbytes
     cdef int64_t most, most_groups      # leaves and groups there can be
-    cdef int64_t embed                  # place of the record of embedded values
+    cdef int64_t embed                  # offset of the record of embedded values
     cdef object last_packed             # keeps a description alive that is looked at
     cdef bint hashes                    # whether keys are to be found in it
     cdef int64_t homes, slot_count
@@ -121,67 +121,69 @@ cdef class CatalogBuilder:
         PyMem_Free(self.counts)
 
     # ------------------------------------------------------------------ what is known of a leaf
-    cdef int _kind(self, const Description *about) except -1:
+    cdef int _kind(self, const Description *description) except -1:
         """The number of a kind of leaf; 0 where there are too many."""
-        if about.what == LEAF_UNKNOWN:
+        if description.what == LEAF_UNKNOWN:
             return 0
-        if (self.last_dtype is not None and about.what == self.last.what and about.codec == self.last.codec
-                and about.dtype_length == PyBytes_GET_SIZE(self.last_dtype)
-                and memcmp(about.dtype, PyBytes_AS_STRING(self.last_dtype), about.dtype_length) == 0):
+        if (self.last_dtype is not None and description.what == self.last.what and description.codec == self.last.codec
+                and description.dtype_length == PyBytes_GET_SIZE(self.last_dtype)
+                and memcmp(description.dtype, PyBytes_AS_STRING(self.last_dtype), description.dtype_length) == 0):
             return self.last_kind
-        cdef bytes dtype = (<const char *> about.dtype)[:about.dtype_length]
-        key = bytes((about.what, about.codec)) + dtype
+        cdef bytes dtype = (<const char *> description.dtype)[:description.dtype_length]
+        key = bytes((description.what, description.codec)) + dtype
         number = self.kinds.get(key)
         if number is None:
             if len(self.kinds) >= self.tally_kinds - 1:
                 return 0
             number = len(self.kinds) + 1
             self.kinds[key] = number
-            self._append(self.kind_table, bytes((about.what, about.codec)) + len(dtype).to_bytes(2, "little") + dtype)
-        self.last.what, self.last.codec, self.last_dtype, self.last_kind = about.what, about.codec, dtype, number
+            self._append(
+                self.kind_table, bytes((description.what, description.codec)) + len(dtype).to_bytes(2, "little") + dtype)
+        self.last.what, self.last.codec = description.what, description.codec
+        self.last_dtype, self.last_kind = dtype, number
         return number
 
-    cdef uint32_t _shape(self, const Description *about) except? 0xFFFFFFFF:
+    cdef uint32_t _shape(self, const Description *description) except? 0xFFFFFFFF:
         """Where a shape is; alike ones are kept once, as far as they are met again soon."""
         cdef bytes packed
         cdef uint8_t *p
         cdef int i
         cdef int64_t size
-        if about.ndim < 0:
+        if description.ndim < 0:
             return 0
-        size = 8 * (about.ndim + 1)
-        if self.last_shape and u64(self.shapes.data + 8 * <int64_t> self.last_shape) == <uint64_t> about.ndim:
+        size = 8 * (description.ndim + 1)
+        if self.last_shape and u64(self.shapes.data + 8 * <int64_t> self.last_shape) == <uint64_t> description.ndim:
             p = self.shapes.data + 8 * (<int64_t> self.last_shape + 1)
-            for i in range(about.ndim):
-                if u64(p + 8 * i) != about.shape[i]:
+            for i in range(description.ndim):
+                if u64(p + 8 * i) != description.shape[i]:
                     break
             else:
                 return self.last_shape
         packed = PyBytes_FromStringAndSize(NULL, size)
-        p = put64(<uint8_t *> PyBytes_AS_STRING(packed), <uint64_t> about.ndim)
-        for i in range(about.ndim):
-            p = put64(p, about.shape[i])
-        found = self.shape_places.get(packed)
+        p = put64(<uint8_t *> PyBytes_AS_STRING(packed), <uint64_t> description.ndim)
+        for i in range(description.ndim):
+            p = put64(p, description.shape[i])
+        found = self.shape_offsets.get(packed)
         if found is None:
             if self.shapes.used + size > SHAPES_BUDGET:
                 return 0
             found = self.shapes.used // 8
             self._append(self.shapes, packed)
-            if len(self.shape_places) >= SHAPE_CACHE:
-                self.shape_places.clear()
-            self.shape_places[packed] = found
+            if len(self.shape_offsets) >= SHAPE_CACHE:
+                self.shape_offsets.clear()
+            self.shape_offsets[packed] = found
         self.last_shape = <uint32_t> found
         return self.last_shape
 
-    cdef int _append(self, Gathered to, bytes data) except -1:
+    cdef int _append(self, Collected to, bytes data) except -1:
         memcpy(to.more(PyBytes_GET_SIZE(data)), PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
         to.used += PyBytes_GET_SIZE(data)
         return 0
 
-    cdef int _describe_old(self, int64_t position, Description *about) except -1:
+    cdef int _describe_old(self, int64_t position, Description *description) except -1:
         """What an old leaf is, as the old catalog says, or as itself says."""
         cdef Leaf leaf, after
-        about.what, about.ndim, about.nbytes, about.cbytes, about.dtype_length = LEAF_UNKNOWN, -1, 0, 0, 0
+        describe_nothing(description)
         if self.before is not None:
             if not self.before.leaf(position, &leaf) or not self.before.leaf(position + 1, &after):
                 raise self.before.damaged(position * LEAF_LENGTH)
@@ -195,22 +197,22 @@ cdef class CatalogBuilder:
                 kept = self.kind_of_old[leaf.kind]
                 if len(kept[2]) > 0xFFFF:
                     return 0
-                about.what, about.codec = kept[0], kept[1]
-                about.dtype, about.dtype_length = <const uint8_t *> PyBytes_AS_STRING(kept[2]), len(kept[2])
-                about.nbytes, about.cbytes = after.nbytes - leaf.nbytes, after.cbytes - leaf.cbytes
+                description.what, description.codec = kept[0], kept[1]
+                description.dtype, description.dtype_length = <const uint8_t *> PyBytes_AS_STRING(kept[2]), len(kept[2])
+                description.nbytes, description.cbytes = after.nbytes - leaf.nbytes, after.cbytes - leaf.cbytes
                 if leaf.shape:
-                    about.ndim = self.before.shape_at(leaf.shape, about.shape)
-                    if about.ndim < 0:
-                        about.what = LEAF_UNKNOWN
+                    description.ndim = self.before.shape_at(leaf.shape, description.shape)
+                    if description.ndim < 0:
+                        description.what = LEAF_UNKNOWN
                 return 0
         if self.dtype_of is not None:
             try:
-                packed = describe(Frame.of_member(self.old.archive, self.old.place(position), None), self.dtype_of)
+                packed = describe(Frame.of_member(self.old.archive, self.old.record_offset(position), None), self.dtype_of)
             except FormatError:
                 return 0
             self.last_packed = packed
-            if not unpack_description(<const uint8_t *> PyBytes_AS_STRING(packed), len(packed), about):
-                about.what = LEAF_UNKNOWN
+            if not unpack_description(<const uint8_t *> PyBytes_AS_STRING(packed), len(packed), description):
+                description.what = LEAF_UNKNOWN
         return 0
 
     # ------------------------------------------------------------------ passes
@@ -218,9 +220,9 @@ cdef class CatalogBuilder:
         """Write what there is to say of each leaf; fill in the hash where all of it is in memory."""
         cdef LeafMerge merge = self.merge
         cdef Merged leaf
-        cdef Description about
-        cdef Gathered before = Gathered.__new__(Gathered)
-        cdef Gathered shown = Gathered.__new__(Gathered)    # lengths of the shown leaves that the one before begins with
+        cdef Description description
+        cdef Collected before = Collected.__new__(Collected)
+        cdef Collected shown = Collected.__new__(Collected)    # lengths of the shown leaves that the one before begins with
         cdef Py_ssize_t common, at
         cdef bint named
         cdef uint8_t entry[LEAF_LENGTH]
@@ -233,34 +235,34 @@ cdef class CatalogBuilder:
         merge.begin()
         while merge.next(&leaf):
             if leaf.position >= 0:
-                self._describe_old(leaf.position, &about)
-            elif not unpack_description(leaf.about, leaf.about_length, &about):
-                about.what, about.ndim, about.nbytes, about.cbytes, about.dtype_length = LEAF_UNKNOWN, -1, 0, 0, 0
+                self._describe_old(leaf.position, &description)
+            elif not unpack_description(leaf.description, leaf.description_length, &description):
+                describe_nothing(&description)
             name = leaf.length
             while name and leaf.key[name - 1] != 0x2F:
                 name -= 1
             hidden = leaf.length - name == 10 and memcmp(leaf.key + name, PyBytes_AS_STRING(ATTRIBUTES), 10) == 0
             if hidden:
-                about.what, about.codec, about.ndim, about.nbytes, about.cbytes = LEAF_ATTRIBUTES, 0, -1, 0, 0
-                about.dtype_length = 0
-            kind = self._kind(&about)
+                describe_nothing(&description)
+                description.what, description.codec = LEAF_ATTRIBUTES, 0
+            kind = self._kind(&description)
             shape = 0
             if kind:
-                shape = self._shape(&about)
+                shape = self._shape(&description)
             else:
-                about.nbytes = about.cbytes = 0
-                self.vague += 1
+                description.nbytes = description.cbytes = 0
+                self.undescribed += 1
             if self.leaves % self.tally_step == 0:
                 self._tally()
             count = self.counts + 3 * kind
             count[0] += 1
-            count[1] += about.nbytes
-            count[2] += about.cbytes
+            count[1] += description.nbytes
+            count[2] += description.cbytes
             p = put64(put64(put64(entry, <uint64_t> (others + self.records_size)), self.nbytes), self.cbytes)
             put32(put32(put32(put32(p, <uint32_t> self.groups), <uint32_t> self.hidden), <uint32_t> kind), shape)
             self.pages.add(entry, LEAF_LENGTH)
-            self.nbytes += about.nbytes
-            self.cbytes += about.cbytes
+            self.nbytes += description.nbytes
+            self.cbytes += description.cbytes
             # Groups that appear with this leaf: those of its path that no leaf before is below or named like. One that is
             # named like a group need not be right before: names with "-" or "." may come between the two.
             common = shared(before, leaf.key, leaf.length)
@@ -282,7 +284,7 @@ cdef class CatalogBuilder:
             self.records_size += leaf.record_length
             self.leaves += 1
             merge.go_on()
-        # What follows the last leaf has the sums of all.
+        # What follows the last leaf has the totals of all.
         if self.leaves % self.tally_step == 0:
             self._tally()
         p = put64(put64(put64(entry, <uint64_t> (others + self.records_size)), self.nbytes), self.cbytes)
@@ -291,7 +293,7 @@ cdef class CatalogBuilder:
         return 0
 
     cdef int _tally(self) except -1:
-        """Note the sums of all leaves so far, for each kind."""
+        """Note the totals of all leaves so far, for each kind."""
         cdef int64_t size = TALLY_LENGTH * self.tally_kinds, i
         cdef uint8_t *p = self.tallies.more(size)
         for i in range(3 * self.tally_kinds):
@@ -312,7 +314,7 @@ cdef class CatalogBuilder:
         self.sample_tail.used += length
         return 0
 
-    cdef int _put_paths(self, uint8_t *slots, int64_t first, int64_t last, int64_t stop, int64_t place, const Merged *leaf,
+    cdef int _put_paths(self, uint8_t *slots, int64_t first, int64_t last, int64_t stop, int64_t offset, const Merged *leaf,
                         Py_ssize_t common) except -1:
         """Put a leaf, and the groups that appear with it, into the slots ``first .. stop``, if their home is before `last`."""
         cdef prefix_hashes state
@@ -323,15 +325,15 @@ cdef class CatalogBuilder:
             if at == leaf.length or leaf.key[at] == 0x2F:
                 hashed = next_prefix(&state, leaf.key, <size_t> at)
                 if first <= slot_home(hashed, self.homes) < last:
-                    self._put_slot(slots, first, stop, place, hashed)
+                    self._put_slot(slots, first, stop, offset, hashed)
         return 0
 
-    cdef int _put_slot(self, uint8_t *slots, int64_t first, int64_t stop, int64_t place, uint64_t hashed) except -1:
-        """Put a place into the first free slot from its home on, of the slots ``first .. stop``."""
+    cdef int _put_slot(self, uint8_t *slots, int64_t first, int64_t stop, int64_t offset, uint64_t hashed) except -1:
+        """Put an offset into the first free slot from its home on, of the slots ``first .. stop``."""
         cdef int64_t slot = slot_home(hashed, self.homes)
         while slot < stop - 1:
             if u64(slots + SLOT_LENGTH * (slot - first)) == 0:
-                put64(slots + SLOT_LENGTH * (slot - first), slot_tag(hashed) | <uint64_t> (place + 1))
+                put64(slots + SLOT_LENGTH * (slot - first), slot_tag(hashed) | <uint64_t> (offset + 1))
                 return 0
             slot += 1
         raise RuntimeError("the hash of the catalog has a cluster that cannot be")
@@ -340,8 +342,8 @@ cdef class CatalogBuilder:
         """Write the hash a part at a time, with a pass over all keys for each."""
         cdef LeafMerge merge = self.merge
         cdef Merged leaf
-        cdef Gathered before = Gathered.__new__(Gathered)
-        cdef int64_t part = max(SLOTS_BUDGET // SLOT_LENGTH, 2 * SLACK), first = 0, stop, place
+        cdef Collected before = Collected.__new__(Collected)
+        cdef int64_t part = max(SLOTS_BUDGET // SLOT_LENGTH, 2 * SLACK), first = 0, stop, offset
         cdef uint8_t *slots = <uint8_t *> PyMem_Calloc(<size_t> (part + SLACK + 1), SLOT_LENGTH)
         if slots == NULL:
             raise MemoryError
@@ -350,12 +352,12 @@ cdef class CatalogBuilder:
                 stop = min(first + part, self.slot_count)
                 merge.begin()
                 before.used = 0
-                place = others
+                offset = others
                 while merge.next(&leaf):
-                    self._put_paths(slots, first, stop, min(stop + SLACK, self.slot_count), place, &leaf,
+                    self._put_paths(slots, first, stop, min(stop + SLACK, self.slot_count), offset, &leaf,
                                     shared(before, leaf.key, leaf.length))
                     remember(before, leaf.key, leaf.length)
-                    place += leaf.record_length
+                    offset += leaf.record_length
                     merge.go_on()
                 self.pages.add(slots, SLOT_LENGTH * (stop - first))
                 # Keys that found no slot in this part are in the next one already.
@@ -371,14 +373,14 @@ cdef class CatalogBuilder:
         cdef uint8_t *slots = NULL
         cdef uint8_t footer[FOOTER_LENGTH]
         cdef uint8_t *p
-        cdef int64_t shapes_at, kinds_at, tallies_at, slots_at, sums_at, size, own, start, sample
+        cdef int64_t shapes_at, kinds_at, tallies_at, slots_at, checksums_at, size, own, start, sample
         cdef int64_t hashed
         cdef uint32_t digest
-        self.kinds, self.shape_places = {}, {}
+        self.kinds, self.shape_offsets = {}, {}
         self.kind_of_old = [] if self.before is None else [None] * self.before.kind_count
-        self.shapes, self.kind_table = Gathered.__new__(Gathered), Gathered.__new__(Gathered)
-        self.tallies = Gathered.__new__(Gathered)
-        self.sample_head, self.sample_tail = Gathered.__new__(Gathered), Gathered.__new__(Gathered)
+        self.shapes, self.kind_table = Collected.__new__(Collected), Collected.__new__(Collected)
+        self.tallies = Collected.__new__(Collected)
+        self.sample_head, self.sample_tail = Collected.__new__(Collected), Collected.__new__(Collected)
         # The first shape is that of leaves without one, the first kind that of leaves that are not described.
         self._append(self.shapes, bytes(8))
         self._append(self.kind_table, bytes(4))
@@ -418,11 +420,11 @@ cdef class CatalogBuilder:
             self.pages.pad()
         finally:
             PyMem_Free(slots)
-        sums_at = self.pages.size
+        checksums_at = self.pages.size
         if self.pages.size % PAGE:
             self.pages.end_page()
-        self.pages.summing = False
-        self.pages.add(self.pages.sums.data, self.pages.sums.used)
+        self.pages.covered = False
+        self.pages.add(self.pages.checksums.data, self.pages.checksums.used)
         self.pages.pad()
         size = self.pages.size + FOOTER_LENGTH
         start = 0 if self.pages.writer is None else self.pages.writer._open_start
@@ -437,15 +439,15 @@ cdef class CatalogBuilder:
         p = put64(put64(put64(p, <uint64_t> (start + size)), <uint64_t> (others_size + self.records_size + own)),
                   <uint64_t> (others_count + self.leaves + 1))
         p = put64(put64(put64(p, <uint64_t> size), <uint64_t> self.leaves), <uint64_t> self.groups)
-        p = put64(put64(put64(p, <uint64_t> self.hidden), <uint64_t> self.vague), <uint64_t> self.tables)
+        p = put64(put64(put64(p, <uint64_t> self.hidden), <uint64_t> self.undescribed), <uint64_t> self.tables)
         p = put64(put64(put64(p, <uint64_t> self.embed), self.seed0), self.seed1)
         p = put64(put64(p, <uint64_t> shapes_at), <uint64_t> self.shapes.used)
         p = put64(put64(put64(p, <uint64_t> kinds_at), <uint64_t> self.kind_table.used), <uint64_t> self.tally_kinds)
         p = put64(put64(p, <uint64_t> tallies_at), <uint64_t> self.tally_step)
         p = put64(put64(put64(p, <uint64_t> slots_at), <uint64_t> self.slot_count), <uint64_t> self.homes)
-        p = put64(put64(put64(p, <uint64_t> sums_at), <uint64_t> others_size),
+        p = put64(put64(put64(p, <uint64_t> checksums_at), <uint64_t> others_size),
                   <uint64_t> (others_size + self.records_size))
-        put32(put32(footer + 240, digest), checksum(0, self.pages.sums.data, <size_t> self.pages.sums.used))
+        put32(put32(footer + 240, digest), checksum(0, self.pages.checksums.data, <size_t> self.pages.checksums.used))
         put32(footer + 248, checksum(0, footer, 248))
         return PyBytes_FromStringAndSize(<const char *> footer, FOOTER_LENGTH)
 
@@ -453,11 +455,11 @@ cdef class CatalogBuilder:
         """How many groups and kinds there can be, the unknown one included, from a look at all new leaves."""
         cdef LeafMerge merge = self.merge
         cdef Merged leaf
-        cdef Description about
+        cdef Description description
         cdef set seen = set()
         cdef bytes dtype = None
         cdef int what = -1, codec = -1
-        cdef Gathered last = Gathered.__new__(Gathered)
+        cdef Collected last = Collected.__new__(Collected)
         cdef Py_ssize_t common, at
         if self.old is not None and self.hashes:
             # Counted in the directory, as its catalog may state any number.
@@ -475,16 +477,18 @@ cdef class CatalogBuilder:
             if len(seen) >= MOST_KINDS - 2:
                 continue
             leaf.record_length = u32(merge.item.payload)
-            leaf.about = merge.item.payload + 4 + leaf.record_length
-            if not unpack_description(leaf.about, <int64_t> merge.item.payload_length - 4 - leaf.record_length, &about):
+            leaf.description = merge.item.payload + 4 + leaf.record_length
+            if not unpack_description(
+                    leaf.description, <int64_t> merge.item.payload_length - 4 - leaf.record_length, &description):
                 continue
-            if dtype is not None and what == about.what and codec == about.codec and (
-                    about.dtype_length == PyBytes_GET_SIZE(dtype)) and memcmp(
-                    about.dtype, PyBytes_AS_STRING(dtype), about.dtype_length) == 0:
+            if dtype is not None and what == description.what and codec == description.codec and (
+                    description.dtype_length == PyBytes_GET_SIZE(dtype)) and memcmp(
+                    description.dtype, PyBytes_AS_STRING(dtype), description.dtype_length) == 0:
                 continue
-            what, codec, dtype = about.what, about.codec, (<const char *> about.dtype)[:about.dtype_length]
+            what, codec = description.what, description.codec
+            dtype = (<const char *> description.dtype)[:description.dtype_length]
             seen.add((what, codec, dtype))
-        if self.dtype_of is not None and self.old is not None and (self.before is None or self.before.vague):
+        if self.dtype_of is not None and self.old is not None and (self.before is None or self.before.undescribed):
             self.tally_kinds = 256      # they are only known when the leaves have been opened
         else:
             self.tally_kinds = min(len(seen), MOST_KINDS - 2) + 2       # and attributes

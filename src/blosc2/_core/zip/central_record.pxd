@@ -27,7 +27,7 @@ cdef enum:
     RECORD_SIGNATURE = 0x02014B50
 
 # Why a member cannot be read in place. The directory tells it; it is raised when the member is first used, so that
-# one odd member does not hide the others.
+# one irregular member does not hide the others.
 cdef enum:
     MEMBER_FINE = 0
     MEMBER_COMPRESSED = 1
@@ -59,13 +59,13 @@ cdef struct Member:
     int64_t size            # the same
 
 
-cdef inline bint open_record(const uint8_t *directory, int64_t size, int64_t place, Record *record) noexcept nogil:
-    """The record at a place of a directory of some bytes; False where there is none that lies inside of it."""
+cdef inline bint open_record(const uint8_t *directory, int64_t size, int64_t offset, Record *record) noexcept nogil:
+    """The record at an offset of a directory of some bytes; False where there is none that lies inside of it."""
     cdef const uint8_t *p
     cdef uint64_t lengths
-    if place < 0 or place > size - CENTRAL_LENGTH:
+    if offset < 0 or offset > size - CENTRAL_LENGTH:
         return False
-    p = directory + place
+    p = directory + offset
     # In one word the lengths of name, extra field and comment, and the disk.
     lengths = read_once(p + 28)
     record.start, record.name = p, p + CENTRAL_LENGTH
@@ -73,12 +73,12 @@ cdef inline bint open_record(const uint8_t *directory, int64_t size, int64_t pla
     record.disk = <uint16_t> (lengths >> 48)
     record.length = (
         CENTRAL_LENGTH + <int64_t> record.name_length + record.extra_length + <int64_t> (lengths >> 32 & 0xFFFF))
-    return <uint32_t> read_once(p) == RECORD_SIGNATURE and record.length <= size - place
+    return <uint32_t> read_once(p) == RECORD_SIGNATURE and record.length <= size - offset
 
 
-cdef inline bint open_named(const uint8_t *directory, int64_t size, int64_t place, Record *record) noexcept nogil:
+cdef inline bint open_named(const uint8_t *directory, int64_t size, int64_t offset, Record *record) noexcept nogil:
     """The same of a directory whose names were checked once: a member that lost its name since would be the key "/"."""
-    return open_record(directory, size, place, record) and record.name_length != 0
+    return open_record(directory, size, offset, record) and record.name_length != 0
 
 
 cdef inline uint16_t flags_of(const Record *record) noexcept nogil:

@@ -27,4 +27,11 @@ cdef struct Description:
     uint32_t dtype_length
 
 
+cdef inline void describe_nothing(Description *description) noexcept nogil:
+    """Make it the description of a leaf that nothing is known of."""
+    description.what, description.ndim = LEAF_UNKNOWN, -1
+    description.nbytes = description.cbytes = 0
+    description.dtype_length = 0
+
+
 cdef bint unpack_description(const uint8_t *p, int64_t length, Description *out) noexcept nogil

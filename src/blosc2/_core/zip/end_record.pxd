@@ -1,5 +1,6 @@
 # cython: boundscheck=False, wraparound=False
-"""The records at the end of an archive: how long they are, finding the last one, and its comment, which is a seal."""
+"""The records at the end of an archive: how long they are, finding the last one, and its comment, which holds the
+checksum of the file."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -9,10 +10,10 @@ cdef enum:
     END_LENGTH = 22
     LOCATOR_LENGTH = 20
     END64_LENGTH = 56
-    SEAL_WORD = 7           # length of the word that a seal begins with
-    # The comment that is a seal: a word, 16 digits, a space, which are covered, and 8 digits.
-    SEAL_COVERED = 24
-    SEAL_LENGTH = 32
+    COMMENT_WORD = 7        # length of the word that the comment begins with
+    # The comment: a word, the record's place in 16 digits, and a space, which the checksum covers; and its 8 digits.
+    COMMENT_COVERED = 24
+    COMMENT_LENGTH = 32
 
 
 cdef inline bint is_signature(const uint8_t *p, uint8_t third, uint8_t fourth) noexcept nogil:
@@ -26,12 +27,12 @@ cdef inline void write_digits(char *to, uint64_t value, int count) noexcept nogi
         value >>= 4
 
 
-cdef inline void write_seal(char *to, int64_t position, uint32_t crc) noexcept nogil:
+cdef inline void write_comment(char *to, int64_t position, uint32_t crc) noexcept nogil:
     """The comment of the end record at a position."""
-    memcpy(to, <const char *> b"blosc2 ", SEAL_WORD)
-    write_digits(to + SEAL_WORD, <uint64_t> position, 16)
-    to[SEAL_COVERED - 1] = 0x20
-    write_digits(to + SEAL_COVERED, crc, 8)
+    memcpy(to, <const char *> b"blosc2 ", COMMENT_WORD)
+    write_digits(to + COMMENT_WORD, <uint64_t> position, 16)
+    to[COMMENT_COVERED - 1] = 0x20
+    write_digits(to + COMMENT_COVERED, crc, 8)
 
 
 cdef inline int64_t last_end(const uint8_t *start, int64_t length) noexcept nogil:

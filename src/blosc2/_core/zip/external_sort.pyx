@@ -22,7 +22,7 @@ from libc.string cimport memcpy, memmove
 
 from blosc2._core.zip.sort_items cimport (
     LENGTHS, SortCursor, SortEntry, SortedItem, common_length, comes_before, compare_from, equal_keys, key_length_of,
-    length_of, open_record, same_key, sift_down, sort_keys, window_of)
+    length_of, open_record, same_key, sift_down, sort_keys, digit_of)
 
 cdef extern from "Python.h":
     int PyBUF_READ
@@ -396,7 +396,7 @@ cdef class SortedRuns:
             )
         self._common = common
         for i in range(<int> count):
-            self._cursors[i].window = window_of(self._cursors[i].record, common)
+            self._cursors[i].digit = digit_of(self._cursors[i].record, common)
             self._heap[i] = i
         self._heap_count = <int> count
         for i in range(self._heap_count // 2 - 1, -1, -1):
@@ -447,7 +447,7 @@ cdef class SortedRuns:
         cursor.begin += need
         if key_length_of(cursor.record) < self._common:
             return DAMAGED
-        cursor.window = window_of(cursor.record, self._common)
+        cursor.digit = digit_of(cursor.record, self._common)
         return 0
 
     cdef bint _next_merged(self, SortedItem *item) except -1 nogil:

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 
 from blosc2._core.keys.keytable cimport KeyTable
-from blosc2._core.zip.archive_writer cimport Gathered
+from blosc2._core.zip.archive_writer cimport Collected
 from blosc2._core.zip.sort_items cimport SortedItem
 from blosc2._core.zip.external_sort cimport SortedRuns
 
@@ -14,8 +14,8 @@ cdef struct Merged:
     const uint8_t *record
     int64_t record_length
     int64_t position        # among the old leaves, -1 for a new one
-    const uint8_t *about    # of a new leaf
-    int64_t about_length
+    const uint8_t *description    # of a new leaf
+    int64_t description_length
 
 
 cdef class LeafMerge:
@@ -32,7 +32,7 @@ cdef class LeafMerge:
     cdef int go_on(self) except -1
 
 
-cdef inline Py_ssize_t shared(Gathered before, const uint8_t *key, Py_ssize_t length) noexcept:
+cdef inline Py_ssize_t shared(Collected before, const uint8_t *key, Py_ssize_t length) noexcept:
     """How many bytes a key has in common with the one before."""
     cdef Py_ssize_t i = 0, most = min(length, <Py_ssize_t> before.used)
     while i < most and key[i] == before.data[i]:
@@ -40,7 +40,7 @@ cdef inline Py_ssize_t shared(Gathered before, const uint8_t *key, Py_ssize_t le
     return i
 
 
-cdef inline int remember(Gathered before, const uint8_t *key, Py_ssize_t length) except -1:
+cdef inline int remember(Collected before, const uint8_t *key, Py_ssize_t length) except -1:
     before.used = 0
     memcpy(before.more(max(length, 1)), key, <size_t> length)
     before.used = length

@@ -34,7 +34,7 @@ cdef class LeafMerge:
             if has_old:
                 if not self.old.leaf_at(self.position, &record, &key):
                     raise FormatError("there is no record of a leaf here", path=self.old.archive.source.path,
-                                      offset=self.old.archive.directory_offset + max(self.old.place(self.position), 0))
+                                      offset=self.old.archive.directory_offset + max(self.old.record_offset(self.position), 0))
                 order = -1
                 if self.has_item:
                     order = memcmp(key.bytes, self.item.key, min(key.length, <Py_ssize_t> self.item.key_length))
@@ -54,9 +54,9 @@ cdef class LeafMerge:
                 leaf.key, leaf.length = self.item.key, self.item.key_length
                 leaf.record_length = u32(self.item.payload)
                 leaf.record = self.item.payload + 4
-                leaf.about = leaf.record + leaf.record_length
-                leaf.about_length = <int64_t> self.item.payload_length - 4 - leaf.record_length
-                if leaf.about_length < 0:
+                leaf.description = leaf.record + leaf.record_length
+                leaf.description_length = <int64_t> self.item.payload_length - 4 - leaf.record_length
+                if leaf.description_length < 0:
                     raise FormatError("a temporary file has not kept its bytes")
                 leaf.position = -1
                 # It stays where it is until the next one is asked for.

@@ -23,12 +23,12 @@ cdef struct SortedItem:
 
 
 cdef struct SortEntry:
-    uint64_t window         # seven bytes of the key as a number, and how many of them the key has; see window_of
+    uint64_t digit         # seven bytes of the key as a number, and how many of them the key has; see digit_of
     const uint8_t *record
 
 
 cdef struct SortCursor:
-    uint64_t window
+    uint64_t digit
     const uint8_t *record   # the item that comes next, or NULL
     uint8_t *buffer
     size_t capacity
@@ -90,32 +90,32 @@ cdef inline uint32_t common_length(const uint8_t *a, const uint8_t *b, uint32_t 
     return depth
 
 
-cdef inline uint64_t window_of(const uint8_t *record, uint32_t depth) noexcept nogil:
+cdef inline uint64_t digit_of(const uint8_t *record, uint32_t depth) noexcept nogil:
     """Seven bytes of a key as a number of which the last byte says how many there are, or 8 for more than seven.
 
     Such numbers compare as the keys do. Two that are equal are those of equal keys, unless there is more of them.
     """
     cdef uint32_t left = key_length_of(record) - depth, i
     cdef const uint8_t *p = record + LENGTHS + depth
-    cdef uint64_t window = 0
+    cdef uint64_t digit = 0
     if left >= 8:
         return (
             <uint64_t> p[0] << 56 | <uint64_t> p[1] << 48 | <uint64_t> p[2] << 40 | <uint64_t> p[3] << 32
             | <uint64_t> p[4] << 24 | <uint64_t> p[5] << 16 | <uint64_t> p[6] << 8 | 8
         )
     for i in range(left):
-        window |= <uint64_t> p[i] << (56 - 8 * i)
-    return window | left
+        digit |= <uint64_t> p[i] << (56 - 8 * i)
+    return digit | left
 
 
 cdef inline bint precedes(SortEntry *a, SortEntry *b, uint32_t depth, bint whole) noexcept nogil:
-    if a.window != b.window or not whole or a.window & 0xFF != 8:
-        return a.window < b.window
+    if a.digit != b.digit or not whole or a.digit & 0xFF != 8:
+        return a.digit < b.digit
     return compare_from(a.record, b.record, depth + 7) < 0
 
 
 cdef inline void merge_sort(SortEntry *entries, size_t count, SortEntry *scratch, uint32_t depth, bint whole) noexcept nogil:
-    """Sort by windows and, when `whole`, by what is behind them. Equal ones stay in their order.
+    """Sort by digits and, when `whole`, by what is behind them. Equal ones stay in their order.
 
     `scratch` has room for half of the entries.
     """
@@ -141,7 +141,7 @@ cdef inline void merge_sort(SortEntry *entries, size_t count, SortEntry *scratch
     j = half
     # Which half is next cannot be foreseen: so without a branch.
     while not whole and i < half and j < count:
-        later = entries[j].window < scratch[i].window
+        later = entries[j].digit < scratch[i].digit
         taken = &entries[j] if later else &scratch[i]
         entries[to] = taken[0]
         j += later
@@ -168,27 +168,27 @@ cdef inline void sort_keys(SortEntry *entries, size_t count, SortEntry *scratch,
         common = common_length(entries[0].record, entries[i].record, depth, common)
         i += 1
     for i in range(count):
-        entries[i].window = window_of(entries[i].record, common)
+        entries[i].digit = digit_of(entries[i].record, common)
     merge_sort(entries, count, scratch, common, whole)
     if whole:
         return
     start = 0
     for i in range(1, count + 1):
-        if i == count or entries[i].window != entries[start].window:
-            if i - start > 1 and entries[start].window & 0xFF == 8:
+        if i == count or entries[i].digit != entries[start].digit:
+            if i - start > 1 and entries[start].digit & 0xFF == 8:
                 sort_keys(entries + start, i - start, scratch, common + 7, step + 1)
             start = i
 
 
 cdef inline bint same_key(const SortCursor *a, const SortCursor *b) noexcept nogil:
-    if a.window != b.window:
+    if a.digit != b.digit:
         return False
     return equal_keys(a.record, b.record)
 
 
 cdef inline bint comes_before(const SortCursor *cursors, uint32_t common, int a, int b) noexcept nogil:
     """Whether a run's item comes before another's; of equal keys, the one that was added last does."""
-    cdef uint64_t x = cursors[a].window, y = cursors[b].window
+    cdef uint64_t x = cursors[a].digit, y = cursors[b].digit
     cdef int order = 0
     if x != y:
         return x < y
