@@ -11,7 +11,7 @@ from libc.string cimport memset
 
 from blosc2._core.codec.chunk cimport BAD_STREAM, CHUNK_OK, KIND_REGULAR, Chunk, block_bytes
 from blosc2._core.codec.chunk_checks cimport block_span
-from blosc2._core.codec.codec cimport Worker, reserve_scratch
+from blosc2._core.codec.codec cimport DecodeContext, reserve_scratch
 from blosc2._core.io.little_endian cimport i32
 
 cdef enum:
@@ -81,16 +81,16 @@ cdef inline bint is_run(const Chunk *chunk, int32_t block, uint8_t *byte) noexce
     return True
 
 
-cdef inline uint8_t *run_of(Worker *worker, uint8_t byte, int64_t size) noexcept nogil:
+cdef inline uint8_t *run_of(DecodeContext *context, uint8_t byte, int64_t size) noexcept nogil:
     """Scratch of one byte throughout; NULL when there is no memory."""
     cdef uint8_t *room
     if byte == 0:
         # Fresh zeros of the system are no memory before somebody writes to them.
-        free(worker.scratch)
-        worker.scratch = <uint8_t *> calloc(<size_t> size, 1)
-        worker.scratch_size = size if worker.scratch != NULL else 0
-        return worker.scratch
-    room = reserve_scratch(worker, size)
+        free(context.scratch)
+        context.scratch = <uint8_t *> calloc(<size_t> size, 1)
+        context.scratch_size = size if context.scratch != NULL else 0
+        return context.scratch
+    room = reserve_scratch(context, size)
     if room != NULL:
         memset(room, byte, <size_t> size)
     return room

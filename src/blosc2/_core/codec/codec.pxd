@@ -8,10 +8,10 @@ from blosc2._core.codec.chunk_checks cimport block_span
 from blosc2._core.codec.special_chunks cimport fill
 
 cdef enum:
-    KEPT_BLOCKS = 8
+    CACHED_BLOCKS = 8
 
 
-cdef struct KeptBlock:      # a decoded block of which a read took only a part
+cdef struct CachedBlock:    # a decoded block of which a read took only a part
     uint8_t *data
     int64_t size
     uint64_t frame          # serial number of its frame; 0 for none
@@ -19,18 +19,18 @@ cdef struct KeptBlock:      # a decoded block of which a read took only a part
     int32_t block
     int32_t blocksize       # of the chunk as it was then
     int32_t nbytes          # that were decoded into `data`
-    uint64_t used           # when, by the worker's clock
+    uint64_t used           # when, by the context's clock
 
 
-cdef struct Worker:
+cdef struct DecodeContext:
     void *dctx              # blosc2_context *, for one thread at a time
     int32_t blocksize       # of its last chunk: the C library rebuilds temporaries when it changes
     uint8_t *stored         # stored bytes of a chunk that came from a positional read
     int64_t stored_size
     uint8_t *scratch        # decoded bytes
     int64_t scratch_size
-    KeptBlock kept[KEPT_BLOCKS]
-    int64_t kept_bytes
+    CachedBlock cached[CACHED_BLOCKS]
+    int64_t cached_bytes
     uint64_t clock
 
 
@@ -60,9 +60,9 @@ cdef class Encoder:
     cdef int32_t encode(self, const uint8_t *source, uint8_t *destination, int32_t room) noexcept nogil
 
 
-cdef Worker *borrow(int32_t blocksize) except NULL
-cdef void give_back(Worker *worker) noexcept
-cdef uint8_t *reserve_stored(Worker *worker, int64_t size) noexcept nogil
-cdef uint8_t *reserve_scratch(Worker *worker, int64_t size) noexcept nogil
-cdef int decode_whole(Worker *worker, Chunk *chunk, uint8_t *destination) noexcept nogil
-cdef int decode_block(Worker *worker, Chunk *chunk, int32_t block, uint8_t *destination) noexcept nogil
+cdef DecodeContext *borrow(int32_t blocksize) except NULL
+cdef void give_back(DecodeContext *context) noexcept
+cdef uint8_t *reserve_stored(DecodeContext *context, int64_t size) noexcept nogil
+cdef uint8_t *reserve_scratch(DecodeContext *context, int64_t size) noexcept nogil
+cdef int decode_whole(DecodeContext *context, Chunk *chunk, uint8_t *destination) noexcept nogil
+cdef int decode_block(DecodeContext *context, Chunk *chunk, int32_t block, uint8_t *destination) noexcept nogil

@@ -72,33 +72,33 @@ def library_info(str name):
     return found
 
 
-# ---------------------------------------------------------------- workers
+# ---------------------------------------------------------------- decode contexts
 
 cdef enum:
     POOL = 64
     KEEP = 8 << 20  # scratch and temporaries above this are not kept between calls
     TEMPORARIES = 4 # blocks that a context of the library keeps room for
 
-cdef Worker *_idle[POOL]
+cdef DecodeContext *_idle[POOL]
 cdef int _idle_count = 0
 
 
-cdef void _free_worker(Worker *worker) noexcept:
-    if worker.dctx != NULL:
-        c.blosc2_free_ctx(<c.blosc2_context *> worker.dctx)
-    worker.dctx = NULL
+cdef void _free_context(DecodeContext *context) noexcept:
+    if context.dctx != NULL:
+        c.blosc2_free_ctx(<c.blosc2_context *> context.dctx)
+    context.dctx = NULL
     cdef int i
-    for i in range(KEPT_BLOCKS):
-        free(worker.kept[i].data)
-    free(worker.stored)
-    free(worker.scratch)
-    free(worker)
+    for i in range(CACHED_BLOCKS):
+        free(context.cached[i].data)
+    free(context.stored)
+    free(context.scratch)
+    free(context)
 
 
-cdef Worker *borrow(int32_t blocksize) except NULL:
-    """A worker for this thread until `give_back`; holds the GIL, which guards the pool."""
+cdef DecodeContext *borrow(int32_t blocksize) except NULL:
+    """A decode context for this thread until `give_back`; holds the GIL, which guards the idle ones."""
     global _idle_count
-    cdef Worker *worker
+    cdef DecodeContext *context
     cdef int i
     cdef int chosen = _idle_count - 1
     for i in range(_idle_count - 1, -1, -1):
@@ -106,46 +106,46 @@ cdef Worker *borrow(int32_t blocksize) except NULL:
             chosen = i
             break
     if chosen >= 0:
-        worker = _idle[chosen]
+        context = _idle[chosen]
         _idle_count -= 1
         _idle[chosen] = _idle[_idle_count]
-        return worker
-    worker = <Worker *> calloc(1, sizeof(Worker))
-    if worker == NULL:
+        return context
+    context = <DecodeContext *> calloc(1, sizeof(DecodeContext))
+    if context == NULL:
         raise MemoryError
-    _new_context(worker)
-    if worker.dctx == NULL:
-        free(worker)
+    _new_context(context)
+    if context.dctx == NULL:
+        free(context)
         raise MemoryError
-    return worker
+    return context
 
 
-cdef void _new_context(Worker *worker) noexcept:
-    """Give a worker a context that has seen nothing, in place of the one that it has."""
+cdef void _new_context(DecodeContext *context) noexcept:
+    """Make a new context of the C library, which has seen nothing, in place of the one that there is."""
     cdef c.blosc2_dparams dparams = c.blosc2_get_blosc2_dparams_defaults()
     dparams.nthreads = 1
-    if worker.dctx != NULL:
-        c.blosc2_free_ctx(<c.blosc2_context *> worker.dctx)
-    worker.dctx = c.blosc2_create_dctx(dparams)
-    worker.blocksize = 0
+    if context.dctx != NULL:
+        c.blosc2_free_ctx(<c.blosc2_context *> context.dctx)
+    context.dctx = c.blosc2_create_dctx(dparams)
+    context.blocksize = 0
 
 
-cdef void give_back(Worker *worker) noexcept:
+cdef void give_back(DecodeContext *context) noexcept:
     global _idle_count
-    if worker.stored_size > KEEP:
-        free(worker.stored)
-        worker.stored = NULL
-        worker.stored_size = 0
-    if worker.scratch_size > KEEP:
-        free(worker.scratch)
-        worker.scratch = NULL
-        worker.scratch_size = 0
-    if TEMPORARIES * <int64_t> worker.blocksize > KEEP:
-        _new_context(worker)
-    if _idle_count == POOL or worker.dctx == NULL:
-        _free_worker(worker)
+    if context.stored_size > KEEP:
+        free(context.stored)
+        context.stored = NULL
+        context.stored_size = 0
+    if context.scratch_size > KEEP:
+        free(context.scratch)
+        context.scratch = NULL
+        context.scratch_size = 0
+    if TEMPORARIES * <int64_t> context.blocksize > KEEP:
+        _new_context(context)
+    if _idle_count == POOL or context.dctx == NULL:
+        _free_context(context)
         return
-    _idle[_idle_count] = worker
+    _idle[_idle_count] = context
     _idle_count += 1
 
 
@@ -154,7 +154,7 @@ def free_idle():
     global _idle_count
     while _idle_count:
         _idle_count -= 1
-        _free_worker(_idle[_idle_count])
+        _free_context(_idle[_idle_count])
 
 
 cdef uint8_t *_reserve(uint8_t **buffer, int64_t *have, int64_t size) noexcept nogil:
@@ -169,23 +169,23 @@ cdef uint8_t *_reserve(uint8_t **buffer, int64_t *have, int64_t size) noexcept n
     return larger
 
 
-cdef uint8_t *reserve_stored(Worker *worker, int64_t size) noexcept nogil:
+cdef uint8_t *reserve_stored(DecodeContext *context, int64_t size) noexcept nogil:
     """Room for `size` stored bytes; what was there stays. NULL when there is no memory."""
-    return _reserve(&worker.stored, &worker.stored_size, size)
+    return _reserve(&context.stored, &context.stored_size, size)
 
 
-cdef uint8_t *reserve_scratch(Worker *worker, int64_t size) noexcept nogil:
-    return _reserve(&worker.scratch, &worker.scratch_size, size)
+cdef uint8_t *reserve_scratch(DecodeContext *context, int64_t size) noexcept nogil:
+    return _reserve(&context.scratch, &context.scratch_size, size)
 
 
 # ---------------------------------------------------------------- decoding
 
-cdef void _renew(Worker *worker) noexcept with gil:
+cdef void _renew(DecodeContext *context) noexcept with gil:
     """Replace a context that has seen a dictionary: the library does not forget it."""
-    _new_context(worker)
+    _new_context(context)
 
 
-cdef int decode_whole(Worker *worker, Chunk *chunk, uint8_t *destination) noexcept nogil:
+cdef int decode_whole(DecodeContext *context, Chunk *chunk, uint8_t *destination) noexcept nogil:
     """All bytes of a wholly loaded chunk; exactly `nbytes` are written, or the status is an error."""
     cdef int status
     if chunk.kind == KIND_RAW:
@@ -198,19 +198,19 @@ cdef int decode_whole(Worker *worker, Chunk *chunk, uint8_t *destination) noexce
     status = check_starts(chunk)
     if status:
         return status
-    if worker.dctx == NULL:
+    if context.dctx == NULL:
         return NO_MEMORY
-    worker.blocksize = 0 if chunk.variable else chunk.blocksize
+    context.blocksize = 0 if chunk.variable else chunk.blocksize
     status = c.blosc2_decompress_ctx(
-        <c.blosc2_context *> worker.dctx, chunk.data, chunk.cbytes, destination, chunk.nbytes)
+        <c.blosc2_context *> context.dctx, chunk.data, chunk.cbytes, destination, chunk.nbytes)
     if chunk.dictionary or chunk.variable:
-        _renew(worker)
+        _renew(context)
     if status < 0:
         return status
     return CHUNK_OK if status == chunk.nbytes else BAD_DECODED
 
 
-cdef int decode_block(Worker *worker, Chunk *chunk, int32_t block, uint8_t *destination) noexcept nogil:
+cdef int decode_block(DecodeContext *context, Chunk *chunk, int32_t block, uint8_t *destination) noexcept nogil:
     """The bytes of one loaded block of a chunk whose blocks stand alone."""
     cdef int64_t start = <int64_t> block * chunk.blocksize
     cdef int32_t nbytes = block_bytes(chunk, block)
@@ -223,13 +223,13 @@ cdef int decode_block(Worker *worker, Chunk *chunk, int32_t block, uint8_t *dest
     status = check_block(chunk, block)
     if status:
         return status
-    if worker.dctx == NULL:
+    if context.dctx == NULL:
         return NO_MEMORY
-    worker.blocksize = chunk.blocksize
+    context.blocksize = chunk.blocksize
     # A whole block, from its first byte: the only kind of request that the library answers correctly
     # whatever its length.
     status = c.blosc2_getitem_bytes_ctx(
-        <c.blosc2_context *> worker.dctx, chunk.data, chunk.cbytes, <int32_t> start, nbytes, destination, nbytes)
+        <c.blosc2_context *> context.dctx, chunk.data, chunk.cbytes, <int32_t> start, nbytes, destination, nbytes)
     if status < 0:
         return status
     return CHUNK_OK if status == nbytes else BAD_DECODED
@@ -578,12 +578,12 @@ def decode_bytes(buffer, int64_t largest=MAX_BUFFER, path=None, key=None, offset
     chunk.loaded = chunk.cbytes
     result = PyBytes_FromStringAndSize(NULL, chunk.nbytes)
     cdef uint8_t *destination = <uint8_t *> PyBytes_AS_STRING(result)
-    cdef Worker *worker = borrow(chunk.blocksize)
+    cdef DecodeContext *context = borrow(chunk.blocksize)
     try:
         with nogil:
-            status = decode_whole(worker, &chunk, destination)
+            status = decode_whole(context, &chunk, destination)
     finally:
-        give_back(worker)
+        give_back(context)
     if status:
         raise FormatError(reason(status), path=path, key=key, offset=offset)
     return result

@@ -1,7 +1,7 @@
 from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int32_t, int64_t
 
-from blosc2._core.codec.codec cimport Worker
+from blosc2._core.codec.codec cimport DecodeContext
 
 cdef extern from "io/atomics.h" nogil:
     ctypedef long atomic_state
@@ -10,31 +10,31 @@ cdef extern from "io/native_thread.h" nogil:
     ctypedef struct cpu_mask:
         pass
 
-# What a thread does with an operation, a worker of its own, and what else it needs.
-ctypedef void (*Job)(void *operation, Worker *worker, void *tool) noexcept nogil
+# What a worker does for an operation, with a decode context and a tool of its own.
+ctypedef void (*Job)(void *operation, DecodeContext *context, void *tool) noexcept nogil
 
 
-cdef struct Hand:
+cdef struct Worker:
     PyThread_type_lock wake     # released when there is something to do
     PyThread_type_lock done     # released when it is done
     atomic_state state
     Job job
     void *operation
-    Worker *worker
+    DecodeContext *context
     void *tool
-    Hand *next                  # among those that are idle
+    Worker *next                # among those that are idle
     atomic_state thread         # the system's number for it; 0 until it runs
     bint placed                 # whether it wakes on a CPU that was chosen for it
     cpu_mask allowed            # where it may run from then on
 
 
 cdef enum:
-    MOST_HANDS = 64
+    MOST_WORKERS = 64
 
 
-cdef struct Crew:
-    Worker *worker              # of the thread that calls
-    Hand *hands[MOST_HANDS]     # of the others, which have their own
+cdef struct WorkerGroup:
+    DecodeContext *context              # of the thread that calls
+    Worker *workers[MOST_WORKERS]       # each has its own context
     int count
 
 
@@ -43,8 +43,8 @@ cdef inline bint is_quick(int64_t stored, int64_t items) noexcept nogil:
     return stored <= 4096 and items <= 16384
 
 
-cdef int gather(Crew *crew, int64_t wanted, void *operation, Job job, int32_t blocksize) except -1
-cdef void do_together(Crew *crew, void *operation, Job job, void *tool) noexcept nogil
-cdef void disband(Crew *crew) noexcept
-cdef void leave_turn() noexcept nogil
-cdef void take_turn() noexcept nogil
+cdef int acquire_group(WorkerGroup *group, int64_t wanted, void *operation, Job job, int32_t blocksize) except -1
+cdef void run_in_group(WorkerGroup *group, void *operation, Job job, void *tool) noexcept nogil
+cdef void release_group(WorkerGroup *group) noexcept
+cdef void offer_gil() noexcept nogil
+cdef void await_gil() noexcept nogil

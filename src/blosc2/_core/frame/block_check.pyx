@@ -7,7 +7,7 @@ from libc.string cimport memcpy
 
 from blosc2._core.codec.block_runs cimport NOT_SPLIT, extent
 from blosc2._core.frame.chunk_table cimport ChunkTable
-from blosc2._core.codec.codec cimport Worker, borrow, decode_whole, give_back
+from blosc2._core.codec.codec cimport DecodeContext, borrow, decode_whole, give_back
 from blosc2._core.codec.chunk cimport BAD_STREAM, CHUNK_HEADER, CHUNK_OK, KIND_REGULAR, NO_MEMORY, Chunk, block_bytes
 from blosc2._core.codec.chunk_checks cimport check_starts, inspect
 
@@ -50,7 +50,7 @@ cdef int _survey(const Chunk *chunk, bint *runs, bint *zeros) noexcept nogil:
 
 
 cdef int _check_group(
-        Worker *worker, const Chunk *chunk, int32_t first, int32_t count, int64_t stored, Blocks *blocks) noexcept nogil:
+        DecodeContext *context, const Chunk *chunk, int32_t first, int32_t count, int64_t stored, Blocks *blocks) noexcept nogil:
     """Decode some blocks that follow each other, of these stored bytes, as a chunk of their own.
 
     The C library takes a step for each block of a chunk to find one, so that large chunks cost the square.
@@ -90,10 +90,10 @@ cdef int _check_group(
     if status:
         return status
     own.loaded = size
-    return decode_whole(worker, &own, blocks.decoded)
+    return decode_whole(context, &own, blocks.decoded)
 
 
-cdef int _check_each(Worker *worker, const Chunk *chunk, Blocks *blocks) noexcept nogil:
+cdef int _check_each(DecodeContext *context, const Chunk *chunk, Blocks *blocks) noexcept nogil:
     """Decode each block that is no run once, as many at a time as a piece holds."""
     cdef int32_t i = 0, first, start = 0, stop = 0
     cdef int64_t nbytes, stored
@@ -109,13 +109,13 @@ cdef int _check_each(Worker *worker, const Chunk *chunk, Blocks *blocks) noexcep
             stored += stop - start
             i += 1
         if status == CHUNK_OK and nbytes:
-            status = _check_group(worker, chunk, first, i - first, stored, blocks)
+            status = _check_group(context, chunk, first, i - first, stored, blocks)
         if status == CHUNK_OK and i < chunk.nblocks and byte >= 0:
             i += 1
     return status
 
 
-cdef int _check(Worker *worker, Chunk *chunk) noexcept nogil:
+cdef int _check(DecodeContext *context, Chunk *chunk) noexcept nogil:
     """Whether a loaded chunk is sound; UNDECODED where only decoding all of it tells."""
     cdef bint runs = False, zeros = False
     cdef Blocks blocks
@@ -142,9 +142,9 @@ cdef int _check(Worker *worker, Chunk *chunk) noexcept nogil:
     if blocks.decoded == NULL:
         return NO_MEMORY
     if chunk.nbytes <= PIECE:
-        status = decode_whole(worker, chunk, blocks.decoded)
+        status = decode_whole(context, chunk, blocks.decoded)
     else:
-        status = _check_each(worker, chunk, &blocks)
+        status = _check_each(context, chunk, &blocks)
     free(blocks.stored)
     free(blocks.decoded)
     return status
@@ -156,21 +156,21 @@ def check_chunk(ChunkTable frame not None, int64_t index):
     Each block is decoded once, a bounded number of bytes at a time; where blocks do not stand alone, all together.
     """
     cdef Chunk chunk
-    cdef Worker *worker
+    cdef DecodeContext *context
     cdef int status
     frame.load_index()
     if index < 0 or index >= frame.chunk_count:
         raise IndexError(f"chunk {index} is out of range: there are {frame.chunk_count}")
-    worker = borrow(frame.blocksize)
+    context = borrow(frame.blocksize)
     try:
         with nogil:
-            status = frame.open_chunk(index, worker, &chunk)
+            status = frame.open_chunk(index, context, &chunk)
             if status == CHUNK_OK and chunk.kind == KIND_REGULAR:
-                status = frame.load_chunk(index, worker, &chunk)
+                status = frame.load_chunk(index, context, &chunk)
             if status == CHUNK_OK:
-                status = _check(worker, &chunk)
+                status = _check(context, &chunk)
     finally:
-        give_back(worker)
+        give_back(context)
     if status == SHARED:
         raise FormatError(
             f"chunk {index}: its blocks lie upon each other, which no writer does", path=frame.source.path,

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from blosc2._core.codec.codec cimport Plugin, Worker
+from blosc2._core.codec.codec cimport DecodeContext, Plugin
 from blosc2._core.codec.chunk cimport Chunk
 from blosc2._core.frame.header cimport Header
 
@@ -26,13 +26,13 @@ cdef class ChunkTable(Header):
     cdef int check_entry(self, int64_t value, int64_t at) except -1
     cdef int load_starts(self) except -1
     cdef int64_t chunk_nbytes(self, int64_t index) noexcept nogil
-    cdef int find_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil
-    cdef int open_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil
+    cdef int find_chunk(self, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil
+    cdef int open_chunk(self, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil
     cdef int load_span(self, int64_t index, Chunk *chunk, int64_t start, int64_t stop) noexcept nogil
-    cdef int load_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil
-    cdef int load_whole(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil
-    cdef int load_block(self, int64_t index, Worker *worker, Chunk *chunk, int32_t block) noexcept nogil
+    cdef int load_chunk(self, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil
+    cdef int load_whole(self, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil
+    cdef int load_block(self, int64_t index, DecodeContext *context, Chunk *chunk, int32_t block) noexcept nogil
     cdef int part_block(
-        self, int64_t index, Worker *worker, Chunk *chunk, int32_t block, const uint8_t **decoded) noexcept nogil
-    cdef int decode_chunk_into(self, int64_t index, Worker *worker, uint8_t *destination, int64_t size) noexcept nogil
+        self, int64_t index, DecodeContext *context, Chunk *chunk, int32_t block, const uint8_t **decoded) noexcept nogil
+    cdef int decode_chunk_into(self, int64_t index, DecodeContext *context, uint8_t *destination, int64_t size) noexcept nogil
     cdef int fail(self, int status, int64_t index) except -1

@@ -6,11 +6,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
-from blosc2._core.codec.block_cache cimport keep_block, kept_block, name_kept
+from blosc2._core.codec.block_cache cimport find_cached, label_cached, reserve_cached
 from blosc2._core.codec.block_runs cimport LARGE_BLOCK, is_run, run_of
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.codec.codec cimport (
-    KeptBlock, Plugin, Worker, borrow, decode_block, decode_whole, give_back, reserve_scratch, reserve_stored)
+    CachedBlock, DecodeContext, Plugin, borrow, decode_block, decode_whole, give_back, reserve_scratch, reserve_stored)
 from blosc2._core.codec.chunk cimport (
     BAD_LENGTH, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, KIND_ZERO, NO_MEMORY, Chunk,
     ChunkKind)
@@ -90,21 +90,21 @@ cdef class ChunkTable(Header):
         cdef int64_t i, total = 0
         cdef Chunk chunk
         cdef int status
-        cdef Worker *worker
+        cdef DecodeContext *context
         self.load_index()
         if self.offsets == NULL:
             if self.chunk_count == 0 or self.repeated < 0:
                 return 0
-        worker = borrow(0)
+        context = borrow(0)
         try:
             for i in range(self.chunk_count):
                 if self.entry(i) >= 0:
-                    status = self.find_chunk(i, worker, &chunk)
+                    status = self.find_chunk(i, context, &chunk)
                     if status:
                         self.fail(status, i)
                     total += chunk.cbytes
         finally:
-            give_back(worker)
+            give_back(context)
         return total
 
     # ------------------------------------------------------------ offsets
@@ -122,7 +122,7 @@ cdef class ChunkTable(Header):
         cdef uint32_t own = 0
         cdef uint8_t *raw
         cdef int status
-        cdef Worker *worker
+        cdef DecodeContext *context
         if self.index_loaded:
             return 0
         at = self.chunks_stop - self.offset
@@ -161,7 +161,7 @@ cdef class ChunkTable(Header):
             self.bad(at, f"an offsets table of {chunk.cbytes} bytes claims {count} chunks")
         if 8 * count > SURELY_ALLOWED and 8 * count > table_limit(self.source.size):
             self.bad(at, too_much(8 * count, f"an offsets table of {count} chunks", table_limit(self.source.size)))
-        worker = borrow(chunk.blocksize)
+        context = borrow(chunk.blocksize)
         raw = <uint8_t *> malloc(chunk.cbytes)
         table = <int64_t *> malloc(8 * count)
         try:
@@ -177,7 +177,7 @@ cdef class ChunkTable(Header):
             chunk.data = raw
             chunk.loaded = chunk.cbytes
             with nogil:
-                status = decode_whole(worker, &chunk, <uint8_t *> table)
+                status = decode_whole(context, &chunk, <uint8_t *> table)
             if status:
                 self.bad(at, f"the offsets table: {codec.reason(status)}")
             for i in range(count):
@@ -201,7 +201,7 @@ cdef class ChunkTable(Header):
                 self.chunk_count = count
                 self.index_loaded = True
         finally:
-            give_back(worker)
+            give_back(context)
             free(raw)
             free(table)
             free(checksums)
@@ -256,7 +256,7 @@ cdef class ChunkTable(Header):
         cdef int64_t *starts
         cdef int64_t i, total = 0
         cdef Chunk chunk
-        cdef Worker *worker
+        cdef DecodeContext *context
         cdef int status
         self.load_index()
         if not self.variable or self.starts != NULL:
@@ -265,16 +265,16 @@ cdef class ChunkTable(Header):
         if starts == NULL:
             raise MemoryError
         try:
-            worker = borrow(0)
+            context = borrow(0)
             try:
                 for i in range(self.chunk_count):
                     starts[i] = total
-                    status = self.find_chunk(i, worker, &chunk)
+                    status = self.find_chunk(i, context, &chunk)
                     if status:
                         self.fail(status, i)
                     total += chunk.nbytes
             finally:
-                give_back(worker)
+                give_back(context)
             starts[self.chunk_count] = total
             if total != self.nbytes:
                 self.bad(30, f"the chunks hold {total} bytes, the header says {self.nbytes}")
@@ -350,21 +350,21 @@ cdef class ChunkTable(Header):
         cdef int64_t rest = self.nbytes - index * self.chunksize
         return rest if rest < self.chunksize else self.chunksize
 
-    cdef int open_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
+    cdef int open_chunk(self, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil:
         """Find a chunk and check its header; `load_block` or `load_chunk` bring the rest.
 
         Where checksums are asked for all of it is brought and checked at once. The index must be loaded and valid.
         Returns a status of `codec` or `source`.
         """
-        cdef int status = self.find_chunk(index, worker, chunk)
+        cdef int status = self.find_chunk(index, context, chunk)
         if not self.each_read or self.checksums == NULL or status or chunk.data == NULL:
             return status
-        status = self.load_chunk(index, worker, chunk)
+        status = self.load_chunk(index, context, chunk)
         if status == CHUNK_OK and checksum(0, chunk.data, chunk.cbytes) != self.checksums[index]:
             status = BAD_SUM
         return status
 
-    cdef int find_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
+    cdef int find_chunk(self, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil:
         """The same, but whatever its checksum says."""
         cdef int64_t value = self.entry(index)
         cdef int64_t at, room, have
@@ -388,7 +388,7 @@ cdef class ChunkTable(Header):
             chunk.loaded = chunk.cbytes
         else:
             have = room if room < FIRST_READ else FIRST_READ
-            stored = reserve_stored(worker, FIRST_READ)
+            stored = reserve_stored(context, FIRST_READ)
             if stored == NULL:
                 return NO_MEMORY
             status = self.source.read_into(at, have, stored)
@@ -399,7 +399,7 @@ cdef class ChunkTable(Header):
                 return status
             chunk.loaded = have if have < chunk.cbytes else chunk.cbytes
             if chunk.cbytes > have:
-                stored = reserve_stored(worker, chunk.cbytes)
+                stored = reserve_stored(context, chunk.cbytes)
                 if stored == NULL:
                     return NO_MEMORY
                 chunk.data = stored
@@ -420,7 +420,7 @@ cdef class ChunkTable(Header):
         return self.source.read_into(
             self.chunks_start + self.entry(index) + start, stop - start, <void *> (chunk.data + start))
 
-    cdef int load_chunk(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
+    cdef int load_chunk(self, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil:
         cdef int status
         if (self.source.base != NULL and chunk.data != NULL and chunk.kind == KIND_REGULAR
                 and is_worth_asking(chunk, chunk.cbytes // chunk.nblocks)):
@@ -430,18 +430,18 @@ cdef class ChunkTable(Header):
             chunk.loaded = chunk.cbytes
         return status
 
-    cdef int load_whole(self, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
+    cdef int load_whole(self, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil:
         """Bring a chunk all of which is wanted, and check it if its frame has checksums that are asked for."""
         cdef int status
         if self.checksums == NULL or self.each_read or chunk.data == NULL or index >= self.chunk_count:
-            return self.load_chunk(index, worker, chunk)
+            return self.load_chunk(index, context, chunk)
         status = self.load_span(index, chunk, chunk.loaded, chunk.cbytes)
         if status:
             return status
         chunk.loaded = chunk.cbytes
         return CHUNK_OK if checksum(0, chunk.data, chunk.cbytes) == self.checksums[index] else BAD_SUM
 
-    cdef int load_block(self, int64_t index, Worker *worker, Chunk *chunk, int32_t block) noexcept nogil:
+    cdef int load_block(self, int64_t index, DecodeContext *context, Chunk *chunk, int32_t block) noexcept nogil:
         """Bring what one block of a regular chunk needs: the table of starts and its own bytes."""
         cdef int64_t table = CHUNK_HEADER + 4 * <int64_t> chunk.nblocks
         cdef int32_t start, stop
@@ -459,53 +459,53 @@ cdef class ChunkTable(Header):
                 return status
             chunk.loaded = table
         if not in_order(chunk, block) and block + 1 < chunk.nblocks:
-            return self.load_chunk(index, worker, chunk)
+            return self.load_chunk(index, context, chunk)
         status = block_span(chunk, block, &start, &stop)
         if status:
             return status
         return self.load_span(index, chunk, start, stop)
 
     cdef int part_block(
-            self, int64_t index, Worker *worker, Chunk *chunk, int32_t block, const uint8_t **decoded) noexcept nogil:
+            self, int64_t index, DecodeContext *context, Chunk *chunk, int32_t block, const uint8_t **decoded) noexcept nogil:
         """The bytes of a block of which a part is wanted, and which may be wanted again soon."""
-        cdef KeptBlock *kept
+        cdef CachedBlock *cached
         cdef uint8_t *room
         cdef uint8_t byte = 0
         cdef int status
-        decoded[0] = kept_block(worker, self.serial, index, chunk, block)
+        decoded[0] = find_cached(context, self.serial, index, chunk, block)
         if decoded[0] != NULL:
             return CHUNK_OK
-        status = self.load_block(index, worker, chunk, block)
+        status = self.load_block(index, context, chunk, block)
         if status:
             return status
         if chunk.blocksize > LARGE_BLOCK and is_run(chunk, block, &byte):
-            decoded[0] = run_of(worker, byte, chunk.blocksize)
+            decoded[0] = run_of(context, byte, chunk.blocksize)
             return CHUNK_OK if decoded[0] != NULL else NO_MEMORY
-        kept = keep_block(worker, chunk.blocksize)
-        room = kept.data if kept != NULL else reserve_scratch(worker, chunk.blocksize)
+        cached = reserve_cached(context, chunk.blocksize)
+        room = cached.data if cached != NULL else reserve_scratch(context, chunk.blocksize)
         if room == NULL:
             return NO_MEMORY
-        status = decode_block(worker, chunk, block, room)
+        status = decode_block(context, chunk, block, room)
         if status:
             return status
-        if kept != NULL:
-            name_kept(worker, kept, self.serial, index, chunk, block)
+        if cached != NULL:
+            label_cached(context, cached, self.serial, index, chunk, block)
         decoded[0] = room
         return CHUNK_OK
 
-    cdef int decode_chunk_into(self, int64_t index, Worker *worker, uint8_t *destination, int64_t size) noexcept nogil:
+    cdef int decode_chunk_into(self, int64_t index, DecodeContext *context, uint8_t *destination, int64_t size) noexcept nogil:
         """A whole chunk into memory of its size, through the super-chunk of the C library when its codec needs one."""
         cdef Chunk chunk
-        cdef int status = self.open_chunk(index, worker, &chunk)
+        cdef int status = self.open_chunk(index, context, &chunk)
         if status == CHUNK_OK and chunk.nbytes != size:
             status = BAD_LENGTH
         if status == CHUNK_OK:
-            status = self.load_whole(index, worker, &chunk)
+            status = self.load_whole(index, context, &chunk)
         if status:
             return status
         if chunk.needs_geometry and self.plugin is not None:
             return self.plugin.decode(&chunk, destination)
-        return decode_whole(worker, &chunk, destination)
+        return decode_whole(context, &chunk, destination)
 
     cdef int fail(self, int status, int64_t index) except -1:
         """Raise what a status says about a chunk."""

@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.frame.chunk_table cimport ChunkTable
-from blosc2._core.codec.codec cimport Worker
+from blosc2._core.codec.codec cimport DecodeContext
 from blosc2._core.codec.chunk cimport Chunk
 from blosc2._core.zip.member_sum cimport ChunkSum
 
@@ -11,11 +11,11 @@ cdef class Frame(ChunkTable):
     """One version of one frame; see frame.pyx."""
 
     cdef int check_index(self, int64_t index) except -1
-    cdef int decode_checked(self, int64_t index, Worker *worker, uint8_t *destination, int64_t size) except -1
+    cdef int decode_checked(self, int64_t index, DecodeContext *context, uint8_t *destination, int64_t size) except -1
     cdef int64_t chunk_at(self, int64_t position) noexcept nogil
     cdef int read_range(self, int64_t start, int64_t stop, uint8_t *destination) except -1
     cdef int read_from_chunk(
-        self, int64_t index, Worker *worker, int64_t start, int64_t stop, uint8_t *destination,
+        self, int64_t index, DecodeContext *context, int64_t start, int64_t stop, uint8_t *destination,
         ChunkSum *own) noexcept nogil
 
 

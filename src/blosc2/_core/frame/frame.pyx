@@ -14,13 +14,13 @@ from libc.string cimport memcpy
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.central_record cimport Member
 from blosc2._core.frame.chunk_table cimport ChunkTable
-from blosc2._core.codec.codec cimport Worker, borrow, decode_block, decode_whole, give_back, reserve_scratch
+from blosc2._core.codec.codec cimport DecodeContext, borrow, decode_block, decode_whole, give_back, reserve_scratch
 from blosc2._core.codec.special_chunks cimport fill
 from blosc2._core.codec.vl_blocks cimport ALONE, copy_block
 from blosc2._core.codec.chunk cimport (
     BAD_LENGTH, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MAX_BUFFER, MOST_STEPS, NO_MEMORY, Chunk, block_bytes)
 from blosc2._core.codec.chunk_checks cimport inspect
-from blosc2._core.codec.thread_pool cimport leave_turn, take_turn
+from blosc2._core.codec.thread_pool cimport await_gil, offer_gil
 from blosc2._core.frame.header cimport PREFIX_READ
 from blosc2._core.frame.vl_reading cimport locate_vl, open_vl, vl_parts
 from blosc2._core.zip.member_sum cimport SMALL_MEMBER, ChunkSum, check_chunk_sums, check_member, chunk_sums, note_sum
@@ -91,24 +91,24 @@ cdef class Frame(ChunkTable):
     def chunk(self, int64_t index):
         """A chunk as stored; a special one that only the offsets table knows gets a header of its own."""
         cdef Chunk chunk
-        cdef Worker *worker
+        cdef DecodeContext *context
         cdef int status
         self.check_index(index)
-        worker = borrow(0)
+        context = borrow(0)
         try:
             with nogil:
-                leave_turn()
-                status = self.open_chunk(index, worker, &chunk)
+                offer_gil()
+                status = self.open_chunk(index, context, &chunk)
                 if status == CHUNK_OK:
-                    status = self.load_whole(index, worker, &chunk)
-                take_turn()
+                    status = self.load_whole(index, context, &chunk)
+                await_gil()
             if status:
                 self.fail(status, index)
             if chunk.data != NULL:
                 return PyBytes_FromStringAndSize(<const char *> chunk.data, chunk.cbytes)
             return special_chunk(chunk.kind, chunk.nbytes, self.typesize, self.blocksize)
         finally:
-            give_back(worker)
+            give_back(context)
 
     def chunk_offset_at(self, int64_t offset):
         """Absolute offset and length of the stored chunk at an offset of the table."""
@@ -129,13 +129,13 @@ cdef class Frame(ChunkTable):
     def chunk_info(self, int64_t index):
         """(absolute offset or None, nbytes, cbytes, special kind or 0, raw, block size) of a chunk."""
         cdef Chunk chunk
-        cdef Worker *worker
+        cdef DecodeContext *context
         cdef int status
         cdef int64_t value
         self.check_index(index)
-        worker = borrow(0)
+        context = borrow(0)
         try:
-            status = self.open_chunk(index, worker, &chunk)
+            status = self.open_chunk(index, context, &chunk)
             if status:
                 self.fail(status, index)
             value = self.entry(index)
@@ -143,7 +143,7 @@ cdef class Frame(ChunkTable):
             return (self.chunks_start + value if value >= 0 else None, chunk.nbytes, chunk.cbytes, special,
                     chunk.kind == KIND_RAW, chunk.blocksize)
         finally:
-            give_back(worker)
+            give_back(context)
 
     def special_value(self, int64_t index):
         """The repeated item of a chunk that holds one value, else None."""
@@ -153,38 +153,38 @@ cdef class Frame(ChunkTable):
     def decode_chunk(self, int64_t index):
         """The uncompressed bytes of a chunk."""
         cdef Chunk chunk
-        cdef Worker *worker
+        cdef DecodeContext *context
         cdef int status
         cdef bytes result
         self.check_index(index)
-        worker = borrow(self.blocksize)
+        context = borrow(self.blocksize)
         try:
-            status = self.open_chunk(index, worker, &chunk)
+            status = self.open_chunk(index, context, &chunk)
             if status:
                 self.fail(status, index)
             result = PyBytes_FromStringAndSize(NULL, chunk.nbytes)
-            self.decode_checked(index, worker, <uint8_t *> PyBytes_AS_STRING(result), chunk.nbytes)
+            self.decode_checked(index, context, <uint8_t *> PyBytes_AS_STRING(result), chunk.nbytes)
             return result
         finally:
-            give_back(worker)
+            give_back(context)
 
-    cdef int decode_checked(self, int64_t index, Worker *worker, uint8_t *destination, int64_t size) except -1:
+    cdef int decode_checked(self, int64_t index, DecodeContext *context, uint8_t *destination, int64_t size) except -1:
         """Decode a chunk into memory of the size that it was seen to have."""
         cdef Chunk chunk
         cdef int status
         with nogil:
-            leave_turn()
-            status = self.open_chunk(index, worker, &chunk)
+            offer_gil()
+            status = self.open_chunk(index, context, &chunk)
             if status == CHUNK_OK and chunk.nbytes != size:
                 status = BAD_LENGTH
             if status == CHUNK_OK:
-                status = self.load_whole(index, worker, &chunk)
+                status = self.load_whole(index, context, &chunk)
             if status == CHUNK_OK:
                 if chunk.needs_geometry and self.plugin is not None:
                     status = self.plugin.decode(&chunk, destination)
                 else:
-                    status = decode_whole(worker, &chunk, destination)
-            take_turn()
+                    status = decode_whole(context, &chunk, destination)
+            await_gil()
         if status:
             self.fail(status, index)
         return 0
@@ -202,14 +202,14 @@ cdef class Frame(ChunkTable):
     def vl_count(self, int64_t index):
         """How many blocks of variable length a chunk has."""
         cdef Chunk chunk
-        cdef Worker *worker
+        cdef DecodeContext *context
         cdef int status
         self.check_index(index)
-        worker = borrow(0)
+        context = borrow(0)
         try:
-            status = open_vl(self, index, worker, &chunk)
+            status = open_vl(self, index, context, &chunk)
         finally:
-            give_back(worker)
+            give_back(context)
         if status:
             self.fail(status, index)
         return <int> chunk.nblocks
@@ -225,7 +225,7 @@ cdef class Frame(ChunkTable):
             It is damaged, or would take more than `most` bytes.
         """
         cdef Chunk chunk, own
-        cdef Worker *worker
+        cdef DecodeContext *context
         cdef uint8_t *alone = NULL
         cdef int64_t dictionary = 0
         cdef int32_t start = 0, stop = 0, size = 0
@@ -233,9 +233,9 @@ cdef class Frame(ChunkTable):
         cdef bytes result
         cdef uint8_t *destination
         self.check_index(index)
-        worker = borrow(0)
+        context = borrow(0)
         try:
-            status = open_vl(self, index, worker, &chunk)
+            status = open_vl(self, index, context, &chunk)
             if status:
                 self.fail(status, index)
             if not 0 <= block < chunk.nblocks:
@@ -257,13 +257,13 @@ cdef class Frame(ChunkTable):
                 status = copy_block(&chunk, dictionary, start, stop, size, alone, &own)
                 if status == CHUNK_OK:
                     own.loaded = own.cbytes
-                    status = decode_whole(worker, &own, destination)
+                    status = decode_whole(context, &own, destination)
             if status:
                 self.fail(status, index)
             return result
         finally:
             free(alone)
-            give_back(worker)
+            give_back(context)
 
     # ------------------------------------------------------------ bytes
 
@@ -304,7 +304,7 @@ cdef class Frame(ChunkTable):
 
     cdef int read_range(self, int64_t start, int64_t stop, uint8_t *destination) except -1:
         """Checked bounds, loaded index and starts; releases the GIL."""
-        cdef Worker *worker
+        cdef DecodeContext *context
         cdef int status = CHUNK_OK
         cdef int64_t index = 0
         cdef bytes room
@@ -315,14 +315,14 @@ cdef class Frame(ChunkTable):
         if self.by_member and start == 0 and stop == self.nbytes:
             room = chunk_sums(self)
             own = <ChunkSum *> PyBytes_AS_STRING(room)
-        worker = borrow(self.blocksize)
+        context = borrow(self.blocksize)
         try:
             with nogil:
-                leave_turn()
+                offer_gil()
                 index = self.chunk_at(start)
                 while start < stop and status == CHUNK_OK:
                     status = self.read_from_chunk(
-                        index, worker, start, stop, destination, NULL if own == NULL else own + index)
+                        index, context, start, stop, destination, NULL if own == NULL else own + index)
                     index += 1
                     if status == CHUNK_OK:
                         if self.variable:
@@ -331,17 +331,17 @@ cdef class Frame(ChunkTable):
                         else:
                             destination += min(stop, index * self.chunksize) - start
                             start = index * self.chunksize
-                take_turn()
+                await_gil()
             if status:
                 self.fail(status, index - 1)
             if own != NULL:
                 check_chunk_sums(self, own)
         finally:
-            give_back(worker)
+            give_back(context)
         return 0
 
     cdef int read_from_chunk(
-            self, int64_t index, Worker *worker, int64_t start, int64_t stop, uint8_t *destination,
+            self, int64_t index, DecodeContext *context, int64_t start, int64_t stop, uint8_t *destination,
             ChunkSum *own) noexcept nogil:
         """The part of an uncompressed range that lies in one chunk, whose checksum goes to `own` unless that is NULL."""
         cdef Chunk chunk
@@ -350,7 +350,7 @@ cdef class Frame(ChunkTable):
         cdef int32_t block
         cdef uint8_t *scratch
         cdef const uint8_t *decoded = NULL
-        cdef int status = self.open_chunk(index, worker, &chunk)
+        cdef int status = self.open_chunk(index, context, &chunk)
         if status:
             return status
         begin = start - first
@@ -358,35 +358,35 @@ cdef class Frame(ChunkTable):
         if self.variable and chunk.nbytes != self.starts[index + 1] - first:
             return BAD_LENGTH
         if own != NULL and chunk.data != NULL:
-            status = self.load_whole(index, worker, &chunk)
+            status = self.load_whole(index, context, &chunk)
             if status:
                 return status
             note_sum(own, &chunk)
         if chunk.kind == KIND_RAW:
             if end - begin == chunk.nbytes:
-                status = self.load_whole(index, worker, &chunk)
+                status = self.load_whole(index, context, &chunk)
             else:
                 status = self.load_span(index, &chunk, CHUNK_HEADER + begin, CHUNK_HEADER + end)
             if status == CHUNK_OK:
                 memcpy(destination, chunk.data + CHUNK_HEADER + begin, <size_t> (end - begin))
             return status
         if chunk.kind != KIND_REGULAR:
-            status = self.load_whole(index, worker, &chunk)
+            status = self.load_whole(index, context, &chunk)
             return status if status else fill(&chunk, begin, destination, end - begin)
         if chunk.whole or chunk.needs_geometry or end - begin == chunk.nbytes or (
                 ((end - begin) // chunk.blocksize + 2) * chunk.nblocks > MOST_STEPS):
-            status = self.load_whole(index, worker, &chunk)
+            status = self.load_whole(index, context, &chunk)
             if status:
                 return status
             if end - begin == chunk.nbytes and not chunk.needs_geometry:
-                return decode_whole(worker, &chunk, destination)
-            scratch = reserve_scratch(worker, chunk.nbytes)
+                return decode_whole(context, &chunk, destination)
+            scratch = reserve_scratch(context, chunk.nbytes)
             if scratch == NULL:
                 return NO_MEMORY
             if chunk.needs_geometry and self.plugin is not None:
                 status = self.plugin.decode(&chunk, scratch)
             else:
-                status = decode_whole(worker, &chunk, scratch)
+                status = decode_whole(context, &chunk, scratch)
             if status == CHUNK_OK:
                 memcpy(destination, scratch + begin, <size_t> (end - begin))
             return status
@@ -395,13 +395,13 @@ cdef class Frame(ChunkTable):
             low = <int64_t> block * chunk.blocksize
             high = low + block_bytes(&chunk, block)
             if begin == low and end >= high:
-                status = self.load_block(index, worker, &chunk, block)
+                status = self.load_block(index, context, &chunk, block)
                 if status == CHUNK_OK:
-                    status = decode_block(worker, &chunk, block, destination)
+                    status = decode_block(context, &chunk, block, destination)
                 if status:
                     return status
             else:
-                status = self.part_block(index, worker, &chunk, block, &decoded)
+                status = self.part_block(index, context, &chunk, block, &decoded)
                 if status:
                     return status
                 memcpy(destination, decoded + (begin - low), <size_t> (min(end, high) - begin))
@@ -416,7 +416,7 @@ cdef class Frame(ChunkTable):
         `check` has a small chunk checked the first time, if the frame checks wholes.
         """
         cdef Chunk chunk
-        cdef Worker *worker
+        cdef DecodeContext *context
         cdef int64_t index, within
         cdef int status
         if start < 0 or length < 1 or start > self.nbytes or length > self.nbytes - start or self.variable:
@@ -426,19 +426,19 @@ cdef class Frame(ChunkTable):
         within = start - index * self.chunksize
         if within + length > self.chunk_nbytes(index) or self.entry(index) < 0:
             return None
-        worker = borrow(0)
+        context = borrow(0)
         try:
-            status = self.open_chunk(index, worker, &chunk)
+            status = self.open_chunk(index, context, &chunk)
             if status == CHUNK_OK and check and self.checksums != NULL and not self.each_read and chunk.cbytes <= SMALL_CHUNK:
                 if self.seen == NULL:
                     self.seen = <uint8_t *> calloc(<size_t> self.chunk_count, 1)
                     if self.seen == NULL:
                         raise MemoryError
                 if not self.seen[index]:
-                    status = self.load_whole(index, worker, &chunk)
+                    status = self.load_whole(index, context, &chunk)
                     self.seen[index] = status == CHUNK_OK
         finally:
-            give_back(worker)
+            give_back(context)
         if status:
             self.fail(status, index)
         if chunk.kind != KIND_RAW:

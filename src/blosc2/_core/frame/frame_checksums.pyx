@@ -11,7 +11,7 @@ from libc.string cimport memcpy, memset
 
 from blosc2._core.io.checksum cimport checksum, go_on
 from blosc2._core.frame.chunk_table cimport ChunkTable
-from blosc2._core.codec.codec cimport Worker, borrow, give_back
+from blosc2._core.codec.codec cimport DecodeContext, borrow, give_back
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, NO_MEMORY, Chunk
 from blosc2._core.codec.chunk_checks cimport inspect
 from blosc2._core.frame.header cimport CHECKSUMS_MARK, CHECKSUMS_MARK_AT, CHECKSUMS_TAIL, MIN_HEADER, TRAILER_TAIL
@@ -150,7 +150,7 @@ def checksums_of(ChunkTable frame not None):
     cdef int64_t stop, at, i
     cdef int64_t cursor = start
     cdef Chunk chunk
-    cdef Worker *worker
+    cdef DecodeContext *context
     cdef uint32_t body = 0, own = 0, index = 0
     cdef bytes checksums
     cdef uint8_t *to
@@ -159,15 +159,15 @@ def checksums_of(ChunkTable frame not None):
     checksums = PyBytes_FromStringAndSize(NULL, 4 * stored_chunks(frame))
     stop = frame.offset + frame.frame_len - frame.trailer_len if frame.nbytes else start
     to = <uint8_t *> PyBytes_AS_STRING(checksums)
-    worker = borrow(0)
+    context = borrow(0)
     try:
         for i in range(frame.chunk_count):
             if frame.entry(i) < 0:
                 continue
             with nogil:
-                status = frame.find_chunk(i, worker, &chunk)
+                status = frame.find_chunk(i, context, &chunk)
                 if status == CHUNK_OK:
-                    status = frame.load_chunk(i, worker, &chunk)
+                    status = frame.load_chunk(i, context, &chunk)
                 if status == CHUNK_OK:
                     own = checksum(0, chunk.data, chunk.cbytes)
             if status:
@@ -183,7 +183,7 @@ def checksums_of(ChunkTable frame not None):
                 body = go_on(body, own, chunk.data, chunk.cbytes)
                 cursor = at + chunk.cbytes
     finally:
-        give_back(worker)
+        give_back(context)
     if not in_order:
         cursor = start
         body = 0

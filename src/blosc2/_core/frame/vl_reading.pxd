@@ -4,16 +4,16 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from blosc2._core.codec.chunk cimport BAD_LENGTH, BAD_STARTS, CHUNK_HEADER, CHUNK_OK, Chunk
-from blosc2._core.codec.codec cimport Worker
+from blosc2._core.codec.codec cimport DecodeContext
 from blosc2._core.codec.vl_blocks cimport dictionary_size
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.io.little_endian cimport i32
 
 
-cdef inline int open_vl(Frame frame, int64_t index, Worker *worker, Chunk *chunk) noexcept nogil:
+cdef inline int open_vl(Frame frame, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil:
     """Open a chunk of blocks of variable length, and bring its table of starts."""
     cdef int64_t table
-    cdef int status = frame.open_chunk(index, worker, chunk)
+    cdef int status = frame.open_chunk(index, context, chunk)
     if status:
         return status
     if not chunk.variable or chunk.needs_geometry or chunk.data == NULL:

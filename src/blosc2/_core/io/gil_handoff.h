@@ -1,4 +1,4 @@
-/* Taking turns at the GIL without being put to sleep.
+/* Handing the GIL from reader to reader, without being put to sleep.
  *
  * A short read leaves the GIL for some microseconds. When it comes back while another reader holds it, the interpreter
  * puts it to sleep, and being woken takes longer than the whole read: two threads that decode small blocks are then no
@@ -9,10 +9,10 @@
 #include "atomics.h"
 #include "native_thread.h"
 
-enum { B2_TURN_PATIENCE = 400 };  /* some 10 to 20 us */
+enum { B2_HANDOFF_PATIENCE = 400 };  /* some 10 to 20 us */
 
-B2_INLINE void wait_for_turn(atomic_state *taken) {
+B2_INLINE void wait_for_gil(atomic_state *taken) {
     int i;
-    for (i = 0; i < B2_TURN_PATIENCE && !state_change(taken, 0, 1); i++) relax();
+    for (i = 0; i < B2_HANDOFF_PATIENCE && !state_change(taken, 0, 1); i++) relax();
 }
 #endif

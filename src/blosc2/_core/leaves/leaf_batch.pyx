@@ -16,8 +16,9 @@ from blosc2._core.zip.end_record cimport LOCAL_LENGTH
 from blosc2._core.zip.catalog cimport SLOT_LENGTH, key_hash, slot_home, slot_offset
 from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, MEMBER_FINE, Member
 from blosc2._core.io.checksum cimport zip_checksum
-from blosc2._core.codec.codec cimport Worker, reserve_stored
-from blosc2._core.codec.thread_pool cimport MOST_HANDS, Crew, Job, atomic_state, disband, do_together, gather
+from blosc2._core.codec.codec cimport DecodeContext, reserve_stored
+from blosc2._core.codec.thread_pool cimport (
+    MOST_WORKERS, Job, WorkerGroup, acquire_group, atomic_state, release_group, run_in_group)
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport Geometry
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
@@ -155,7 +156,7 @@ cdef class LeafBatch:
         self.checksums = <uint32_t *> PyMem_Calloc(max(1, self.count), sizeof(uint32_t))
         self.name_lengths = <uint16_t *> PyMem_Calloc(max(1, self.count), sizeof(uint16_t))
         self.states = <uint8_t *> PyMem_Calloc(max(1, self.count), 1)
-        self.threads = max(1, min(threads, MOST_HANDS + 1))
+        self.threads = max(1, min(threads, MOST_WORKERS + 1))
         self.shares = <Share *> PyMem_Calloc(self.threads, sizeof(Share))
         if (self.names == NULL or self.lengths == NULL or self.offsets == NULL or self.headers == NULL
                 or self.sizes == NULL or self.name_lengths == NULL or self.states == NULL or self.shares == NULL
@@ -253,21 +254,21 @@ cdef class LeafBatch:
         self._run(DECODING)
 
     cdef int _run(self, Stage stage) except -1:
-        cdef Crew crew
+        cdef WorkerGroup group
         cdef int i
         self.stage = stage
         self._divide()
         for i in range(self.parts):
             state_set(&self.shares[i].taken, 0)
         try:
-            gather(&crew, self.parts - 1, <void *> self, <Job> _work,
+            acquire_group(&group, self.parts - 1, <void *> self, <Job> _work,
                    0 if self.template is None else self.template.frame.blocksize)
-            for i in range(crew.count):
-                crew.hands[i].tool = <void *> <size_t> (i + 1)
+            for i in range(group.count):
+                group.workers[i].tool = <void *> <size_t> (i + 1)
             with nogil:
-                do_together(&crew, <void *> self, <Job> _work, NULL)
+                run_in_group(&group, <void *> self, <Job> _work, NULL)
         finally:
-            disband(&crew)
+            release_group(&group)
         return 0
 
     cdef void _divide(self) noexcept:
@@ -284,7 +285,7 @@ cdef class LeafBatch:
         self.share = (self.count + self.parts - 1) // self.parts
         self.share = (self.share + self.drawn - 1) // self.drawn * self.drawn
 
-    cdef void work(self, Worker *worker, int own) noexcept nogil:
+    cdef void work(self, DecodeContext *context, int own) noexcept nogil:
         """Take leaves until none is left: those of a share first, which the thread has in its cache from stage to stage."""
         cdef Py_ssize_t first, stop, end
         cdef long taken
@@ -301,10 +302,10 @@ cdef class LeafBatch:
                     continue
                 stop = min(first + self.drawn, end)
                 while first < stop:
-                    self.work_on(worker, first, min(first + TOGETHER, stop))
+                    self.work_on(context, first, min(first + TOGETHER, stop))
                     first += TOGETHER
 
-    cdef void work_on(self, Worker *worker, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
+    cdef void work_on(self, DecodeContext *context, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
         """The stage for some leaves."""
         cdef Py_ssize_t i
         if self.stage == FINDING:
@@ -321,9 +322,9 @@ cdef class LeafBatch:
             for i in range(first, stop):
                 if self.archive.source.base == NULL:
                     if self.states[i] == FOUND:
-                        self.read(worker, i)
+                        self.read(context, i)
                 elif self.states[i] == ALIKE:
-                    self.decode_one(worker, i, self.archive.source.base + self.headers[i])
+                    self.decode_one(context, i, self.archive.source.base + self.headers[i])
 
     cdef void take_names(self, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
         """Where the bytes of keys are; strings are looked at without the GIL, which their list keeps alive."""
@@ -375,7 +376,7 @@ cdef class LeafBatch:
                 self.frame_sizes[i], self.checksums[i] = member.size, member.crc
                 self.name_lengths[i] = member.record.name_length
 
-    cdef void read(self, Worker *worker, Py_ssize_t i) noexcept nogil:
+    cdef void read(self, DecodeContext *context, Py_ssize_t i) noexcept nogil:
         """Read a leaf by its position, compare and decode it."""
         cdef int64_t at = self.headers[i], size = self.sizes[i], wanted
         cdef uint8_t *p
@@ -383,12 +384,12 @@ cdef class LeafBatch:
         if size > LARGE:
             return
         wanted = min(LOCAL_LENGTH + self.name_lengths[i] + ALIGNMENT_ROOM + size, self.archive.directory_offset - at)
-        p = reserve_stored(worker, wanted)
+        p = reserve_stored(context, wanted)
         if p == NULL or self.archive.source.read_into(at, wanted, p):
             return
         self.match(i, p, wanted)
         if self.states[i] == ALIKE:
-            self.decode_one(worker, i, p + (self.headers[i] - at))
+            self.decode_one(context, i, p + (self.headers[i] - at))
 
     cdef void match(self, Py_ssize_t i, const uint8_t *p, int64_t room) noexcept nogil:
         """Whether a leaf is like the template, from its local header on; where its chunk is."""
@@ -401,14 +402,14 @@ cdef class LeafBatch:
             self.sizes[i] = size
             self.states[i] = ALIKE
 
-    cdef void decode_one(self, Worker *worker, Py_ssize_t i, const uint8_t *p) noexcept nogil:
+    cdef void decode_one(self, DecodeContext *context, Py_ssize_t i, const uint8_t *p) noexcept nogil:
         """Decode the chunk of a leaf into its row."""
         self.states[i] = ALONE
         if self.check and zip_checksum(0, p - self.template.header_len, <size_t> self.frame_sizes[i]) != self.checksums[i]:
             return
-        if self.template.decode(worker, p, self.sizes[i], self.out + i * self.stride):
+        if self.template.decode(context, p, self.sizes[i], self.out + i * self.stride):
             self.states[i] = DONE
 
 
-cdef void _work(LeafBatch batch, Worker *worker, void *tool) noexcept nogil:
-    batch.work(worker, <int> <size_t> tool)
+cdef void _work(LeafBatch batch, DecodeContext *context, void *tool) noexcept nogil:
+    batch.work(context, <int> <size_t> tool)

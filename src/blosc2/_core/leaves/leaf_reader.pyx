@@ -11,8 +11,8 @@ from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.end_record cimport LOCAL_LENGTH
 from blosc2._core.zip.central_record cimport MEMBER_FINE, Member
 from blosc2._core.io.checksum cimport zip_checksum
-from blosc2._core.codec.codec cimport Worker, borrow, give_back
-from blosc2._core.codec.thread_pool cimport is_quick, leave_turn, take_turn
+from blosc2._core.codec.codec cimport DecodeContext, borrow, give_back
+from blosc2._core.codec.thread_pool cimport await_gil, is_quick, offer_gil
 from blosc2._core.frame.frame cimport Frame, frame_of_member
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, geometry_of
 from blosc2._core.keys.keytable cimport KeyTable
@@ -112,7 +112,7 @@ cdef class LeafReader:
         cdef const uint8_t *local
         cdef int64_t offset, chunk, size, start
         cdef Member member
-        cdef Worker *worker
+        cdef DecodeContext *context
         cdef cnp.npy_intp dims[MAX_DIM]
         cdef cnp.ndarray out
         cdef bint done
@@ -133,17 +133,17 @@ cdef class LeafReader:
             dims[d] = template.geometry.c.shape[d]
         Py_INCREF(template.dtype)    # the next call steals one reference
         out = PyArray_Empty(template.geometry.c.ndim, dims, template.dtype, 0)
-        worker = borrow(template.frame.blocksize)
+        context = borrow(template.frame.blocksize)
         try:
             if is_quick(size, template.row):
                 done = not self.check or zip_checksum(0, local + start, <size_t> member.size) == member.crc
-                done = done and template.decode(worker, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
+                done = done and template.decode(context, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
             else:
                 with nogil:
-                    leave_turn()
+                    offer_gil()
                     done = not self.check or zip_checksum(0, local + start, <size_t> member.size) == member.crc
-                    done = done and template.decode(worker, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
-                    take_turn()
+                    done = done and template.decode(context, local + chunk, size, <uint8_t *> cnp.PyArray_DATA(out))
+                    await_gil()
         finally:
-            give_back(worker)
+            give_back(context)
         return out if done else None

@@ -1,7 +1,7 @@
 cimport numpy as cnp
 from libc.stdint cimport int64_t, uint8_t
 
-from blosc2._core.codec.codec cimport Worker
+from blosc2._core.codec.codec cimport DecodeContext
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport Geometry
 
@@ -21,4 +21,4 @@ cdef class Template:
 
     cdef bint match(self, const uint8_t *name, int64_t length, int64_t size, const uint8_t *p, int64_t room, int64_t *chunk,
                     int64_t *chunk_size) noexcept nogil
-    cdef bint decode(self, Worker *worker, const uint8_t *p, int64_t size, uint8_t *to) noexcept nogil
+    cdef bint decode(self, DecodeContext *context, const uint8_t *p, int64_t size, uint8_t *to) noexcept nogil

@@ -13,7 +13,7 @@ from libc.string cimport memcmp, memcpy
 
 from blosc2._core.zip.end_record cimport LOCAL_LENGTH
 from blosc2._core.zip.central_record cimport read_once, read_once_big
-from blosc2._core.codec.codec cimport Worker, decode_whole
+from blosc2._core.codec.codec cimport DecodeContext, decode_whole
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk
 from blosc2._core.codec.chunk_checks cimport inspect
 from blosc2._core.frame.frame cimport Frame
@@ -103,7 +103,7 @@ cdef class Template:
         chunk_size[0] = <int64_t> cbytes
         return True
 
-    cdef bint decode(self, Worker *worker, const uint8_t *p, int64_t size, uint8_t *to) noexcept nogil:
+    cdef bint decode(self, DecodeContext *context, const uint8_t *p, int64_t size, uint8_t *to) noexcept nogil:
         """Decode the chunk of such a leaf; False for one that has to be looked at in the general way."""
         cdef Chunk chunk
         if inspect(p, size, &chunk):
@@ -114,4 +114,4 @@ cdef class Template:
         if chunk.kind == KIND_RAW:
             memcpy(to, p + CHUNK_HEADER, <size_t> self.row)
             return True
-        return decode_whole(worker, &chunk, to) == CHUNK_OK
+        return decode_whole(context, &chunk, to) == CHUNK_OK

@@ -1,7 +1,7 @@
 cimport numpy as cnp
 from libc.stdint cimport int64_t, uint8_t
 
-from blosc2._core.codec.codec cimport Encoder, Worker
+from blosc2._core.codec.codec cimport DecodeContext, Encoder
 from blosc2._core.codec.chunk cimport Chunk
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry
@@ -69,11 +69,11 @@ cdef class Operation:
     cdef int select(self, start, step, count) except -1
     cdef int pick(self, cnp.ndarray items, points) except -1
     cdef bint place_points(self, int64_t task, int64_t *nchunk, Box *box, int64_t *begin, int64_t *end) noexcept nogil
-    cdef int move_points(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box, int64_t begin, int64_t end,
+    cdef int move_points(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box, int64_t begin, int64_t end,
                          uint8_t *whole, const uint8_t *constant) noexcept nogil
     cdef int share(self, int64_t threads) except -1
     cdef Encoder encoder(self)
-    cdef void work(self, Worker *worker, Encoder encoder) noexcept nogil
+    cdef void work(self, DecodeContext *context, Encoder encoder) noexcept nogil
     cdef bint place(self, int64_t task, int64_t *nchunk, Box *box) noexcept nogil
     cdef uint8_t *at(self, const Box *box) noexcept nogil
     cdef bint is_one_run(self, const Box *box) noexcept nogil

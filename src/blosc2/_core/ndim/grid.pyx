@@ -13,9 +13,9 @@ cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from blosc2._core.codec.codec cimport Encoder, Worker
+from blosc2._core.codec.codec cimport DecodeContext, Encoder
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk
-from blosc2._core.codec.thread_pool cimport Crew, Job, disband, do_together, gather
+from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group
 from blosc2._core.ndim.geometry cimport MAX_DIM, Grid
 
 cnp.import_array()
@@ -75,8 +75,8 @@ cdef void copy_items(uint8_t *to, const int64_t *to_strides, const uint8_t *sour
             return
 
 
-cdef void _work(Operation operation, Worker *worker, Encoder encoder) noexcept nogil:
-    operation.work(worker, encoder)
+cdef void _work(Operation operation, DecodeContext *context, Encoder encoder) noexcept nogil:
+    operation.work(context, encoder)
 
 
 cdef class Operation:
@@ -176,7 +176,7 @@ cdef class Operation:
                 nchunk[0] += self.indices[d][begin[0]] // g.chunks[d] * g.chunk_strides[d]
         return True
 
-    cdef int move_points(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box, int64_t begin, int64_t end,
+    cdef int move_points(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box, int64_t begin, int64_t end,
                          uint8_t *whole, const uint8_t *constant) noexcept nogil:
         """Copy the items of points between the NumPy array and the blocks of a chunk.
 
@@ -253,7 +253,7 @@ cdef class Operation:
                         if status:
                             return status
                 else:
-                    status = self.frame.part_block(nchunk, worker, chunk, <int32_t> nblock, &source)
+                    status = self.frame.part_block(nchunk, context, chunk, <int32_t> nblock, &source)
                     if status:
                         return status
                 for p in range(at, stop):
@@ -279,12 +279,12 @@ cdef class Operation:
         """What one thread compresses with, if it does."""
         return None
 
-    cdef void work(self, Worker *worker, Encoder encoder) noexcept nogil:
+    cdef void work(self, DecodeContext *context, Encoder encoder) noexcept nogil:
         """Do tasks until none is left."""
 
     def run(self, int threads=1):
         """Work until nothing is left, in up to as many threads; releases the GIL."""
-        cdef Crew crew
+        cdef WorkerGroup group
         cdef int i
         cdef int64_t wanted = 0
         cdef Encoder own = self.encoder()
@@ -293,15 +293,15 @@ cdef class Operation:
             self.share(threads)
             wanted = min(threads - 1, self.stop_task - self.next_task - 1)
         try:
-            gather(&crew, wanted, <void *> self, <Job> _work, <int32_t> self.geometry.c.block_nbytes)
-            for i in range(crew.count):
+            acquire_group(&group, wanted, <void *> self, <Job> _work, <int32_t> self.geometry.c.block_nbytes)
+            for i in range(group.count):
                 encoder = self.encoder()
                 encoders.append(encoder)
-                crew.hands[i].tool = <void *> encoder
+                group.workers[i].tool = <void *> encoder
             with nogil:
-                do_together(&crew, <void *> self, <Job> _work, <void *> own)
+                run_in_group(&group, <void *> self, <Job> _work, <void *> own)
         finally:
-            disband(&crew)
+            release_group(&group)
 
     cdef bint place(self, int64_t task, int64_t *nchunk, Box *box) noexcept nogil:
         """The chunk of a task and the part of the selection in it; False when steps pass over it."""

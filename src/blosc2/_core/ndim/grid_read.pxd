@@ -1,7 +1,7 @@
 cimport numpy as cnp
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-from blosc2._core.codec.codec cimport Chunk, Worker
+from blosc2._core.codec.codec cimport Chunk, DecodeContext
 from blosc2._core.ndim.grid cimport Box, Operation
 from blosc2._core.zip.member_sum cimport ChunkSum
 
@@ -17,15 +17,15 @@ cdef class Read(Operation):
 
     cdef int take(self, cnp.ndarray out) except -1
     cdef int watch(self) except -1
-    cdef int bring_whole(self, int64_t nchunk, Worker *worker, Chunk *chunk) noexcept nogil
-    cdef int open_padded(self, int64_t nchunk, Worker *worker, Chunk *chunk) noexcept nogil
-    cdef int decode_aside(self, int64_t nchunk, Worker *worker, Chunk *chunk, uint8_t **scratch) noexcept nogil
-    cdef int read_points(self, Worker *worker, int64_t nchunk, const Box *box, int64_t begin, int64_t end) noexcept nogil
-    cdef int read_chunk(self, Worker *worker, int64_t nchunk, const Box *box, int64_t piece) noexcept nogil
+    cdef int bring_whole(self, int64_t nchunk, DecodeContext *context, Chunk *chunk) noexcept nogil
+    cdef int open_padded(self, int64_t nchunk, DecodeContext *context, Chunk *chunk) noexcept nogil
+    cdef int decode_aside(self, int64_t nchunk, DecodeContext *context, Chunk *chunk, uint8_t **scratch) noexcept nogil
+    cdef int read_points(self, DecodeContext *context, int64_t nchunk, const Box *box, int64_t begin, int64_t end) noexcept nogil
+    cdef int read_chunk(self, DecodeContext *context, int64_t nchunk, const Box *box, int64_t piece) noexcept nogil
     cdef int read_opened(
-        self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box, int64_t piece) noexcept nogil
+        self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box, int64_t piece) noexcept nogil
     cdef bint takes_all(self, int64_t nchunk, const Box *box) noexcept nogil
-    cdef int read_blocks(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box, const int64_t *low,
+    cdef int read_blocks(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box, const int64_t *low,
                          const int64_t *many, int64_t begin, int64_t end, const uint8_t *decoded, bint checked) noexcept nogil
     cdef uint32_t sum_more(self, uint32_t crc, const uint8_t *data, int64_t size) noexcept nogil
-    cdef int fill_special(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil
+    cdef int fill_special(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil

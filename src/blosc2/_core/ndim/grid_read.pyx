@@ -12,7 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from blosc2._core.io.checksum cimport checksum, copy_and_sum, zip_checksum
 from blosc2._core.codec.codec cimport (
     BAD_LENGTH, BAD_SPECIAL, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
-    Chunk, Encoder, Worker, block_span, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch)
+    Chunk, DecodeContext, Encoder, block_span, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch)
 from blosc2._core.codec.thread_pool cimport is_quick
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
@@ -38,11 +38,11 @@ cdef enum:
     PIECES = 4
 
 
-cdef inline int whole(Read self, int64_t nchunk, Worker *worker, Chunk *chunk) noexcept nogil:
+cdef inline int whole(Read self, int64_t nchunk, DecodeContext *context, Chunk *chunk) noexcept nogil:
     """Bring and check a chunk all of which is wanted."""
     if self.own == NULL:
-        return self.frame.load_whole(nchunk, worker, chunk)
-    return self.bring_whole(nchunk, worker, chunk)
+        return self.frame.load_whole(nchunk, context, chunk)
+    return self.bring_whole(nchunk, context, chunk)
 
 
 cdef class Read(Operation):
@@ -70,9 +70,9 @@ cdef class Read(Operation):
         self.own = <ChunkSum *> PyBytes_AS_STRING(room)
         return 0
 
-    cdef int bring_whole(self, int64_t nchunk, Worker *worker, Chunk *chunk) noexcept nogil:
+    cdef int bring_whole(self, int64_t nchunk, DecodeContext *context, Chunk *chunk) noexcept nogil:
         """Bring a chunk all of which is wanted, and sum it for all chunks together."""
-        cdef int status = self.frame.load_whole(nchunk, worker, chunk)
+        cdef int status = self.frame.load_whole(nchunk, context, chunk)
         if status == CHUNK_OK and chunk.data != NULL and nchunk < self.frame.chunk_count:
             note_sum(self.own + nchunk, chunk)
         return status
@@ -130,7 +130,7 @@ cdef class Read(Operation):
         self.frame.load_index()
         return 0
 
-    cdef void work(self, Worker *worker, Encoder encoder) noexcept nogil:
+    cdef void work(self, DecodeContext *context, Encoder encoder) noexcept nogil:
         cdef int64_t task, nchunk = 0, begin = 0, end = 0
         cdef Box box
         cdef int status
@@ -141,68 +141,68 @@ cdef class Read(Operation):
             if self.by_points:
                 if not self.place_points(task, &nchunk, &box, &begin, &end):
                     continue
-                status = self.read_points(worker, nchunk, &box, begin, end)
+                status = self.read_points(context, nchunk, &box, begin, end)
             elif self.place(task // self.pieces, &nchunk, &box):
-                status = self.read_chunk(worker, nchunk, &box, task % self.pieces)
+                status = self.read_chunk(context, nchunk, &box, task % self.pieces)
             else:
                 continue
             if status:
                 self.failed = nchunk
                 self.status = status
 
-    cdef int open_padded(self, int64_t nchunk, Worker *worker, Chunk *chunk) noexcept nogil:
+    cdef int open_padded(self, int64_t nchunk, DecodeContext *context, Chunk *chunk) noexcept nogil:
         """Find a chunk, which has all blocks of the grid."""
-        cdef int status = self.frame.open_chunk(nchunk, worker, chunk)
+        cdef int status = self.frame.open_chunk(nchunk, context, chunk)
         return BAD_LENGTH if status == CHUNK_OK and chunk.nbytes != self.geometry.c.chunk_nbytes else status
 
-    cdef int decode_aside(self, int64_t nchunk, Worker *worker, Chunk *chunk, uint8_t **scratch) noexcept nogil:
+    cdef int decode_aside(self, int64_t nchunk, DecodeContext *context, Chunk *chunk, uint8_t **scratch) noexcept nogil:
         """All of a chunk whose blocks cannot be had one by one, or not cheaply."""
-        cdef int status = whole(self, nchunk, worker, chunk)
+        cdef int status = whole(self, nchunk, context, chunk)
         if status:
             return status
-        scratch[0] = reserve_scratch(worker, chunk.nbytes)
+        scratch[0] = reserve_scratch(context, chunk.nbytes)
         if scratch[0] == NULL:
             return NO_MEMORY
         if chunk.needs_geometry and self.frame.plugin is not None:
             return self.frame.plugin.decode(chunk, scratch[0])
-        return decode_whole(worker, chunk, scratch[0])
+        return decode_whole(context, chunk, scratch[0])
 
-    cdef int read_points(self, Worker *worker, int64_t nchunk, const Box *box, int64_t begin, int64_t end) noexcept nogil:
+    cdef int read_points(self, DecodeContext *context, int64_t nchunk, const Box *box, int64_t begin, int64_t end) noexcept nogil:
         """The items of points in a chunk."""
         cdef Grid *g = &self.geometry.c
         cdef Chunk chunk
         cdef uint8_t *scratch = NULL
         cdef int64_t steps
-        cdef int status = self.open_padded(nchunk, worker, &chunk)
+        cdef int status = self.open_padded(nchunk, context, &chunk)
         if status:
             return status
         if chunk.kind == KIND_RAW:
             return self.move_points(
-                worker, nchunk, &chunk, box, begin, end, <uint8_t *> chunk.data + CHUNK_HEADER, NULL)
+                context, nchunk, &chunk, box, begin, end, <uint8_t *> chunk.data + CHUNK_HEADER, NULL)
         if chunk.kind < KIND_RAW:
-            status = self.frame.load_whole(nchunk, worker, &chunk)
+            status = self.frame.load_whole(nchunk, context, &chunk)
             if status:
                 return status
             if chunk.kind == KIND_VALUE and g.itemsize % (chunk.cbytes - CHUNK_HEADER):
                 return BAD_SPECIAL
-            scratch = reserve_scratch(worker, g.block_nbytes)
+            scratch = reserve_scratch(context, g.block_nbytes)
             if scratch == NULL:
                 return NO_MEMORY
             status = fill(&chunk, 0, scratch, g.block_nbytes)
-            return status if status else self.move_points(worker, nchunk, &chunk, box, begin, end, NULL, scratch)
+            return status if status else self.move_points(context, nchunk, &chunk, box, begin, end, NULL, scratch)
         steps = chunk.nblocks
         if chunk.whole or chunk.needs_geometry or chunk.blocksize != g.block_nbytes or steps * steps > MOST_STEPS:
-            status = self.decode_aside(nchunk, worker, &chunk, &scratch)
-            return status if status else self.move_points(worker, nchunk, &chunk, box, begin, end, scratch, NULL)
-        return self.move_points(worker, nchunk, &chunk, box, begin, end, NULL, NULL)
+            status = self.decode_aside(nchunk, context, &chunk, &scratch)
+            return status if status else self.move_points(context, nchunk, &chunk, box, begin, end, scratch, NULL)
+        return self.move_points(context, nchunk, &chunk, box, begin, end, NULL, NULL)
 
-    cdef int read_chunk(self, Worker *worker, int64_t nchunk, const Box *box, int64_t piece) noexcept nogil:
+    cdef int read_chunk(self, DecodeContext *context, int64_t nchunk, const Box *box, int64_t piece) noexcept nogil:
         cdef Chunk chunk
-        cdef int status = self.open_padded(nchunk, worker, &chunk)
-        return status if status else self.read_opened(worker, nchunk, &chunk, box, piece)
+        cdef int status = self.open_padded(nchunk, context, &chunk)
+        return status if status else self.read_opened(context, nchunk, &chunk, box, piece)
 
     cdef int read_opened(
-            self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box, int64_t piece) noexcept nogil:
+            self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box, int64_t piece) noexcept nogil:
         """The part of the selection in a chunk, or a piece of that part."""
         cdef Grid *g = &self.geometry.c
         cdef const uint8_t *decoded = NULL  # the whole chunk, where it is at hand
@@ -216,11 +216,11 @@ cdef class Read(Operation):
         cdef int d
         cdef int status = CHUNK_OK
         if chunk.kind < KIND_RAW:
-            return CHUNK_OK if piece else self.fill_special(worker, nchunk, chunk, box)
+            return CHUNK_OK if piece else self.fill_special(context, nchunk, chunk, box)
         if (self.pieces == 1 and g.in_order and chunk.kind == KIND_REGULAR and not chunk.needs_geometry
                 and self.covers(box, g.chunks) and self.is_one_run(box)):
-            status = whole(self, nchunk, worker, chunk)
-            return status if status else decode_whole(worker, chunk, self.at(box))
+            status = whole(self, nchunk, context, chunk)
+            return status if status else decode_whole(context, chunk, self.at(box))
         for d in range(g.ndim):
             low[d] = box.first[d] // g.blocks[d]
             many[d] = (box.first[d] + (box.count[d] - 1) * self.step[d]) // g.blocks[d] - low[d] + 1
@@ -232,7 +232,7 @@ cdef class Read(Operation):
                 and nchunk < self.frame.chunk_count and self.takes_all(nchunk, box)):
             # Where threads share a chunk one of them checks it: not before others decode, but before anybody sees it.
             if self.pieces > 1 or self.frame.each_read:
-                status = whole(self, nchunk, worker, chunk)
+                status = whole(self, nchunk, context, chunk)
             else:
                 status = self.frame.load_span(nchunk, chunk, chunk.loaded, chunk.cbytes)
                 chunk.loaded = chunk.cbytes
@@ -242,24 +242,24 @@ cdef class Read(Operation):
             known = True
         if chunk.kind == KIND_RAW:
             if self.pieces == 1 and not known and 2 * touched * g.block_nbytes >= chunk.nbytes:
-                status = self.frame.load_chunk(nchunk, worker, chunk)
+                status = self.frame.load_chunk(nchunk, context, chunk)
             decoded = chunk.data + CHUNK_HEADER
         elif aside:
             if piece:
                 return CHUNK_OK  # the first piece does all of it
             decoded = self.aside
             if decoded == NULL:
-                status = self.decode_aside(nchunk, worker, chunk, &scratch)
+                status = self.decode_aside(nchunk, context, chunk, &scratch)
                 decoded = scratch
                 if self.by_turns and status == CHUNK_OK:
                     self.aside = decoded
         elif self.pieces == 1 and not known and 2 * touched >= chunk.nblocks:
-            status = self.frame.load_chunk(nchunk, worker, chunk)
+            status = self.frame.load_chunk(nchunk, context, chunk)
         if status:
             return status
         if self.pieces == 1 or (decoded != NULL and chunk.kind == KIND_REGULAR):
-            return self.read_blocks(worker, nchunk, chunk, box, low, many, 0, touched, decoded, checked)
-        return self.read_blocks(worker, nchunk, chunk, box, low, many, piece * touched // self.pieces,
+            return self.read_blocks(context, nchunk, chunk, box, low, many, 0, touched, decoded, checked)
+        return self.read_blocks(context, nchunk, chunk, box, low, many, piece * touched // self.pieces,
                                 (piece + 1) * touched // self.pieces, decoded, False)
 
     cdef bint takes_all(self, int64_t nchunk, const Box *box) noexcept nogil:
@@ -273,7 +273,7 @@ cdef class Read(Operation):
                 return False
         return True
 
-    cdef int read_blocks(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box, const int64_t *low,
+    cdef int read_blocks(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box, const int64_t *low,
                          const int64_t *many, int64_t begin, int64_t end, const uint8_t *decoded, bint checked) noexcept nogil:
         """Blocks ``begin .. end`` of those that the selection touches in a chunk.
 
@@ -337,13 +337,13 @@ cdef class Read(Operation):
                 source = decoded + nblock * g.block_nbytes
             else:
                 if self.covers(&part, g.blocks) and self.is_one_run(&part):
-                    status = self.frame.load_block(nchunk, worker, chunk, <int32_t> nblock)
+                    status = self.frame.load_block(nchunk, context, chunk, <int32_t> nblock)
                     if status == CHUNK_OK:
-                        status = decode_block(worker, chunk, <int32_t> nblock, to)
+                        status = decode_block(context, chunk, <int32_t> nblock, to)
                     if status:
                         return status
                     continue
-                status = self.frame.part_block(nchunk, worker, chunk, <int32_t> nblock, &source)
+                status = self.frame.part_block(nchunk, context, chunk, <int32_t> nblock, &source)
                 if status:
                     return status
             copy_items(to, self.strides, source + offset, source_strides, part.count, g.ndim, g.itemsize)
@@ -358,13 +358,13 @@ cdef class Read(Operation):
         """Go on with the checksum of a chunk."""
         return zip_checksum(crc, data, size) if self.own != NULL else checksum(crc, data, size)
 
-    cdef int fill_special(self, Worker *worker, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil:
+    cdef int fill_special(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil:
         """Zeros, NaN or one value into a box, without decoding anything."""
         cdef Grid *g = &self.geometry.c
         cdef int64_t zero_strides[MAX_DIM]
         cdef uint8_t *item
         cdef int d
-        cdef int status = whole(self, nchunk, worker, chunk)
+        cdef int status = whole(self, nchunk, context, chunk)
         cdef int64_t total = g.itemsize
         if status:
             return status
@@ -374,7 +374,7 @@ cdef class Read(Operation):
             for d in range(g.ndim):
                 total *= box.count[d]
             return fill(chunk, 0, self.at(box), total)
-        item = reserve_scratch(worker, g.itemsize)
+        item = reserve_scratch(context, g.itemsize)
         if item == NULL:
             return NO_MEMORY
         status = fill(chunk, 0, item, g.itemsize)
@@ -418,7 +418,7 @@ cpdef object read_all(Frame frame, Geometry geometry, cnp.dtype dtype):
     if frame is None or geometry is None or dtype is None:
         raise TypeError("a frame, its geometry and its dtype are needed")
     cdef Read self
-    cdef Worker *worker
+    cdef DecodeContext *context
     cdef cnp.npy_intp dims[MAX_DIM]
     cdef cnp.ndarray out
     cdef int d
@@ -443,9 +443,9 @@ cpdef object read_all(Frame frame, Geometry geometry, cnp.dtype dtype):
         self.watch()
     if is_quick(frame.frame_len, frame.nbytes) and frame.source.base != NULL:
         # Opening the frame touched the same page; to let others run would take longer than decoding.
-        worker = borrow(frame.blocksize)
-        self.work(worker, None)
-        give_back(worker)
+        context = borrow(frame.blocksize)
+        self.work(context, None)
+        give_back(context)
     else:
         self.run()
     if self.status or self.own != NULL:

@@ -15,8 +15,8 @@ from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZ
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, qsort, realloc
 
-from blosc2._core.codec.codec cimport CHUNK_OK, Chunk, Encoder, Worker
-from blosc2._core.codec.thread_pool cimport Crew, Job, disband, do_together, gather
+from blosc2._core.codec.codec cimport CHUNK_OK, Chunk, DecodeContext, Encoder
+from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport Box, Operation, clip
@@ -595,12 +595,12 @@ cdef class ReadMany(Operation):
 
     # ------------------------------------------------------------ work
 
-    cdef void work(self, Worker *worker, Encoder encoder) noexcept nogil:
+    cdef void work(self, DecodeContext *context, Encoder encoder) noexcept nogil:
         cdef int64_t mine = counter_next(&self.next_reader)
         if mine < self.reader_count:
-            self.read_parts(<Read> self.reader_table[mine], worker)
+            self.read_parts(<Read> self.reader_table[mine], context)
 
-    cdef void read_parts(self, Read reader, Worker *worker) noexcept nogil:
+    cdef void read_parts(self, Read reader, DecodeContext *context) noexcept nogil:
         """Read groups of parts until none is left."""
         cdef Grid *g = &self.geometry.c
         cdef Chunk chunk
@@ -618,7 +618,7 @@ cdef class ReadMany(Operation):
                 if part.chunk != opened:
                     opened = -1
                     reader.aside = NULL
-                    status = reader.open_padded(part.chunk, worker, &chunk)
+                    status = reader.open_padded(part.chunk, context, &chunk)
                     if status:
                         self.failed = part.chunk
                         self.status = status
@@ -635,7 +635,7 @@ cdef class ReadMany(Operation):
                          &box.first[d], &box.count[d], &box.index[d])
                 reader.data = self.places[part.selection]
                 reader.together = part.together
-                status = reader.read_opened(worker, part.chunk, &chunk, &box, task % self.pieces)
+                status = reader.read_opened(context, part.chunk, &chunk, &box, task % self.pieces)
                 if status:
                     self.failed = part.chunk
                     self.status = status
@@ -672,13 +672,13 @@ cdef class ReadTogether:
 
     def run(self, int threads=1):
         """Read until nothing is left, in up to as many threads; releases the GIL."""
-        cdef Crew crew
+        cdef WorkerGroup group
         try:
-            gather(&crew, min(threads, self.count) - 1, <void *> self, <Job> _together, 0)
+            acquire_group(&group, min(threads, self.count) - 1, <void *> self, <Job> _together, 0)
             with nogil:
-                do_together(&crew, <void *> self, <Job> _together, NULL)
+                run_in_group(&group, <void *> self, <Job> _together, NULL)
         finally:
-            disband(&crew)
+            release_group(&group)
 
     def finish(self):
         """Raise what went wrong first, in the order of the arrays."""
@@ -686,10 +686,10 @@ cdef class ReadTogether:
             operation.finish()
 
 
-cdef void _together(ReadTogether all, Worker *worker, void *tool) noexcept nogil:
+cdef void _together(ReadTogether all, DecodeContext *context, void *tool) noexcept nogil:
     cdef int64_t i
     while True:
         i = counter_next(&all.next_one)
         if i >= all.count:
             return
-        (<ReadMany> all.table[i]).work(worker, None)
+        (<ReadMany> all.table[i]).work(context, None)

@@ -8,7 +8,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from blosc2._core.io.checksum cimport checksum
-from blosc2._core.codec.codec cimport Encoder, Worker, reserve_scratch
+from blosc2._core.codec.codec cimport DecodeContext, Encoder, reserve_scratch
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, NO_MEMORY
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport Box, Operation, clip, copy_items
@@ -202,7 +202,7 @@ cdef class Write(Operation):
             self.results = NULL
             self.slots = None
 
-    cdef void work(self, Worker *worker, Encoder encoder) noexcept nogil:
+    cdef void work(self, DecodeContext *context, Encoder encoder) noexcept nogil:
         cdef int64_t task, nchunk = 0, begin = 0, end = 0
         cdef int32_t nbytes = <int32_t> self.geometry.c.chunk_nbytes
         cdef Box box
@@ -222,9 +222,9 @@ cdef class Write(Operation):
             result.nchunk = nchunk
             gathered = NULL
             if self.by_points:
-                status = self.gather_points(worker, nchunk, &box, begin, end, &gathered)
+                status = self.gather_points(context, nchunk, &box, begin, end, &gathered)
             else:
-                status = self.gather(worker, nchunk, &box, &gathered)
+                status = self.gather(context, nchunk, &box, &gathered)
             if status == CHUNK_OK:
                 result.size = encoder.encode(
                     gathered, self.slots.data + (task - self.first_result) * self.slot(), nbytes + CHUNK_HEADER)
@@ -251,18 +251,18 @@ cdef class Write(Operation):
             f"could not compress chunk {self.failed}: {codec_error_text(self.status - ENCODING_FAILED)}",
             path=None if frame is None else frame.source.path, key=None if frame is None else frame.key)
 
-    cdef int gather_points(self, Worker *worker, int64_t nchunk, const Box *box, int64_t begin, int64_t end,
+    cdef int gather_points(self, DecodeContext *context, int64_t nchunk, const Box *box, int64_t begin, int64_t end,
                            const uint8_t **gathered) noexcept nogil:
         """The bytes of one chunk as they are to be compressed, with new items at points."""
-        cdef uint8_t *scratch = reserve_scratch(worker, self.geometry.c.chunk_nbytes)
+        cdef uint8_t *scratch = reserve_scratch(context, self.geometry.c.chunk_nbytes)
         cdef int status
         if scratch == NULL:
             return NO_MEMORY
         gathered[0] = scratch
-        status = self.frame.decode_chunk_into(nchunk, worker, scratch, self.geometry.c.chunk_nbytes)
-        return status if status else self.move_points(worker, nchunk, NULL, box, begin, end, scratch, NULL)
+        status = self.frame.decode_chunk_into(nchunk, context, scratch, self.geometry.c.chunk_nbytes)
+        return status if status else self.move_points(context, nchunk, NULL, box, begin, end, scratch, NULL)
 
-    cdef int gather(self, Worker *worker, int64_t nchunk, const Box *box, const uint8_t **gathered) noexcept nogil:
+    cdef int gather(self, DecodeContext *context, int64_t nchunk, const Box *box, const uint8_t **gathered) noexcept nogil:
         """The bytes of one chunk as they are to be compressed: padded, block by block."""
         cdef Grid *g = &self.geometry.c
         cdef Box part
@@ -277,7 +277,7 @@ cdef class Write(Operation):
         if g.in_order and self.covers(box, g.chunks) and self.is_one_run(box):
             gathered[0] = self.at(box)
             return CHUNK_OK
-        scratch = reserve_scratch(worker, g.chunk_nbytes)
+        scratch = reserve_scratch(context, g.chunk_nbytes)
         if scratch == NULL:
             return NO_MEMORY
         gathered[0] = scratch
@@ -297,7 +297,7 @@ cdef class Write(Operation):
             touched *= many[d]
             to_strides[d] = g.item_strides[d] * self.step[d]
         if not whole and self.frame is not None:
-            status = self.frame.decode_chunk_into(nchunk, worker, scratch, g.chunk_nbytes)
+            status = self.frame.decode_chunk_into(nchunk, context, scratch, g.chunk_nbytes)
             if status:
                 return status
         elif not complete:
