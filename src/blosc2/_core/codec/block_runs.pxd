@@ -1,8 +1,8 @@
 # cython: cdivision=True, boundscheck=False, wraparound=False
-"""Blocks that are one byte throughout, known without decoding them.
+"""Blocks that are one byte throughout, recognised without decoding them.
 
-A stream of zeros, or of another byte, takes 4 or 5 bytes whatever it stands for (FORMATS 2.3). A few hundred bytes can so
-claim 2 GiB: nobody decodes them to find out that they are sound.
+A stream of zeros, or of another byte, takes 4 or 5 bytes however long it is (FORMATS 2.3). So a few hundred bytes can
+claim 2 GiB: they are not decoded to find out that they are sound.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -1,5 +1,5 @@
 # cython: cdivision=True
-"""What a chunk is, once its header was checked, and what it may fail on."""
+"""What a chunk is, once its header was checked; and what can be wrong with it."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 

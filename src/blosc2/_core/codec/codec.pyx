@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Chunks to bytes and back: the only module that links C-Blosc2.
 
-A chunk is checked here before the C library sees it (FORMATS, section 2). Every context has one thread of
-its own and is borrowed for a call, so that no two threads share one and no thread pool of the C library
-exists that a fork could break. Special and raw chunks need no codec and never reach the library.
+Each chunk is checked before the C library sees it (FORMATS, section 2). An operation borrows a context for each of its
+threads: no two threads share one, and the C library has no thread pool of its own that a fork could break. Special and
+raw chunks need no codec and never reach the library.
 """
 
 import os

@@ -39,7 +39,7 @@ cdef struct WorkerGroup:
 
 
 cdef inline bint is_quick(int64_t stored, int64_t items) noexcept nogil:
-    """Whether so many stored bytes are decoded, into so many, sooner than others would be let run meanwhile."""
+    """Whether decoding so many stored bytes, into so many, takes less time than leaving the GIL to others."""
     return stored <= 4096 and items <= 16384
 
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Checking chunks: each block is decoded once, and none that is known without."""
+"""Checking chunks: each block is decoded once, unless its bytes are known without."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc

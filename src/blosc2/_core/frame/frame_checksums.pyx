@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Checksums of a frame as bytes, and of the bytes of a frame (doc/design/checksums.md).
+"""The checksums of a frame: writing them, and computing them from its bytes (doc/design/checksums.md).
 
-Whether a frame has any, whether they hold and what follows is the business of the layer above.
+The layers above decide whether a frame has checksums and what a wrong one means.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize

@@ -1,8 +1,7 @@
 # cython: language_level=3
 """The parts of a contiguous frame as bytes: header, offsets table, trailer (FORMATS, section 1).
 
-A frame is made from a `Frame` that says what the fields are; where it is written, and in which order, is the
-business of the layer above.
+A `Frame` says what the fields are. The layers above decide where the parts go, and in which order.
 """
 
 import struct

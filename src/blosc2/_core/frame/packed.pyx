@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What unpacking msgpack would hold in memory, before it is done.
+"""How much memory the values of packed msgpack would take, found out before they are unpacked.
 
-One pass over the bytes, with no regard to which value lies in which: each is counted as large as Python makes it, and
-each list and map as long as it says. So it is an upper bound, also of data that turn out to be damaged on the way.
+One pass over the bytes counts each value as large as Python makes it, and each list and map as long as it says,
+whatever lies inside of what. The result is an upper bound, also for data that turn out to be damaged.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Whole frames of arrays that are one block: what depends on their items is compressed and put between the rest."""
+"""Whole frames of arrays that are one block: the items are compressed and put between parts that stay the same."""
 
 import os
 

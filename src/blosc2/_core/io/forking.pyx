@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
-"""What a forked child has anew. Only the thread that forked lives on in it: locks that others had are never given back.
+"""What a forked child replaces. Only the thread that forked lives on in it: nobody releases the locks of the others.
 
-All that holds locks, threads or descriptors which a child must not go on with is known here: locks are of the class
-`Lock`, and whatever else there is says with `in_child` what is to be done. What the GIL guards needs neither: whoever
+This module knows all that holds locks, threads or descriptors which a child must not use: locks are of the class `Lock`,
+and everything else registers with `in_child` what is to be done. What the GIL guards needs neither: the thread that
 forks has the GIL, so no other thread is in the middle of a step.
 """
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
-"""Keys that differ only in what some file systems overlook, such as case, among millions: by a 64-bit hash of each."""
+"""Keys that differ only in what some file systems ignore, such as case: found among millions by a 64-bit hash of each."""
 
 import os
 from unicodedata import normalize

@@ -1,14 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
 """The keys of a store as one table of bytes: look up by hash, and find positions in their order.
 
-A key stands for its offset: where the record of its member begins in the directory of the archive, which has its name.
-No Python object is made for a key until it is listed. The hash and the order come from the archive's catalog, where
-there is one, and cost nothing to open; otherwise they are made, the hash in one pass over the directory and the order
-when first needed. Keys that are in no archive are copied into
-the table, and stand for numbers.
+A key of an archive stands for an offset: where the record of its member begins in the directory, which has the key as
+its name. No Python object is made for a key until it is listed. Where the archive has a catalog, hash and order come
+from that and cost nothing to open. Otherwise the hash is made in one pass over the directory, and the order when it is
+first needed. The table copies keys that are in no archive; these stand for numbers.
 
-Order is that of the UTF-8 bytes, which is that of Python's strings. A group is the range of keys that begin with its
-path and "/".
+Keys are in the order of their UTF-8 bytes, which is that of Python's strings. A group is the range of keys that begin
+with its path and "/".
 """
 
 import os

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
-"""The keys of a store in order, with those that were added or taken away since they were published.
+"""The keys of a store in order, with those that were added or removed since they were published.
 
-A listing puts three tables together: the published keys, the added ones, and those of the published ones that are gone.
-Everything here costs what it gives: a group inside of another one is skipped by a search, not gone through.
+A listing puts three tables together: the published keys, the added ones, and the removed ones. Its methods cost what
+they return: they skip a group inside of another one by a search, and do not go through its keys.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE

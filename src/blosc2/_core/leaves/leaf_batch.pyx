@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
-"""Many leaves of an archive at once: found, compared and decoded by several threads, with no Python object for any.
+"""Many leaves of an archive at once: several threads find, compare and decode them, without a Python object for any.
 
-The first one is opened in the general way, as the template that the others are compared with (see `leaf_template`). Those that
-are not like it are left to the caller, who takes another one as the template or opens them one by one.
+The caller opens the first leaf in the general way. It becomes the template that the others are compared with (see
+`leaf_template`). The batch leaves those that differ to the caller, who makes another one the template or opens them one
+by one.
 """
 
 cimport numpy as cnp

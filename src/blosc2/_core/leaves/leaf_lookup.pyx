@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
-"""What a store answers at once: whether a key is there, and a leaf that is held or can simply be opened."""
+"""The fast answers of a store: whether a key is there, and a leaf that is already open or simple to open."""
 
 from cpython.dict cimport PyDict_GetItem, PyDict_Size
 from cpython.object cimport PyObject

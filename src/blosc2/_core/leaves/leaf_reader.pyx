@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
-"""Leaves of an archive one after the other, as objects or as their items, with as little between as possible."""
+"""Opening and reading single leaves of an archive, with as few steps as possible."""
 
 cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
 """A leaf of an archive that others are compared with, so that they need not be opened.
 
-Leaves that are read together are mostly alike: one is opened in the general way, and what was checked of it holds for each
-whose header has the same bytes but for the lengths of frame and chunk. Leaves that are not are left to the caller, who takes
-another one as the template or opens them one by one. So nothing is decided here that is not decided there too.
+Leaves that are read together are mostly alike. One is opened in the general way; its checks hold for each leaf whose
+header has the same bytes, except for the lengths of frame and chunk. Other leaves are left to the caller, who makes one
+of them the template or opens them one by one. So everything that is accepted here is accepted there too.
 """
 
 cimport numpy as cnp

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
-"""Weak references to objects by key, changed in steps that no other thread comes between; and blocks that end.
+"""Weak references to objects by key, changed in steps that no other thread interrupts; and blocks that end.
 
-Threads that open the same leaf at the same time get the same object: without a lock, which a forked child could inherit
-locked. What makes a step one is that the GIL is kept, as no Python code runs in it.
+Threads that open the same leaf at the same time get the same object. There is no lock, which a forked child could
+inherit locked: a step keeps the GIL, because it runs no Python code.
 """
 
 from cpython.dict cimport PyDict_GetItem, PyDict_SetItem

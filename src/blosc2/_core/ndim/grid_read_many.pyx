@@ -13,7 +13,7 @@ from cpython.ref cimport Py_INCREF, PyObject
 from cpython.slice cimport PySlice_AdjustIndices, PySlice_Check, PySlice_Unpack
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport free, malloc, qsort, realloc
+from libc.stdlib cimport free, malloc, realloc
 
 from blosc2._core.codec.codec cimport CHUNK_OK, Chunk, DecodeContext, Encoder
 from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group
@@ -21,6 +21,7 @@ from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport Box, Operation, clip
 from blosc2._core.ndim.grid_read cimport Read
+from blosc2._core.ndim.read_parts cimport Part, cost_of, list_parts
 
 import numpy as np
 
@@ -37,34 +38,13 @@ cdef enum:
     MOST_CHUNKS = 1 << 16
     # Parts that are in memory at a time, with those of one selection more.
     MOST_PARTS = 1 << 20
-    # Bytes of a chunk that is decoded at once for several parts.
-    MOST_TOGETHER = 8 << 20
-    # What a part costs besides its blocks, in bytes of these.
-    PART = 256
     # Groups for each thread: they do not all take the same time, and a thread that has none left waits for the last.
     GROUPS = 16
     MOST_READERS = 65
     MOST_AXES = 64  # of a NumPy array
     REVERSED = 16   # shift of the flags for axes that a key runs through backwards
 
-cdef struct Part:
-    int64_t chunk
-    int32_t block       # the first that it touches there
-    int32_t selection
-    int32_t touched     # blocks
-    bint together       # the chunk is decoded once for all of its parts
-
 cdef object _integer = np.integer
-
-
-cdef int _in_order(const void *a, const void *b) noexcept nogil:
-    cdef const Part *x = <const Part *> a
-    cdef const Part *y = <const Part *> b
-    if x.chunk != y.chunk:
-        return -1 if x.chunk < y.chunk else 1
-    if x.block != y.block:
-        return -1 if x.block < y.block else 1
-    return (x.selection > y.selection) - (x.selection < y.selection)
 
 
 cdef class ReadMany(Operation):
@@ -414,7 +394,7 @@ cdef class ReadMany(Operation):
 
     def prepare(self, int64_t first):
         """Have `run` read the selections from `first` on, as far as there is room; returns the first that is left."""
-        cdef int64_t stop, room = 0
+        cdef int64_t stop, i, room = 0
         cdef Part *parts
         if self.keep is None or first < 0:
             raise ValueError("there is nothing to read into")
@@ -428,8 +408,11 @@ cdef class ReadMany(Operation):
                 raise MemoryError
             self.parts = parts
             self.parts_room = room
+        self.touched_nbytes = 0
         with nogil:
-            self.list_parts(first, stop)
+            self.part_count = list_parts(&self.geometry.c, self.axes, self.rooms, first, stop, self.parts)
+            for i in range(self.part_count):
+                self.touched_nbytes += cost_of(self.parts, &self.geometry.c, i)
         self.pieces = 1
         self.need_readers(1)
         self.need_groups(1)
@@ -439,89 +422,6 @@ cdef class ReadMany(Operation):
         self.next_task = 0
         self.tasks = self.stop_task = self.group_count
         return stop
-
-    cdef void list_parts(self, int64_t first, int64_t stop) noexcept nogil:
-        """The parts of selections, in the order of chunks and blocks, and what they cost."""
-        cdef Grid *g = &self.geometry.c
-        cdef int64_t low[MAX_DIM]
-        cdef int64_t many[MAX_DIM]
-        cdef int64_t i, task, rest, c, begin, taken, index, block, last, nblock, nchunk, touched, count = 0, cost = 0
-        cdef int64_t blocks = 1, sum
-        cdef int64_t *axes
-        cdef Part *part
-        cdef bint hit, sorted = True
-        cdef int d
-        for d in range(g.ndim):
-            blocks *= g.block_grid[d]
-        for i in range(first, stop):
-            if self.rooms[i] == 0:
-                continue
-            axes = self.axes + 4 * i * g.ndim
-            for d in range(g.ndim):
-                low[d] = axes[4 * d] // g.chunks[d]
-                many[d] = (axes[4 * d] + (axes[4 * d + 2] - 1) * axes[4 * d + 1]) // g.chunks[d] - low[d] + 1
-            for task in range(self.rooms[i]):
-                rest = task
-                nblock = nchunk = 0
-                touched = 1
-                hit = True
-                for d in range(g.ndim - 1, -1, -1):
-                    c = low[d]
-                    if many[d] > 1:
-                        c += rest % many[d]
-                        rest //= many[d]
-                    hit = clip(axes[4 * d], axes[4 * d + 1], axes[4 * d + 2], c * g.chunks[d], g.chunks[d],
-                               &begin, &taken, &index)
-                    if not hit:
-                        break  # steps pass over the chunk
-                    nchunk += c * g.chunk_strides[d]
-                    block = begin // g.blocks[d]
-                    last = (begin + (taken - 1) * axes[4 * d + 1]) // g.blocks[d]
-                    nblock += block * g.block_strides[d]
-                    touched *= last - block + 1
-                if not hit:
-                    continue
-                part = &self.parts[count]
-                part.chunk = nchunk
-                part.block = <int32_t> nblock
-                part.selection = <int32_t> i
-                part.touched = <int32_t> touched
-                part.together = False
-                sorted = sorted and (count == 0 or _in_order(part - 1, part) < 0)
-                count += 1
-        self.part_count = count
-        if not sorted:
-            qsort(self.parts, <size_t> count, sizeof(Part), _in_order)
-        # Where the parts of a chunk touch more blocks than it has, some are touched more than once.
-        i = 0
-        while i < count:
-            begin = i
-            sum = 0
-            while i < count and self.parts[i].chunk == self.parts[begin].chunk:
-                if not self.is_repeated(i):
-                    sum += self.parts[i].touched
-                i += 1
-            if sum > blocks and i - begin > 1 and g.chunk_nbytes <= MOST_TOGETHER:
-                for task in range(begin, i):
-                    self.parts[task].together = True
-        for i in range(count):
-            cost += self.cost(i)
-        self.touched_nbytes = cost
-
-    cdef bint is_repeated(self, int64_t i) noexcept nogil:
-        """Whether a part needs just the block that the part before it has left decoded."""
-        return (i > 0 and self.parts[i].touched == 1 and self.parts[i - 1].touched == 1
-                and self.parts[i].chunk == self.parts[i - 1].chunk and self.parts[i].block == self.parts[i - 1].block)
-
-    cdef int64_t cost(self, int64_t i) noexcept nogil:
-        """The work for a part, in bytes to be decoded."""
-        cdef Part *part = &self.parts[i]
-        cdef int64_t touched = part.touched * self.geometry.c.block_nbytes
-        if part.together:
-            if i == 0 or self.parts[i - 1].chunk != part.chunk:
-                return PART + self.geometry.c.chunk_nbytes
-            return PART + touched // 8
-        return PART if self.is_repeated(i) else PART + touched
 
     cdef int need_readers(self, int64_t count) except -1:
         """Have a reader for each thread."""
@@ -572,7 +472,7 @@ cdef class ReadMany(Operation):
             self.pieces = max(min(blocks, (wanted // 4 + self.part_count - 1) // self.part_count), 1)
         target = 0
         for i in range(self.part_count):
-            target += self.cost(i)
+            target += cost_of(self.parts, &self.geometry.c, i)
         target = target // wanted + 1
         # A group is closed when it costs as much as `target`, so that there are not more than wanted, or parts.
         self.need_groups(min(wanted + 1, self.part_count))
@@ -586,7 +486,7 @@ cdef class ReadMany(Operation):
                 self.group_count += 1
                 self.groups[self.group_count] = i
                 cost = 0
-            cost += self.cost(i)
+            cost += cost_of(self.parts, &self.geometry.c, i)
         self.group_count += 1
         self.groups[self.group_count] = self.part_count
         self.tasks = self.stop_task = self.group_count * self.pieces

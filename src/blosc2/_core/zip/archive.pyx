@@ -1,11 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
 """ZIP archives whose members are stored: find the directory, locate members. `archive_writer` appends.
 
-Opening makes one pass over the central directory and no Python object a member; names stay where they are, in the
-mapping or in one copy of the directory. A local header is read when its member is first used.
+Opening makes one pass over the central directory, and no Python object for a member: names stay in the mapping, or in
+one copy of the directory. A local header is read when its member is first used.
 
-The *file checksum* is the comment of an end record: it says where the record lies, and the CRC-32C of every byte of the
-file before its last 8 digits, dead ones included. An append goes on from it, so old bytes are never read again.
+The *file checksum* is the comment of the end record. It states where the record lies, and the CRC-32C of every byte of
+the file before the last 8 digits of the comment, bytes that are no longer used included. An append goes on from it, and
+so never reads old bytes again.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

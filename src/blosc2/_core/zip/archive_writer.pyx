@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
 """Append stored members to a ZIP archive, then a new directory, then an end record.
 
-Who calls it decides when to sync and what a half-written archive means.
+The caller decides when to sync, and what a half-written archive means.
 """
 
 import os

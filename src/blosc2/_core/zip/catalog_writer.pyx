@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
 """Writing the directory of an archive in the order of its keys, with the catalog before it.
 
-Old and new leaves are merged in the order of their keys, as often as passes are needed: one gives what the catalog says of
-each leaf, one the records of the directory, and the hash takes one for each part of it that fits into memory. Nothing
-is held that grows with the leaves but that part, up to `SLOTS_BUDGET`.
+Old and new leaves are merged in the order of their keys in several passes: one writes what the catalog says of each leaf,
+one writes the records of the directory, and one for each part of the hash that fits into memory fills that part. Only
+this part grows with the number of leaves, up to `SLOTS_BUDGET`.
 
 doc/design/catalog.md has the bytes of a catalog.
 """

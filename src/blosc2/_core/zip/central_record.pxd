@@ -1,9 +1,9 @@
 # cython: boundscheck=False, wraparound=False
-"""The records of a central directory: the one place where they are read.
+"""The records of a central directory: only this file reads them.
 
-The bytes of a directory are hostile, and those of a mapped file may change at any time. So nobody but this reads a field of
-a record: `open_record` reads each length once, checks it against the end of the directory, and keeps it in memory of the
-caller; what is used twice, or after it was checked, is used from there.
+The bytes of a directory are hostile, and those of a mapped file may change at any time. So `open_record` reads each length
+once, checks it against the end of the directory, and keeps it in memory of the caller. Whoever needs a value twice, or
+after it was checked, takes it from there.
 """
 
 from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t

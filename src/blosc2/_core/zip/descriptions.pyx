@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
-"""What a leaf is, in some bytes: kind, shape, dtype, codec, sizes."""
+"""The description of a leaf in a few bytes: kind, shape, dtype, codec, sizes."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t

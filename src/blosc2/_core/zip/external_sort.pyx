@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
 """Sorting more keys than memory should hold, each with a payload.
 
-Items are copied into blocks of memory as they come. When those reach a budget, they are sorted and written to a
-temporary file as one run; in the end the runs are merged. Keys are compared as bytes, and the shorter one of two comes
-first that begin alike. Of equal keys only the item that was added last is given.
+Items are copied into blocks of memory as they come. When these reach a budget, they are sorted and written to a
+temporary file as one run; in the end the runs are merged. Keys are compared as bytes; of two keys of which one begins
+with the other, the shorter one comes first. Of items with equal keys only the one that was added last is returned.
 
-sort_items.pxd has the comparing and sorting.
+sort_items.pxd compares and sorts items.
 """
 
 import errno

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
-"""Going through the leaves of an archive that is written: those of its old directory, and new ones, in one order."""
+"""The leaves of an archive that is being written, in the order of their keys: those of its old directory, and new ones."""
 
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp

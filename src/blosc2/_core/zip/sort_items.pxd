@@ -1,8 +1,8 @@
 # cython: cdivision=True, boundscheck=False, wraparound=False
 """Items with keys: how they lie in memory, and sorting and merging them by their keys.
 
-Keys of a directory begin alike over long stretches. So they are sorted by seven bytes at a time, behind what a group of
-them shares, as numbers that lie next to each other; the keys themselves are only looked at once for each such step.
+Keys of a directory have long beginnings in common. So a group of keys is sorted by the next seven bytes behind what all
+of them share; these seven bytes lie next to each other as numbers. The keys themselves are read once for each such step.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
