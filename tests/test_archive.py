@@ -269,7 +269,7 @@ def commit(path: Path, members: dict[str, bytes], dropped: set[int] | None = Non
 def test_a_new_archive_is_sealed(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     members = {"a": b"1" * 1000, "b": os.urandom(3 << 20), "c": b""}
-    archive = written(path, members, seal=0)
+    archive = written(path, members, file_checksum=0)
     data = path.read_bytes()
     assert data[-32:-24] == b"blosc2 0"
     assert data == sealed_by_hand(data[:-34] + b"\0\0")
@@ -283,7 +283,7 @@ def test_a_new_archive_is_sealed(tmp_path: Path) -> None:
 
 def test_a_seal_goes_on_over_appends_and_gaps(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
-    written(path, {"a": b"1" * 100, "b": b"2"}, seal=0)
+    written(path, {"a": b"1" * 100, "b": b"2"}, file_checksum=0)
     for n in range(5):
         archive = commit(path, {f"n{n}": os.urandom(n * 1000)}, {0})
         assert archive.file_checksum == crc32c(path.read_bytes())
@@ -302,7 +302,7 @@ def test_where_nothing_was_sealed_nothing_is(tmp_path: Path) -> None:
 
 def test_a_flipped_bit_anywhere_breaks_the_seal_or_the_archive(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
-    written(path, {"a": b"1" * 100, "b": b"2"}, seal=0)
+    written(path, {"a": b"1" * 100, "b": b"2"}, file_checksum=0)
     commit(path, {"b": b"3" * 70})
     whole = path.read_bytes()
     for bit in range(8 * len(whole)):
@@ -431,9 +431,9 @@ def test_short_writes_are_gone_on_with(limit: int, tmp_path: Path, monkeypatch: 
         "c": os.urandom((1 << 20) + 5 if limit > 7 else 9),
     }
     path, short = tmp_path / "x.zip", tmp_path / "y.zip"
-    written(path, members, seal=0)
+    written(path, members, file_checksum=0)
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, bytes(data[:limit]), at))
-    written(short, members, seal=0)
+    written(short, members, file_checksum=0)
     assert short.read_bytes() == path.read_bytes()
 
 
@@ -451,7 +451,7 @@ def test_after_a_failed_write_the_next_goes_on(tmp_path: Path, monkeypatch: pyte
 
     path, straight = tmp_path / "x.zip", tmp_path / "y.zip"
     members = {f"n{n}": bytes([n]) * 300 for n in range(9)}
-    written(straight, members, seal=0)
+    written(straight, members, file_checksum=0)
     monkeypatch.setattr(os, "pwrite", failing)
     with path.open("xb") as file:
         writer = ArchiveWriter(file.fileno(), file_checksum=0)
@@ -469,7 +469,7 @@ def test_after_a_failed_write_the_next_goes_on(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.skipif(shutil.which("unzip") is None, reason="unzip is not installed")
 def test_unzip_finds_nothing_wrong(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
-    written(path, {"a": b"1" * 100, "ünï/日本": b"2", "big": os.urandom(2 << 20)}, seal=0)
+    written(path, {"a": b"1" * 100, "ünï/日本": b"2", "big": os.urandom(2 << 20)}, file_checksum=0)
     for n in range(3):
         commit(path, {f"n{n}": os.urandom(1000)}, {n})
     result = subprocess.run(["unzip", "-tq", path], capture_output=True, text=True, check=False)
