@@ -9,6 +9,13 @@
 
 #include "key_hash.h"
 
+/* A call would take as long as what it does for a short key. */
+#if defined(__GNUC__) || defined(__clang__)
+#define B2_ALWAYS_INLINE static inline __attribute__((always_inline))
+#else
+#define B2_ALWAYS_INLINE static inline
+#endif
+
 #define B2_EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
 
 /* Bytes below 0x80 that are 0, as their upper bits. */
@@ -34,7 +41,7 @@ static inline uint64_t b2_irregular(uint64_t word, uint64_t next) {
 
 /* Whether a key is ASCII without NUL, and no segment of it is empty or begins with a dot: then a name that it begins is
  * safe as far as it goes. Others may be as well. */
-static inline int plain_key(const uint8_t *p, size_t length) {
+B2_ALWAYS_INLINE int plain_key(const uint8_t *p, size_t length) {
     size_t i;
     uint64_t word, irregular = 0;
     if (length == 0 || p[0] == '.' || p[0] == '/' || p[length - 1] == '/')

@@ -54,7 +54,7 @@ cdef inline int shows_key(KeyListing listing, key, str hidden) except -2:
                 return offset >= 0
     if offset == DAMAGED:
         listing._without_catalog()
-        return shows_key(listing, key, hidden)
+        return listing.shows(key, hidden)
     if (offset >= 0 and listing._plain) or key in listing:
         return not is_named(key, hidden)
     return hidden is not None and listing.count(key) > 0
