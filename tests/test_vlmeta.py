@@ -14,8 +14,9 @@ import pytest
 from fixture_kit import manifest
 from hypothesis import given
 
-from blosc2._frames import metadata as vlmeta
-from blosc2._frames.metadata import MAX_ENTRIES, Meta, VLMeta, check_name, pack_metalayers
+from blosc2._frames import metadata_limits
+from blosc2._frames.metadata import Meta, VLMeta
+from blosc2._frames.metadata_limits import MAX_ENTRIES, check_name, pack_metalayers
 from blosc2.exceptions import FormatError, MissingMetadataError, ReadOnlyError, UnsafeDeserializationError
 
 
@@ -229,7 +230,7 @@ def test_illegal_names(name):
 
 
 def test_seventeenth_entry(monkeypatch):
-    monkeypatch.setattr(vlmeta, "_strict", True)
+    monkeypatch.setattr(metadata_limits, "_strict", True)
     meta = VLMeta(FakeCarrier(entries(15)))
     meta["k15"] = 15
     with pytest.raises(ValueError, match="16 entries"):
@@ -241,7 +242,7 @@ def test_seventeenth_entry(monkeypatch):
 
 
 def test_files_with_more_entries_can_be_changed(monkeypatch):
-    monkeypatch.setattr(vlmeta, "_strict", True)
+    monkeypatch.setattr(metadata_limits, "_strict", True)
     carrier = FakeCarrier(entries(40))
     meta = VLMeta(carrier)
     meta["k39"] = "changed"

@@ -49,10 +49,9 @@ from blosc2._frames.keywords import (
     dparams_keywords,
     schunk_keywords,
 )
-from blosc2._frames.metadata import (
+from blosc2._frames.metadata import Meta, VLMeta
+from blosc2._frames.metadata_limits import (
     MAX_ENTRIES,
-    Meta,
-    VLMeta,
     pack_metalayers,
     set_strict_compatibility,
     strict_compatibility,
