@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 
 import blosc2
 from blosc2 import Codec, Filter, SChunk, SpecialValue
+from blosc2._core.ndim.grid import share_from
 from blosc2._handles import byte_ranges
 
 SIZE = 600_000  # bytes; far more than a second thread needs
@@ -29,7 +30,7 @@ CPARAMS: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def threaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def threaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Read in threads whatever the size; lists the bytes that each such read had."""
     sizes: list[int] = []
     read = byte_ranges._read
@@ -39,9 +40,9 @@ def threaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         read(frame, geometry, start, stop, out, nthreads)
 
     monkeypatch.setattr(byte_ranges, "_read", counting)
-    monkeypatch.setattr(byte_ranges, "PARALLEL_WORK", 1)
-    monkeypatch.setattr("blosc2._options.parallel.PARALLEL_WORK", 1)
-    return sizes
+    before = share_from(1)
+    yield sizes
+    share_from(before)
 
 
 def content(rng: np.random.Generator) -> bytes:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import blosc2
 from blosc2._core.codec.codec import Encoding
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._core.ndim.grid_read import Read, read_all
+from blosc2._core.ndim.grid_read import Read, read_basic_into
 from blosc2._core.ndim.grid_write import Write
 from blosc2.exceptions import FormatError
 
@@ -267,11 +267,13 @@ def test_whole_arrays() -> None:
     for shape in ((), (0, 3), (5,), (4, 6, 3)):
         items = np.arange(int(np.prod(shape))).reshape(shape)
         frame, g = frame_and_geometry(items)
-        got = read_all(frame, g, items.dtype)
+        got = read_basic_into((g, items.dtype, frame), ..., 1, None)
+        assert got is not None
         np.testing.assert_array_equal(got, items)
         assert got.flags.owndata
-        with pytest.raises(ValueError) if items.size else pytest.raises(TypeError):
-            read_all(frame, g, np.dtype("i1") if items.size else None)  # type: ignore[arg-type]
+        for wrong in ((g, np.dtype("i1"), frame), (g, None, frame), (None, items.dtype, frame), (g, items.dtype, None)):
+            with pytest.raises((TypeError, ValueError)):
+                read_basic_into(wrong, ..., 1, None)  # type: ignore[arg-type]
 
 
 def test_an_error_of_one_chunk_names_it() -> None:

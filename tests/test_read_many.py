@@ -15,19 +15,20 @@ from numpy.lib.stride_tricks import as_strided
 
 import blosc2
 from blosc2._core.codec import thread_pool
-from blosc2._options import parallel as executor
+from blosc2._core.ndim.grid import share_from
+from blosc2._options import PARALLEL_WORK
 from blosc2.exceptions import FormatError
 
 DTYPES = ["i2", ">i4", "f8", "S3", [("a", "u1"), ("b", "<f4", (2,))]]
 
 
 @pytest.fixture
-def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def eager() -> Iterator[None]:
     """Threads for the smallest work, and more of them than there may be cores."""
-    monkeypatch.setattr(executor, "PARALLEL_WORK", 0)
-    before = thread_pool.limit(3)
+    work, limit = share_from(0), thread_pool.limit(3)
     yield
-    thread_pool.limit(before)
+    share_from(work)
+    thread_pool.limit(limit)
 
 
 def numbers(shape: tuple[int, ...], dtype: Any = "i4") -> np.ndarray[Any, Any]:
@@ -132,8 +133,7 @@ def test_batches_are_what_numpy_gives(data: Any) -> None:
         keys = draw(st.lists(key_of(shape, arrays=draw(st.booleans())), min_size=1, max_size=8))
     else:
         keys = of_one_shape(draw, shape)
-    work, limit = executor.PARALLEL_WORK, thread_pool.limit(3)
-    executor.PARALLEL_WORK = draw(st.sampled_from([0, work]))
+    work, limit = share_from(draw(st.sampled_from([0, PARALLEL_WORK]))), thread_pool.limit(3)
     try:
         found = array.read_many(keys)
         assert_rows(found, items, keys)
@@ -147,7 +147,7 @@ def test_batches_are_what_numpy_gives(data: Any) -> None:
                 array.read_many(keys, out=out)
             assert not out.tobytes().strip(b"\0")
     finally:
-        executor.PARALLEL_WORK = work
+        share_from(work)
         thread_pool.limit(limit)
 
 

@@ -26,7 +26,7 @@ from blosc2._arrays import (
     taken,
 )
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._core.ndim.grid_read import read_at_once
+from blosc2._core.ndim.grid_read import read_basic
 from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import Draft
 from blosc2._handles import Carrier, Stored
@@ -40,12 +40,13 @@ from blosc2._indexing import (
     chunks_with,
     read,
     read_many,
+    read_other,
     read_whole,
     short_text,
     view_items,
 )
 from blosc2._indexing import NDField as NDField  # other packages look for it here
-from blosc2._options import PARALLEL_WORK, Absent, compressed, explain_absent
+from blosc2._options import Absent, compressed, explain_absent
 from blosc2.exceptions import FormatError
 from blosc2.info import InfoReporter, size_text
 from blosc2.schunk import SChunk, chunk_description, repeated_item
@@ -239,12 +240,12 @@ class NDArray(Stored):
     def __getitem__(self, key: Any) -> Any:
         carrier = self._carrier
         version: Version = carrier.array  # type: ignore[assignment]  # set by `_of`
-        items = read_at_once(version, key, PARALLEL_WORK)
+        items = read_basic(version, key, carrier)
         if items is not None:
             return items
         if type(key) is str:
             return self._field(key)
-        return read(version, key, carrier.nthreads)
+        return read_other(version, key, carrier.nthreads)
 
     def read(self, key: Any = ..., out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         """The items of a key, in an array that is there already.

@@ -15,7 +15,7 @@ import numpy as np
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read, work_of
-from blosc2._options import PARALLEL_WORK, run
+from blosc2._options import run, worth_threads
 from blosc2.exceptions import FormatError
 from blosc2.storage import MAX_BUFFERSIZE
 
@@ -67,7 +67,7 @@ def chunks_as_items(frame: Frame, dtype: Any, nthreads: int) -> Iterator[np.ndar
 def _geometry_for(frame: Frame, start: int, stop: int, nthreads: int) -> Geometry | None:
     """The chunks of a range as chunks of an array; None where one thread reads it as fast."""
     size = stop - start
-    if nthreads == 1 or size < PARALLEL_WORK // 2 or work_of(size, frame) < PARALLEL_WORK:
+    if nthreads == 1 or not worth_threads(work_of(size, frame)):
         return None
     if frame.variable or frame.vlblocks or frame.needs_geometry:
         return None

@@ -4,17 +4,18 @@ A key is parsed once, to a selection; a selection is read into an array, or beco
 that touches is for `_core`; making arrays is for `_arrays`.
 """
 
+from blosc2._core.ndim.grid_read import check_out
 from blosc2._indexing.assignment import as_items, lossless, plain
 from blosc2._indexing.batches import Reader, planned, read_many, reading
 from blosc2._indexing.fields import FieldViews, NDField, short_text
 from blosc2._indexing.keys import Selection, basic_selection, list_index
 from blosc2._indexing.oindex import OrthogonalIndex
-from blosc2._indexing.read_items import Items, Version, check_out, read, read_whole
+from blosc2._indexing.read_items import Items, Version, read, read_other, read_whole
 from blosc2._indexing.write_items import Chunks, chunks_with
 from blosc2._indexing.zero_copy import view_items
 
 __all__ = [
     "Chunks", "FieldViews", "Items", "NDField", "OrthogonalIndex", "Reader", "Selection", "Version", "as_items",
     "basic_selection", "check_out", "chunks_with", "list_index", "lossless", "plain", "planned", "read",
-    "read_many", "read_whole", "reading", "short_text", "view_items",
+    "read_many", "read_other", "read_whole", "reading", "short_text", "view_items",
 ]  # fmt: skip

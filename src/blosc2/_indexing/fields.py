@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from blosc2._indexing.read_items import check_out
+from blosc2._core.ndim.grid_read import check_out
 from blosc2.schunk import SChunk
 
 

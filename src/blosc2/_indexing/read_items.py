@@ -9,82 +9,46 @@ import numpy as np
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._core.ndim.grid_read import Read, read_all, work_of
+from blosc2._core.ndim.grid_read import Read, check_out, read_basic_into, work_of
 from blosc2._indexing.assignment import plain_key
 from blosc2._indexing.fancy import Picked, advanced_selection, with_rows
 from blosc2._indexing.keys import Selection, basic_selection
 from blosc2._indexing.points import as_bytes, hull_of, is_dense, pieces, points_of, reads_whole, take
-from blosc2._options import PARALLEL_WORK, run
+from blosc2._options import run
 
 #: What is read: geometry, dtype and frame of one version of an array.
 Version = tuple[Geometry, np.dtype[Any], Frame]
 Items = np.ndarray[Any, Any]
 
-_EVERYTHING = slice(None)
-
 
 def read(version: Version, key: Any, nthreads: int, out: Items | None = None) -> Items:
     """The items of a key, as NumPy would give them; in `out` if there is one."""
+    items = read_basic_into(version, key, nthreads, out)
+    return read_other(version, key, nthreads, out) if items is None else items
+
+
+def read_other(version: Version, key: Any, nthreads: int, out: Items | None = None) -> Items:
+    """The items of a key that `_core` leaves to Python: one with `None`, arrays, a mask or names of fields."""
     geometry, dtype, frame = version
-    if key is Ellipsis or (type(key) is slice and key == _EVERYTHING and geometry.ndim):
-        return read_whole(version, nthreads, out)
     selection = basic_selection(key, geometry.shape)
     if selection is None:
         return _read_by_arrays(version, plain_key(key), nthreads, out)
-    if out is None:
-        out = np.empty(selection.shape, dtype)
-    else:
-        check_out(out, selection.shape, dtype)
+    out = _new_or_checked(out, selection.shape, dtype)
     target = out if selection.flip is None else out[selection.flip]
     operation = Read(frame, geometry, selection.starts, selection.steps, selection.counts, as_box(target, selection))
-    if out.nbytes < PARALLEL_WORK // 2:
-        operation.run()
-        operation.finish()
-    else:
-        run(operation, work_of(out.nbytes, frame), nthreads)
+    run(operation, work_of(out.nbytes, frame), nthreads)
     return out
 
 
 def read_whole(version: Version, nthreads: int, out: Items | None = None) -> Items:
     """All items."""
-    geometry, dtype, frame = version
-    work = work_of(geometry.size * geometry.itemsize, frame)
-    if out is None:
-        if work < PARALLEL_WORK:
-            result: Items = read_all(frame, geometry, dtype)
-            return result
-        out = np.empty(geometry.shape, dtype)
-    else:
-        check_out(out, geometry.shape, dtype)
-    ndim = geometry.ndim
-    run(Read(frame, geometry, (0,) * ndim, (1,) * ndim, geometry.shape, out), work, nthreads)
-    return out
+    return read(version, ..., nthreads, out)
 
 
 def as_box(items: Items, selection: Selection) -> Items:
     """A view of an array of a selection's shape with an axis for each of the array that is selected from."""
     # Only axes of length 1 come or go, for which no copy is made.
     return items if items.shape == selection.counts else items.reshape(selection.counts)
-
-
-def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Refuse what the items cannot be read into.
-
-    Raises
-    ------
-    TypeError
-        It is no NumPy array.
-    ValueError
-        It has another shape or dtype, or is read-only.
-    """
-    if not isinstance(out, np.ndarray):
-        raise TypeError(f"out must be a NumPy array, not {type(out).__name__}")
-    if out.shape != shape:
-        raise ValueError(f"out has shape {out.shape}, what is read has {shape}")
-    if out.dtype != dtype:
-        raise ValueError(f"out has dtype {out.dtype}, what is read has {dtype}")
-    if not out.flags.writeable:
-        raise ValueError("out is read-only")
 
 
 def _read_by_arrays(version: Version, key: Any, nthreads: int, out: Items | None) -> Items:

@@ -4,6 +4,7 @@ Nothing here knows of frames, arrays or stores, and nothing is opened. A keyword
 take is checked here, so that it means the same everywhere.
 """
 
+from blosc2._core.ndim.grid import worth_threads
 from blosc2._options.deserialization import DeserializeMode, deserialize_mode
 from blosc2._options.modes import check_modes, local_path, tell_of_mapping
 from blosc2._options.out_of_scope import Absent, explain_absent, explain_name
@@ -40,4 +41,5 @@ __all__ = [
     "run",
     "set_nthreads",
     "tell_of_mapping",
+    "worth_threads",
 ]  # fmt: skip

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
 from blosc2._core.codec import thread_pool
+from blosc2._core.ndim.grid import share_from, worth_threads
 from blosc2._core.ndim.grid_write import StoredChunk, Write
 from blosc2._options.threads import detect_number_of_cores
 
 #: Work (see `work_of` of `grid_read`) below which a second thread does not pay: waking it takes 20 us, or 40 when its
 #: core sleeps.
 PARALLEL_WORK = 3 << 16
+share_from(PARALLEL_WORK)
 
 #: What is compressed at a time at least: as much as caches hold, as long as all threads have something to do.
 BATCH_NBYTES = 4 << 20
@@ -39,7 +41,7 @@ class Operation(Protocol):
 
 def run(operation: Operation, work: int, nthreads: int) -> None:
     """Do an operation, with up to `nthreads` threads where the work is worth it."""
-    operation.run(nthreads if work >= PARALLEL_WORK else 1)
+    operation.run(nthreads if worth_threads(work) else 1)
     operation.finish()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from blosc2._core.ndim.grid_read import work_of
 from blosc2._core.ndim.grid_read_many import ReadMany, ReadTogether
 from blosc2._indexing import Items, Reader, Selection, Version, basic_selection, check_out, planned, reading
-from blosc2._options import PARALLEL_WORK, get_nthreads, run
+from blosc2._options import get_nthreads, run, worth_threads
 from blosc2.ndarray import NDArray
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _read(leaves: list[_Leaf], rows: list[Items], nthreads: int) -> None:
             first = operation.prepare(first)
         prepared.append((work_of(operation.touched_nbytes, leaf.version[2]), leaf))
     total = sum(work for work, _ in prepared)
-    threads = nthreads if total >= PARALLEL_WORK else 1
+    threads = nthreads if worth_threads(total) else 1
     alone = [leaf for work, leaf in prepared if threads > 1 and work * threads > total]
     for leaf in alone:
         leaf.operation.run(threads)

@@ -1,10 +1,10 @@
 cimport numpy as cnp
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from blosc2._core.codec.codec cimport DecodeContext, Encoder
 from blosc2._core.codec.chunk cimport Chunk
 from blosc2._core.frame.frame cimport Frame
-from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry
+from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 
 
 cdef struct Box:
@@ -33,6 +33,14 @@ cdef inline bint clip(int64_t start, int64_t step, int64_t count, int64_t low, i
     index[0] = k0
     return True
 
+
+cdef enum:
+    # Shift of the flags of `parse_key` for axes that a key runs through backwards.
+    REVERSED = 16
+
+cdef bint parse_key(const Grid *g, object key, int64_t *start, int64_t *step, int64_t *count, int apart,
+                    uint32_t *flags) except -1
+cpdef bint worth_threads(int64_t work) noexcept
 
 cdef void copy_items(uint8_t *to, const int64_t *to_strides, const uint8_t *source, const int64_t *source_strides,
                      const int64_t *count, int ndim, int64_t itemsize) noexcept nogil
@@ -79,3 +87,21 @@ cdef class Operation:
     cdef bint is_one_run(self, const Box *box) noexcept nogil
     cdef bint covers(self, const Box *box, const int64_t *lengths) noexcept nogil
     cdef int64_t draw(self) noexcept nogil
+
+
+cdef inline void locate(Operation self) noexcept:
+    """Find the chunks that a selection touches, each of them a task."""
+    cdef Grid *g = &self.geometry.c
+    cdef int64_t tasks = g.size != 0
+    cdef int d
+    for d in range(g.ndim):
+        if self.count[d] == 0:
+            tasks = 0
+    if tasks:
+        for d in range(g.ndim):
+            self.first_chunk[d] = self.start[d] // g.chunks[d]
+            self.chunk_count[d] = (
+                (self.start[d] + (self.count[d] - 1) * self.step[d]) // g.chunks[d] - self.first_chunk[d] + 1)
+            tasks *= self.chunk_count[d]
+    self.tasks = self.stop_task = tasks
+    self.pieces = 1

@@ -10,7 +10,11 @@ together. Points come sorted by chunk and block, each with the place of its item
 """
 
 cimport numpy as cnp
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
+from cpython.ref cimport PyObject
+from cpython.slice cimport PySlice_AdjustIndices, PySlice_Check, PySlice_Unpack
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from blosc2._core.codec.codec cimport DecodeContext, Encoder
@@ -18,10 +22,118 @@ from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk
 from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group
 from blosc2._core.ndim.geometry cimport MAX_DIM, Grid
 
+import numpy as np
+
 cnp.import_array()
 
 cdef extern from "io/atomics.h" nogil:
     int64_t counter_next(int64_t *counter)
+
+cdef extern from *:
+    """
+    static inline int asks_for_all(PyObject *key) {
+        PySliceObject *slice = (PySliceObject *) key;
+        return slice->start == Py_None && slice->stop == Py_None && slice->step == Py_None;
+    }
+    """
+    bint asks_for_all(object key)
+
+cdef object _integer = np.integer
+cdef int64_t _least_shared = INT64_MAX
+
+
+def share_from(int64_t work):
+    """Have threads share work from this much on (see `work_of` of `grid_read`); gives the limit before."""
+    global _least_shared
+    before, _least_shared = _least_shared, work
+    return before
+
+
+cpdef bint worth_threads(int64_t work) noexcept:
+    """Whether some work is worth a second thread. Every operation asks here."""
+    return work >= _least_shared
+
+
+cdef bint parse_key(const Grid *g, object key, int64_t *start, int64_t *step, int64_t *count, int apart,
+                    uint32_t *flags) except -1:
+    """Parse a key of integers, slices and one `...`; False when it is another one, or out of bounds.
+
+    The bounds of an axis are `apart` entries behind those of the axis before. Steps are positive. Bit d of `flags` says
+    that axis d has an integer, bit REVERSED + d that the key runs through it backwards.
+    """
+    cdef Py_ssize_t first, stop, stride, items
+    cdef Py_ssize_t given, k, ellipsis
+    cdef int64_t value
+    cdef int overflow = 0, d = 0, whole
+    cdef bint is_tuple
+    flags[0] = 0
+    if key is Ellipsis or (g.ndim and PySlice_Check(key) and asks_for_all(key)):
+        for d in range(g.ndim):
+            start[d * apart] = 0
+            step[d * apart] = 1
+            count[d * apart] = g.shape[d]
+        return True
+    given = 1
+    ellipsis = -1
+    is_tuple = PyTuple_CheckExact(key)
+    if is_tuple:
+        given = PyTuple_GET_SIZE(key)
+        for k in range(given):
+            if <PyObject *> PyTuple_GET_ITEM(key, k) == <PyObject *> Ellipsis:
+                if ellipsis >= 0:
+                    return False
+                ellipsis = k
+    if given - (ellipsis >= 0) > g.ndim:
+        return False
+    whole = <int> (g.ndim - given + (ellipsis >= 0))
+    if ellipsis < 0:
+        ellipsis = given    # what a key leaves out are its last axes
+    for k in range(given + 1):
+        if k == ellipsis:
+            for _ in range(whole):
+                start[0] = 0
+                step[0] = 1
+                count[0] = g.shape[d]
+                start += apart
+                step += apart
+                count += apart
+                d += 1
+            continue
+        if k == given:
+            break
+        item = <object> PyTuple_GET_ITEM(key, k) if is_tuple else key
+        if PySlice_Check(item):
+            PySlice_Unpack(item, &first, &stop, &stride)
+            items = PySlice_AdjustIndices(<Py_ssize_t> g.shape[d], &first, &stop, stride)
+            if items == 0:
+                first = 0
+            if items < 2:
+                stride = 1
+            elif stride < 0:
+                first += (items - 1) * stride
+                stride = -stride
+                flags[0] |= <uint32_t> 1 << (REVERSED + d)
+            start[0] = first
+            step[0] = stride
+            count[0] = items
+        else:
+            if not PyLong_CheckExact(item):
+                if not isinstance(item, _integer):
+                    return False
+                item = int(item)
+            value = PyLong_AsLongLongAndOverflow(item, &overflow)
+            if value < 0:
+                value += g.shape[d]
+            if overflow or value < 0 or value >= g.shape[d]:
+                return False
+            flags[0] |= <uint32_t> 1 << d
+            start[0] = value
+            step[0] = count[0] = 1
+        start += apart
+        step += apart
+        count += apart
+        d += 1
+    return True
 
 
 cdef void copy_items(uint8_t *to, const int64_t *to_strides, const uint8_t *source, const int64_t *source_strides,
@@ -89,25 +201,14 @@ cdef class Operation:
         """Take a selection whose bounds the caller has checked against the shape."""
         cdef Grid *g = &self.geometry.c
         cdef int d
-        self.tasks = 1 if g.size else 0
         for d in range(g.ndim):
             self.start[d] = start[d]
             self.step[d] = step[d]
             self.count[d] = count[d]
-            if self.count[d] == 0:
-                self.tasks = 0
-                continue
-            if (self.start[d] < 0 or self.step[d] < 1 or self.count[d] < 0
-                    or self.start[d] + (self.count[d] - 1) * self.step[d] >= g.shape[d]):
+            if self.count[d] and (self.start[d] < 0 or self.step[d] < 1 or self.count[d] < 0
+                                  or self.start[d] + (self.count[d] - 1) * self.step[d] >= g.shape[d]):
                 raise IndexError(f"a selection reaches outside axis {d} of length {g.shape[d]}")
-        if self.tasks:
-            for d in range(g.ndim):
-                self.first_chunk[d] = self.start[d] // g.chunks[d]
-                self.chunk_count[d] = (
-                    (self.start[d] + (self.count[d] - 1) * self.step[d]) // g.chunks[d] - self.first_chunk[d] + 1)
-                self.tasks *= self.chunk_count[d]
-        self.stop_task = self.tasks
-        self.pieces = 1
+        locate(self)
         return 0
 
     cdef int pick(self, cnp.ndarray items, points) except -1:

@@ -15,6 +15,8 @@ cdef class Read(Operation):
     cdef const uint8_t *aside       # that chunk, once it is decoded
     cdef ChunkSum *own              # of each chunk, where all are read and the sum of all is known; else NULL
 
+    cdef uint32_t flags             # of `parse_key`
+
     cdef int take(self, cnp.ndarray out) except -1
     cdef int watch(self) except -1
     cdef int bring_whole(self, int64_t nchunk, DecodeContext *context, Chunk *chunk) noexcept nogil

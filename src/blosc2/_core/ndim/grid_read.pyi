@@ -1,11 +1,15 @@
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid import Operation
+
+class _HasThreads(Protocol):
+    @property
+    def nthreads(self) -> int: ...
 
 class Read(Operation):
     def __init__(
@@ -20,7 +24,10 @@ class Read(Operation):
     ) -> None: ...
 
 def work_of(nbytes: int, frame: Frame) -> int: ...
-def read_at_once(
-    version: tuple[Geometry, np.dtype[Any], Frame] | None, key: object, most: int
+def check_out(out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None: ...
+def read_basic(
+    version: tuple[Geometry, np.dtype[Any], Frame], key: object, handle: _HasThreads
 ) -> np.ndarray[Any, Any] | None: ...
-def read_all(frame: Frame, geometry: Geometry, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]: ...
+def read_basic_into(
+    version: tuple[Geometry, np.dtype[Any], Frame], key: object, nthreads: int, out: np.ndarray[Any, Any] | None
+) -> np.ndarray[Any, Any] | None: ...

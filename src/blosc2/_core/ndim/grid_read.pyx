@@ -16,19 +16,10 @@ from blosc2._core.codec.codec cimport (
 from blosc2._core.codec.thread_pool cimport is_quick
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
-from blosc2._core.ndim.grid cimport Box, Operation, clip, copy_items
+from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, clip, copy_items, locate, parse_key, worth_threads
 from blosc2._core.zip.member_sum cimport ChunkSum, check_chunk_sums, chunk_sums, note_sum
 
 cnp.import_array()
-
-cdef extern from *:
-    """
-    static inline int asks_for_all(PyObject *key) {
-        PySliceObject *slice = (PySliceObject *) key;
-        return slice->start == Py_None && slice->stop == Py_None && slice->step == Py_None;
-    }
-    """
-    bint asks_for_all(object key)
 
 cdef extern from "numpy/arrayobject.h":
     object PyArray_Empty(int nd, cnp.npy_intp *dims, cnp.dtype dtype, int fortran)
@@ -394,60 +385,129 @@ cpdef int64_t work_of(int64_t nbytes, Frame frame) noexcept:
     return nbytes // 4 + (<int64_t> (<double> nbytes * frame.cbytes / frame.nbytes) if frame.nbytes else 0)
 
 
-def read_at_once(tuple version, key, int64_t most):
-    """All items of an array, by the calling thread; None where the key asks for others or there is too much to do.
+def check_out(out, tuple shape not None, cnp.dtype dtype not None):
+    """Refuse what the items cannot be read into.
+
+    Raises
+    ------
+    TypeError
+        It is no NumPy array.
+    ValueError
+        It has another shape or dtype, or is read-only.
+    """
+    if not isinstance(out, cnp.ndarray):
+        raise TypeError(f"out must be a NumPy array, not {type(out).__name__}")
+    if out.shape != shape:
+        raise ValueError(f"out has shape {out.shape}, what is read has {shape}")
+    if out.dtype != dtype:
+        raise ValueError(f"out has dtype {out.dtype}, what is read has {dtype}")
+    if not cnp.PyArray_ISWRITEABLE(out):
+        raise ValueError("out is read-only")
+
+
+cdef inline cnp.ndarray _new(Read self, cnp.dtype dtype):
+    """A new array of the shape that a key gives: the axes of a selection without those of integers."""
+    cdef cnp.npy_intp dims[MAX_DIM]
+    cdef int d, k = 0
+    if dtype is None:
+        raise TypeError("the dtype of the items is needed")
+    for d in range(self.geometry.c.ndim):
+        if not self.flags >> d & 1:
+            dims[k] = self.count[d]
+            k += 1
+    Py_INCREF(dtype)  # the next call steals one reference
+    return PyArray_Empty(k, dims, dtype, 0)
+
+
+cdef inline int64_t _aim(Read self, cnp.ndarray out) except -1:
+    """Write into `out`, of the shape that the key gives; returns the work."""
+    cdef cnp.npy_intp *strides = cnp.PyArray_STRIDES(out)
+    cdef int64_t nbytes = self.geometry.c.itemsize
+    cdef int d, k = 0
+    if cnp.PyArray_ITEMSIZE(out) != nbytes:
+        raise ValueError("the result has items of another size than the array")
+    self.keep = out
+    self.data = <uint8_t *> cnp.PyArray_DATA(out)
+    for d in range(self.geometry.c.ndim):
+        if self.flags >> d & 1:
+            continue    # of one item: nobody asks for its stride
+        nbytes *= self.count[d]
+        self.strides[d] = strides[k]
+        if self.flags >> (REVERSED + d) & 1:
+            self.data += (self.count[d] - 1) * self.strides[d]
+            self.strides[d] = -self.strides[d]
+        k += 1
+    return work_of(nbytes, self.frame)
+
+
+cdef inline int _go(Read self, int threads) except -1:
+    """Read, in up to as many threads."""
+    cdef DecodeContext *context
+    self.frame.load_index()
+    if self.frame.by_member:
+        self.watch()
+    if threads == 1 and is_quick(self.frame.frame_len, self.frame.nbytes) and self.frame.source.base != NULL:
+        # Opening the frame touched the same page; to let others run would take longer than decoding.
+        context = borrow(self.frame.blocksize)
+        self.work(context, None)
+        give_back(context)
+    else:
+        self.run(threads)
+    if self.status or self.own != NULL:
+        self.finish()
+    return 0
+
+
+cdef inline Read _parsed(tuple version, key):
+    """A reader of what a key selects, which has no array yet; None for keys that `parse_key` does not take."""
+    cdef Geometry geometry = version[0]
+    cdef Frame frame = version[2]
+    cdef Read self = Read.__new__(Read)
+    if geometry is None or frame is None:
+        raise TypeError("a frame and its geometry are needed")
+    self.geometry = geometry
+    self.frame = frame
+    if not parse_key(&self.geometry.c, key, self.start, self.step, self.count, 1, &self.flags):
+        return None
+    locate(self)
+    return self
+
+
+def read_basic(tuple version not None, key, handle):
+    """The items of a key of integers, slices and one `...`, in a new array; None for other keys.
 
     Parameters
     ----------
     version : tuple of Geometry, dtype and Frame
     key : object
-        ``...``, or ``[:]`` of an array with axes, for all items.
-    most : int
-        Work (see `work_of`) from which on it is too much.
+    handle : object
+        Its `nthreads` is asked for where threads pay.
     """
-    cdef Geometry geometry = version[0]
-    if key is not Ellipsis and not (type(key) is slice and asks_for_all(key) and geometry.c.ndim):
+    cdef Read self = _parsed(version, key)
+    if self is None:
         return None
-    if work_of(geometry.c.size * geometry.c.itemsize, version[2]) >= most:
-        return None
-    return read_all(version[2], geometry, version[1])
+    cdef cnp.ndarray out = _new(self, version[1])
+    cdef int64_t work = _aim(self, out)
+    cdef int threads = 1
+    if worth_threads(work):
+        threads = handle.nthreads
+    if self.tasks:
+        _go(self, threads)
+    return out
 
 
-cpdef object read_all(Frame frame, Geometry geometry, cnp.dtype dtype):
-    """A whole array as a fresh NumPy array, by the calling thread."""
-    if frame is None or geometry is None or dtype is None:
-        raise TypeError("a frame, its geometry and its dtype are needed")
-    cdef Read self
-    cdef DecodeContext *context
-    cdef cnp.npy_intp dims[MAX_DIM]
-    cdef cnp.ndarray out
+def read_basic_into(tuple version not None, key, int nthreads, out):
+    """The same for up to so many threads, into `out` (see `check_out`) if it is not None."""
+    cdef Read self = _parsed(version, key)
+    cdef int64_t work
     cdef int d
-    for d in range(geometry.c.ndim):
-        dims[d] = geometry.c.shape[d]
-    Py_INCREF(dtype)  # the next call steals one reference
-    out = PyArray_Empty(geometry.c.ndim, dims, dtype, 0)
-    if geometry.c.size == 0:
-        return out
-    self = Read.__new__(Read)
-    self.frame = frame
-    self.geometry = geometry
-    self.tasks = self.stop_task = geometry.c.nchunks
-    self.pieces = 1
-    for d in range(geometry.c.ndim):
-        self.start[d] = self.first_chunk[d] = 0
-        self.step[d] = 1
-        self.count[d] = geometry.c.shape[d]
-        self.chunk_count[d] = geometry.c.grid[d]
-    self.take(out)
-    if frame.by_member:
-        self.watch()
-    if is_quick(frame.frame_len, frame.nbytes) and frame.source.base != NULL:
-        # Opening the frame touched the same page; to let others run would take longer than decoding.
-        context = borrow(frame.blocksize)
-        self.work(context, None)
-        give_back(context)
+    if self is None:
+        return None
+    if out is None:
+        out = _new(self, version[1])
     else:
-        self.run()
-    if self.status or self.own != NULL:
-        self.finish()
+        check_out(out, tuple([self.count[d] for d in range(self.geometry.c.ndim) if not self.flags >> d & 1]), version[1])
+    work = _aim(self, out)
+    if self.tasks:
+        _go(self, nthreads if worth_threads(work) else 1)
     return out

@@ -8,10 +8,7 @@ about the same work. Each thread has a reader of its own, which it turns to one 
 
 cimport numpy as cnp
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
-from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
-from cpython.ref cimport Py_INCREF, PyObject
-from cpython.slice cimport PySlice_AdjustIndices, PySlice_Check, PySlice_Unpack
-from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 
@@ -19,11 +16,9 @@ from blosc2._core.codec.codec cimport CHUNK_OK, Chunk, DecodeContext, Encoder
 from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
-from blosc2._core.ndim.grid cimport Box, Operation, clip
+from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, clip, parse_key
 from blosc2._core.ndim.grid_read cimport Read
 from blosc2._core.ndim.read_parts cimport Part, cost_of, list_parts
-
-import numpy as np
 
 cnp.import_array()
 
@@ -42,9 +37,7 @@ cdef enum:
     GROUPS = 16
     MOST_READERS = 65
     MOST_AXES = 64  # of a NumPy array
-    REVERSED = 16   # shift of the flags for axes that a key runs through backwards
 
-cdef object _integer = np.integer
 
 
 cdef class ReadMany(Operation):
@@ -154,58 +147,8 @@ cdef class ReadMany(Operation):
 
     cdef bint parse(self, int64_t number, object key) except -1:
         """Take a key of integers and slices; False when it is another one, or wrong."""
-        cdef Grid *g = &self.geometry.c
-        cdef int64_t *axis = self.axes + 4 * number * g.ndim
-        cdef uint32_t flags = 0
-        cdef Py_ssize_t start, stop, step, count
-        cdef int64_t value
-        cdef int overflow = 0, d, used = 1
-        cdef bint is_tuple = PyTuple_CheckExact(key)
-        cdef PyObject *place = NULL
-        if is_tuple:
-            if PyTuple_GET_SIZE(key) > g.ndim:
-                return False
-            used = <int> PyTuple_GET_SIZE(key)
-        elif g.ndim == 0:
-            return False
-        for d in range(g.ndim):
-            if d >= used:
-                axis[0] = 0
-                axis[1] = 1
-                axis[2] = g.shape[d]
-                axis += 4
-                continue
-            item = <object> PyTuple_GET_ITEM(key, d) if is_tuple else key
-            if PySlice_Check(item):
-                PySlice_Unpack(item, &start, &stop, &step)
-                count = PySlice_AdjustIndices(<Py_ssize_t> g.shape[d], &start, &stop, step)
-                if count == 0:
-                    start = 0
-                if count < 2:
-                    step = 1
-                elif step < 0:
-                    start += (count - 1) * step
-                    step = -step
-                    flags |= <uint32_t> 1 << (REVERSED + d)
-                axis[0] = start
-                axis[1] = step
-                axis[2] = count
-            else:
-                if not PyLong_CheckExact(item):
-                    if not isinstance(item, _integer):
-                        return False
-                    item = int(item)
-                value = PyLong_AsLongLongAndOverflow(item, &overflow)
-                if value < 0:
-                    value += g.shape[d]
-                if overflow or value < 0 or value >= g.shape[d]:
-                    return False
-                flags |= <uint32_t> 1 << d
-                axis[0] = value
-                axis[1] = axis[2] = 1
-            axis += 4
-        self.flags[number] = flags
-        return True
+        cdef int64_t *axes = self.axes + 4 * number * self.geometry.c.ndim
+        return parse_key(&self.geometry.c, key, axes, axes + 1, axes + 2, 4, self.flags + number)
 
     cdef int take_selection(self, int64_t number, object selection) except -1:
         """Take what the selection of another key says."""
