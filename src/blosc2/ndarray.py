@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import operator
-from collections import namedtuple
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Never
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from blosc2._arrays import ChunkInfo as ChunkInfo  # as in the published package
 from blosc2._arrays import (
-    Snapshot,
+    ReadableArray,
     ViewCarrier,
     copied,
     mark_indexes_stale,
@@ -25,43 +24,23 @@ from blosc2._arrays import (
     squeezed_axes,
     taken,
 )
-from blosc2._core.ndim.geometry import Geometry
-from blosc2._core.ndim.grid_read import read_basic
 from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import Draft
-from blosc2._handles import Carrier, Stored
+from blosc2._handles import Carrier
 from blosc2._indexing import (
     Chunks,
-    FieldViews,
     OrthogonalIndex,
     Version,
     as_items,
     basic_selection,
     chunks_with,
-    read,
-    read_many,
-    read_other,
-    read_whole,
-    short_text,
-    view_items,
 )
 from blosc2._indexing import NDField as NDField  # other packages look for it here
 from blosc2._options import Absent, compressed, explain_absent
-from blosc2.exceptions import FormatError
-from blosc2.info import InfoReporter, size_text
-from blosc2.schunk import SChunk, chunk_description, repeated_item
-
-ChunkInfo = namedtuple(  # noqa: PYI024
-    "ChunkInfo", ("nchunk", "coords", "cratio", "special", "repeated_value", "lazychunk")
-)
-
-
-#: The device of the DLPack protocol where all items are.
-_CPU = (1, 0)
 
 
 @explain_absent
-class NDArray(Stored):
+class NDArray(ReadableArray):
     """An n-dimensional array of compressed chunks, in memory or in a file.
 
     Made by `blosc2.asarray`, `blosc2.zeros` and their like, or by `blosc2.open`. Reading with a key gives a NumPy
@@ -79,7 +58,7 @@ class NDArray(Stored):
     array([7, 4, 8])
     """
 
-    __slots__ = ("_schunk_",)
+    __slots__ = ()
 
     def __init__(self, *_: Any, **__: Any) -> None:
         raise TypeError("make arrays with blosc2.asarray, blosc2.zeros, blosc2.open and their like")
@@ -92,112 +71,17 @@ class NDArray(Stored):
             carrier.read_as_array()
         return self
 
-    # ------------------------------------------------------------ description
-    @property
-    def _geometry(self) -> Geometry:
-        return self._carrier.described[0]  # type: ignore[index]  # set by `_of`
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the items."""
-        return self._carrier.described[1]  # type: ignore[index]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Items on each axis."""
-        return self._geometry.shape
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return self._geometry.ndim
-
-    @property
-    def size(self) -> int:
-        """Number of items."""
-        return self._geometry.size
-
-    @property
-    def chunks(self) -> tuple[int, ...]:
-        """Items of a chunk on each axis."""
-        return self._geometry.chunks
-
-    @property
-    def blocks(self) -> tuple[int, ...]:
-        """Items of a block on each axis."""
-        return self._geometry.blocks
-
-    @property
-    def ext_shape(self) -> tuple[int, ...]:
-        """The shape, padded to whole chunks."""
-        return tuple(c and -(-n // c) * c for n, c in zip(self.shape, self.chunks, strict=True))
-
-    @property
-    def ext_chunks(self) -> tuple[int, ...]:
-        """The chunk shape, padded to whole blocks."""
-        return tuple(b and -(-c // b) * b for c, b in zip(self.chunks, self.blocks, strict=True))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the items, without padding."""
-        return self.size * self.dtype.itemsize
-
-    @property
-    def cbytes(self) -> int:
-        """Compressed bytes."""
-        return int(self._carrier.frame.cbytes)
-
-    @property
-    def cratio(self) -> float:
-        """Bytes of the super-chunk by compressed ones; 0 when nothing is stored."""
-        return self.schunk.cratio
-
-    @property
-    def chunksize(self) -> int:
-        """Uncompressed bytes of a chunk, padding included."""
-        return self.schunk.chunksize
-
-    @property
-    def blocksize(self) -> int:
-        """Uncompressed bytes of a block."""
-        return int(self._geometry.block_nbytes)
-
-    @property
-    def schunk(self) -> SChunk:
-        """The super-chunk below the array; the same object at every access."""
-        try:
-            return self._schunk_
-        except AttributeError:
-            self._schunk_: SChunk = SChunk._of(self._carrier)
-            return self._schunk_
-
-    @property
-    def _schunk(self) -> SChunk:
-        return self.schunk
-
-    @property
-    def device(self) -> str:
-        """Where the items are: always "cpu"."""
-        return "cpu"
-
-    @property
-    def fields(self) -> Mapping[str, NDField]:
-        """A view of each field of a structured array, by name; empty for other arrays."""
-        return FieldViews({name: NDField(self, name) for name in self.dtype.names or ()})
-
+    # ------------------------------------------------------------ as it is read
     @property
     def oindex(self) -> OrthogonalIndex:
         """Orthogonal indexing, to read and to assign: a key for each axis, and all their combinations."""
         return OrthogonalIndex(self)
 
-    @property
-    def keep_last_read(self) -> bool:
-        """Always True: each thread keeps the blocks that it read last."""
-        return True
-
-    @keep_last_read.setter
-    def keep_last_read(self, value: bool) -> None:
-        """Taken and ignored: keeping them costs nothing that would be worth a choice."""
+    def to_device(self, device: str, /, *, stream: Any = None) -> NDArray:
+        """The array itself, whose items are decoded to memory of the CPU; `ValueError` for other devices."""
+        if device != "cpu" or stream is not None:
+            raise ValueError(f"items are read to memory of the CPU, not to {device!r}: hand on what was read")
+        return self
 
     @property
     def T(self) -> NDArray:
@@ -210,269 +94,6 @@ class NDArray(Stored):
     def mT(self) -> NDArray:
         """A copy with the last two axes swapped."""
         return NDArray._of(permuted(self, matrix_axes(self.ndim), {}))
-
-    @property
-    def info_items(self) -> list[tuple[str, Any]]:
-        """What `info` shows, as pairs."""
-        return [
-            ("type", type(self).__name__), ("shape", self.shape), ("chunks", self.chunks), ("blocks", self.blocks),
-            ("dtype", self.dtype), ("nbytes", size_text(self.nbytes)), ("cbytes", size_text(self.cbytes)),
-            ("cratio", f"{self.cratio:.2f}x"), ("cparams", self.cparams), ("dparams", self.dparams),
-            *self._carrier.described_checks(),
-        ]  # fmt: skip
-
-    @property
-    def info(self) -> InfoReporter:
-        """A table of the most important properties."""
-        return InfoReporter(self)
-
-    def __repr__(self) -> str:
-        where = f" in {self.urlpath}" if self.urlpath else ""
-        return f"<NDArray {self.shape} {short_text(self.dtype)}, chunks {self.chunks}, blocks {self.blocks}{where}>"
-
-    def __len__(self) -> int:
-        shape = self.shape
-        if not shape:
-            raise TypeError("len() of unsized object")
-        return shape[0]
-
-    # ------------------------------------------------------------ reading
-    def __getitem__(self, key: Any) -> Any:
-        carrier = self._carrier
-        version: Version = carrier.array  # type: ignore[assignment]  # set by `_of`
-        items = read_basic(version, key, carrier)
-        if items is not None:
-            return items
-        if type(key) is str:
-            return self._field(key)
-        return read_other(version, key, carrier.nthreads)
-
-    def read(self, key: Any = ..., out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
-        """The items of a key, in an array that is there already.
-
-        Parameters
-        ----------
-        key : optional
-            As between brackets; all items by default.
-        out : ndarray, optional
-            Where the items go: writable, of the key's shape and of the array's dtype, with any strides. Items are
-            decoded straight into it as far as blocks are contiguous in it. Without it a new array is made.
-
-        Returns
-        -------
-        ndarray
-            `out` if there is one.
-
-        Raises
-        ------
-        TypeError, ValueError
-            Something else than such an array.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import blosc2
-        >>> array = blosc2.arange(12).reshape((3, 4))
-        >>> batch = np.zeros((2, 4), array.dtype)
-        >>> _ = array.read(slice(1, 3), out=batch)
-        >>> batch[0]
-        array([4, 5, 6, 7])
-        """
-        carrier = self._carrier
-        if type(key) is str:
-            found: np.ndarray[Any, Any] = self._field(key).read(out=out)
-            return found
-        return read(carrier.array, key, carrier.nthreads, out)  # type: ignore[arg-type]
-
-    def read_many(
-        self, selections: Iterable[Any], out: np.ndarray[Any, Any] | None = None
-    ) -> np.ndarray[Any, Any] | list[np.ndarray[Any, Any]]:
-        """The items of many keys at once: the batch of a loader.
-
-        All keys of integers, slices, `None` and `...` are read together, without the GIL and shared by threads: what
-        they need of one chunk is read by one thread, one after the other, and a block that several need is decoded once
-        as a rule. Keys with arrays or masks are taken too; each of them is then read by itself.
-
-        Parameters
-        ----------
-        selections : iterable
-            Keys, each as between brackets; no names of fields. The same items may be selected any number of times.
-        out : ndarray, optional
-            Where the items go: a writable array of shape ``(number of selections, *shape of each)`` and of the array's
-            dtype, with any strides.
-
-        Returns
-        -------
-        ndarray or list of ndarray
-            `out` if there is one. Else a new array with the items of each selection in its row, where all selections
-            have the same shape; where they differ, a list with an array for each. Without any selection an array of
-            shape ``(0, *shape[1:])``.
-
-        Raises
-        ------
-        IndexError, TypeError, ValueError
-            For a selection that is wrong, by its place in the batch; for an `out` that does not fit, and for selections
-            of several shapes with `out` (`ValueError`). Nothing was read then.
-        FormatError
-            For a chunk that cannot be decoded. Some items may have been read into `out` by then.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import blosc2
-        >>> array = blosc2.arange(12).reshape((3, 4))
-        >>> array.read_many([(0, slice(0, 2)), (2, slice(1, 3))])
-        array([[ 0,  1],
-               [ 9, 10]])
-        >>> [items.shape for items in array.read_many([0, (slice(1, 3), [0, 2, 3])])]
-        [(4,), (2, 3)]
-        """
-        keys = list(selections)
-        carrier = self._carrier
-        return read_many(carrier.array, keys, carrier.nthreads, out)  # type: ignore[arg-type]
-
-    def _snapshot(self) -> Snapshot:
-        return Snapshot.of(self._carrier)
-
-    def _read_all(self) -> np.ndarray[Any, Any]:
-        return read_whole(self._carrier.array, self._carrier.nthreads)  # type: ignore[arg-type]
-
-    def to_device(self, device: str, /, *, stream: Any = None) -> NDArray:
-        """The array itself, whose items are decoded to memory of the CPU; `ValueError` for other devices."""
-        if device != "cpu" or stream is not None:
-            raise ValueError(f"items are read to memory of the CPU, not to {device!r}: hand on what was read")
-        return self
-
-    def view(self, key: Any = ...) -> np.ndarray[Any, Any]:
-        """The items of a key where they lie, without a copy: a read-only view of the mapped file.
-
-        Possible for items of one chunk that is stored uncompressed, as in arrays written with ``clevel=0``; in files
-        that are mapped these are aligned to 64 bytes. The view keeps the mapping alive, and goes on showing what it
-        showed whatever is written.
-
-        Parameters
-        ----------
-        key : optional
-            Integers, slices, `None` and `...`; everything by default.
-
-        Raises
-        ------
-        ValueError
-            With the reason why it is not possible.
-
-        Examples
-        --------
-        >>> import os, tempfile
-        >>> import numpy as np
-        >>> import blosc2
-        >>> path = os.path.join(tempfile.mkdtemp(), "raw.b2nd")
-        >>> _ = blosc2.asarray(np.arange(6.0), urlpath=path, cparams={"clevel": 0})
-        >>> blosc2.open(path, mmap_mode="r").view(slice(2, 4))
-        array([2., 3.])
-        """
-        return view_items(self._carrier.array, key)  # type: ignore[arg-type]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        if copy is False:
-            if dtype is not None and np.dtype(dtype) != self.dtype:
-                raise ValueError(f"items of {self.dtype} cannot be had as {np.dtype(dtype)} without a copy")
-            return self.view()
-        result = self._read_all()
-        return result if dtype is None else result.astype(dtype, copy=False)
-
-    def __dlpack__(self, *, copy: bool | None = None, **kwargs: Any) -> Any:
-        if not copy:
-            try:
-                return self._memory().__dlpack__(**kwargs)
-            except BufferError:  # also where the other side takes no memory that is only read
-                if copy is False:
-                    raise
-        return self._read_all().__dlpack__(**kwargs)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return _CPU
-
-    def __buffer__(self, flags: int) -> memoryview:
-        return memoryview(self._memory())  # type: ignore[arg-type]  # NumPy's stubs lag behind
-
-    def _memory(self) -> np.ndarray[Any, Any]:
-        try:
-            return self.view()
-        except ValueError as error:
-            raise BufferError(str(error)) from None
-
-    def __iter__(self) -> Iterator[Any]:
-        if not self.ndim:
-            raise TypeError("iteration over a 0-d array")
-        # Chunk by chunk along axis 0, so that each is decoded once.
-        step = max(self.chunks[0], 1)
-        for start in range(0, len(self), step):
-            part = self[start : start + step]
-            if self.dtype.kind == "U":
-                self._check_characters(part)
-            yield from part
-
-    def _check_characters(self, text: np.ndarray[Any, Any]) -> None:
-        """Refuse numbers that are no characters, which a damaged file may have: NumPy raises a SystemError for some."""
-        numbers = text.reshape(-1).view(text.dtype.str.replace(f"U{text.dtype.itemsize // 4}", "u4"))
-        if len(numbers) and numbers.max() > 0x10FFFF:
-            raise FormatError(
-                f"text that holds {int(numbers.max()):#x}, which is no Unicode character", path=self.urlpath
-            )
-
-    def item(self, *index: Any) -> Any:
-        """One item as a Python scalar; without an index, of an array of size 1."""
-        if index:
-            key = index[0] if len(index) == 1 and isinstance(index[0], tuple) else index
-            if len(key) == 1 and self.ndim != 1:
-                key = np.unravel_index(operator.index(key[0]), self.shape)
-            found = self[tuple(key)]
-        else:
-            found = self[...] if self.size == 1 else self._only_scalars("item()")
-        if self.dtype.kind == "U":
-            self._check_characters(found)
-        return found.item()
-
-    def _only_scalars(self, what: str) -> Any:
-        raise ValueError(f"{what} needs an array of size 1, this one has {self.size} items")
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def __bool__(self) -> bool:
-        if self.size != 1:
-            raise ValueError("The truth value of an array with more than one element is ambiguous")
-        return bool(self.item())
-
-    def _no_operators(self, *_: Any) -> Never:
-        raise TypeError("compressed arrays have no operators: use np.asarray(a) or a[:], which are NumPy arrays")
-
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _no_operators
-    __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = __matmul__ = _no_operators
-    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = __rmatmul__ = _no_operators
-    __and__ = __or__ = __xor__ = __rand__ = __ror__ = __rxor__ = __lshift__ = __rshift__ = _no_operators
-    __neg__ = __pos__ = __abs__ = __invert__ = _no_operators
-    __hash__ = None  # type: ignore[assignment]
-
-    def tobytes(self) -> bytes:
-        """The items as bytes in C order."""
-        return self._read_all().tobytes()
-
-    def get_chunk(self, nchunk: int) -> bytes:
-        """A chunk as it is stored."""
-        return self.schunk.get_chunk(nchunk)
-
-    def iterchunks_info(self) -> Iterator[Any]:
-        """For each chunk: nchunk, coords, cratio, special, repeated_value, lazychunk."""
-        grid = self._geometry.grid
-        for nchunk in range(self._geometry.nchunks):
-            coords = tuple(int(i) for i in np.unravel_index(nchunk, grid))
-            cratio, special, item, stored = chunk_description(self._carrier, nchunk)
-            value = None if item is None else repeated_item(item, self.dtype)
-            yield ChunkInfo(nchunk, coords, cratio, special, value, stored)
 
     # ------------------------------------------------------------ writing
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -639,11 +260,3 @@ class NDArray(Stored):
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if not isinstance(vars(NDArray).get(name), Absent)]
-
-    # ------------------------------------------------------------ fields
-    def _field(self, name: str) -> NDField:
-        if self.dtype.names is None:
-            if name.isidentifier():
-                raise ValueError(f"the array is not structured: it has no field {name!r}")
-            raise NotImplementedError(f"{name!r}: string expressions are not part of this package; use NumPy on a[:]")
-        return NDField(self, name)

@@ -1,4 +1,4 @@
-"""What arrays are made of: chunk shapes, the plan of a new array, slabs that are written one after the other.
+"""What arrays are made of: how they are read, chunk shapes, the plan of a new array, slabs written one after the other.
 
 `NDArray` and the functions that make arrays stand on this package, which knows neither of them. Arrays that are larger
 than memory are made here slab by slab; nothing here holds a whole one.
@@ -15,6 +15,7 @@ from blosc2._arrays.chunk_shapes import (
 from blosc2._arrays.concatenation import joined
 from blosc2._arrays.copying import copied
 from blosc2._arrays.ranges import Place, Range, Spaced, eye_part, positions
+from blosc2._arrays.readable import ChunkInfo, ReadableArray
 from blosc2._arrays.resize import mark_indexes_stale, resize_draft, resized_geometry
 from blosc2._arrays.slabs import Shape, Snapshot, bands, compressed_box, converted, plan_like
 from blosc2._arrays.small_frames import TINY, cframe_of, forget_templates, tiny_frame
@@ -27,8 +28,10 @@ __all__ = [
     "TINY",
     "ArrayPlan",
     "Axes",
+    "ChunkInfo",
     "Place",
     "Range",
+    "ReadableArray",
     "Shape",
     "Snapshot",
     "Spaced",
