@@ -20,7 +20,8 @@ from fixture_kit.isolated import environment
 
 import blosc2
 from blosc2 import SChunk, SpecialValue
-from blosc2._handles.handle import FileCarrier, MemoryCarrier
+from blosc2._handles.file import FileCarrier
+from blosc2._handles.memory import MemoryCarrier
 from blosc2.exceptions import FormatError
 
 # Header fields that make a version current: name -> bytes (FORMATS 1.1)

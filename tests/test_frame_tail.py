@@ -13,8 +13,9 @@ import pytest
 
 import blosc2
 from blosc2._frames.tail import end_of_versions
-from blosc2._handles import handle as carrier
-from blosc2._handles.handle import open_frame
+from blosc2._handles import file as frame_file
+from blosc2._handles import handle as frame_handle
+from blosc2._handles.open_frame import open_frame
 
 NOISE = np.random.default_rng(3).integers(0, 1 << 62, 40_000)
 
@@ -123,7 +124,8 @@ def test_a_version_that_cannot_be_read_after_it_was_published(
         raise OSError(errno.EMFILE, "Too many open files")
 
     with monkeypatch.context() as patched:
-        patched.setattr(carrier, "open_frame", fail)
+        for module in (frame_file, frame_handle):
+            patched.setattr(module, "open_frame", fail)
         with pytest.raises(OSError, match=r"Too many open files; the change may be in the file: refresh\(\) tells"):
             change(handle)
     assert everything(handle) == before

@@ -14,7 +14,7 @@ import pytest
 import blosc2
 from blosc2 import SChunk
 from blosc2._frames import metadata as vlmeta
-from blosc2._handles import handle as carrier
+from blosc2._handles import file as carrier
 
 KINDS = ["array in memory", "array in a file", "super-chunk in a directory", "tree", "group", "leaf"]
 

@@ -16,7 +16,7 @@ from blosc2 import SChunk, SpecialValue
 from blosc2._files import atomic_file as new_file
 from blosc2._files import process as owner
 from blosc2._frames import directory as directory_frame
-from blosc2._handles import handle as carrier
+from blosc2._handles import file as carrier
 
 ITEMS = np.arange(1000, dtype="<i4") // 7
 

@@ -19,7 +19,7 @@ from blosc2._core.frame.frame_checksums import checksums_of, has_odd_parity, ran
 from blosc2._core.io.checksum import crc32c, crc32c_both, crc32c_joined
 from blosc2._core.io.source import Source
 from blosc2._frames.checksums import carried, check_reads, is_verifiable, verify_frame, with_sums
-from blosc2._handles.handle import open_frame
+from blosc2._handles.open_frame import open_frame
 
 MARK, MAGIC = 0xB5, bytes.fromhex("c1 62 32 73 75 6d 73 01")
 ITEMS = np.arange(300, dtype="i4").reshape(30, 10)

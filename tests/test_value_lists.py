@@ -20,7 +20,7 @@ from store_makers import KINDS, Maker
 
 import blosc2
 from blosc2 import BatchArray, ObjectArray
-from blosc2._handles.handle import FileCarrier
+from blosc2._handles.file import FileCarrier
 from blosc2._lists import lists as value_lists
 from blosc2.exceptions import FormatError, MissingFileError
 

@@ -12,6 +12,7 @@ from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.zip.archive import Archive
 from blosc2._core.zip.catalog import Catalog
+from blosc2._files import Retry
 from blosc2.exceptions import FormatError
 
 # The end record as writers leave it: without a comment, or with a seal.
@@ -50,7 +51,7 @@ def open_version(path: str, mmap_mode: str | None, old: Source | None, advice: s
 
     For `old` see `open_source`; `advice` is given before anything is read.
     """
-    last = None
+    retry = Retry()
     while True:
         source = open_source(path, None, old)
         try:
@@ -73,9 +74,8 @@ def open_version(path: str, mmap_mode: str | None, old: Source | None, advice: s
                 record = source.read(start, archive.end - start)
             return Version(source, archive, record)
         except FormatError:
-            if source.identity == last:
+            if not retry.again(source.identity):
                 raise
-            last = source.identity
 
 
 def _last_record(source: Source) -> bytes:

@@ -7,19 +7,12 @@ several processes change, the base class of what users hold, and the changes of 
 from blosc2._handles.byte_ranges import chunk_range, chunks_as_items, read_bytes, read_into
 from blosc2._handles.chunk_updates import DEFAULT_CHUNK, bytes_of, chunk_nbytes, compressed_pieces, existing_chunk
 from blosc2._handles.directory import DirectoryCarrier, directory_carrier
+from blosc2._handles.file import FileCarrier, open_carrier
 from blosc2._handles.frame_object import Stored, StoredFrame
-from blosc2._handles.handle import (
-    Carrier,
-    FileCarrier,
-    MemoryCarrier,
-    array_of,
-    encoding_of,
-    make_plugin,
-    open_carrier,
-    vlmeta_chunk,
-)
+from blosc2._handles.handle import Carrier, array_of, encoding_of, make_plugin, vlmeta_chunk
 from blosc2._handles.lazy_chunks import lazy_chunk
 from blosc2._handles.lost import LOST_ERRORS, LostCarrier
+from blosc2._handles.memory import MemoryCarrier
 from blosc2._handles.new_frame import check_target, copy_frame, new_carrier
 from blosc2._handles.schunk_methods import ChangeableChunks
 from blosc2._handles.shared import check_locking, shared_carrier

@@ -33,7 +33,8 @@ from blosc2._frames import (
     take_back,
     write_chunk,
 )
-from blosc2._handles.handle import Carrier, MemoryCarrier
+from blosc2._handles.handle import Carrier
+from blosc2._handles.memory import MemoryCarrier
 from blosc2.exceptions import FormatError, StaleHandleError, name_file
 
 

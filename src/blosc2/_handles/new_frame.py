@@ -30,7 +30,10 @@ from blosc2._frames import (
 )
 from blosc2._handles.chunk_buffer import Arena
 from blosc2._handles.directory import directory_carrier
-from blosc2._handles.handle import Carrier, FileCarrier, MemoryCarrier, open_frame
+from blosc2._handles.file import FileCarrier
+from blosc2._handles.handle import Carrier
+from blosc2._handles.memory import MemoryCarrier
+from blosc2._handles.open_frame import open_frame
 from blosc2._handles.shared import check_locking, shared_carrier
 from blosc2._options import tell_of_mapping
 from blosc2.exceptions import ExistingFileError

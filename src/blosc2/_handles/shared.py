@@ -20,7 +20,9 @@ from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import Sidecar
 from blosc2._frames import is_directory_frame
 from blosc2._handles.directory import DirectoryCarrier, ReadOnlyDirectoryCarrier
-from blosc2._handles.handle import Carrier, FileCarrier, open_frame
+from blosc2._handles.file import FileCarrier
+from blosc2._handles.handle import Carrier
+from blosc2._handles.open_frame import open_frame
 from blosc2.exceptions import MissingFileError
 
 Array = tuple[Geometry, np.dtype[Any], Frame]

@@ -18,7 +18,7 @@ from blosc2._backends.layout import FRAME_MAGIC, Window, open_source
 from blosc2._core.allocation import allowed, too_much
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
-from blosc2._files import file_identity
+from blosc2._files import Retry, file_identity
 from blosc2._frames import unpack
 from blosc2.exceptions import FormatError, UnsupportedKindError
 
@@ -29,8 +29,6 @@ REGISTRY: Final = "_object_registry"
 
 # A value that crosses chunks is read from them, where it is at least so long, and else copied out of them.
 _LONG: Final = 1 << 20
-# How often a file is opened that seems to be damaged and is being changed.
-_TRIES: Final = 10
 
 
 class Embedded:
@@ -222,8 +220,7 @@ def read_embedded(open_window: Callable[[], Window], verify: bool | None = None)
     verify : bool, optional
         As of `Embedded`.
     """
-    last: tuple[int, ...] | None = None
-    tries = 0
+    retry = Retry()
     while True:
         window = open_window()
         try:
@@ -231,11 +228,8 @@ def read_embedded(open_window: Callable[[], Window], verify: bool | None = None)
         except FormatError:
             # A header that was read while it was written, or that tells of bytes which came after the file was opened.
             path = window[0].path
-            now = None if path is None else file_identity(path)
-            tries += 1
-            if now == last or tries == _TRIES:
+            if not retry.again(None if path is None else file_identity(path)):
                 raise
-            last = now
 
 
 def kind_of(frame: Frame) -> str | None:

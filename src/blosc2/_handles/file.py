@@ -1,0 +1,135 @@
+"""Frames that are files of their own, changed by "append, then publish" (FORMATS 8.1)."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from io import FileIO
+from typing import Any
+
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.forking import Lock
+from blosc2._files import Compaction, NewFile, Owner, Spool, TemporaryFile, check_permission, locked
+from blosc2._frames import Draft, append_version, closed_quietly, write_frame
+from blosc2._handles.handle import Carrier
+from blosc2._handles.memory import MemoryCarrier
+from blosc2._handles.open_frame import SECTOR, open_frame
+from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
+
+
+class FileCarrier(Carrier):
+    """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1)."""
+
+    # Whether a change did not come to its end, so that the file may show something else.
+    __slots__ = ("_behind", "_exclusive", "_lock", "_path")
+
+    writable = True
+
+    def __init__(self, frame: Frame, *, exclusive: bool = True, **how: Any) -> None:
+        super().__init__(frame, **how)
+        self._behind = False
+        # Whether a change waits for the lock of the file; without, nobody else may change it.
+        self._exclusive = exclusive
+        self._lock = Lock()
+        self._path = os.path.abspath(str(self.urlpath))  # stays right when the process goes to another folder
+
+    def spool(self) -> Spool:
+        return Spool(TemporaryFile(self._path))
+
+    def publish(self, draft: Draft, *, fresh: bool = False) -> None:
+        with self._lock:
+            self._check_own()
+            if draft.frame is not self.frame:
+                raise RuntimeError("the array was changed by another thread at the same time; try again")
+            variable = draft.settle()
+            # The trailer of a frame without data must follow the header: metadata alone cannot be appended,
+            # nor can the last chunk go.
+            fresh = fresh or draft.nbytes == 0 or len(self.frame.header_bytes()) > SECTOR
+            # The lock is taken anew for each change: it keeps other handles of the file out too, in any process.
+            owner = Owner()
+            raw = owner.open_raw(self._path, "r+b")
+            with closed_quietly(raw) as file, locked(file, self._path, exclusive=self._exclusive):
+                self._check_unchanged(file)
+                self._behind = True
+                try:
+                    if fresh:
+                        self._rewrite(draft, owner)
+                    else:
+                        append_version(file, self._path, draft, variable=variable)
+                    self._adopt(open_frame(self._path, self.mmap_mode, old=self.frame.source))
+                except BaseException as error:
+                    self._look_again(error)
+                    raise
+                self._behind = False
+
+    def _look_again(self, error: BaseException) -> None:
+        """A change did not come to its end: show what the file holds, and say so."""
+        before = self.frame.header_bytes()
+        try:
+            self.refresh()
+        except (OSError, FormatError, MemoryError):
+            what = "the change may be in the file: refresh() tells"
+        else:
+            shows = self.frame.header_bytes() != before
+            what = "the change is in the file all the same, and shows" if shows else "the file is what it was"
+        explain(error, what)
+        name_file(error, self._path)
+
+    def editing(self) -> AbstractContextManager[Any]:
+        """See `Carrier.editing`. What the last change came to is looked at first, where it did not come to its end."""
+        if self._behind:
+            self.refresh()
+        return super().editing()
+
+    def compact(self) -> Compaction:
+        with self.editing():
+            before = self.frame.source.size
+            self.publish(Draft(self.frame), fresh=True)
+            return Compaction(before, self.frame.source.size)
+
+    def _rewrite(self, draft: Draft, owner: Owner) -> None:
+        with NewFile(self._path, replace=True, owner=owner) as file:
+            write_frame(file, draft)
+
+    def _check_unchanged(self, file: FileIO) -> None:
+        """Refuse to write into a file that is no longer the one that was read."""
+        status = os.fstat(file.fileno())
+        identity = self.frame.source.identity
+        fixed = self.frame.header_bytes()[:87]
+        place = (status.st_dev, status.st_ino)
+        now = os.stat(self._path)  # another file may have been renamed over it while the lock was waited for
+        if (
+            identity is None
+            or place != identity[:2]
+            or place != (now.st_dev, now.st_ino)
+            or (file.read(len(fixed)) != fixed)
+        ):
+            raise StaleHandleError(
+                "another handle or process changed this file since it was opened: open it again, "
+                "or call refresh(), before writing; with locking=True handles wait for each other and follow",
+                path=self.urlpath,
+            )
+
+    def refresh(self) -> bool:
+        """Take up the version that is on disk now; True when it is another one."""
+        with self._lock:
+            changed = super().refresh()
+            self._behind = False
+            return changed
+
+
+def open_carrier(
+    path: str, mode: str, mmap_mode: str | None, offset: int = 0, *, advice: str | None = None, exclusive: bool = True,
+    **how: Any,
+) -> Carrier:  # fmt: skip
+    """The carrier of a frame in a file, for reading or, where the file is nothing but the frame, for changes."""
+    # By its full path, which stays right when the process goes to another folder.
+    frame = open_frame(os.path.abspath(path), mmap_mode, offset, advice=advice)
+    kind: type[Carrier] = Carrier
+    if mmap_mode == "c":
+        kind = MemoryCarrier
+    elif mode != "r" and offset == 0:
+        check_permission(os.path.abspath(path))
+        kind = FileCarrier
+        how["exclusive"] = exclusive
+    return kind(frame, mode=mode, urlpath=path, mmap_mode=mmap_mode, **how)
