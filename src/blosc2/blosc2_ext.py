@@ -11,7 +11,7 @@ from typing import Any, Never
 
 from blosc2._frames import is_directory_frame
 from blosc2._functions import compress2, decompress2, wrap
-from blosc2._handles import Carrier, check_locking, directory_carrier, open_carrier, shared_carrier
+from blosc2._handles import Carrier, HandleOptions, check_locking, directory_carrier, open_carrier, shared_carrier
 from blosc2._options import check_modes, deserialize_mode, local_path
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
@@ -68,22 +68,20 @@ def open(urlpath: str | bytes | os.PathLike[Any], mode: str, offset: int, **kwar
     if offset < 0:
         raise ValueError(f"offset must not be negative: {offset}")
     policy = str(deserialize_mode(kwargs.get("deserialize", "safe")))
-    how: dict[str, Any] = {}
-    if kwargs.get("cparams") is not None:
-        how["cparams"] = cparams_from(kwargs["cparams"])
-    if kwargs.get("dparams") is not None:
-        how["dparams"] = dparams_from(kwargs["dparams"])
+    cparams = None if kwargs.get("cparams") is None else cparams_from(kwargs["cparams"])
+    dparams = None if kwargs.get("dparams") is None else dparams_from(kwargs["dparams"])
+    options = HandleOptions(effective, mmap_mode, policy, dparams, cparams)
     carrier: Carrier
     locking = bool(kwargs.get("locking"))
     check_locking(locking, path, mmap_mode)
     if locking and offset == 0:
-        carrier = shared_carrier(path, effective, deserialize=policy, **how)
+        carrier = shared_carrier(path, options)
     elif offset == 0 and is_directory_frame(path):
         if mmap_mode is not None:
             raise ValueError(f"mmap_mode is for files, and {path} is a directory of chunks")
-        carrier = directory_carrier(path, effective, deserialize=policy, **how)
+        carrier = directory_carrier(path, options)
     else:
-        carrier = open_carrier(path, effective, mmap_mode, offset, deserialize=policy, **how)
+        carrier = open_carrier(path, options, offset)
     found = wrap(carrier)
     return found if isinstance(found, (NDArray, SChunk)) else SChunk._of(carrier)
 

@@ -18,6 +18,8 @@ from blosc2._handles import (
     DEFAULT_CHUNK,
     Carrier,
     ChangeableChunks,
+    FrameContent,
+    HandleOptions,
     bytes_of,
     check_target,
     chunk_nbytes,
@@ -91,11 +93,12 @@ class SChunk(ChangeableChunks):
         chunksize = chunk_nbytes(chunksize, len(view) if view else DEFAULT_CHUNK, cparams.typesize)
         encoding = encoding_of(cparams, cparams.typesize, cparams.blocksize)
         check_for_bytes(encoding)
-        self._carrier = new_carrier(
-            storage, encoding, chunks=compressed_pieces(encoding, view, chunksize, cparams.nthreads),
-            count=-(-len(view) // chunksize), nbytes=len(view), chunksize=chunksize,
-            metalayers=pack_metalayers(storage.meta), cparams=cparams, dparams=keywords.dparams, deserialize=policy,
+        content = FrameContent(
+            compressed_pieces(encoding, view, chunksize, cparams.nthreads), -(-len(view) // chunksize), len(view),
+            chunksize, pack_metalayers(storage.meta),
         )  # fmt: skip
+        options = HandleOptions(deserialize=policy, dparams=keywords.dparams, cparams=cparams)
+        self._carrier = new_carrier(storage, encoding, content, options)
 
     @classmethod
     def _of(cls, carrier: Carrier) -> SChunk:
@@ -368,7 +371,7 @@ class SChunk(ChangeableChunks):
         """
         storage = storage_from(kwargs)
         check_target(storage, "super-chunk")
-        return SChunk._of(copy_frame(self._carrier.frame, storage, deserialize="full"))
+        return SChunk._of(copy_frame(self._carrier.frame, storage, HandleOptions(deserialize="full")))
 
     def lock(self) -> None:
         """Begin what `holding_lock` does as a context; `unlock` ends it."""
@@ -409,11 +412,11 @@ def _existing(storage: Storage, chunksize: int | None, data: Any) -> Carrier:
     if data is not None:
         raise ValueError("mode 'r' opens what is there and takes no data; mode='w' replaces it")
     if storage.locking:
-        carrier = shared_carrier(storage.urlpath, "r")
+        carrier = shared_carrier(storage.urlpath, HandleOptions())
     elif is_directory_frame(storage.urlpath) and storage.mmap_mode is None:
-        carrier = directory_carrier(storage.urlpath, "r")
+        carrier = directory_carrier(storage.urlpath, HandleOptions())
     else:
-        carrier = open_carrier(storage.urlpath, "r", storage.mmap_mode)
+        carrier = open_carrier(storage.urlpath, HandleOptions(mmap_mode=storage.mmap_mode))
     if carrier.frame.metalayer("b2nd") is not None:
         raise ValueError(f"Cannot open an NDArray as a SChunk: {storage.urlpath}; use blosc2.open")
     there = int(carrier.frame.chunksize)

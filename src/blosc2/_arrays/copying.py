@@ -10,7 +10,7 @@ from blosc2._arrays.axis_view import ViewCarrier
 from blosc2._arrays.slabs import converted
 from blosc2._arrays.spec import ArrayPlan
 from blosc2._frames import PADDING, Draft, check_declared
-from blosc2._handles import Carrier, copy_frame
+from blosc2._handles import Carrier, HandleOptions, copy_frame
 
 
 def copied(array: Any, dtype: Any, kwargs: dict[str, Any]) -> Carrier:
@@ -31,8 +31,8 @@ def copied(array: Any, dtype: Any, kwargs: dict[str, Any]) -> Carrier:
         and kwargs.get("cparams") is None and "meta" not in kwargs
     )  # fmt: skip
     if same:
-        how = {"cparams": plan.cparams, "dparams": plan.keywords.dparams, "deserialize": "full"}
-        return copy_frame(frame, plan.keywords.storage, **how)
+        options = HandleOptions(deserialize="full", dparams=plan.keywords.dparams, cparams=plan.cparams)
+        return copy_frame(frame, plan.keywords.storage, options)
     source = array._snapshot()
     kept = {name: packed for name, packed in source.frame.metalayers().items() if name not in ("b2nd", PADDING)}
     plan.metalayers = {"b2nd": plan.metalayers["b2nd"], **kept, **plan.metalayers}

@@ -25,7 +25,7 @@ from blosc2._frames import (
     pack_metalayers,
     with_padding,
 )
-from blosc2._handles import Carrier, check_target, encoding_of, new_carrier
+from blosc2._handles import Carrier, FrameContent, HandleOptions, check_target, encoding_of, new_carrier
 from blosc2._options import compress
 from blosc2.storage import MAX_BLOCKSIZE, MAX_TYPESIZE, CParams, Filter, cparams_dflts, cparams_from
 
@@ -214,11 +214,12 @@ class ArrayPlan:
         """Make the array of its stored chunks."""
         geometry = self.geometry
         count: int = geometry.nchunks
-        return new_carrier(
-            self.keywords.storage, self.encoding, chunks=chunks if geometry.size else (), count=count,
-            nbytes=count * geometry.chunk_nbytes, chunksize=self._chunksize, metalayers=self.metalayers, vlmeta=vlmeta,
-            variable=self._chunksize == 0, cparams=self.cparams, dparams=self.keywords.dparams,
+        content = FrameContent(
+            chunks if geometry.size else (), count, count * geometry.chunk_nbytes, self._chunksize, self.metalayers,
+            vlmeta, variable=self._chunksize == 0,
         )  # fmt: skip
+        options = HandleOptions(deserialize="full", dparams=self.keywords.dparams, cparams=self.cparams)
+        return new_carrier(self.keywords.storage, self.encoding, content, options)
 
     def lay_out(self, items: np.ndarray[Any, Any], write: Callable[[Any], Any]) -> bytes:
         """Write the frame of these items, without checksums, except for its header, which is returned."""

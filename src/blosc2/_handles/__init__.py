@@ -14,6 +14,7 @@ from blosc2._handles.lazy_chunks import lazy_chunk
 from blosc2._handles.lost import LOST_ERRORS, LostCarrier
 from blosc2._handles.memory import MemoryCarrier
 from blosc2._handles.new_frame import check_target, copy_frame, new_carrier
+from blosc2._handles.options import FrameContent, HandleOptions
 from blosc2._handles.schunk_methods import ChangeableChunks
 from blosc2._handles.shared import check_locking, shared_carrier
 from blosc2._handles.versions import FrameVersion, version_of
@@ -25,7 +26,9 @@ __all__ = [
     "ChangeableChunks",
     "DirectoryCarrier",
     "FileCarrier",
+    "FrameContent",
     "FrameVersion",
+    "HandleOptions",
     "LostCarrier",
     "MemoryCarrier",
     "Stored",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 from array import array
-from typing import Any
 
 import numpy as np
 
@@ -35,6 +34,7 @@ from blosc2._frames import (
 )
 from blosc2._handles.handle import Carrier
 from blosc2._handles.memory import MemoryCarrier
+from blosc2._handles.options import HandleOptions
 from blosc2.exceptions import FormatError, StaleHandleError, name_file
 
 
@@ -43,10 +43,13 @@ class ReadOnlyDirectoryCarrier(Carrier):
 
     __slots__ = ("_head", "_identity", "_path")
 
-    def __init__(self, path: str, **how: Any) -> None:
+    def __init__(self, path: str, options: HandleOptions) -> None:
         self._path = os.path.abspath(path)  # stays right when the process goes to another folder
         found = read_directory(self._path)
-        super().__init__(found.frame, urlpath=path, **how)
+        mode, mmap_mode, deserialize, dparams, cparams, verify, _ = options
+        super().__init__(
+            found.frame, mode, path, mmap_mode, None, deserialize, dparams=dparams, cparams=cparams, verify=verify
+        )
         self._show(found)
 
     def _show(self, found: Directory) -> None:
@@ -77,10 +80,10 @@ class DirectoryCarrier(ReadOnlyDirectoryCarrier):
 
     writable = True
 
-    def __init__(self, path: str, *, exclusive: bool = True, **how: Any) -> None:
+    def __init__(self, path: str, options: HandleOptions) -> None:
         self._lock = Lock()
-        self._exclusive = exclusive
-        super().__init__(path, **{"mode": "a", **how})
+        self._exclusive = options.exclusive
+        super().__init__(path, options)
 
     def _show(self, found: Directory) -> None:
         super()._show(found)
@@ -174,9 +177,6 @@ def _files_by_offset(frame: Frame, numbers: Integers) -> dict[int, int]:
     return dict(zip(offsets[stored].tolist(), numbers[stored].tolist(), strict=True))
 
 
-def directory_carrier(path: str, mode: str, **how: Any) -> Carrier:
+def directory_carrier(path: str, options: HandleOptions) -> Carrier:
     """The carrier of a directory frame, for reading or for changes."""
-    if mode == "r":
-        how.pop("exclusive", None)
-        return ReadOnlyDirectoryCarrier(path, mode=mode, **how)
-    return DirectoryCarrier(path, mode=mode, **how)
+    return (ReadOnlyDirectoryCarrier if options.mode == "r" else DirectoryCarrier)(path, options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager
 from io import FileIO
-from typing import Any
+from typing import Any, Self
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
@@ -14,6 +14,7 @@ from blosc2._frames import Draft, append_version, closed_quietly, write_frame
 from blosc2._handles.handle import Carrier
 from blosc2._handles.memory import MemoryCarrier
 from blosc2._handles.open_frame import SECTOR, open_frame
+from blosc2._handles.options import HandleOptions
 from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
 
 
@@ -25,13 +26,21 @@ class FileCarrier(Carrier):
 
     writable = True
 
-    def __init__(self, frame: Frame, *, exclusive: bool = True, **how: Any) -> None:
-        super().__init__(frame, **how)
+    def __init__(self, frame: Frame, path: str, options: HandleOptions) -> None:
+        mode, mmap_mode, deserialize, dparams, cparams, verify, exclusive = options
+        super().__init__(
+            frame, mode, path, mmap_mode, None, deserialize, dparams=dparams, cparams=cparams, verify=verify
+        )
         self._behind = False
         # Whether a change waits for the lock of the file; without, nobody else may change it.
         self._exclusive = exclusive
         self._lock = Lock()
-        self._path = os.path.abspath(str(self.urlpath))  # stays right when the process goes to another folder
+        self._path = os.path.abspath(path)  # stays right when the process goes to another folder
+
+    @classmethod
+    def opened(cls, frame: Frame, path: str | None, options: HandleOptions) -> Self:
+        """A handle of a frame that was found at a path."""
+        return cls(frame, str(path), options)
 
     def spool(self) -> Spool:
         return Spool(TemporaryFile(self._path))
@@ -118,18 +127,13 @@ class FileCarrier(Carrier):
             return changed
 
 
-def open_carrier(
-    path: str, mode: str, mmap_mode: str | None, offset: int = 0, *, advice: str | None = None, exclusive: bool = True,
-    **how: Any,
-) -> Carrier:  # fmt: skip
+def open_carrier(path: str, options: HandleOptions, offset: int = 0, *, advice: str | None = None) -> Carrier:
     """The carrier of a frame in a file, for reading or, where the file is nothing but the frame, for changes."""
     # By its full path, which stays right when the process goes to another folder.
-    frame = open_frame(os.path.abspath(path), mmap_mode, offset, advice=advice)
-    kind: type[Carrier] = Carrier
-    if mmap_mode == "c":
-        kind = MemoryCarrier
-    elif mode != "r" and offset == 0:
-        check_permission(os.path.abspath(path))
-        kind = FileCarrier
-        how["exclusive"] = exclusive
-    return kind(frame, mode=mode, urlpath=path, mmap_mode=mmap_mode, **how)
+    frame = open_frame(os.path.abspath(path), options.mmap_mode, offset, advice=advice)
+    if options.mmap_mode == "c":
+        return MemoryCarrier.opened(frame, path, options)
+    if options.mode == "r" or offset:
+        return Carrier.opened(frame, path, options)
+    check_permission(os.path.abspath(path))
+    return FileCarrier(frame, path, options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from blosc2._frames import (
     plain_window,
 )
 from blosc2._handles.open_frame import open_frame
+from blosc2._handles.options import HandleOptions
 from blosc2._options import get_nthreads
 from blosc2.exceptions import FormatError, ReadOnlyError
 from blosc2.storage import CParams, DParams, cparams_of
@@ -103,6 +104,12 @@ class Carrier:
         self._cparams = cparams
         # Whether these are what the frame says.
         self._declared = cparams is None
+
+    @classmethod
+    def opened(cls, frame: Frame, path: str | None, options: HandleOptions) -> Self:
+        """A handle of a frame that was found at a path."""
+        mode, mmap_mode, deserialize, dparams, cparams, verify, _ = options
+        return cls(frame, mode, path, mmap_mode, None, deserialize, dparams=dparams, cparams=cparams, verify=verify)
 
     @property
     def contiguous(self) -> bool:

@@ -10,6 +10,7 @@ from blosc2._core.io.source import Source
 from blosc2._files import TemporaryFile, held
 from blosc2._frames import SMALL_FRAME, Draft, Fields, JoinedChunks, check_chunks, draft_window
 from blosc2._handles.handle import Carrier
+from blosc2.storage import CParams, DParams
 
 # Dead bytes of an array in memory are dropped when they outweigh the live ones by this much.
 _SLACK: Final = 1 << 16
@@ -26,8 +27,23 @@ class MemoryCarrier(Carrier):
 
     writable = True
 
-    def __init__(self, frame: Frame, *, contiguous: bool | None = None, **how: Any) -> None:
-        super().__init__(frame, **{"mode": "a", "deserialize": "full", **how})
+    def __init__(
+        self,
+        frame: Frame,
+        mode: str = "a",
+        urlpath: str | None = None,
+        mmap_mode: str | None = None,
+        key: str | None = None,
+        deserialize: str = "full",
+        *,
+        dparams: DParams | None = None,
+        cparams: CParams | None = None,
+        verify: bool | None = None,
+        contiguous: bool | None = None,
+    ) -> None:
+        super().__init__(
+            frame, mode, urlpath, mmap_mode, key, deserialize, dparams=dparams, cparams=cparams, verify=verify
+        )
         # What was asked for; else as the frame came. In memory there is no other difference.
         self._contiguous = bool(frame.serialised) if contiguous is None else contiguous
         self._arena: bytearray | None = None

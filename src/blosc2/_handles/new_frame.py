@@ -34,10 +34,11 @@ from blosc2._handles.file import FileCarrier
 from blosc2._handles.handle import Carrier
 from blosc2._handles.memory import MemoryCarrier
 from blosc2._handles.open_frame import open_frame
+from blosc2._handles.options import FrameContent, HandleOptions
 from blosc2._handles.shared import check_locking, shared_carrier
 from blosc2._options import tell_of_mapping
 from blosc2.exceptions import ExistingFileError
-from blosc2.storage import MAX_OVERHEAD, CParams, DParams, Storage
+from blosc2.storage import MAX_OVERHEAD, Storage
 
 
 def check_target(storage: Storage, what: str) -> None:
@@ -67,40 +68,33 @@ def _exists(path: str, what: str) -> ExistingFileError:
     return ExistingFileError(errno.EEXIST, text, path)
 
 
-def new_carrier(
-    storage: Storage,
-    encoding: Encoding,
-    *,
-    chunks: Iterable[Stored],
-    count: int,
-    nbytes: int,
-    chunksize: int,
-    metalayers: dict[str, bytes],
-    vlmeta: dict[str, bytes] | None = None,
-    variable: bool = False,
-    cparams: CParams | None = None,
-    dparams: DParams | None = None,
-    deserialize: str = "full",
-) -> Carrier:
-    """Write a frame of these chunks; see `blosc2._frames.update.lay_out` for the parameters."""
+def new_carrier(storage: Storage, encoding: Encoding, content: FrameContent, options: HandleOptions) -> Carrier:
+    """Write a new frame where its storage parameters say."""
     check_locking(storage.locking, storage.urlpath, storage.mmap_mode)
+    chunks, count, nbytes, chunksize, metalayers, vlmeta, variable = content
     fields = Fields(encoding, chunksize, variable=variable)
     entries = {} if vlmeta is None else vlmeta
-    how: dict[str, Any] = {"cparams": cparams, "dparams": dparams, "deserialize": deserialize}
     if storage.urlpath is None:
         frame = _in_memory(fields, chunks, count, nbytes, metalayers, entries)
-        return MemoryCarrier(frame, mode=storage.mode, contiguous=storage.contiguous, **how)
+        return _handle_in_memory(frame, storage, options)
     if not storage.contiguous:
         write_directory(
             storage.urlpath, fields, metalayers, entries, chunks, count, nbytes, replace=storage.mode == "w"
         )
-        return _opened_again(storage, **how)
+        return _opened_again(storage, options)
     with NewFile(storage.urlpath, replace=storage.mode == "w") as file:
         file.seek(header_length(metalayers))
         header = lay_out(file.write, fields, metalayers, entries, chunks, count, nbytes, Running())
         file.seek(0)
         file.write(header)
-    return _opened_again(storage, **how)
+    return _opened_again(storage, options)
+
+
+def _handle_in_memory(frame: Frame, storage: Storage, options: HandleOptions) -> MemoryCarrier:
+    return MemoryCarrier(
+        frame, storage.mode, deserialize=options.deserialize, dparams=options.dparams, cparams=options.cparams,
+        contiguous=storage.contiguous,
+    )  # fmt: skip
 
 
 def _in_memory(
@@ -114,11 +108,11 @@ def _in_memory(
     return Frame.assemble(source, entries, count, nbytes, fields.chunksize, fields, metalayers, vlmeta)
 
 
-def copy_frame(frame: Frame, storage: Storage, **how: Any) -> Carrier:
+def copy_frame(frame: Frame, storage: Storage, options: HandleOptions) -> Carrier:
     """A frame with the same chunks, as they are, in another place; byte for byte unless it has holes."""
     check_locking(storage.locking, storage.urlpath, storage.mmap_mode)
     if storage.urlpath is None:
-        carrier = MemoryCarrier(frame, mode=storage.mode, contiguous=storage.contiguous, **how)
+        carrier = _handle_in_memory(frame, storage, options)
         carrier.detach()
         return carrier
     if not storage.contiguous:
@@ -128,23 +122,24 @@ def copy_frame(frame: Frame, storage: Storage, **how: Any) -> Carrier:
             storage.urlpath, fields, draft.metalayers, draft.vlmeta, all_chunks(draft), int(frame.nchunks),
             int(frame.nbytes), replace=storage.mode == "w",
         )  # fmt: skip
-        return _opened_again(storage, **how)
+        return _opened_again(storage, options)
     with NewFile(storage.urlpath, replace=storage.mode == "w") as file:
         check_chunks(frame)
         if frame.serialised and frame.stored_nbytes == frame.cbytes:
             write_parts(file, parts_with_sums(frame))
         else:
             write_frame(file, Draft(frame))
-    return _opened_again(storage, **how)
+    return _opened_again(storage, options)
 
 
-def _opened_again(storage: Storage, **how: Any) -> Carrier:
+def _opened_again(storage: Storage, options: HandleOptions) -> Carrier:
     """The carrier of a frame that was just written."""
     path = str(storage.urlpath)
+    options = options._replace(mode="a", mmap_mode=storage.mmap_mode)
     if storage.locking:
-        return shared_carrier(path, "a", new=True, **how)
+        return shared_carrier(path, options, new=True)
     if not storage.contiguous:
-        return directory_carrier(path, "a", **how)
+        return directory_carrier(path, options)
     frame = open_frame(path, storage.mmap_mode)
     tell_of_mapping(path, storage.mmap_mode, storage.initial_mapping_size, frame.source.size)
-    return FileCarrier(frame, mode="a", urlpath=path, mmap_mode=storage.mmap_mode, **how)
+    return FileCarrier(frame, path, options)

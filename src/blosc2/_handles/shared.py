@@ -23,6 +23,7 @@ from blosc2._handles.directory import DirectoryCarrier, ReadOnlyDirectoryCarrier
 from blosc2._handles.file import FileCarrier
 from blosc2._handles.handle import Carrier
 from blosc2._handles.open_frame import open_frame
+from blosc2._handles.options import HandleOptions
 from blosc2.exceptions import MissingFileError
 
 Array = tuple[Geometry, np.dtype[Any], Frame]
@@ -34,10 +35,10 @@ class _Shared(Carrier):
     __slots__ = ()
     _sidecar: Sidecar
 
-    def __init__(self, *args: Any, sidecar: Sidecar, **how: Any) -> None:
+    def _share(self, sidecar: Sidecar) -> None:
+        """Take the lock in common, before anything else."""
         self._sidecar = sidecar  # type: ignore[misc]  # each kind has a slot for it
         sidecar.seen = sidecar.count()
-        super().__init__(*args, **how)
 
     @property
     def locking(self) -> bool:  # type: ignore[override]  # a constant of other kinds
@@ -120,17 +121,36 @@ _ARRAY: Any = Carrier.__dict__["array"]
 class _SharedReader(_Shared):
     __slots__ = ("_sidecar",)
 
+    def __init__(self, frame: Frame, path: str, options: HandleOptions, sidecar: Sidecar) -> None:
+        self._share(sidecar)
+        super().__init__(
+            frame, options.mode, path, None, None, options.deserialize, dparams=options.dparams,
+            cparams=options.cparams, verify=options.verify,
+        )  # fmt: skip
+
 
 class _SharedFile(_Shared, FileCarrier):
     __slots__ = ("_sidecar",)
+
+    def __init__(self, frame: Frame, path: str, options: HandleOptions, sidecar: Sidecar) -> None:
+        self._share(sidecar)
+        FileCarrier.__init__(self, frame, path, options)
 
 
 class _SharedDirectoryReader(_Shared, ReadOnlyDirectoryCarrier):
     __slots__ = ("_sidecar",)
 
+    def __init__(self, path: str, options: HandleOptions, sidecar: Sidecar) -> None:
+        self._share(sidecar)
+        ReadOnlyDirectoryCarrier.__init__(self, path, options)
+
 
 class _SharedDirectory(_Shared, DirectoryCarrier):
     __slots__ = ("_sidecar",)
+
+    def __init__(self, path: str, options: HandleOptions, sidecar: Sidecar) -> None:
+        self._share(sidecar)
+        DirectoryCarrier.__init__(self, path, options)
 
 
 def check_locking(locking: bool, path: str | None, mmap_mode: str | None) -> None:
@@ -143,18 +163,17 @@ def check_locking(locking: bool, path: str | None, mmap_mode: str | None) -> Non
         raise ValueError(f"locking=True and mmap_mode={mmap_mode!r} do not go together: leave one of them out")
 
 
-def shared_carrier(path: str, mode: str, *, new: bool = False, **how: Any) -> Carrier:
+def shared_carrier(path: str, options: HandleOptions, *, new: bool = False) -> Carrier:
     """The carrier of a file or directory frame for programs that change it together.
 
     `new` says that it was just put there, which handles of what was there before are to notice.
     """
     if not os.path.exists(path):
         raise MissingFileError(errno.ENOENT, "No such file or directory", path)
-    sidecar = Sidecar(path, writable=mode != "r")
-    how = {"mode": mode, "sidecar": sidecar, **how}
+    reading = options.mode == "r"
+    sidecar = Sidecar(path, writable=not reading)
     with sidecar.exclusive() if new else sidecar.shared():
         if is_directory_frame(path):
-            directory = _SharedDirectoryReader if mode == "r" else _SharedDirectory
-            return directory(path, **how)
-        kind = _SharedReader if mode == "r" else _SharedFile
-        return kind(open_frame(os.path.abspath(path), None), urlpath=path, **how)
+            return (_SharedDirectoryReader if reading else _SharedDirectory)(path, options, sidecar)
+        frame = open_frame(os.path.abspath(path), None)
+        return (_SharedReader if reading else _SharedFile)(frame, path, options, sidecar)

@@ -31,6 +31,8 @@ from blosc2._frames import (
 from blosc2._handles import (
     Carrier,
     FileCarrier,
+    FrameContent,
+    HandleOptions,
     StoredFrame,
     check_target,
     copy_frame,
@@ -110,11 +112,10 @@ class ValueList(StoredFrame, MutableSequence[Any]):
             raise ValueError(f"values cannot be compressed with these parameters: {error}") from None
         check_target(storage, type(self).__name__)
         try:
-            self._carrier = new_carrier(
-                storage, encoding, chunks=(), count=0, nbytes=0, chunksize=-1 if chunksize is None else chunksize,
-                metalayers={**pack_metalayers(storage.meta, (self._tag,)), self._tag: content},
-                cparams=cparams, dparams=given.dparams, deserialize=deserialize or "full",
-            )  # fmt: skip
+            metalayers = {**pack_metalayers(storage.meta, (self._tag,)), self._tag: content}
+            empty = FrameContent((), 0, 0, -1 if chunksize is None else chunksize, metalayers)
+            options = HandleOptions(deserialize=deserialize or "full", dparams=given.dparams, cparams=cparams)
+            self._carrier = new_carrier(storage, encoding, empty, options)
         except ExistingFileError:
             if storage.mode != "a":
                 raise
@@ -133,15 +134,14 @@ class ValueList(StoredFrame, MutableSequence[Any]):
 
     def _existing(self, storage: Any, deserialize: str | None, given: Any) -> Carrier:
         """The carrier of the list in a file or directory."""
-        how = {"deserialize": deserialize or "safe", "dparams": given.dparams}
-        if given.cparams is not None:
-            how["cparams"] = self._parameters(given.cparams)
+        cparams = None if given.cparams is None else self._parameters(given.cparams)
+        options = HandleOptions(storage.mode, storage.mmap_mode, deserialize or "safe", given.dparams, cparams)
         if storage.locking:
-            carrier = shared_carrier(storage.urlpath, storage.mode, **how)
+            carrier = shared_carrier(storage.urlpath, options)
         elif is_directory_frame(storage.urlpath) and storage.mmap_mode in (None, "r"):
-            carrier = directory_carrier(storage.urlpath, storage.mode, **how)
+            carrier = directory_carrier(storage.urlpath, options._replace(mmap_mode=None))
         else:
-            carrier = open_carrier(storage.urlpath, storage.mode, storage.mmap_mode, **how)
+            carrier = open_carrier(storage.urlpath, options)
         self._require_tag(carrier)
         return carrier
 
@@ -443,7 +443,9 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         dparams = schunk_keywords({"dparams": kwargs.pop("dparams", None)}).dparams
         storage = storage_from(kwargs.pop("storage", None), **kwargs)
         check_target(storage, type(self).__name__)
-        carrier = copy_frame(self._carrier.frame, storage, deserialize=self._carrier.deserialize, dparams=dparams)
+        carrier = copy_frame(
+            self._carrier.frame, storage, HandleOptions(deserialize=self._carrier.deserialize, dparams=dparams)
+        )
         copied: Self = self._of(carrier)
         return copied
 
@@ -466,9 +468,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
             carrier = copy_frame(
                 carrier.frame,
                 storage,
-                deserialize=self._carrier.deserialize,
-                cparams=made.cparams,
-                dparams=made.dparams,
+                HandleOptions(deserialize=self._carrier.deserialize, dparams=made.dparams, cparams=made.cparams),
             )
         copied: Self = self._of(carrier)
         return copied

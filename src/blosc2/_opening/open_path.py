@@ -13,7 +13,15 @@ from blosc2._core.io.source import Source
 from blosc2._files import advise_frame, check_advice, lasting
 from blosc2._frames import Draft, is_directory_frame
 from blosc2._functions import wrap
-from blosc2._handles import Carrier, MemoryCarrier, check_locking, directory_carrier, open_carrier, shared_carrier
+from blosc2._handles import (
+    Carrier,
+    HandleOptions,
+    MemoryCarrier,
+    check_locking,
+    directory_carrier,
+    open_carrier,
+    shared_carrier,
+)
 from blosc2._options import (
     check_mmap_mode,
     check_mode,
@@ -140,7 +148,7 @@ def open(
             if mmap_mode not in (None, "r"):  # for reading, its files are brought into memory anyway
                 raise ValueError(f"Only contiguous storage is supported with mmap_mode, {name} is a directory")
             opener = shared_carrier if locking else directory_carrier
-            carrier = opener(name, effective, deserialize=policy, **how)
+            carrier = opener(name, HandleOptions(effective, deserialize=policy, **how))
             return _opened(carrier, effective, kwargs.get("cparams"))
         return _open_store(name, suffix, mode, mmap_mode, policy, store_how, locking)
     if not os.path.lexists(name):
@@ -152,11 +160,10 @@ def open(
         raise ExistingFileError(errno.EEXIST, "mode='x' only creates, and the file exists", name)
     try:
         if locking:
-            carrier = shared_carrier(name, effective, deserialize=policy, **how)
+            carrier = shared_carrier(name, HandleOptions(effective, deserialize=policy, **how))
         else:
-            carrier = open_carrier(
-                name, effective, mmap_mode, offset, advice=lasting(advise), deserialize=policy, **how
-            )
+            options = HandleOptions(effective, mmap_mode, policy, **how)
+            carrier = open_carrier(name, options, offset, advice=lasting(advise))
     except FormatError:
         if offset == 0 and _is_zip(name):
             return _open_store(name, ".b2z", mode, mmap_mode, policy, store_how, locking)

@@ -23,6 +23,8 @@ from blosc2._frames import (
 )
 from blosc2._handles import (
     Carrier,
+    FrameContent,
+    HandleOptions,
     bytes_of,
     check_target,
     chunk_nbytes,
@@ -92,11 +94,10 @@ def pack_tensor(tensor: Any, chunksize: int | None = None, **kwargs: Any) -> byt
     check_for_bytes(encoding)
     chunks = compressed_pieces(encoding, bytes_of(array), chunksize, cparams.nthreads)
     # Its description goes into a file together with the data, so that there is never one without it.
-    carrier = new_carrier(
-        storage, encoding, chunks=chunks, count=-(-array.nbytes // chunksize), nbytes=array.nbytes, chunksize=chunksize,
-        metalayers=pack_metalayers(storage.meta),
-        vlmeta={_ENTRY: vlmeta_chunk(pack((kind, array.shape, description)))}, cparams=cparams,
-    )  # fmt: skip
+    vlmeta = {_ENTRY: vlmeta_chunk(pack((kind, array.shape, description)))}
+    count = -(-array.nbytes // chunksize)
+    content = FrameContent(chunks, count, array.nbytes, chunksize, pack_metalayers(storage.meta), vlmeta)
+    carrier = new_carrier(storage, encoding, content, HandleOptions(deserialize="full", cparams=cparams))
     return carrier.to_cframe() if storage.urlpath is None else int(carrier.frame.frame_len)
 
 

@@ -1,0 +1,67 @@
+"""What goes down to a frame handle: how it is opened, and what a new frame holds, in one object each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from blosc2._frames import Stored
+from blosc2.storage import CParams, DParams
+
+
+class HandleOptions(NamedTuple):
+    """How a handle is opened; all of it was checked by whoever took it from the user.
+
+    Attributes
+    ----------
+    mode : {"r", "a", "w", "x"}
+        What may be done through the handle.
+    mmap_mode : {None, "r", "r+", "w+", "c"}
+        How the file is mapped, if it is.
+    deserialize : {"safe", "full"}
+        What happens to active values in the metadata.
+    dparams, cparams : DParams, CParams, optional
+        What chunks are read and made with; the frame says it where this is None.
+    verify : bool, optional
+        What is checked against checksums: each read, what is read as a whole (None), or nothing.
+    exclusive : bool
+        Whether a change takes the lock of the file.
+    """
+
+    mode: str = "r"
+    mmap_mode: str | None = None
+    deserialize: str = "safe"
+    dparams: DParams | None = None
+    cparams: CParams | None = None
+    verify: bool | None = None
+    exclusive: bool = True
+
+
+class FrameContent(NamedTuple):
+    """What a new frame holds.
+
+    Attributes
+    ----------
+    chunks : iterable
+        Stored chunks, or negative offsets that stand for special ones.
+    nchunks : int
+        How many chunks these are.
+    nbytes : int
+        Uncompressed bytes of all.
+    chunksize : int
+        Uncompressed bytes of a chunk; 0 where they differ, -1 where the first one will decide.
+    metalayers : dict
+        Fixed metadata, packed.
+    vlmeta : dict, optional
+        Variable metadata, as it is stored.
+    variable : bool
+        Whether chunks differ in size.
+    """
+
+    chunks: Iterable[Stored]
+    nchunks: int
+    nbytes: int
+    chunksize: int
+    metalayers: dict[str, bytes]
+    vlmeta: dict[str, bytes] | None = None
+    variable: bool = False
