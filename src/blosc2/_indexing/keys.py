@@ -1,8 +1,7 @@
 """NumPy keys to plain selections: which items of each axis, and what shape the result has.
 
-There is no input or output here, and no array: only the key and the shape. Every read and write of an
-array passes through `basic_selection`, also those of six items, which is why it is written as
-straight-line code with a short road for the commonest keys.
+There is no input or output here, and no array: only the key and the shape. Assignments, views and keys with `None` come
+here; reads of integers, slices and `...` are parsed in `_core` by the same rules.
 """
 
 from __future__ import annotations
@@ -90,13 +89,7 @@ def basic_selection(key: Any, shape: tuple[int, ...]) -> Selection | None:
     ((3, 4), (3, 1), (3, 1), (3,))
     """
     if type(key) is slice and len(shape) == 1:
-        first, end, stride = key.indices(shape[0])
-        if stride == 1:
-            picked = (end - first if end > first else 0,)
-            return _new(Selection, ((first,), picked, _ONE, picked, None, True))
-        count, first, step, reverse = _strided(first, end, stride)
-        picked = (count,)
-        return _new(Selection, ((first,), picked, (step,), picked, _FLIP_ONE if reverse else None, step == 1))
+        return _of_one_axis(key, shape[0])
     if type(key) is not tuple:
         key = tuple(key) if isinstance(key, tuple) else (key,)
 
@@ -112,21 +105,18 @@ def basic_selection(key: Any, shape: tuple[int, ...]) -> Selection | None:
         kind = type(item)
         if kind is slice:
             if axis >= ndim:
-                if _has_arrays(key):
-                    return None
-                raise _too_many(key, ndim)
+                _check_no_axis_left(key, ndim)
+                return None
             first, end, stride = item.indices(shape[axis])
             if stride == 1:
                 count = end - first if end > first else 0
             else:
                 count, first, step, reverse = _strided(first, end, stride)
                 if step != 1:
-                    if steps is None:
-                        steps = [1] * ndim
+                    steps = steps or [1] * ndim
                     steps[axis] = step
                 if reverse:
-                    if reversed_axes is None:
-                        reversed_axes = []
+                    reversed_axes = reversed_axes or []
                     reversed_axes.append(len(result))
             starts.append(first)
             counts.append(count)
@@ -145,24 +135,17 @@ def basic_selection(key: Any, shape: tuple[int, ...]) -> Selection | None:
                 result.append(shape[axis])
                 axis += 1
         else:
-            if kind is not int:
-                integer = _as_integer(item)
-                if integer is None:
-                    _check_rest(key)
-                    return None
-                item = integer
+            integer = item if kind is int else _as_integer(item)
+            if integer is None:
+                _check_rest(key)
+                return None
             if axis >= ndim:
-                if _has_arrays(key):
-                    return None
-                raise _too_many(key, ndim)
-            size = shape[axis]
-            first = item + size if item < 0 else item
-            if not 0 <= first < size:
-                if _has_arrays(key):  # which may take more axes than one each
-                    return None
-                if _used(key) > ndim:  # the graver fault of the two
-                    raise _too_many(key, ndim)
-                raise IndexError(f"index {item} is out of bounds for axis {axis} with size {size}")
+                _check_no_axis_left(key, ndim)
+                return None
+            first = integer + shape[axis] if integer < 0 else integer
+            if not 0 <= first < shape[axis]:
+                _check_out_of_bounds(key, integer, axis, shape)
+                return None
             starts.append(first)
             counts.append(1)
             axis += 1
@@ -174,17 +157,34 @@ def basic_selection(key: Any, shape: tuple[int, ...]) -> Selection | None:
     flip = None
     if reversed_axes is not None:
         flip = tuple([_BACKWARD if axis in reversed_axes else _FORWARD for axis in range(len(result))])
-    return _new(
-        Selection,
-        (
-            tuple(starts),
-            tuple(counts),
-            _ONES[ndim] if steps is None else tuple(steps),
-            tuple(result),
-            flip,
-            steps is None,
-        ),
-    )
+    all_steps = _ONES[ndim] if steps is None else tuple(steps)
+    return _new(Selection, (tuple(starts), tuple(counts), all_steps, tuple(result), flip, steps is None))
+
+
+def _of_one_axis(key: slice, length: int) -> Selection:
+    """The selection of a slice in an array of one axis."""
+    first, end, stride = key.indices(length)
+    if stride == 1:
+        counts = (end - first if end > first else 0,)
+        return _new(Selection, ((first,), counts, _ONE, counts, None, True))
+    count, first, step, reverse = _strided(first, end, stride)
+    counts = (count,)
+    return _new(Selection, ((first,), counts, (step,), counts, _FLIP_ONE if reverse else None, step == 1))
+
+
+def _check_no_axis_left(key: tuple[Any, ...], ndim: int) -> None:
+    """Raise for a key that has too many items; not for one with arrays, which may take more axes than one each."""
+    if not _has_arrays(key):
+        raise _too_many(key, ndim)
+
+
+def _check_out_of_bounds(key: tuple[Any, ...], index: int, axis: int, shape: tuple[int, ...]) -> None:
+    """Raise for an integer that is out of bounds, or for too many items, the graver fault; not for keys with arrays."""
+    if _has_arrays(key):
+        return
+    if _used(key) > len(shape):
+        raise _too_many(key, len(shape))
+    raise IndexError(f"index {index} is out of bounds for axis {axis} with size {shape[axis]}")
 
 
 def ascending(key: slice, length: int) -> tuple[int, int, int, bool]:
