@@ -206,7 +206,7 @@ class StoreContract:
             store = self.read_back(store, path, source)
         assert {"/b", "/g/a"} <= set(store)
         assert store[np.str_("/b")][0] == 3
-        assert type(store[np.str_("/b")]._carrier.key) is str
+        assert type(store[np.str_("/b")]._handle.key) is str
 
     def test_long_keys(self, path: Path, source: str | None) -> None:
         key = "/é" + "k" * 238 + "/" + "é" * 120

@@ -202,7 +202,7 @@ def test_only_touched_blocks_are_decoded(tmp_path: Path) -> None:
     path = tmp_path / "a.b2nd"
     items = np.random.default_rng(0).integers(0, 16, (64, 4096)).astype("u1")
     array = blosc2.asarray(items, chunks=(8, 4096), blocks=(1, 4096), urlpath=path)
-    frame = array._carrier.frame
+    frame = array._handle.frame
     damaged = bytearray(path.read_bytes())
     start = frame.chunk_info(3)[0]
     assert start is not None
@@ -270,7 +270,7 @@ def test_index_arrays_that_another_thread_changes(stride: int) -> None:
 def test_what_cannot_be_read_fails_an_assignment_as_it_does_a_read(key: Any, tmp_path: Path) -> None:
     path = tmp_path / "a.b2nd"
     items = np.random.default_rng(0).integers(0, 9, (400, 300))
-    frame = blosc2.asarray(items, chunks=(50, 300), blocks=(10, 300), urlpath=path)._carrier.frame
+    frame = blosc2.asarray(items, chunks=(50, 300), blocks=(10, 300), urlpath=path)._handle.frame
     start, _, nbytes = frame.chunk_info(5)[:3]
     assert start is not None
     damaged = bytearray(path.read_bytes())
@@ -327,7 +327,7 @@ def test_keys_that_numpy_refuses(key: Any, match: str) -> None:
 
 def test_points_that_do_not_fit_are_refused_before_anything_is_touched() -> None:
     array = blosc2.arange(100, chunks=(10,), blocks=(5,))
-    geometry, dtype, frame = array._carrier.array  # type: ignore[misc]
+    geometry, dtype, frame = array._handle.array  # type: ignore[misc]
 
     def points(**changes: Any) -> Any:
         good = {"axes": (0,), "indices": (np.array([1, 2, 55]),), "offsets": np.array([0, 8, 16]),

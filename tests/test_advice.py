@@ -330,7 +330,7 @@ def test_willneed_reads_ahead(array_path: str, source: str | None) -> None:
         pytest.skip("pages of this file system are not dropped")
     array = blosc2.open(array_path, mmap_mode=source, advise="random")
     array.advise("willneed", slice(1 << 20, 3 << 20))
-    frame = array._carrier.frame
+    frame = array._handle.frame
     first, last = (frame.chunk_info(n)[0] // mmap.PAGESIZE for n in (4, 11))
     deadline = time.monotonic() + 20
     while not cached(array_path)[first:last].all() and time.monotonic() < deadline:

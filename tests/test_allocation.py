@@ -318,7 +318,7 @@ def test_older_versions_with_the_same_damage_are_not_decoded_again(
         array.resize((1000 * (number + 2),))
         array[-1000:] = number
     data = bytearray(path.read_bytes())
-    first = array._carrier.frame.chunk_info(0)[0]
+    first = array._handle.frame.chunk_info(0)[0]
     data[first + 40] ^= 0xFF
     data[16:24] = (1 << 50).to_bytes(8)
     path.write_bytes(data)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from blosc2._handles import chunk_buffer as module
-from blosc2._handles.chunk_buffer import Arena
+from blosc2._handles.chunk_buffer import ChunkBuffer
 
 
 @pytest.mark.parametrize("expected", [0, 10, 3000, 1 << 20])
@@ -16,21 +16,21 @@ def test_what_is_written_is_stored(expected: int, sizes: list[int], monkeypatch:
     monkeypatch.setattr(module, "_LARGE", 4000)
     rng = np.random.default_rng(1)
     pieces = [rng.bytes(size) for size in sizes]
-    arena = Arena(expected)
+    buffer = ChunkBuffer(expected)
     for piece in pieces:
-        arena.write(piece)
-    assert bytes(arena.stored()) == b"".join(pieces)
+        buffer.write(piece)
+    assert bytes(buffer.stored()) == b"".join(pieces)
 
 
 def test_a_single_piece_is_not_copied() -> None:
     piece = b"abc" * 100
-    arena = Arena(1000)
-    arena.write(piece)
-    assert arena.stored() is piece
+    buffer = ChunkBuffer(1000)
+    buffer.write(piece)
+    assert buffer.stored() is piece
 
 
 def test_little_of_much_does_not_keep_the_room() -> None:
-    arena = Arena(1 << 30)
-    arena.write(b"a" * (2 << 20))
-    assert arena.stored().base is None
-    assert arena.stored().nbytes == 2 << 20
+    buffer = ChunkBuffer(1 << 30)
+    buffer.write(b"a" * (2 << 20))
+    assert buffer.stored().base is None
+    assert buffer.stored().nbytes == 2 << 20

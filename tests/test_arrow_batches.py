@@ -150,7 +150,7 @@ def test_any_damaged_byte_of_a_stream(pa: Any, tmp_path: Path) -> None:
             changed = bytearray(data)
             changed[at] ^= int(rng.integers(1, 256))
             packed = BatchArray(serializer="arrow")._blocks
-            kind = packed(BatchArray(serializer="arrow")._carrier.frame)
+            kind = packed(BatchArray(serializer="arrow")._handle.frame)
             try:
                 block = kind.open(bytes(changed), "here", "safe", len(data), None)
                 block.all()

@@ -34,7 +34,7 @@ def test_checking_leaves_a_frame_as_others_read_it(cparams: dict[str, Any], sour
         store["/a"] = array_of(cparams)
     with blosc2.open(path, mmap_mode=source) as store:
         for array in (store["/a"], array_of(cparams)):
-            frame = array._carrier.frame
+            frame = array._handle.frame
             plugin = frame.plugin
             assert plugin is not None
             assert array.check().ok
@@ -48,7 +48,7 @@ def test_checking_gives_a_frame_nothing(source: str | None, tmp_path: Path) -> N
     path = tmp_path / "a.b2frame"
     path.write_bytes(array_of(ZFP).to_cframe().replace(b"\xa4b2nd", b"\xa4b3nd"))
     for schunk in (blosc2.open(str(path), mmap_mode=source), blosc2.schunk_from_cframe(path.read_bytes())):
-        frame = schunk._carrier.frame
+        frame = schunk._handle.frame
         schunk.check()
         assert frame.needs_geometry
         assert frame.plugin is None

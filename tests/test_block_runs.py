@@ -134,7 +134,7 @@ def test_blocks_that_share_bytes_are_damage() -> None:
 def frame_of(chunk: bytes, nbytes: int) -> Any:
     schunk = blosc2.SChunk(chunksize=nbytes, cparams={"typesize": 1})
     schunk.append_chunk(chunk)
-    return schunk._carrier.frame
+    return schunk._handle.frame
 
 
 def content(dtype: str, blocks: int, size: int) -> np.ndarray[Any, Any]:

@@ -131,7 +131,7 @@ def test_damage_is_reported_as_by_one_thread(threaded: list[int], tmp_path: Path
     SChunk(chunksize=40_000, data=np.arange(50_000), urlpath=path, cparams={"blocksize": 8_000})
     data = bytearray(path.read_bytes())
     schunk = blosc2.open(path)
-    at = schunk._carrier.frame.chunk_info(3)[0]
+    at = schunk._handle.frame.chunk_info(3)[0]
     data[at + 32 : at + 72] = b"\xff" * 40  # where its blocks start
     path.write_bytes(data)
     errors = []

@@ -20,8 +20,8 @@ from fixture_kit.isolated import environment
 
 import blosc2
 from blosc2 import SChunk, SpecialValue
-from blosc2._handles.file import FileCarrier
-from blosc2._handles.memory import MemoryCarrier
+from blosc2._handles.file import FileHandle
+from blosc2._handles.memory import MemoryHandle
 from blosc2.exceptions import FormatError
 
 # Header fields that make a version current: name -> bytes (FORMATS 1.1)
@@ -35,7 +35,7 @@ ITEMS = np.arange(1000, dtype="<i4") // 7
 def everything(path: Path) -> Any:
     """All that a file holds, whatever its checksums say; raises where something of it cannot be read."""
     found = blosc2.open(str(path), verify=False)
-    frame = found._carrier.frame
+    frame = found._handle.frame
     frame.check_all()
     data = found[...].tobytes() if isinstance(found, blosc2.NDArray) else found[:]
     shape = found.shape if isinstance(found, blosc2.NDArray) else found.nchunks
@@ -327,20 +327,20 @@ def test_changed_chunks_are_appended_in_their_order(path: Path) -> None:
         array = blosc2.zeros(200000, dtype="i8", chunks=(10000,), blocks=(1000,), urlpath=str(path), mode="w",
                              cparams={"nthreads": 4})  # fmt: skip
         array[:] = noise
-        offsets = array._carrier.frame.offsets_list()
+        offsets = array._handle.frame.offsets_list()
         assert offsets == sorted(offsets)
 
 
-def test_a_draft_of_an_older_version_is_refused(path: Path) -> None:
-    from blosc2._frames.update import Draft
+def test_an_update_of_an_older_version_is_refused(path: Path) -> None:
+    from blosc2._frames.update import FrameUpdate
 
     array_file(path)
-    for carrier in (blosc2.open(str(path), mode="a")._carrier, blosc2.arange(3)._carrier):
-        assert isinstance(carrier, (FileCarrier, MemoryCarrier))
-        draft = Draft(carrier.frame)
-        carrier.set_vlmeta({"a": b"\x01"})
+    for handle in (blosc2.open(str(path), mode="a")._handle, blosc2.arange(3)._handle):
+        assert isinstance(handle, (FileHandle, MemoryHandle))
+        update = FrameUpdate(handle.frame)
+        handle.set_vlmeta({"a": b"\x01"})
         with pytest.raises(RuntimeError, match="another thread"):
-            carrier.publish(draft)
+            handle.publish(update)
 
 
 # --------------------------------------------------------------------- failures
@@ -488,7 +488,7 @@ def test_readers_in_memory_keep_their_version() -> None:
     frames = []
     for n in range(20):
         frames.append(array.to_cframe())
-        old = array._carrier.array
+        old = array._handle.array
         array[:] = n
         assert old is not None
         assert old[2].read_bytes(0, 4) == (ITEMS[:1] if n == 0 else np.full(1, n - 1, "<i4")).tobytes()

@@ -173,7 +173,7 @@ def test_archives_of_upstream_too(name: str, tmp_path: Path, source: str | None)
 def flip(path: Path, key: str, chunk: int | None = 0, behind: int = 200) -> None:
     """Change a byte of a stored chunk of a leaf, or that many bytes behind its first."""
     with blosc2.open(str(path), verify=False) as store:
-        frame = store[key]._carrier.frame
+        frame = store[key]._handle.frame
         at = (frame.offset if chunk is None else frame.chunk_info(chunk)[0] + 32) + behind
     data = bytearray(path.read_bytes())
     data[at] ^= 64
@@ -185,12 +185,12 @@ def test_which_leaves_carry_checksums(tmp_path: Path) -> None:
     own(path)
     with blosc2.open(str(path)) as store:
         for key in "/small/0", "/value":
-            assert store[key]._carrier.frame.frame_len <= SMALL_MEMBER
-            assert store[key]._carrier.frame.checksums_len == 0
+            assert store[key]._handle.frame.frame_len <= SMALL_MEMBER
+            assert store[key]._handle.frame.checksums_len == 0
         for key in "/medium", "/large", "/noise":
-            assert store[key]._carrier.frame.frame_len > SMALL_MEMBER
-            assert 28 <= store[key]._carrier.frame.checksums_len <= 30 + 4 * store[key].schunk.nchunks
-        assert blosc2.ndarray_from_cframe(store["/large"].to_cframe())._carrier.frame.checksums_len == 0
+            assert store[key]._handle.frame.frame_len > SMALL_MEMBER
+            assert 28 <= store[key]._handle.frame.checksums_len <= 30 + 4 * store[key].schunk.nchunks
+        assert blosc2.ndarray_from_cframe(store["/large"].to_cframe())._handle.frame.checksums_len == 0
     assert blosc2.check(str(path)).ok
 
 
@@ -257,7 +257,7 @@ def test_frames_without_checksums_are_checked_by_who_reads_all(
                 with blosc2.open(str(path), mmap_mode=source) as store:
                     np.testing.assert_array_equal(store["/x"][:], items)
                     np.testing.assert_array_equal(store["/x"].schunk[:], array.schunk[:])
-                    size = store["/x"]._carrier.frame.frame_len
+                    size = store["/x"]._handle.frame.frame_len
                 if behind is None:
                     flip(path, "/x", None, 60_000)
                 else:
@@ -321,7 +321,7 @@ def test_embedded_values_of_others(tmp_path: Path, source: str | None) -> None:
         plain(path, {}, {f"/{number}": SMALL + number for number in range(count)})
         data = bytearray(path.read_bytes())
         with blosc2.open(str(path), mmap_mode=source) as store:
-            at = store["/0"]._carrier.frame.offset + 40
+            at = store["/0"]._handle.frame.offset + 40
             np.testing.assert_array_equal(store["/0"][:], SMALL)
         data[at] ^= 1
         path.write_bytes(data)
@@ -336,8 +336,8 @@ def test_changed_leaves_get_new_checksums(tmp_path: Path) -> None:
         store["/large"][3] = 1
         store["/noise"].vlmeta["a"] = 1
     with blosc2.open(str(path)) as store:
-        assert store["/large"]._carrier.frame.checksums_len
-        assert store["/noise"]._carrier.frame.checksums_len
+        assert store["/large"]._handle.frame.checksums_len
+        assert store["/noise"]._handle.frame.checksums_len
     assert blosc2.check(str(path)).ok
     with zipfile.ZipFile(path) as z:
         assert z.testzip() is None

@@ -140,7 +140,7 @@ def test_no_changed_byte_is_read_silently_wrong(kind: str, tmp_path: Path, sourc
 
 def flipped(path: Path, number: int = 0, behind: int = 200) -> None:
     """Change a byte of a stored chunk whose bytes are items."""
-    at = blosc2.open(str(path), verify=False)._carrier.frame.chunk_info(number)[0] + 32 + behind
+    at = blosc2.open(str(path), verify=False)._handle.frame.chunk_info(number)[0] + 32 + behind
     data = bytearray(path.read_bytes())
     data[at] ^= 64
     path.write_bytes(data)
@@ -242,7 +242,7 @@ def test_small_values_are_checked_when_they_are_opened(tmp_path: Path, suffix: s
         a_store(blosc2.DictStore, threshold=1000)(path)
     file = path if path.is_file() else path / "embed.b2e"
     with blosc2.open(str(path)) as store:
-        frame = store["/small/3"]._carrier.frame
+        frame = store["/small/3"]._handle.frame
         at = frame.offset + 40  # in the header: a frame that lies in a store has no checksums of its own
     data = bytearray(file.read_bytes())
     data[at] ^= 1
@@ -275,7 +275,7 @@ def test_pickles_check_as_their_handles_do(tmp_path: Path, verify: bool | None) 
     path = tmp_path / "x.b2nd"
     stored(path)
     array = pickle.loads(pickle.dumps(blosc2.open(str(path), verify=verify)))
-    assert array._carrier.verify is verify
+    assert array._handle.verify is verify
 
 
 # ---------------------------------------------------------------------- the checksum itself

@@ -254,7 +254,7 @@ def test_one_source_for_all_leaves(path: Path, source: str | None) -> None:
     store = blosc2.DictStore(path, mode="r", mmap_mode=source)
     leaves = list(store.values())
     if path.suffix == ".b2z":
-        assert len({id(leaf._carrier.frame.source) for leaf in leaves}) == 1
+        assert len({id(leaf._handle.frame.source) for leaf in leaves}) == 1
     if sys.platform == "linux":
         assert len(os.listdir("/proc/self/fd")) - opened <= 1
         assert Path("/proc/self/maps").read_text().count(str(path)) - mapped <= 1
@@ -561,17 +561,17 @@ def test_a_change_during_a_flush_is_in_the_next(path: Path, monkeypatch: pytest.
         store.flush()
         a, b = store["/a"], store["/b"]
         a[0] = 10
-        original = type(a._carrier).to_cframe
+        original = type(a._handle).to_cframe
 
-        def to_cframe(carrier: Any) -> bytes:
-            frame = original(carrier)
-            if carrier.key == "/a":
+        def to_cframe(handle: Any) -> bytes:
+            frame = original(handle)
+            if handle.key == "/a":
                 a[0] = 11
                 b[0] = 20
             return frame
 
         with monkeypatch.context() as patched:
-            patched.setattr(type(a._carrier), "to_cframe", to_cframe)
+            patched.setattr(type(a._handle), "to_cframe", to_cframe)
             store.flush()
         store.flush()
         with blosc2.DictStore(path, mode="r") as reader:
@@ -585,11 +585,11 @@ def test_a_failed_flush_keeps_the_changes(path: Path, monkeypatch: pytest.Monkey
         a, b = store["/a"], store["/b"]
         a[0], b[0] = 10, 20
 
-        def fails(carrier: Any) -> bytes:
+        def fails(handle: Any) -> bytes:
             raise MemoryError
 
         with monkeypatch.context() as patched:
-            patched.setattr(type(a._carrier), "to_cframe", fails)
+            patched.setattr(type(a._handle), "to_cframe", fails)
             with pytest.raises(MemoryError):
                 store.flush()
     with blosc2.DictStore(path, mode="r") as reader:

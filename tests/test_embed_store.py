@@ -48,10 +48,10 @@ def test_values_are_windows_of_the_file(tmp_path: Path, source: str | None) -> N
         store.update(values)
     store = blosc2.EmbedStore(path, mode="r", mmap_mode=source)
     leaves = {key: store[key] for key in values}
-    sources = {id(leaf._carrier.frame.source) for leaf in leaves.values()}
+    sources = {id(leaf._handle.frame.source) for leaf in leaves.values()}
     assert len(sources) == 1
     for key, leaf in leaves.items():
-        assert leaf._carrier.frame.offset % 64 == 0
+        assert leaf._handle.frame.offset % 64 == 0
         np.testing.assert_array_equal(leaf[:], values[key])
     # Unused bytes at the ends of chunks are a fraction of the whole.
     assert path.stat().st_size < 1.4 * sum(len(leaf.to_cframe()) for leaf in leaves.values())

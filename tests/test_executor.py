@@ -36,7 +36,7 @@ def many() -> Iterator[None]:
 
 
 def read_of(array: blosc2.NDArray, out: np.ndarray) -> Read:
-    geometry, _, frame = array._carrier.array  # type: ignore[misc]
+    geometry, _, frame = array._handle.array  # type: ignore[misc]
     ndim = geometry.ndim
     return Read(frame, geometry, (0,) * ndim, (1,) * ndim, geometry.shape, out)
 
@@ -73,7 +73,7 @@ def test_an_error_in_any_thread_is_raised(many: None, nchunk: int, tmp_path: Pat
     path = tmp_path / "a.b2nd"
     small = np.arange(100000).reshape(100, 1000)
     array = blosc2.asarray(small, chunks=(10, 1000), urlpath=path)
-    start = array._carrier.frame.chunk_info(nchunk)[0]
+    start = array._handle.frame.chunk_info(nchunk)[0]
     assert start is not None
     with path.open("r+b") as file:
         file.seek(start)
@@ -190,10 +190,10 @@ def test_an_interrupt_reaches_the_main_thread(many: None) -> None:
 def test_what_work_costs() -> None:
     dense = blosc2.asarray(np.random.default_rng(1).integers(0, 1 << 62, 100000))
     sparse = blosc2.zeros(100000, dtype="i8")
-    assert work_of(800000, dense._carrier.frame) > 800000
-    assert work_of(800000, sparse._carrier.frame) == 200000
-    assert work_of(0, sparse._carrier.frame) == 0
-    assert work_of(0, blosc2.zeros(0)._carrier.frame) == 0
+    assert work_of(800000, dense._handle.frame) > 800000
+    assert work_of(800000, sparse._handle.frame) == 200000
+    assert work_of(0, sparse._handle.frame) == 0
+    assert work_of(0, blosc2.zeros(0)._handle.frame) == 0
 
 
 @pytest.mark.parametrize("nthreads", [1, 2, 3])

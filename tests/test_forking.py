@@ -184,7 +184,7 @@ def test_a_child_reads_and_changes_an_array_that_another_thread_was_changing(kin
         array[5] = 1
         assert array[5] == 1
 
-    with elsewhere(array.schunk._carrier._lock):
+    with elsewhere(array.schunk._handle._lock):
         in_child(use)
 
 
@@ -198,10 +198,10 @@ def test_an_update_that_was_begun_before_the_fork_is_not_ended_by_the_child(kind
             return np.ones(100)
 
     def finish() -> None:
-        with pytest.raises(blosc2.StoreLockedError, match=f"process {os.getppid()}"), array.schunk._carrier.editing():
+        with pytest.raises(blosc2.StoreLockedError, match=f"process {os.getppid()}"), array.schunk._handle.editing():
             array[:] = 2.0
 
-    with array.schunk._carrier.editing():
+    with array.schunk._handle.editing():
         before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         array_like = Forks()
         value = np.asarray(array_like)
@@ -259,7 +259,7 @@ def test_a_child_in_the_block_of_a_common_lock(tmp_path: Path) -> None:
 def test_what_was_half_changed_in_memory_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """The buffer of an array in memory may hold the chunks of a version that never came."""
     array = blosc2.asarray(np.arange(40_000), chunks=(5_000,), cparams={"clevel": 0})
-    carrier = array.schunk._carrier
+    handle = array.schunk._handle
     values = np.arange(40_000)
     stopped = 0
 
@@ -269,7 +269,7 @@ def test_what_was_half_changed_in_memory_is_made_anew(monkeypatch: pytest.Monkey
     for round in range(12):
         values[round * 3_000 : round * 3_000 + 100] = -round
         array[round * 3_000 : round * 3_000 + 100] = np.full(100, -round)
-        monkeypatch.setattr(type(carrier), "_adopt", stop)
+        monkeypatch.setattr(type(handle), "_adopt", stop)
         with pytest.raises(KeyboardInterrupt):
             array[:20_000] = 7
         monkeypatch.undo()

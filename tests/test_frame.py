@@ -394,7 +394,7 @@ def test_windows_of_raw_chunks_only(tmp_path: Path) -> None:
     for clevel in (0, 5):
         path = str(tmp_path / f"{clevel}.b2frame")
         schunk = blosc2.SChunk(chunksize=160, data=items, cparams={"clevel": clevel}, urlpath=path)
-        at = schunk._carrier.frame.byte_range_of(4 * 41, 4)
+        at = schunk._handle.frame.byte_range_of(4 * 41, 4)
         if clevel:
             assert at is None
         else:
@@ -511,7 +511,7 @@ def test_frames_of_the_fixtures(source: str | None) -> None:
 
 
 def test_frames_that_were_never_serialised() -> None:
-    frame: Any = blosc2.asarray(np.arange(10), chunks=(4,), blocks=(4,))._carrier.frame
+    frame: Any = blosc2.asarray(np.arange(10), chunks=(4,), blocks=(4,))._handle.frame
     assert frame.serialised is False
     assert frame.metalayers()["b2nd"][:3] == b"\x97\0\1"
     for method in (frame.header_bytes, frame.stored_bytes):

@@ -107,7 +107,7 @@ def test_what_was_visible_stays(path: Path, make: Any, change: Any, same: bool, 
     shown = everything(reader)
     assert shown != before
     assert shown == everything(reader)
-    reader._carrier.frame.check_all()
+    reader._handle.frame.check_all()
     assert everything(blosc2.open(path)) == everything(again) != shown
     assert [one for one in blosc2.check(path) if one.kind == "damage"] == []
 

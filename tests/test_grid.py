@@ -21,7 +21,7 @@ ENCODING = Encoding(5, 0, 0, False, 8, 0, 3, (0,) * 6, (0,) * 6)
 
 
 def frame_and_geometry(items: np.ndarray[Any, Any], **keywords: Any) -> tuple[Any, Geometry]:
-    array = blosc2.asarray(items, **keywords)._carrier.array
+    array = blosc2.asarray(items, **keywords)._handle.array
     assert array is not None
     return array[2], array[0]
 
@@ -279,7 +279,7 @@ def test_whole_arrays() -> None:
 def test_an_error_of_one_chunk_names_it() -> None:
     items = np.random.default_rng(3).integers(0, 1 << 60, 4000)
     data = bytearray(blosc2.asarray(items, chunks=(1000,), blocks=(1000,)).to_cframe())
-    frame: Any = blosc2.ndarray_from_cframe(bytes(data))._carrier.frame
+    frame: Any = blosc2.ndarray_from_cframe(bytes(data))._handle.frame
     at = frame.chunk_info(2)[0]
     data[at + 2] = 2
     broken = blosc2.ndarray_from_cframe(bytes(data))

@@ -241,7 +241,7 @@ def test_an_array_that_is_appended_to(tmp_path: Path, source: str | None) -> Non
         items = np.concatenate([items, leaf(n)])
         assert reader.refresh()
         # What a view or an operation under way would hold.
-        frames += [(writer._carrier.frame, items.nbytes), (reader._carrier.frame, items.nbytes)]
+        frames += [(writer._handle.frame, items.nbytes), (reader._handle.frame, items.nbytes)]
         assert reader.shape == items.shape
     # Of the writer, none more than before; of the reader, a mapping with room behind the file.
     assert descriptors() <= before[0]
@@ -257,10 +257,10 @@ def test_a_mapped_writer(tmp_path: Path) -> None:
     blosc2.asarray(leaf(0), urlpath=path, chunks=64)
     writer = blosc2.open(path, mmap_mode="r+")
     before = descriptors(), mappings()
-    frames = [writer._carrier.frame]
+    frames = [writer._handle.frame]
     for n in range(1, 50):
         writer.append(leaf(n))
-        frames.append(writer._carrier.frame)
+        frames.append(writer._handle.frame)
     # With room behind the file now.
     assert (descriptors(), mappings()) == (before[0], before[1] + 1)
     items = np.concatenate([leaf(n) for n in range(50)])

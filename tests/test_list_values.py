@@ -21,7 +21,7 @@ from blosc2._core.codec.codec import Encoder, raw_blocks
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.packed import PackedList
 from blosc2._core.io.source import Source
-from blosc2._frames.update import Draft
+from blosc2._frames.update import FrameUpdate
 from blosc2._handles.handle import encoding_of
 from blosc2.exceptions import FormatError, UnsupportedKindError
 
@@ -357,16 +357,16 @@ def packed_batches(path: Path, blocks: list[bytes], lengths: Any, items_per_bloc
     """A file of one batch with these blocks."""
     batches = BatchArray(urlpath=path, items_per_block=5, mode="w")
     batches.append([1])
-    carrier = batches._carrier
-    draft = Draft(carrier.frame)
-    draft.replace(0, raw_blocks(blocks), sum(map(len, blocks)))
+    handle = batches._handle
+    update = FrameUpdate(handle.frame)
+    update.replace(0, raw_blocks(blocks), sum(map(len, blocks)))
     meta = {"version": 1, "serializer": "msgpack", "items_per_block": items_per_block, "arrow_schema": None, **more}
-    draft.metalayers["batcharray"] = msgpack.packb(meta)
-    carrier.publish(draft, fresh=True)
+    update.metalayers["batcharray"] = msgpack.packb(meta)
+    handle.publish(update, fresh=True)
     if lengths is None:
-        carrier.set_vlmeta({LENGTHS: None})
+        handle.set_vlmeta({LENGTHS: None})
     else:
-        carrier.set_vlmeta({LENGTHS: msgpack.packb(lengths)})
+        handle.set_vlmeta({LENGTHS: msgpack.packb(lengths)})
 
 
 def test_lengths_that_are_missing_or_wrong(tmp_path: Path, source: str | None) -> None:
@@ -463,9 +463,9 @@ def test_bombs(tmp_path: Path, source: str | None) -> None:
     chunk = Encoder(encoding_of(blosc2.CParams(typesize=1, clevel=1), 1, 0)).encode_blocks([huge])
     packed_batches(path, [b"\x91\x01"], {"batch_lengths": [1]})
     batches = blosc2.open(path, mode="a")
-    draft = Draft(batches._carrier.frame)
-    draft.replace(0, chunk, len(huge))
-    batches._carrier.publish(draft)
+    update = FrameUpdate(batches._handle.frame)
+    update.replace(0, chunk, len(huge))
+    batches._handle.publish(update)
     del huge, batches
     found = blosc2.open(path, mmap_mode=source)
     for read in (lambda: found[0][0], lambda: found[0][:], lambda: found.pop()):

@@ -14,7 +14,7 @@ import pytest
 import blosc2
 from blosc2 import SChunk
 from blosc2._frames import metadata as vlmeta
-from blosc2._handles import file as carrier
+from blosc2._handles import file as handle
 
 KINDS = ["array in memory", "array in a file", "super-chunk in a directory", "tree", "group", "leaf"]
 
@@ -107,13 +107,13 @@ def test_a_value_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_bulk_change_is_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     schunk = SChunk(data=b"abc", urlpath=tmp_path / "s.b2frame")
     published: list[int] = []
-    publish = carrier.FileCarrier.publish
+    publish = handle.FileHandle.publish
 
-    def counted(self: Any, draft: Any, **how: Any) -> None:
+    def counted(self: Any, update: Any, **how: Any) -> None:
         published.append(1)
-        publish(self, draft, **how)
+        publish(self, update, **how)
 
-    monkeypatch.setattr(carrier.FileCarrier, "publish", counted)
+    monkeypatch.setattr(handle.FileHandle, "publish", counted)
     schunk.vlmeta[:] = {"a": 1, "b": 2, "c": 3}
     schunk.vlmeta.update(a=5, d=6)
     schunk.vlmeta.clear()

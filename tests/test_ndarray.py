@@ -798,7 +798,7 @@ def test_lifetimes() -> None:
     try:
         array = blosc2.arange(10)
         schunk, vlmeta = array.schunk, array.vlmeta
-        carrier = weakref.ref(array._carrier)
+        handle = weakref.ref(array._handle)
         gone = weakref.ref(array)
         del array
         assert gone() is None
@@ -806,7 +806,7 @@ def test_lifetimes() -> None:
         vlmeta["a"] = 1
         assert schunk.vlmeta["a"] == 1
         del schunk, vlmeta
-        assert carrier() is None
+        assert handle() is None
     finally:
         gc.enable()
 

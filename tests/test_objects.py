@@ -61,7 +61,7 @@ def test_lists_of_batches(entry: dict[str, Any], source: str | None) -> None:
     assert found.items_per_block == entry["items_per_block"]
     assert found.serializer == "msgpack"
     for nchunk, batch in enumerate(found):
-        blocks = found.schunk._carrier.frame.vl_blocks(nchunk)
+        blocks = found.schunk._handle.frame.vl_blocks(nchunk)
         assert b"".join(blocks) == found.schunk.decompress_chunk(nchunk)
         assert [found.schunk.get_vlblock(nchunk, n) for n in range(len(blocks))] == blocks
         assert batch

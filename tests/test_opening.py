@@ -140,7 +140,7 @@ def test_a_new_handle_each_time_with_the_current_number_of_threads(array_path: P
         blosc2.set_nthreads(old)
     one, two = blosc2.open(array_path), blosc2.open(array_path)
     assert one is not two
-    assert one._carrier is not two._carrier
+    assert one._handle is not two._handle
 
 
 # --------------------------------------------------------------------- what is there

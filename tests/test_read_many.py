@@ -369,7 +369,7 @@ def test_a_damaged_chunk(tmp_path: Path, source: str | None, rng: np.random.Gene
     items = rng.integers(0, 99, (100, 100)).astype("i4")
     path = tmp_path / "damaged.b2nd"
     array = blosc2.asarray(items, urlpath=str(path), chunks=(20, 100), blocks=(5, 100))
-    at, _, stored, *_ = array._carrier.frame.chunk_info(3)
+    at, _, stored, *_ = array._handle.frame.chunk_info(3)
     content = bytearray(path.read_bytes())
     content[at + 32 : at + stored] = b"\xff" * (stored - 32)
     path.write_bytes(content)

@@ -126,7 +126,7 @@ def test_a_damaged_leaf_is_named(tmp_path: Path) -> None:
         for key, items in VOLUMES.items():
             store[key] = blosc2.asarray(items, chunks=(8, 16, 16), blocks=(4, 8, 8))
     file = path / "v" / "3.b2nd"
-    at = blosc2.open(str(file))._carrier.frame.chunk_info(0)[0]
+    at = blosc2.open(str(file))._handle.frame.chunk_info(0)[0]
     data = bytearray(file.read_bytes())
     data[at + 40 : at + 400] = bytes(360)
     file.write_bytes(data)

@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 
 import blosc2
 from blosc2 import Codec, Filter, NDArray
-from blosc2._arrays import slabs as bands
 from blosc2._functions.opaque_objects import OpaqueArray
 from blosc2._opening.pickles import reduce_stored
 from blosc2.exceptions import UnsupportedKindError
@@ -41,8 +40,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(tmp_path_factory.mktemp("arrays") / "array.b2nd")
 
 
-#: Small enough for several bands, down to one chunk each; or what it is.
-LIMITS = st.sampled_from([1, 300, 5000, bands.BAND_NBYTES])
+#: Small enough for several slabs, down to one chunk each; or what it is.
+LIMITS = st.sampled_from([1, 300, 5000, slabs.SLAB_NBYTES])
 
 
 def keywords(draw: Any, shape: tuple[int, ...], path: str) -> dict[str, Any]:
@@ -87,7 +86,7 @@ def test_permuted_axes_are_those_of_numpy(case: cases.Case, limit: int, data: st
     want = np.ascontiguousarray(case.items.transpose(axes)).reshape([array.shape[n] for n in axes])
     more = keywords(data.draw, want.shape, path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bands, "BAND_NBYTES", limit)
+        patch.setattr(slabs, "SLAB_NBYTES", limit)
         got = blosc2.permute_dims(array, [n - array.ndim if n % 2 else n for n in axes], **more)
         check(got, want, more)
         if array.ndim >= 2:
@@ -110,7 +109,7 @@ def test_shapes_are_those_of_numpy(case: cases.Case, limit: int, data: st.DataOb
     if left and data.draw(st.booleans()):
         shape[-1] = -1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bands, "BAND_NBYTES", limit)
+        patch.setattr(slabs, "SLAB_NBYTES", limit)
         check(blosc2.reshape(array, shape, **more), want, more)
         check(array.reshape(tuple(shape)), want)
 
@@ -139,7 +138,7 @@ def test_joined_arrays_are_those_of_numpy(case: cases.Case, limit: int, data: st
         items.reverse()
         arrays.reverse()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bands, "BAND_NBYTES", limit)
+        patch.setattr(slabs, "SLAB_NBYTES", limit)
         want = np.concatenate(items, axis).astype(case.items.dtype, copy=False)
         more = keywords(data.draw, want.shape, path)
         check(blosc2.concat(arrays, axis=axis, **more), want, more)
@@ -160,7 +159,7 @@ def test_items_by_number_are_those_of_numpy(case: cases.Case, limit: int, data: 
     indices = case.rng().integers(-max(length, 1), max(length, 1), shape)
     want = np.take(case.items, indices, axis)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bands, "BAND_NBYTES", limit)
+        patch.setattr(slabs, "SLAB_NBYTES", limit)
         check(blosc2.take(array, indices, axis), np.array(want, case.items.dtype))
         check(array.take(indices.tolist() if indices.size else indices, axis=axis), np.array(want, case.items.dtype))
 
@@ -173,7 +172,7 @@ def test_slices_are_those_of_numpy(case: cases.Case, limit: int, data: st.DataOb
     want = cases.pick(case.items, key)
     more = keywords(data.draw, want.shape, path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bands, "BAND_NBYTES", limit)
+        patch.setattr(slabs, "SLAB_NBYTES", limit)
         check(array.slice(key, **more), want, more)
 
 
@@ -181,7 +180,7 @@ def test_slices_are_those_of_numpy(case: cases.Case, limit: int, data: st.DataOb
 @pytest.mark.parametrize("new", ["?", "u1", ">i2", "<i8", "<f2", ">f4", "<c16", "S", "S9", "U", ">U2", "M8[ms]", "f8"])
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
 def test_conversions_are_those_of_numpy(old: str, new: str, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    monkeypatch.setattr(bands, "BAND_NBYTES", 200)
+    monkeypatch.setattr(slabs, "SLAB_NBYTES", 200)
     numbers = np.arange(77) % 90
     items = (numbers.astype("U") if old[1:2] in "SU" else numbers).astype(old).reshape(7, 11)
     array = blosc2.asarray(items, chunks=(3, 4), blocks=(2, 3))
@@ -240,7 +239,7 @@ def test_chunks_that_stay_whole_are_copied_as_they_are(path: str) -> None:
 @pytest.mark.parametrize("limit", [1, 100, 1 << 20])
 def test_parts_that_end_anywhere_in_a_chunk(axis: int, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of three items, in blocks that some parts have and others do not."""
-    monkeypatch.setattr(bands, "BAND_NBYTES", limit)
+    monkeypatch.setattr(slabs, "SLAB_NBYTES", limit)
     for lengths in itertools.product([0, 1, 3, 4, 6], [0, 2, 3, 6], [1, 3, 5]):
         for blocks in ([2, 2, 2], [2, 1, 2], [3, 3, 2]):
             parts, arrays = [], []
@@ -299,8 +298,8 @@ def test_parameters_are_taken_over_unless_given() -> None:
 
 
 def test_large_results_need_little_memory(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """32 MB of items, in bands of 1 MB: what Python and NumPy allocate stays far below."""
-    monkeypatch.setattr(bands, "BAND_NBYTES", 1 << 20)
+    """32 MB of items, in slabs of 1 MB: what Python and NumPy allocate stays far below."""
+    monkeypatch.setattr(slabs, "SLAB_NBYTES", 1 << 20)
     array = blosc2.arange(4 << 20, shape=(256, 128, 128), chunks=(32, 32, 32), urlpath=path, mode="w")
     items = array[...]
     target = {"urlpath": path + "2", "mode": "w"}
@@ -753,7 +752,7 @@ def test_chunks_of_what_is_no_such_key() -> None:
         blosc2.get_slice_nchunks(np.zeros(3), 0)
 
 
-# --------------------------------------------------------------------- bands
+# --------------------------------------------------------------------- slabs
 
 
 @settings(max_examples=200, deadline=None)
@@ -763,13 +762,13 @@ def test_bands_hold_every_chunk_once_and_in_order(case: cases.Case, limit: int) 
     geometry = array._geometry
     seen = np.zeros(array.shape, np.int64)
     number = 0
-    for band in bands.bands(geometry, limit):
-        assert band.first == number < band.stop
-        assert band.stop - band.first == 1 or (band.stop - band.first) * geometry.chunk_nbytes <= limit
-        place = tuple(slice(start, start + count) for start, count in zip(band.starts, band.counts, strict=True))
-        assert blosc2.get_slice_nchunks(array, place).tolist() == list(range(band.first, band.stop))
+    for slab in slabs.slabs_in(geometry, limit):
+        assert slab.first == number < slab.stop
+        assert slab.stop - slab.first == 1 or (slab.stop - slab.first) * geometry.chunk_nbytes <= limit
+        place = tuple(slice(start, start + count) for start, count in zip(slab.starts, slab.counts, strict=True))
+        assert blosc2.get_slice_nchunks(array, place).tolist() == list(range(slab.first, slab.stop))
         seen[place] += 1
-        number = band.stop
+        number = slab.stop
     assert number == (geometry.nchunks if array.size else 0)
     assert (seen == 1).all()
 
@@ -786,7 +785,7 @@ def test_bands_hold_every_chunk_once_and_in_order(case: cases.Case, limit: int) 
 def test_take_along_axis(
     shape: tuple[int, ...], of_indices: tuple[int, ...], axis: int | None, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bands, "BAND_NBYTES", limit)
+    monkeypatch.setattr(slabs, "SLAB_NBYTES", limit)
     rng = np.random.default_rng(5)
     items = rng.integers(0, 1000, shape)
     array = blosc2.asarray(items, chunks=tuple(min(4, n) for n in shape), blocks=tuple(min(3, n) for n in shape))
@@ -812,7 +811,7 @@ def test_take_along_axis_refuses() -> None:
 def test_copies_do_not_need_all_items_at_once(
     keywords: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bands, "BAND_NBYTES", 1 << 20)
+    monkeypatch.setattr(slabs, "SLAB_NBYTES", 1 << 20)
     array = blosc2.zeros((4000, 1000), chunks=(100, 1000), blocks=(10, 1000), meta={"unit": "mm"})
     array[3999] = 5
     array.vlmeta["note"] = "kept"

@@ -335,7 +335,7 @@ def test_a_wrong_bit_of_header_and_trailer(cparams: dict[str, Any], tmp_path: Pa
 def test_a_damaged_chunk(cparams: dict[str, Any], tmp_path: Path, out: Path) -> None:
     path = tmp_path / "x.b2nd"
     one(path, cparams=cparams)
-    frame = blosc2.open(str(path))._carrier.frame
+    frame = blosc2.open(str(path))._handle.frame
     at, _, size, *_ = frame.chunk_info(3)
     for place in (0, 5, 40, size - 1):
         flip(path, at + place)
@@ -359,7 +359,7 @@ def test_a_damaged_chunk(cparams: dict[str, Any], tmp_path: Path, out: Path) -> 
 def test_an_array_without_its_end(tmp_path: Path, out: Path) -> None:
     path = tmp_path / "x.b2nd"
     data = one(path)
-    frame = blosc2.open(str(path))._carrier.frame
+    frame = blosc2.open(str(path))._handle.frame
     table = frame.chunks_range[1]
     ends = {len(data) - 1: True, len(data) - 30: True, table + 3: False, table: False}
     for size, with_metadata in ends.items():
@@ -385,7 +385,7 @@ def test_an_array_without_its_end(tmp_path: Path, out: Path) -> None:
 def test_a_super_chunk_without_its_end(tmp_path: Path, out: Path) -> None:
     path = tmp_path / "x.b2frame"
     s = blosc2.SChunk(chunksize=400, data=NUMBERS[:1000].tobytes(), urlpath=str(path), cparams={"typesize": 4})
-    at = s._carrier.frame.chunk_info(7)[0]
+    at = s._handle.frame.chunk_info(7)[0]
     path.write_bytes(path.read_bytes()[: at + 20])
     report = blosc2.salvage(path, out / "y.b2frame")
     assert "the last 3 of 10 chunks are lost" in report.lost[0].problem
@@ -397,7 +397,7 @@ def test_an_older_version_of_an_array(tmp_path: Path, out: Path) -> None:
     one(path, cparams=RAW)
     x = blosc2.open(str(path), mode="a")
     x[2500] = -7
-    frame = x._carrier.frame
+    frame = x._handle.frame
     del x
     flip(path, frame.chunk_info(2)[0] + 100)
     report = blosc2.salvage(path, out / "y.b2nd")
@@ -479,7 +479,7 @@ def test_on_the_command_line(tmp_path: Path, out: Path, capsys: pytest.CaptureFi
     assert "salvage:" in capsys.readouterr().err
     array = tmp_path / "x.b2nd"
     flipped = one(array)
-    flip(array, blosc2.open(str(array))._carrier.frame.chunk_info(0)[0] + 50)
+    flip(array, blosc2.open(str(array))._handle.frame.chunk_info(0)[0] + 50)
     assert main(["salvage", str(array), str(out / "y.b2nd"), "--fill", "7"]) == 1
     assert blosc2.open(str(out / "y.b2nd"))[0] == 7
     assert flipped

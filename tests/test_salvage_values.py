@@ -119,7 +119,7 @@ def test_a_last_chunk_that_is_larger_than_chunks_are(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="nothing could be recovered"):
         blosc2.salvage(path, tmp_path / "b.b2frame")
     table = np.arange(3)
-    encoding = blosc2.SChunk(chunksize=200, data=data)._carrier.frame
+    encoding = blosc2.SChunk(chunksize=200, data=data)._handle.frame
     for count, nbytes, chunksize in (
         (3, 600, 15),
         (3, 601, 200),

@@ -16,7 +16,7 @@ from blosc2 import SChunk, SpecialValue
 from blosc2._files import atomic_file as new_file
 from blosc2._files import process as owner
 from blosc2._frames import directory as directory_frame
-from blosc2._handles import file as carrier
+from blosc2._handles import file as handle
 
 ITEMS = np.arange(1000, dtype="<i4") // 7
 
@@ -69,7 +69,7 @@ class Faults:
                 return raw
             return io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
 
-        for module in (carrier, directory_frame, new_file, owner):
+        for module in (handle, directory_frame, new_file, owner):
             monkeypatch.setattr(module, "open", opened, raising=False)
         for name in ("fsync", "replace", "rename", "link", "mkdir"):
             monkeypatch.setattr(os, name, self.wrapped(getattr(os, name)))
@@ -89,7 +89,7 @@ class Faults:
 
 def everything(path: Path) -> tuple[Any, ...]:
     found = blosc2.open(path)
-    found._carrier.frame.check_all()
+    found._handle.frame.check_all()
     vlmeta = {name: np.asarray(value).tolist() for name, value in found.vlmeta.items()}
     chunks = [found.decompress_chunk(n) for n in range(found.nchunks)]
     return chunks, vlmeta, dict(found.meta)

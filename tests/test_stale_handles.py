@@ -182,14 +182,14 @@ def test_what_a_handle_was_opened_with_travels(tmp_path: Path) -> None:
     array = blosc2.open(path, "a", exclusive=False, dparams={"nthreads": 3}, cparams={"clevel": 2, "nthreads": 2},
                         advise="random")  # fmt: skip
     other = pickle.loads(pickle.dumps(array))
-    assert (other._carrier._exclusive, other.dparams.nthreads) == (False, 3)
+    assert (other._handle._exclusive, other.dparams.nthreads) == (False, 3)
     assert (other.cparams.clevel, other.cparams.nthreads, other.cparams.typesize) == (2, 2, 8)
-    assert other._carrier.frame.source.advice == "random"
+    assert other._handle.frame.source.advice == "random"
     other = pickle.loads(pickle.dumps(blosc2.open(path, "a", verify=True)))
-    assert (other._carrier._exclusive, other._carrier.verify) == (True, True)
+    assert (other._handle._exclusive, other._handle.verify) == (True, True)
     sparse = blosc2.asarray(SMALL, urlpath=tmp_path / "sparse.b2nd", contiguous=False)
     sparse = blosc2.open(sparse.urlpath, "a", exclusive=False)
-    assert not pickle.loads(pickle.dumps(sparse))._carrier._exclusive
+    assert not pickle.loads(pickle.dumps(sparse))._handle._exclusive
     memory = blosc2.asarray(SMALL)
     memory.cparams = {"clevel": 7}
     memory.dparams = {"nthreads": 2}

@@ -172,7 +172,7 @@ def test_descriptions(store: Any) -> None:
         assert (found.kind, found.codec, found.nbytes, found.cbytes) == (kind, codec, leaf.nbytes, leaf.cbytes)
         assert found.key == key
         # Besides the frame: the header of a member of an archive, its name and what aligns it.
-        frame_len = leaf._carrier.frame.frame_len
+        frame_len = leaf._handle.frame.frame_len
         assert frame_len <= found.stored <= frame_len + len(key.encode()) + 200
         if kind == "array":
             assert (found.shape, found.dtype) == (leaf.shape, leaf.dtype)

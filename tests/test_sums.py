@@ -308,7 +308,7 @@ def test_a_damaged_file_is_not_gone_on_with(path: Path) -> None:
     array[20:] = 3  # what is appended tells the old damage as well
     assert [one.chunk for one in found(path.read_bytes())] == [1]
     with pytest.raises(blosc2.FormatError, match="chunk 1 is not the one that was written"):
-        array._carrier.set_metalayer("b2nd", array._carrier.frame.metalayer("b2nd"))  # written anew
+        array._handle.set_metalayer("b2nd", array._handle.frame.metalayer("b2nd"))  # written anew
     array[10:20] = 4
     assert [one.chunk for one in found(path.read_bytes())] == [None]  # dead, and still not what it was
 
@@ -448,7 +448,7 @@ def test_every_read_is_checked(path: Path, source: str | None, clevel: int, nthr
             np.testing.assert_array_equal(read(), plain[name])
         else:
             read()
-    at = whole._carrier.frame.chunk_info(1)[0]
+    at = whole._handle.frame.chunk_info(1)[0]
     data[at + 37] ^= 1
     path.write_bytes(data)
     damaged = blosc2.open(str(path), verify=True, **how)
@@ -493,12 +493,12 @@ def test_verified_handles_follow_their_file(path: Path) -> None:
     reader = blosc2.open(str(path), verify=True)
     changer = blosc2.open(str(path), mode="a", verify=True)
     changer[15] = 9
-    assert changer._carrier.frame.checks_chunks
+    assert changer._handle.frame.checks_chunks
     np.testing.assert_array_equal(reader[:], ITEMS)
     assert reader.refresh()
-    assert reader._carrier.frame.checks_chunks
+    assert reader._handle.frame.checks_chunks
     assert reader[15, 3] == 9
-    at = reader._carrier.frame.chunk_info(1)[0]
+    at = reader._handle.frame.chunk_info(1)[0]
     data = bytearray(path.read_bytes())
     data[at + 40] ^= 1
     with open(path, "r+b") as file:  # in place: what handles have read has no say
@@ -522,7 +522,7 @@ def test_a_copy_on_write_handle_checks_what_it_takes_over(path: Path) -> None:
 def test_an_unverified_file_opens_as_ever(source: str | None) -> None:
     entry = manifest.files("ndarray")[0]
     x = blosc2.open(str(manifest.path_of(entry)), verify=True, mmap_mode=source)
-    assert not x._carrier.frame.checks_chunks
+    assert not x._handle.frame.checks_chunks
     x[...]
 
 
@@ -541,8 +541,8 @@ def test_leaves_of_stores_are_checked(tmp_path: Path, suffix: str, mode: str) ->
     file = path / "a" / "x.b2nd" if suffix == ".b2d" else path
     data = bytearray(file.read_bytes())
     with blosc2.open(str(path)) as store:
-        carrier = store["/a/x"].schunk._carrier
-        data[carrier.frame.chunk_info(0)[0] + 500] ^= 1
+        handle = store["/a/x"].schunk._handle
+        data[handle.frame.chunk_info(0)[0] + 500] ^= 1
     file.write_bytes(data)
     with blosc2.open(str(path), mode=mode, verify=True) as store, pytest.raises(blosc2.FormatError, match="checksum"):
         store["/a/x"][:]
@@ -553,12 +553,12 @@ def test_handles_that_travel_go_on_checking(tmp_path: Path, path: Path) -> None:
     with blosc2.DictStore(store_path, mode="w") as store:
         store["/x"] = ITEMS
     with blosc2.DictStore(store_path, mode="r", verify=True) as store, pickle.loads(pickle.dumps(store)) as again:
-        assert again["/x"].schunk._carrier.frame.checks_chunks
-        assert pickle.loads(pickle.dumps(store["/x"])).schunk._carrier.frame.checks_chunks
+        assert again["/x"].schunk._handle.frame.checks_chunks
+        assert pickle.loads(pickle.dumps(store["/x"])).schunk._handle.frame.checks_chunks
     compressed(str(path))
     array = pickle.loads(pickle.dumps(blosc2.open(str(path), verify=True)))
-    assert array._carrier.frame.checks_chunks
-    assert not pickle.loads(pickle.dumps(blosc2.open(str(path))))._carrier.frame.checks_chunks
+    assert array._handle.frame.checks_chunks
+    assert not pickle.loads(pickle.dumps(blosc2.open(str(path))))._handle.frame.checks_chunks
 
 
 def test_info_says_what_is_checked(path: Path) -> None:
@@ -577,7 +577,7 @@ def test_locking_handles_check_too(path: Path) -> None:
     second = blosc2.open(str(path), mode="r", locking=True, verify=True)
     first[3] = 9
     assert second[3, 3] == 9
-    assert second._carrier.frame.checks_chunks
+    assert second._handle.frame.checks_chunks
 
 
 def test_directories_of_chunk_files_have_none(tmp_path: Path) -> None:
@@ -585,7 +585,7 @@ def test_directories_of_chunk_files_have_none(tmp_path: Path) -> None:
     blosc2.asarray(ITEMS, urlpath=path, contiguous=False)
     array = blosc2.open(path, verify=True)
     np.testing.assert_array_equal(array[:], ITEMS)
-    assert not array._carrier.frame.checks_chunks
+    assert not array._handle.frame.checks_chunks
 
 
 # ---------------------------------------------------------------------- hostile bytes
@@ -687,8 +687,8 @@ def test_parity() -> None:
 def test_sums_of_chunks_in_any_order(path: Path) -> None:
     schunk = blosc2.SChunk(chunksize=100, data=bytes(NOISE), cparams={"typesize": 1})
     schunk.reorder_offsets([5, 4, 3, 2, 1, 0])
-    draft = schunk.to_cframe()
-    path.write_bytes(draft)
+    update = schunk.to_cframe()
+    path.write_bytes(update)
     again = blosc2.open(str(path), mode="a")
     again.reorder_offsets([1, 0, 3, 2, 5, 4])
     data = path.read_bytes()

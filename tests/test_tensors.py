@@ -411,4 +411,4 @@ def test_the_entry_is_packed_as_it_always_was() -> None:
     schunk = blosc2.schunk_from_cframe(blosc2.pack_array2(np.zeros((2, 3), "i8")))
     packed = b"\x94\xa9__tuple__\xa5numpy\x93\xa9__tuple__\x02\x03\xa3<i8"
     assert pack(schunk.vlmeta[ENTRY]) == packed
-    assert schunk._carrier.frame.vlmeta(ENTRY) == packed
+    assert schunk._handle.frame.vlmeta(ENTRY) == packed

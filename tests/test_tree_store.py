@@ -238,11 +238,11 @@ def test_reserved_names(tree: Any, key: str) -> None:
     assert key not in tree
     with pytest.raises(KeyError):
         tree[key]
-    carrier = tree._hidden_leaf("/a/__vlmeta__")
+    handle = tree._hidden_leaf("/a/__vlmeta__")
     with pytest.raises(KeyError):  # nor while somebody holds it
         tree[key]
     assert tree["/a"].vlmeta["k"] == 1
-    del carrier
+    del handle
     tree["/a/_meta"] = [1]  # an ordinary leaf
     assert tree["/a/_meta"][0] == 1
 

@@ -20,7 +20,7 @@ from store_makers import KINDS, Maker
 
 import blosc2
 from blosc2 import BatchArray, ObjectArray
-from blosc2._handles.file import FileCarrier
+from blosc2._handles.file import FileHandle
 from blosc2._lists import lists as value_lists
 from blosc2.exceptions import FormatError, MissingFileError
 
@@ -311,7 +311,7 @@ def test_many_small_changes_do_not_fill_the_disk(kind: str, tmp_path: Path, monk
     def fail(*_: Any) -> None:
         raise OSError(errno.EBUSY, "busy")
 
-    monkeypatch.setattr(FileCarrier, "_rewrite", fail)
+    monkeypatch.setattr(FileHandle, "_rewrite", fail)
     monkeypatch.setattr(value_lists, "_SLACK", 0)
     for _ in range(40):
         values.append(element)
@@ -327,7 +327,7 @@ def test_checked_reads(kind: str, tmp_path: Path, source: str | None) -> None:
     del values[1]
     want = plain(values)
     assert plain(blosc2.open(path, mmap_mode=source, verify=True)) == want
-    at = values._carrier.frame.chunk_info(2)[0] + values._carrier.frame.chunk_info(2)[2] - 1
+    at = values._handle.frame.chunk_info(2)[0] + values._handle.frame.chunk_info(2)[2] - 1
     data = bytearray(path.read_bytes())
     data[at] ^= 1
     path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""Metadata as mappings over a carrier that only remembers: `VLMeta` is a dict, `Meta` keeps its sizes."""
+"""Metadata as mappings over a handle that only remembers: `VLMeta` is a dict, `Meta` keeps its sizes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FakeFrame:
         return self._entries.get(name)
 
 
-class FakeCarrier:
+class FakeHandle:
     urlpath = "a.b2nd"
 
     def __init__(
@@ -86,8 +86,8 @@ STEPS = st.one_of(
 
 @given(st.lists(STEPS))
 def test_behaves_like_a_dict(steps):
-    carrier = FakeCarrier()
-    meta, model = VLMeta(carrier), {}
+    handle = FakeHandle()
+    meta, model = VLMeta(handle), {}
     for verb, name, value in steps:
         if verb == "set":
             meta[name] = model[name] = value
@@ -115,11 +115,11 @@ def test_behaves_like_a_dict(steps):
         assert list(meta.items()) == list(model.items())
         assert repr(meta) == str(meta) == repr(model)
         assert meta.to_dict() == {key.encode(): item for key, item in model.items()}
-        assert {key: msgpack.packb(item) for key, item in model.items()} == carrier.frame._entries
+        assert {key: msgpack.packb(item) for key, item in model.items()} == handle.frame._entries
 
 
 def test_values_of_every_type():
-    meta = VLMeta(FakeCarrier())
+    meta = VLMeta(FakeHandle())
     values = {"t": (1, (2,)), "c": 1j, "s": {1, 2}, "d": {"x": [None, b"b", True]}, "n": np.float32(0.5)}
     meta.update(values, a=np.arange(3))
     assert (meta.pop("a") == [0, 1, 2]).all()
@@ -127,8 +127,8 @@ def test_values_of_every_type():
 
 
 def test_bulk_changes_are_published_once():
-    carrier = FakeCarrier(entries(3))
-    meta = VLMeta(carrier)
+    handle = FakeHandle(entries(3))
+    meta = VLMeta(handle)
     meta.update({"x": 1}, y=2)
     meta[:] = {"x": 3, "z": 4}
     meta.update([("k0", 9)])
@@ -136,14 +136,14 @@ def test_bulk_changes_are_published_once():
     meta[:] = {}
     meta.clear()
     meta.clear()
-    assert [list(changes) for changes in carrier.published] == [
+    assert [list(changes) for changes in handle.published] == [
         ["x", "y"], ["x", "z"], ["k0"], ["k0", "k1", "k2", "x", "y", "z"],
     ]  # fmt: skip
 
 
 def test_one_bad_value_and_nothing_is_published():
-    carrier = FakeCarrier(entries(1))
-    meta = VLMeta(carrier)
+    handle = FakeHandle(entries(1))
+    meta = VLMeta(handle)
     for other, kind in (
         ({"a": 1, "b": object()}, TypeError),
         ({"a": 1, "b" * 32: 2}, ValueError),
@@ -154,11 +154,11 @@ def test_one_bad_value_and_nothing_is_published():
             meta.update(other)
         with pytest.raises(kind):
             meta[:] = other
-    assert carrier.published == []
+    assert handle.published == []
 
 
 def test_missing():
-    meta = VLMeta(FakeCarrier(entries(1)))
+    meta = VLMeta(FakeHandle(entries(1)))
     assert "q" not in meta
     assert 5 not in meta
     assert meta.get("q", 7) == 7
@@ -177,16 +177,16 @@ def test_missing():
 
 
 def test_partial_slices():
-    for meta in (VLMeta(FakeCarrier()), Meta(FakeCarrier())):
+    for meta in (VLMeta(FakeHandle()), Meta(FakeHandle())):
         with pytest.raises(NotImplementedError, match=r"unless \[:\]"):
             meta[1:2]
     with pytest.raises(NotImplementedError, match=r"unless \[:\]"):
-        VLMeta(FakeCarrier())[:2] = {}
+        VLMeta(FakeHandle())[:2] = {}
 
 
 def test_read_only():
-    carrier = FakeCarrier(entries(2), {"m": b"\x01"}, writable=False)
-    meta, fixed = VLMeta(carrier), Meta(carrier)
+    handle = FakeHandle(entries(2), {"m": b"\x01"}, writable=False)
+    meta, fixed = VLMeta(handle), Meta(handle)
     for act in (
         lambda: meta.__setitem__("k0", 1),
         lambda: meta.__setitem__("new", 1),
@@ -201,13 +201,13 @@ def test_read_only():
     ):
         with pytest.raises(ValueError, match="reading mode"):
             act()
-    assert carrier.published == []
+    assert handle.published == []
     assert (meta["k1"], fixed["m"]) == (1, 1)
 
 
 @pytest.mark.parametrize("name", ["a", "n" * 31, "é" * 15, "日" * 10, " "])
 def test_names(name):
-    meta = VLMeta(FakeCarrier())
+    meta = VLMeta(FakeHandle())
     meta[name] = 1
     assert check_name(name) == name
     assert meta[:] == {name: 1}
@@ -215,9 +215,9 @@ def test_names(name):
 
 @pytest.mark.parametrize("name", ["", "n" * 32, "é" * 16, "日" * 11, "a\0b", "\ud800"])
 def test_illegal_names(name):
-    carrier = FakeCarrier()
+    handle = FakeHandle()
     with pytest.raises(ValueError):
-        VLMeta(carrier)[name] = 1
+        VLMeta(handle)[name] = 1
     with pytest.raises(ValueError):
         pack_metalayers({name: 1})
     if len(name) > 10:
@@ -225,13 +225,13 @@ def test_illegal_names(name):
             check_name(name)
     for other in (5, None, b"a"):
         with pytest.raises(TypeError, match="must be a str"):
-            VLMeta(carrier)[other] = 1
-    assert carrier.published == []
+            VLMeta(handle)[other] = 1
+    assert handle.published == []
 
 
 def test_seventeenth_entry(monkeypatch):
     monkeypatch.setattr(metadata_limits, "_strict", True)
-    meta = VLMeta(FakeCarrier(entries(15)))
+    meta = VLMeta(FakeHandle(entries(15)))
     meta["k15"] = 15
     with pytest.raises(ValueError, match="16 entries"):
         meta["k16"] = 16
@@ -243,8 +243,8 @@ def test_seventeenth_entry(monkeypatch):
 
 def test_files_with_more_entries_can_be_changed(monkeypatch):
     monkeypatch.setattr(metadata_limits, "_strict", True)
-    carrier = FakeCarrier(entries(40))
-    meta = VLMeta(carrier)
+    handle = FakeHandle(entries(40))
+    meta = VLMeta(handle)
     meta["k39"] = "changed"
     del meta["k0"]
     with pytest.raises(ValueError, match="not 40"):
@@ -254,7 +254,7 @@ def test_files_with_more_entries_can_be_changed(monkeypatch):
 
 
 def test_packed_contents():
-    meta = VLMeta(FakeCarrier())
+    meta = VLMeta(FakeHandle())
     meta.set_vlmeta("a", msgpack.packb([1, 2]), typesize=1)
     assert meta["a"] == [1, 2]
     assert meta.get_vlmeta("a") == b"\x92\x01\x02"
@@ -277,22 +277,22 @@ def test_packed_contents():
 
 def test_active_values():
     packed = msgpack.packb(msgpack.ExtType(42, b"frame"))
-    safe = VLMeta(FakeCarrier({"a": packed, "b": b"\x01"}))
+    safe = VLMeta(FakeHandle({"a": packed, "b": b"\x01"}))
     assert safe["b"] == 1
     for read in (lambda: safe["a"], lambda: safe[:]):
         with pytest.raises(UnsafeDeserializationError) as caught:
             read()
         assert str(caught.value.location).startswith("variable metadata 'a' of ")
-        assert FakeCarrier.urlpath in str(caught.value.location)
+        assert FakeHandle.urlpath in str(caught.value.location)
     assert repr(safe) == "{'a': <embedded frame>, 'b': 1}"
-    full = VLMeta(FakeCarrier({"a": packed}, deserialize="full"))
+    full = VLMeta(FakeHandle({"a": packed}, deserialize="full"))
     assert full["a"] == msgpack.ExtType(42, b"frame")
-    assert VLMeta(FakeCarrier({"a": packed}, deserialize="full"), bytes.decode)["a"] == "frame"
+    assert VLMeta(FakeHandle({"a": packed}, deserialize="full"), bytes.decode)["a"] == "frame"
 
 
 def test_damage_names_the_place():
-    carrier = FakeCarrier({"bad": b"\xc1", "good": b"\x01"}, {"bad": b"\xc1"})
-    for view, words in ((VLMeta(carrier), "variable metadata 'bad'"), (Meta(carrier), "fixed metadata 'bad'")):
+    handle = FakeHandle({"bad": b"\xc1", "good": b"\x01"}, {"bad": b"\xc1"})
+    for view, words in ((VLMeta(handle), "variable metadata 'bad'"), (Meta(handle), "fixed metadata 'bad'")):
         with pytest.raises(FormatError, match=words) as caught:
             view["bad"]
         assert (caught.value.path, caught.value.key) == ("a.b2nd", "/k")
@@ -300,17 +300,17 @@ def test_damage_names_the_place():
 
 
 def test_repr_is_bounded():
-    carrier = FakeCarrier()
-    meta = VLMeta(carrier)
+    handle = FakeHandle()
+    meta = VLMeta(handle)
     meta["long"] = "x" * 100_000
     assert len(repr(meta)) < 300
 
 
-def test_views_hold_their_carrier_and_make_no_cycle():
-    carrier = FakeCarrier(entries(1))
-    reference = weakref.ref(carrier)
-    views = [VLMeta(carrier), Meta(carrier)]
-    del carrier
+def test_views_hold_their_handle_and_make_no_cycle():
+    handle = FakeHandle(entries(1))
+    reference = weakref.ref(handle)
+    views = [VLMeta(handle), Meta(handle)]
+    del handle
     assert views[0]["k0"] == 0
     gc.disable()
     try:
@@ -321,8 +321,8 @@ def test_views_hold_their_carrier_and_make_no_cycle():
 
 
 def test_a_view_sees_what_others_publish():
-    carrier = FakeCarrier()
-    one, other = VLMeta(carrier), VLMeta(carrier)
+    handle = FakeHandle()
+    one, other = VLMeta(handle), VLMeta(handle)
     one["a"] = 1
     assert other["a"] == 1
     del other["a"]
@@ -333,11 +333,11 @@ def test_a_view_sees_what_others_publish():
 
 
 def test_meta_is_a_mapping():
-    carrier = FakeCarrier(metalayers=pack_metalayers({"u": [1, 2], "t": (1,)}))
-    meta = Meta(carrier)
+    handle = FakeHandle(metalayers=pack_metalayers({"u": [1, 2], "t": (1,)}))
+    meta = Meta(handle)
     assert isinstance(meta, Mapping)
     assert not isinstance(meta, MutableMapping)
-    assert isinstance(VLMeta(carrier), MutableMapping)
+    assert isinstance(VLMeta(handle), MutableMapping)
     expected = {"u": [1, 2], "t": (1,)}
     assert dict(meta) == meta[:] == meta.getall() == expected
     assert meta.keys() == ["u", "t"]
@@ -351,8 +351,8 @@ def test_meta_is_a_mapping():
 
 
 def test_meta_keeps_its_sizes():
-    carrier = FakeCarrier(metalayers=pack_metalayers({"u": 5, "t": "abc"}))
-    meta = Meta(carrier)
+    handle = FakeHandle(metalayers=pack_metalayers({"u": 5, "t": "abc"}))
+    meta = Meta(handle)
     meta["u"] = 7
     meta["t"] = "xyz"
     assert meta[:] == {"u": 7, "t": "xyz"}
@@ -368,8 +368,8 @@ def test_meta_keeps_its_sizes():
 
 def test_geometry_can_be_seen_but_not_assigned():
     content = msgpack.packb([0, 1, [5], [5], [5], 0, "<i8"])
-    carrier = FakeCarrier(metalayers={"b2nd": content, "_pad": b"\xc4\x00"})
-    meta = Meta(carrier)
+    handle = FakeHandle(metalayers={"b2nd": content, "_pad": b"\xc4\x00"})
+    meta = Meta(handle)
     assert meta["b2nd"] == [0, 1, [5], [5], [5], 0, "<i8"]
     for name in ("b2nd", "_pad"):
         with pytest.raises(ValueError, match="written by the library"):
@@ -382,7 +382,7 @@ def test_geometry_of_16_dimensions():
 
     shape, chunks, blocks = list(range(1, 17)), list(range(101, 117)), list(range(201, 217))
     content = b"\x97\x00\x10" + numbers(0xD3, ">q", shape) + numbers(0xD2, ">i", chunks) + numbers(0xD2, ">i", blocks)
-    meta = Meta(FakeCarrier(metalayers={"b2nd": content + b"\x00\xdb\x00\x00\x00\x03<i8"}))
+    meta = Meta(FakeHandle(metalayers={"b2nd": content + b"\x00\xdb\x00\x00\x00\x03<i8"}))
     assert meta["b2nd"] == [0, 16, shape, chunks, blocks, 0, "<i8"]
 
 

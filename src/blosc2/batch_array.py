@@ -11,8 +11,8 @@ import numpy as np
 from blosc2._core.allocation import allowed
 from blosc2._core.codec.codec import Encoder, Encoding
 from blosc2._core.frame.frame import Frame
-from blosc2._frames import MAX_ENTRIES, Draft, Together, VLMeta
-from blosc2._handles import Carrier, vlmeta_chunk
+from blosc2._frames import MAX_ENTRIES, FrameUpdate, Together, VLMeta
+from blosc2._handles import FrameHandle, vlmeta_chunk
 from blosc2._lists import (
     BUDGETS,
     LENGTHS,
@@ -97,8 +97,8 @@ class BatchArray(ValueList):
         self._begin(Layout(serializer, items_per_block, None).packed(), None, _from_schunk, deserialize, kwargs)
 
     @classmethod
-    def _of(cls, carrier: Carrier) -> Any:
-        self = super()._of(carrier)
+    def _of(cls, handle: FrameHandle) -> Any:
+        self = super()._of(handle)
         self._known = self._proposed = None
         return self
 
@@ -111,7 +111,7 @@ class BatchArray(ValueList):
         try:
             return layout_of(frame.metalayer(self._tag) or b"")
         except FormatError as error:
-            raise FormatError(error.reason, path=self._carrier.urlpath, key=self._carrier.key) from None
+            raise FormatError(error.reason, path=self._handle.urlpath, key=self._handle.key) from None
 
     def _blocks(self, frame: Frame) -> Any:
         """What packs and unpacks blocks."""
@@ -121,18 +121,18 @@ class BatchArray(ValueList):
         except ValueError:
             raise UnsupportedKindError(
                 f"batches packed with {layout.serializer!r} cannot be read, only with 'msgpack' and 'arrow'",
-                path=self._carrier.urlpath, key=self._carrier.key,
+                path=self._handle.urlpath, key=self._handle.key,
             ) from None  # fmt: skip
 
     @property
     def items_per_block(self) -> int | None:
         """Items that one block holds at most; None as long as nobody said how many, and there is no batch."""
-        return self._layout(self._carrier.frame).items_per_block
+        return self._layout(self._handle.frame).items_per_block
 
     @property
     def serializer(self) -> str:
         """How items are packed."""
-        return self._layout(self._carrier.frame).serializer
+        return self._layout(self._handle.frame).serializer
 
     def _guess_blocksize(self, payload_sizes: Sequence[int]) -> int:
         """Items of a block, from the packed sizes of those of the first batch."""
@@ -144,7 +144,7 @@ class BatchArray(ValueList):
     # ------------------------------------------------------------ lengths
     @property
     def _batch_lengths(self) -> list[int]:
-        return self._lengths(self._carrier.frame)
+        return self._lengths(self._handle.frame)
 
     def _lengths(self, frame: Frame) -> list[int]:
         """How many items each batch of a version has."""
@@ -162,7 +162,7 @@ class BatchArray(ValueList):
         try:
             return stored_lengths(frame)
         except FormatError as error:
-            raise FormatError(error.reason, path=self._carrier.urlpath, key=self._carrier.key) from None
+            raise FormatError(error.reason, path=self._handle.urlpath, key=self._handle.key) from None
 
     # ------------------------------------------------------------ reading
     def _require_blocks(self, frame: Frame, index: int) -> None:
@@ -189,9 +189,9 @@ class BatchArray(ValueList):
             yield self._opened(frame, index, number, data, kind, together)
 
     def _opened(self, frame: Frame, index: int, number: int, data: bytes, kind: Any, together: Together) -> Block:
-        where = f"block {number} of chunk {index} of {self._carrier.urlpath or 'a frame in memory'}"
+        where = f"block {number} of chunk {index} of {self._handle.urlpath or 'a frame in memory'}"
         try:
-            block: Block = kind.open(data, where, self._carrier.deserialize, frame.file_size, together)
+            block: Block = kind.open(data, where, self._handle.deserialize, frame.file_size, together)
         except FormatError as error:
             raise self._damaged(frame, index, error.reason) from None
         return block
@@ -229,7 +229,7 @@ class BatchArray(ValueList):
         return self._items_of(frame, index)
 
     def _entry(self, index: int) -> list[Any]:
-        return self._all_items(self._carrier.frame, index)
+        return self._all_items(self._handle.frame, index)
 
     def iter_items(self) -> Iterator[Any]:
         """The items of all batches, one after the other.
@@ -242,7 +242,7 @@ class BatchArray(ValueList):
         >>> list(batches.iter_items())
         [1, 2, 3]
         """
-        frame = self._carrier.frame
+        frame = self._handle.frame
         for index in range(int(frame.nchunks)):
             yield from self._items_of(frame, index)
 
@@ -257,7 +257,7 @@ class BatchArray(ValueList):
         return super()._encoding()
 
     def _chunk_of(self, value: Any, encoding: Encoding) -> NewBatch:
-        frame = self._carrier.frame
+        frame = self._handle.frame
         kind = self._blocks(frame)
         layout = self._layout(frame)
         items = kind.batch(value)
@@ -278,63 +278,63 @@ class BatchArray(ValueList):
         return compressed_batch(kind, blocks, encoding, len(items), layout, items if proposal else None)
 
     def _compressed_anew(self, other: Any, frame: Frame, index: int, encoding: Encoding) -> NewBatch:
-        ours, theirs = self._layout(self._carrier.frame), other._layout(frame)
+        ours, theirs = self._layout(self._handle.frame), other._layout(frame)
         if ours == theirs and ours.items_per_block is not None:
             length = other._lengths(frame)[index]
             return compressed_batch(other._blocks(frame), frame.vl_blocks(index), encoding, length, ours, None)
         return self._chunk_of(other._items_of(frame, index), encoding)
 
-    def _fit(self, draft: Draft, new: list[NewBatch]) -> list[NewBatch]:
+    def _fit(self, update: FrameUpdate, new: list[NewBatch]) -> list[NewBatch]:
         """New batches in the layout of what they are added to, which the first one decides."""
-        draft.vlblocks = True
-        layout = layout_of(draft.metalayers[self._tag])
+        update.vlblocks = True
+        layout = layout_of(update.metalayers[self._tag])
         if new and (layout.items_per_block is None or layout.arrow_schema is None):
             first = new[0].layout
             layout = Layout(
                 layout.serializer, layout.items_per_block or first.items_per_block,
                 layout.arrow_schema if layout.arrow_schema is not None else first.arrow_schema,
             )  # fmt: skip
-            draft.metalayers[self._tag] = layout.packed()
+            update.metalayers[self._tag] = layout.packed()
         if all(one.layout == layout for one in new):
             return new
         # Somebody else stored the first batch meanwhile.
         self._proposed = layout
-        encoding = self._carrier.encoding()
+        encoding = self._handle.encoding()
         return [one if one.layout == layout else self._chunk_of(one.items, encoding) for one in new]
 
-    def _splice(self, draft: Draft, index: int, removed: int, new: list[NewBatch]) -> None:
-        new = self._fit(draft, new)
-        lengths = list(self._lengths(draft.frame))
+    def _splice(self, update: FrameUpdate, index: int, removed: int, new: list[NewBatch]) -> None:
+        new = self._fit(update, new)
+        lengths = list(self._lengths(update.frame))
         lengths[index : index + removed] = [one.length for one in new]
-        draft.splice(index, removed, [(one.stored, one.nbytes) for one in new])
+        update.splice(index, removed, [(one.stored, one.nbytes) for one in new])
         self._new_lengths = lengths
 
-    def _replace(self, draft: Draft, indices: list[int], new: list[NewBatch]) -> None:
-        lengths = list(self._lengths(draft.frame))
-        for index, one in zip(indices, self._fit(draft, new), strict=True):
-            draft.replace(index, one.stored, one.nbytes)
+    def _replace(self, update: FrameUpdate, indices: list[int], new: list[NewBatch]) -> None:
+        lengths = list(self._lengths(update.frame))
+        for index, one in zip(indices, self._fit(update, new), strict=True):
+            update.replace(index, one.stored, one.nbytes)
             lengths[index] = one.length
         self._new_lengths = lengths
 
-    def _keep(self, draft: Draft, indices: np.ndarray[Any, Any]) -> None:
-        lengths = self._lengths(draft.frame)
-        super()._keep(draft, indices)
+    def _keep(self, update: FrameUpdate, indices: np.ndarray[Any, Any]) -> None:
+        lengths = self._lengths(update.frame)
+        super()._keep(update, indices)
         self._new_lengths = [lengths[i] for i in indices.tolist()]
 
-    def _publish(self, draft: Draft, *, fresh: bool = False) -> None:
+    def _publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:
         lengths = self._new_lengths
         if not lengths:
-            draft.vlmeta.pop(LENGTHS, None)
+            update.vlmeta.pop(LENGTHS, None)
         else:
-            if LENGTHS not in draft.vlmeta and len(draft.vlmeta) >= MAX_ENTRIES:
+            if LENGTHS not in update.vlmeta and len(update.vlmeta) >= MAX_ENTRIES:
                 raise ValueError(
                     f"there can be {MAX_ENTRIES} entries of variable metadata, and a list of batches needs one of "
                     "them: delete one"
                 )
-            draft.vlmeta[LENGTHS] = vlmeta_chunk(packed_lengths(lengths))
-        fresh = fresh or draft.metalayers[self._tag] != draft.frame.metalayer(self._tag)
-        super()._publish(draft, fresh=fresh)
-        self._known = (self._carrier.frame, lengths)
+            update.vlmeta[LENGTHS] = vlmeta_chunk(packed_lengths(lengths))
+        fresh = fresh or update.metalayers[self._tag] != update.frame.metalayer(self._tag)
+        super()._publish(update, fresh=fresh)
+        self._known = (self._handle.frame, lengths)
 
     # ------------------------------------------------------------ description
     @property
@@ -343,13 +343,13 @@ class BatchArray(ValueList):
         try:
             return self._vlmeta_
         except AttributeError:  # made when it is asked for, and then kept
-            self._vlmeta_ = BatchMetadata(self._carrier, Carrier.open_cframe)
+            self._vlmeta_ = BatchMetadata(self._handle, FrameHandle.open_cframe)
             return self._vlmeta_
 
     @property
     def info_items(self) -> list[tuple[str, Any]]:
         """What `info` shows, as pairs."""
-        frame = self._carrier.frame
+        frame = self._handle.frame
         layout = self._layout(frame)
         lengths = self._lengths(frame)
         blocks = [n for i in range(len(lengths)) for n in self._block_lengths(frame, i, layout.items_per_block)]
@@ -358,7 +358,7 @@ class BatchArray(ValueList):
             ("items_per_block", layout.items_per_block), ("nbatches", _summary(lengths, "batch")),
             ("nblocks", _summary(blocks, "block")), ("nitems", sum(lengths)), ("nbytes", size_text(self.nbytes)),
             ("cbytes", size_text(self.cbytes)), ("cratio", f"{self.cratio:.2f}x"), ("cparams", self.cparams),
-            ("dparams", self.dparams), *self._carrier.described_checks(),
+            ("dparams", self.dparams), *self._handle.described_checks(),
         ]  # fmt: skip
 
     def _block_lengths(self, frame: Frame, index: int, most: int | None) -> list[int]:
@@ -414,7 +414,7 @@ class BatchArray(ValueList):
         >>> batches.copy(items_per_block=1).items_per_block
         1
         """
-        layout = self._layout(self._carrier.frame)
+        layout = self._layout(self._handle.frame)
         how = {name: kwargs.pop(name) for name in ("items_per_block", "serializer") if name in kwargs}
         if kwargs.get("cparams") is None and all(getattr(layout, name) == value for name, value in how.items()):
             return super().copy(**kwargs)

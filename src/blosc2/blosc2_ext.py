@@ -11,7 +11,7 @@ from typing import Any, Never
 
 from blosc2._frames import is_directory_frame
 from blosc2._functions import compress2, decompress2, wrap
-from blosc2._handles import Carrier, HandleOptions, check_locking, directory_carrier, open_carrier, shared_carrier
+from blosc2._handles import FrameHandle, HandleOptions, check_locking, directory_handle, open_handle, shared_handle
 from blosc2._options import check_modes, deserialize_mode, local_path
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
@@ -71,19 +71,19 @@ def open(urlpath: str | bytes | os.PathLike[Any], mode: str, offset: int, **kwar
     cparams = None if kwargs.get("cparams") is None else cparams_from(kwargs["cparams"])
     dparams = None if kwargs.get("dparams") is None else dparams_from(kwargs["dparams"])
     options = HandleOptions(effective, mmap_mode, policy, dparams, cparams)
-    carrier: Carrier
+    handle: FrameHandle
     locking = bool(kwargs.get("locking"))
     check_locking(locking, path, mmap_mode)
     if locking and offset == 0:
-        carrier = shared_carrier(path, options)
+        handle = shared_handle(path, options)
     elif offset == 0 and is_directory_frame(path):
         if mmap_mode is not None:
             raise ValueError(f"mmap_mode is for files, and {path} is a directory of chunks")
-        carrier = directory_carrier(path, options)
+        handle = directory_handle(path, options)
     else:
-        carrier = open_carrier(path, options, offset)
-    found = wrap(carrier)
-    return found if isinstance(found, (NDArray, SChunk)) else SChunk._of(carrier)
+        handle = open_handle(path, options, offset)
+    found = wrap(handle)
+    return found if isinstance(found, (NDArray, SChunk)) else SChunk._of(handle)
 
 
 def __getattr__(name: str) -> Never:

@@ -10,14 +10,14 @@ import numpy as np
 from blosc2._arrays import ChunkInfo as ChunkInfo  # as in the published package
 from blosc2._arrays import (
     ReadableArray,
-    ViewCarrier,
+    ViewHandle,
     copied,
     mark_indexes_stale,
     matrix_axes,
     permuted,
     plan_like,
     reshaped,
-    resize_draft,
+    resize_update,
     resized_geometry,
     selected,
     shape_for,
@@ -25,8 +25,8 @@ from blosc2._arrays import (
     taken,
 )
 from blosc2._core.ndim.grid_write import Write
-from blosc2._frames import Draft
-from blosc2._handles import Carrier
+from blosc2._frames import FrameUpdate
+from blosc2._handles import FrameHandle
 from blosc2._indexing import (
     Chunks,
     OrthogonalIndex,
@@ -64,11 +64,11 @@ class NDArray(ReadableArray):
         raise TypeError("make arrays with blosc2.asarray, blosc2.zeros, blosc2.open and their like")
 
     @classmethod
-    def _of(cls, carrier: Carrier) -> NDArray:
+    def _of(cls, handle: FrameHandle) -> NDArray:
         self = cls.__new__(cls)
-        self._carrier = carrier
-        if carrier.array is None:
-            carrier.read_as_array()
+        self._handle = handle
+        if handle.array is None:
+            handle.read_as_array()
         return self
 
     # ------------------------------------------------------------ as it is read
@@ -100,20 +100,20 @@ class NDArray(ReadableArray):
         if type(key) is str:
             self._field(key)[...] = value
             return
-        self._assign(lambda version: chunks_with(version, self._carrier, key, value))
+        self._assign(lambda version: chunks_with(version, self._handle, key, value))
 
     def _assign(self, changed: Callable[[Version], Chunks]) -> None:
         """Publish the chunks that a change gives for the current version."""
-        carrier = self._carrier
-        with carrier.editing():
-            version: Version = carrier.array  # type: ignore[assignment]
+        handle = self._handle
+        with handle.editing():
+            version: Version = handle.array  # type: ignore[assignment]
             chunks = changed(version)
             if chunks:
-                draft = Draft(version[2])
+                update = FrameUpdate(version[2])
                 for nchunk, stored in chunks.items():
-                    draft.replace(nchunk, stored)
-                mark_indexes_stale(self.vlmeta, draft)
-                carrier.publish(draft)
+                    update.replace(nchunk, stored)
+                mark_indexes_stale(self.vlmeta, update)
+                handle.publish(update)
 
     def resize(self, newshape: Any) -> None:
         """Change the lengths of the axes; what is new reads zeros, what no longer fits is given up.
@@ -141,16 +141,16 @@ class NDArray(ReadableArray):
                [1., 1.],
                [0., 0.]])
         """
-        carrier = self._carrier
-        with carrier.editing():
-            geometry, _, frame = carrier.array  # type: ignore[misc]
+        handle = self._handle
+        with handle.editing():
+            geometry, _, frame = handle.array  # type: ignore[misc]
             new = resized_geometry(geometry, newshape)
             if new.shape == geometry.shape:
                 return
-            draft = Draft(frame)
-            renumbered = resize_draft(carrier, draft, new)
-            mark_indexes_stale(self.vlmeta, draft)
-            carrier.publish(draft, fresh=renumbered)
+            update = FrameUpdate(frame)
+            renumbered = resize_update(handle, update, new)
+            mark_indexes_stale(self.vlmeta, update)
+            handle.publish(update, fresh=renumbered)
 
     def append(self, values: Any) -> int:
         """Add items to the end of an array of one axis; returns the new number of items.
@@ -162,9 +162,9 @@ class NDArray(ReadableArray):
         >>> array.append([7, 8])
         5
         """
-        carrier = self._carrier
-        with carrier.editing():
-            geometry, dtype, frame = carrier.array  # type: ignore[misc]
+        handle = self._handle
+        with handle.editing():
+            geometry, dtype, frame = handle.array  # type: ignore[misc]
             if geometry.ndim != 1:
                 raise ValueError(f"append is only supported for 1-D arrays, not for {geometry.ndim} axes; see resize")
             items = np.ravel(as_items(values, dtype, None))
@@ -172,17 +172,17 @@ class NDArray(ReadableArray):
                 return self.size
             start = geometry.shape[0]
             new = resized_geometry(geometry, (start + items.size,))
-            draft = Draft(frame)
-            resize_draft(carrier, draft, new)
+            update = FrameUpdate(frame)
+            resize_update(handle, update, new)
             operation = Write(
-                frame, new, (start,), (1,), (items.size,), items, carrier.encoding(blocksize=int(new.block_nbytes)),
-                carrier.plugin(),
+                frame, new, (start,), (1,), (items.size,), items, handle.encoding(blocksize=int(new.block_nbytes)),
+                handle.plugin(),
             )  # fmt: skip
-            keep, nthreads = carrier.spool().keep, carrier.cparams.nthreads
+            keep, nthreads = handle.spool().keep, handle.cparams.nthreads
             for nchunk, stored in compressed(operation, new.chunk_nbytes, nthreads, keep).items():
-                draft.replace(nchunk, stored)
-            mark_indexes_stale(self.vlmeta, draft)
-            carrier.publish(draft)
+                update.replace(nchunk, stored)
+            mark_indexes_stale(self.vlmeta, update)
+            handle.publish(update)
             return self.size
 
     # ------------------------------------------------------------ as a whole
@@ -195,7 +195,7 @@ class NDArray(ReadableArray):
         >>> blosc2.ones((1, 3, 1)).squeeze(0).shape
         (3, 1)
         """
-        return NDArray._of(ViewCarrier(self, squeezed_axes(self.shape, axis)))
+        return NDArray._of(ViewHandle(self, squeezed_axes(self.shape, axis)))
 
     def reshape(self, shape: Any, c_order: bool = True, **kwargs: Any) -> NDArray:
         """A new array with the same items in C order in another shape. See `blosc2.reshape`.

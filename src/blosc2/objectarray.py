@@ -82,18 +82,18 @@ class ObjectArray(ValueList):
         try:
             found = unpack(content or b"", location=f"the metalayer {self._tag}")
         except FormatError as error:
-            raise FormatError(error.reason, path=self._carrier.urlpath, key=self._carrier.key) from None
+            raise FormatError(error.reason, path=self._handle.urlpath, key=self._handle.key) from None
         if not isinstance(found, dict):
             reason = f"the metalayer {self._tag} is not a map"
-            raise FormatError(reason, path=self._carrier.urlpath, key=self._carrier.key)
+            raise FormatError(reason, path=self._handle.urlpath, key=self._handle.key)
         if found.get("serializer", "msgpack") != "msgpack" or found.get("version", 1) != 1:
             raise UnsupportedKindError(
                 f"values packed as {found!r:.200} says cannot be read, only those of version 1 packed with 'msgpack'",
-                path=self._carrier.urlpath, key=self._carrier.key,
+                path=self._handle.urlpath, key=self._handle.key,
             )  # fmt: skip
 
     def _encoding(self) -> Encoding:
-        self._require_kind(self._carrier.frame)
+        self._require_kind(self._handle.frame)
         return super()._encoding()
 
     def _chunk_of(self, value: Any, encoding: Encoding) -> Chunk:
@@ -106,7 +106,7 @@ class ObjectArray(ValueList):
     @property
     def info_items(self) -> list[tuple[str, Any]]:
         """What `info` shows, as pairs."""
-        frame = self._carrier.frame
+        frame = self._handle.frame
         count = int(frame.nchunks)
         items: list[tuple[str, Any]] = [("type", type(self).__name__), ("entries", count)]
         sizes = [frame.chunk_info(i)[1:3] for i in range(count)]
@@ -118,7 +118,7 @@ class ObjectArray(ValueList):
         return [
             *items, ("nbytes", size_text(self.nbytes)), ("cbytes", size_text(self.cbytes)),
             ("cratio", f"{self.cratio:.2f}x"), ("cparams", self.cparams), ("dparams", self.dparams),
-            *self._carrier.described_checks(),
+            *self._handle.described_checks(),
         ]  # fmt: skip
 
 

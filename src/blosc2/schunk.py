@@ -16,9 +16,9 @@ from blosc2._frames import VLMeta as VLMeta
 from blosc2._frames import check_for_bytes, is_directory_frame, pack_metalayers, schunk_keywords
 from blosc2._handles import (
     DEFAULT_CHUNK,
-    Carrier,
     ChangeableChunks,
     FrameContent,
+    FrameHandle,
     HandleOptions,
     bytes_of,
     check_target,
@@ -27,15 +27,15 @@ from blosc2._handles import (
     chunks_as_items,
     compressed_pieces,
     copy_frame,
-    directory_carrier,
+    directory_handle,
     encoding_of,
     existing_chunk,
     lazy_chunk,
-    new_carrier,
-    open_carrier,
+    new_handle,
+    open_handle,
     read_bytes,
     read_into,
-    shared_carrier,
+    shared_handle,
 )
 from blosc2._options import deserialize_mode
 from blosc2.exceptions import ChunkSizeError
@@ -80,9 +80,9 @@ class SChunk(ChangeableChunks):
         keywords = schunk_keywords(kwargs)
         storage = keywords.storage
         if storage.mode == "r" and not (storage.urlpath is None and storage.mmap_mode):
-            self._carrier = _existing(storage, chunksize, data)
-            self._carrier.deserialize = str(deserialize_mode("safe" if deserialize is None else deserialize))
-            self._carrier.dparams = keywords.dparams
+            self._handle = _existing(storage, chunksize, data)
+            self._handle.deserialize = str(deserialize_mode("safe" if deserialize is None else deserialize))
+            self._handle.dparams = keywords.dparams
             return
         chunksize = None if chunksize == -1 else chunksize
         policy = str(deserialize_mode("full" if deserialize is None else deserialize))
@@ -98,12 +98,12 @@ class SChunk(ChangeableChunks):
             chunksize, pack_metalayers(storage.meta),
         )  # fmt: skip
         options = HandleOptions(deserialize=policy, dparams=keywords.dparams, cparams=cparams)
-        self._carrier = new_carrier(storage, encoding, content, options)
+        self._handle = new_handle(storage, encoding, content, options)
 
     @classmethod
-    def _of(cls, carrier: Carrier) -> SChunk:
+    def _of(cls, handle: FrameHandle) -> SChunk:
         self = cls.__new__(cls)
-        self._carrier = carrier
+        self._handle = handle
         return self
 
     # ------------------------------------------------------------ description
@@ -114,15 +114,15 @@ class SChunk(ChangeableChunks):
         Their `typesize` is the width of the numbers that filters work on. It can be changed; what an item is stays as
         it was at creation.
         """
-        return self._carrier.cparams
+        return self._handle.cparams
 
     @cparams.setter
     def cparams(self, value: CParams | dict[str, Any]) -> None:
-        frame = self._carrier.frame
+        frame = self._handle.frame
         if frame.metalayer("b2nd") is None:
-            self._carrier.cparams = cparams_from(value, unless_given={"typesize": int(frame.typesize)})
+            self._handle.cparams = cparams_from(value, unless_given={"typesize": int(frame.typesize)})
         else:
-            self._carrier.cparams = cparams_from(value, typesize=int(frame.typesize))
+            self._handle.cparams = cparams_from(value, typesize=int(frame.typesize))
 
     @property
     def chunkshape(self) -> int:
@@ -132,12 +132,12 @@ class SChunk(ChangeableChunks):
     @property
     def blocksize(self) -> int:
         """Uncompressed bytes of a block; 0 when each chunk has blocks that suit it."""
-        return max(int(self._carrier.frame.blocksize), 0)
+        return max(int(self._handle.frame.blocksize), 0)
 
     @property
     def nchunks(self) -> int:
         """Number of chunks."""
-        return int(self._carrier.frame.nchunks)
+        return int(self._handle.frame.nchunks)
 
     @property
     def initial_mapping_size(self) -> None:
@@ -146,12 +146,12 @@ class SChunk(ChangeableChunks):
     @property
     def locking(self) -> bool:
         """Whether handles take a common lock for changes; see `holding_lock`."""
-        return self._carrier.locking
+        return self._handle.locking
 
     @property
     def change_tick(self) -> int:
         """Goes up with each change through this handle."""
-        return self._carrier.version
+        return self._handle.version
 
     @property
     def info_items(self) -> list[tuple[str, Any]]:
@@ -160,7 +160,7 @@ class SChunk(ChangeableChunks):
             ("type", type(self).__name__), ("chunksize", self.chunksize), ("blocksize", self.blocksize),
             ("typesize", self.typesize), ("nbytes", size_text(self.nbytes)), ("cbytes", size_text(self.cbytes)),
             ("cratio", f"{self.cratio:.2f}x"), ("nchunks", self.nchunks), ("cparams", self.cparams),
-            ("dparams", self.dparams), *self._carrier.described_checks(),
+            ("dparams", self.dparams), *self._handle.described_checks(),
         ]  # fmt: skip
 
     @property
@@ -195,8 +195,8 @@ class SChunk(ChangeableChunks):
             yield from (items[i : i + typesize] for i in range(0, len(items), typesize))
 
     def _read(self, items: slice) -> bytes:
-        frame = self._carrier.frame
-        return read_bytes(frame, *_byte_range(frame, items), self._carrier.nthreads)
+        frame = self._handle.frame
+        return read_bytes(frame, *_byte_range(frame, items), self._handle.nthreads)
 
     def get_slice(self, start: int = 0, stop: int | None = None, out: Any = None) -> bytes | None:
         """Items ``start .. stop`` as bytes, or written into `out`.
@@ -226,12 +226,12 @@ class SChunk(ChangeableChunks):
         if out is None:
             return self._read(slice(start, stop))
         view = _writable_bytes(out)
-        frame = self._carrier.frame
+        frame = self._handle.frame
         first, last = _byte_range(frame, slice(start, stop))
         size = last - first
         if len(view) < size:
             raise ValueError(f"Not enough space for writing the slice in out: {size} bytes are needed, not {len(view)}")
-        read_into(frame, first, last, view[:size], self._carrier.nthreads)
+        read_into(frame, first, last, view[:size], self._handle.nthreads)
         return None
 
     def decompress_chunk(self, nchunk: int, dst: Any = None) -> bytes | None:
@@ -255,12 +255,12 @@ class SChunk(ChangeableChunks):
         >>> schunk.decompress_chunk(1)
         b'ef'
         """
-        frame = self._carrier.frame
+        frame = self._handle.frame
         index = existing_chunk(frame, nchunk)
         place = chunk_range(frame, index)
         if dst is None:
             if place is not None:
-                return read_bytes(frame, *place, self._carrier.nthreads)
+                return read_bytes(frame, *place, self._handle.nthreads)
             data: bytes = frame.decode_chunk(index)
             return data
         view = _writable_bytes(dst)
@@ -270,7 +270,7 @@ class SChunk(ChangeableChunks):
         if place is None:
             view[:size] = frame.decode_chunk(index)
         else:
-            read_into(frame, *place, view[:size], self._carrier.nthreads)
+            read_into(frame, *place, view[:size], self._handle.nthreads)
         return None
 
     def get_chunk(self, nchunk: int) -> bytes:
@@ -288,7 +288,7 @@ class SChunk(ChangeableChunks):
         >>> len(chunk), int.from_bytes(chunk[4:8], "little")
         (32, 1000)
         """
-        frame = self._carrier.frame
+        frame = self._handle.frame
         stored: bytes = frame.chunk(existing_chunk(frame, nchunk))
         return stored
 
@@ -304,8 +304,8 @@ class SChunk(ChangeableChunks):
         >>> len(blosc2.SChunk(data=b"0123456789" * 1000).get_lazychunk(0))
         32
         """
-        frame = self._carrier.frame
-        return lazy_chunk(self._carrier, existing_chunk(frame, nchunk))
+        frame = self._handle.frame
+        return lazy_chunk(self._handle, existing_chunk(frame, nchunk))
 
     def get_vlblock(self, nchunk: int, nblock: int) -> bytes:
         """The uncompressed bytes of one block of a chunk whose blocks differ in length, as those of `BatchArray` do.
@@ -317,7 +317,7 @@ class SChunk(ChangeableChunks):
         ValueError
             The blocks of this super-chunk are equal.
         """
-        frame = self._carrier.frame
+        frame = self._handle.frame
         index = existing_chunk(frame, nchunk)
         if not frame.vlblocks:
             raise ValueError("the chunks of this super-chunk do not have blocks of variable length")
@@ -339,7 +339,7 @@ class SChunk(ChangeableChunks):
         >>> [chunk.tolist() for chunk in schunk.iterchunks("i2")]
         [[0, 1, 2, 3], [4, 5]]
         """
-        return chunks_as_items(self._carrier.frame, dtype, self._carrier.nthreads)
+        return chunks_as_items(self._handle.frame, dtype, self._handle.nthreads)
 
     def iterchunks_info(self) -> Iterator[Any]:
         """For each chunk: nchunk, cratio, special, repeated_value, lazychunk.
@@ -350,9 +350,9 @@ class SChunk(ChangeableChunks):
         >>> [info.special.name for info in blosc2.SChunk(chunksize=500, data=bytes(1000)).iterchunks_info()]
         ['ZERO', 'ZERO']
         """
-        carrier = self._carrier
-        for nchunk in range(int(carrier.frame.nchunks)):
-            yield ChunkInfo(nchunk, *chunk_description(carrier, nchunk))
+        handle = self._handle
+        for nchunk in range(int(handle.frame.nchunks)):
+            yield ChunkInfo(nchunk, *chunk_description(handle, nchunk))
 
     # ------------------------------------------------------------ as a whole
     def copy(self, **kwargs: Any) -> SChunk:
@@ -371,22 +371,22 @@ class SChunk(ChangeableChunks):
         """
         storage = storage_from(kwargs)
         check_target(storage, "super-chunk")
-        return SChunk._of(copy_frame(self._carrier.frame, storage, HandleOptions(deserialize="full")))
+        return SChunk._of(copy_frame(self._handle.frame, storage, HandleOptions(deserialize="full")))
 
     def lock(self) -> None:
         """Begin what `holding_lock` does as a context; `unlock` ends it."""
-        self._carrier.lock()
+        self._handle.lock()
 
     def unlock(self) -> None:
         """End what `lock` began."""
-        self._carrier.unlock()
+        self._handle.unlock()
 
 
-def chunk_description(carrier: Carrier, nchunk: int) -> tuple[float, SpecialValue, bytes | None, bytes]:
+def chunk_description(handle: FrameHandle, nchunk: int) -> tuple[float, SpecialValue, bytes | None, bytes]:
     """cratio, special, repeated_value and header of a chunk."""
-    frame = carrier.frame
+    frame = handle.frame
     _, nbytes, cbytes, special, _, _ = frame.chunk_info(nchunk)
-    return nbytes / cbytes, SpecialValue(special), frame.special_value(nchunk), lazy_chunk(carrier, nchunk)
+    return nbytes / cbytes, SpecialValue(special), frame.special_value(nchunk), lazy_chunk(handle, nchunk)
 
 
 def repeated_item(value: bytes, dtype: np.dtype[Any]) -> Any | None:
@@ -403,8 +403,8 @@ def _byte_range(frame: Frame, items: slice) -> tuple[int, int]:
     return start * typesize, max(start, stop) * typesize
 
 
-def _existing(storage: Storage, chunksize: int | None, data: Any) -> Carrier:
-    """The carrier of a super-chunk that the constructor opens, in mode 'r'."""
+def _existing(storage: Storage, chunksize: int | None, data: Any) -> FrameHandle:
+    """The handle of a super-chunk that the constructor opens, in mode 'r'."""
     if storage.urlpath is None:
         raise ValueError("a super-chunk cannot be opened with mode 'r' because you did not specify a urlpath")
     if not os.path.exists(storage.urlpath):
@@ -412,17 +412,17 @@ def _existing(storage: Storage, chunksize: int | None, data: Any) -> Carrier:
     if data is not None:
         raise ValueError("mode 'r' opens what is there and takes no data; mode='w' replaces it")
     if storage.locking:
-        carrier = shared_carrier(storage.urlpath, HandleOptions())
+        handle = shared_handle(storage.urlpath, HandleOptions())
     elif is_directory_frame(storage.urlpath) and storage.mmap_mode is None:
-        carrier = directory_carrier(storage.urlpath, HandleOptions())
+        handle = directory_handle(storage.urlpath, HandleOptions())
     else:
-        carrier = open_carrier(storage.urlpath, HandleOptions(mmap_mode=storage.mmap_mode))
-    if carrier.frame.metalayer("b2nd") is not None:
+        handle = open_handle(storage.urlpath, HandleOptions(mmap_mode=storage.mmap_mode))
+    if handle.frame.metalayer("b2nd") is not None:
         raise ValueError(f"Cannot open an NDArray as a SChunk: {storage.urlpath}; use blosc2.open")
-    there = int(carrier.frame.chunksize)
-    if chunksize is not None and there > 0 and carrier.frame.nchunks and chunksize != there:
+    there = int(handle.frame.chunksize)
+    if chunksize is not None and there > 0 and handle.frame.nchunks and chunksize != there:
         raise ValueError(f"the chunks of {storage.urlpath} have {there} bytes, not {chunksize}; leave out chunksize")
-    return carrier
+    return handle
 
 
 def _writable_bytes(out: Any) -> memoryview:

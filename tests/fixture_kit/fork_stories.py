@@ -234,7 +234,7 @@ def append_items(a: Any, fork: Fork) -> None:
 def hold_lock(a: Any, fork: Fork) -> None:
     with a.holding_lock():
         a[1] = 5
-        if a.schunk._carrier.locking:
+        if a.schunk._handle.locking:
             fork()
         a[2] = 6
 
@@ -248,7 +248,7 @@ def make_new(a: Any, fork: Fork) -> None:
                 fork()
             yield n * n
 
-    how = {"contiguous": a.schunk.contiguous, "locking": a.schunk._carrier.locking, "chunks": (500,), "mode": "w"}
+    how = {"contiguous": a.schunk.contiguous, "locking": a.schunk._handle.locking, "chunks": (500,), "mode": "w"}
     blosc2.fromiter(values(), (3000,), np.int64, urlpath=a.urlpath, **how)
 
 

@@ -90,7 +90,7 @@ def test_leaves_that_upstream_moves_stay_verified(suffix: str, tmp_path: Path, u
         upstream.convert(path=str(tmp_path / "t.b2z"), target=target)
     with blosc2.open(target, verify=True) as store:
         np.testing.assert_array_equal(store["/a"][:], ITEMS)
-        assert store["/a"].schunk._carrier.frame.checks_chunks
+        assert store["/a"].schunk._handle.frame.checks_chunks
 
 
 def test_upstream_reads_leaves_that_carry_checksums(tmp_path: Path, upstream: Any) -> None:
@@ -105,7 +105,7 @@ def test_upstream_reads_leaves_that_carry_checksums(tmp_path: Path, upstream: An
                 store[f"/small/{number}"] = np.arange(40) + number
             store["/large"].vlmeta["about"] = {"unit": "mm"}
         with blosc2.open(path) as store:
-            assert store["/large"]._carrier.frame.checksums_len
+            assert store["/large"]._handle.frame.checksums_len
             assert threshold == 0 or store._embedded.frame.checksums_len
         assert peer.describe(path) == upstream.describe(path=path)
         upstream.change_store(path=path, cls="DictStore", mode="a", steps=[["set", "/more", "big", 3]], threshold=0)

@@ -4,7 +4,7 @@
 than memory are made here slab by slab; nothing here holds a whole one.
 """
 
-from blosc2._arrays.axis_view import Axes, ViewCarrier, expanded_axes, seen_through, squeezed_axes
+from blosc2._arrays.axis_view import Axes, ViewHandle, expanded_axes, seen_through, squeezed_axes
 from blosc2._arrays.chunk_shapes import (
     CHUNK_NBYTES,
     are_partitions_aligned,
@@ -16,8 +16,8 @@ from blosc2._arrays.concatenation import joined
 from blosc2._arrays.copying import copied
 from blosc2._arrays.ranges import Place, Range, Spaced, eye_part, positions
 from blosc2._arrays.readable import ChunkInfo, ReadableArray
-from blosc2._arrays.resize import mark_indexes_stale, resize_draft, resized_geometry
-from blosc2._arrays.slabs import Shape, Snapshot, bands, compressed_box, converted, plan_like
+from blosc2._arrays.resize import mark_indexes_stale, resize_update, resized_geometry
+from blosc2._arrays.slabs import Shape, Snapshot, compressed_box, converted, plan_like, slabs_in
 from blosc2._arrays.small_frames import TINY, cframe_of, forget_templates, tiny_frame
 from blosc2._arrays.spec import ArrayPlan, plain_dtype
 from blosc2._arrays.streams import joined_rows, made, slab_height, slabs_of
@@ -35,11 +35,10 @@ __all__ = [
     "Shape",
     "Snapshot",
     "Spaced",
-    "ViewCarrier",
+    "ViewHandle",
     "are_partitions_aligned",
     "are_partitions_behaved",
     "as_shape",
-    "bands",
     "cframe_of",
     "compressed_box",
     "compute_chunks_blocks",
@@ -58,12 +57,13 @@ __all__ = [
     "plan_like",
     "positions",
     "reshaped",
-    "resize_draft",
+    "resize_update",
     "resized_geometry",
     "seen_through",
     "selected",
     "shape_for",
     "slab_height",
+    "slabs_in",
     "slabs_of",
     "squeezed_axes",
     "taken",

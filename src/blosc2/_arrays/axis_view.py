@@ -17,8 +17,8 @@ from blosc2._arrays.slabs import Snapshot, converted, plan_like
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import Spool, Window
-from blosc2._frames import PADDING, Draft, Stored
-from blosc2._handles import Carrier
+from blosc2._frames import PADDING, FrameUpdate, Stored
+from blosc2._handles import FrameHandle
 from blosc2.storage import CParams
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def expanded_axes(ndim: int, axis: Any) -> Axes:
     return tuple(None if n in new else next(old) for n in range(ndim + many))
 
 
-class ViewCarrier(Carrier):
-    """The carrier of another array, with axes of length 1 put in or left out.
+class ViewHandle(FrameHandle):
+    """The handle of another array, with axes of length 1 put in or left out.
 
     What is not defined here, and was not assigned here, is the other's.
 
@@ -92,11 +92,11 @@ class ViewCarrier(Carrier):
     base: NDArray
 
     def __init__(self, array: NDArray, axes: Axes) -> None:
-        below = array._carrier
-        if isinstance(below, ViewCarrier):
+        below = array._handle
+        if isinstance(below, ViewHandle):
             array = below.base
             axes = tuple(None if n is None else below.axes[n] for n in axes)
-        found = array._carrier.array
+        found = array._handle.array
         assert found is not None
         self.base = array
         self.axes = axes
@@ -105,12 +105,12 @@ class ViewCarrier(Carrier):
 
     def __getattr__(self, name: str) -> Any:
         # Called for attributes that have no value here, such as `frame`, `urlpath` and `version`.
-        return getattr(self.base._carrier, name)
+        return getattr(self.base._handle, name)
 
     @property
     def array(self) -> tuple[Geometry, np.dtype[Any], Frame]:  # type: ignore[override]  # is never assigned here
         """Geometry of the view, dtype and frame."""
-        below = self.base._carrier.array
+        below = self.base._handle.array
         made_of, seen = self._seen
         if below is not made_of:
             assert below is not None
@@ -130,29 +130,29 @@ class ViewCarrier(Carrier):
     # ------------------------------------------------------------ changes
     @property
     def writable(self) -> bool:  # type: ignore[override]  # a constant of other kinds
-        return self.base._carrier.writable
+        return self.base._handle.writable
 
     @property
     def locking(self) -> bool:  # type: ignore[override]  # a constant of other kinds
-        return self.base._carrier.locking
+        return self.base._handle.locking
 
     def editing(self) -> AbstractContextManager[Any]:
-        return self.base._carrier.editing()
+        return self.base._handle.editing()
 
     def holding(self) -> AbstractContextManager[Any]:
-        return self.base._carrier.holding()
+        return self.base._handle.holding()
 
     def require_writable(self) -> None:
-        self.base._carrier.require_writable()
+        self.base._handle.require_writable()
 
-    def publish(self, draft: Draft, *, fresh: bool = False) -> None:
-        self.base._carrier.publish(draft, fresh=fresh)
+    def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:
+        self.base._handle.publish(update, fresh=fresh)
 
     def refresh(self) -> bool:
         return self.base.refresh()
 
     def spool(self) -> Spool:
-        return self.base._carrier.spool()
+        return self.base._handle.spool()
 
     # ------------------------------------------------------------ copies
     def window(self) -> Window:
@@ -162,7 +162,7 @@ class ViewCarrier(Carrier):
         """A frame of its own, which has the shape of the view."""
         return self.copied(self.array[1], {}).to_cframe()
 
-    def copied(self, dtype: np.dtype[Any], keywords: Mapping[str, Any]) -> Carrier:
+    def copied(self, dtype: np.dtype[Any], keywords: Mapping[str, Any]) -> FrameHandle:
         """An array of its own, with the metadata of the one below; see `NDArray.copy` for the keywords."""
         source = Snapshot.of(self)
         geometry, dtype_now, frame = source.version

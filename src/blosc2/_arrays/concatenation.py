@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from blosc2._arrays.slabs import Shape, Snapshot, bands, compressed_box
+from blosc2._arrays.slabs import Shape, Snapshot, compressed_box, slabs_in
 from blosc2._arrays.spec import ArrayPlan
 from blosc2._frames import Stored
 from blosc2._indexing import Items
@@ -43,20 +43,20 @@ def joined(parts: Sequence[Snapshot], axis: int, plan: ArrayPlan, *, recompress:
     ends = [0, *accumulate(part.geometry.shape[axis] for part in parts)]
     origins = _origins(parts, ends, axis, plan, recompress)
     inner = int(np.prod(geometry.grid[axis + 1 :], dtype=np.int64))
-    for band in bands(geometry):
+    for slab in slabs_in(geometry):
         made: dict[int, Stored] = {}
         chunk = geometry.chunks[axis]
-        rows = range(band.starts[axis] // chunk, -(-(band.starts[axis] + band.counts[axis]) // chunk))
+        rows = range(slab.starts[axis] // chunk, -(-(slab.starts[axis] + slab.counts[axis]) // chunk))
         for copies, group in groupby(rows, lambda row: origins[row] is not None):
             if not copies:
                 run = list(group)
                 start = run[0] * chunk
                 stop = min((run[-1] + 1) * chunk, geometry.shape[axis])
-                starts, counts = list(band.starts), list(band.counts)
+                starts, counts = list(slab.starts), list(slab.counts)
                 starts[axis], counts[axis] = start, stop - start
                 items = _gathered(parts, ends, axis, plan.dtype, tuple(starts), tuple(counts))
                 made.update(compressed_box(plan, tuple(starts), items))
-        for number in range(band.first, band.stop):
+        for number in range(slab.first, slab.stop):
             before, row, behind = number // inner // len(origins), number // inner % len(origins), number % inner
             origin = origins[row]
             if origin is None:

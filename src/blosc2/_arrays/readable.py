@@ -47,12 +47,12 @@ class ReadableArray(Stored):
     # ------------------------------------------------------------ description
     @property
     def _geometry(self) -> Geometry:
-        return self._carrier.described[0]  # type: ignore[index]  # set by `_of`
+        return self._handle.described[0]  # type: ignore[index]  # set by `_of`
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the items."""
-        return self._carrier.described[1]  # type: ignore[index]
+        return self._handle.described[1]  # type: ignore[index]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -97,7 +97,7 @@ class ReadableArray(Stored):
     @property
     def cbytes(self) -> int:
         """Compressed bytes."""
-        return int(self._carrier.frame.cbytes)
+        return int(self._handle.frame.cbytes)
 
     @property
     def cratio(self) -> float:
@@ -120,7 +120,7 @@ class ReadableArray(Stored):
         try:
             return self._schunk_
         except AttributeError:
-            self._schunk_: SChunk = SChunk._of(self._carrier)
+            self._schunk_: SChunk = SChunk._of(self._handle)
             return self._schunk_
 
     @property
@@ -153,7 +153,7 @@ class ReadableArray(Stored):
             ("type", type(self).__name__), ("shape", self.shape), ("chunks", self.chunks), ("blocks", self.blocks),
             ("dtype", self.dtype), ("nbytes", size_text(self.nbytes)), ("cbytes", size_text(self.cbytes)),
             ("cratio", f"{self.cratio:.2f}x"), ("cparams", self.cparams), ("dparams", self.dparams),
-            *self._carrier.described_checks(),
+            *self._handle.described_checks(),
         ]  # fmt: skip
 
     @property
@@ -173,14 +173,14 @@ class ReadableArray(Stored):
 
     # ------------------------------------------------------------ reading
     def __getitem__(self, key: Any) -> Any:
-        carrier = self._carrier
-        version: Version = carrier.array  # type: ignore[assignment]  # set by `_of`
-        items = read_basic(version, key, carrier)
+        handle = self._handle
+        version: Version = handle.array  # type: ignore[assignment]  # set by `_of`
+        items = read_basic(version, key, handle)
         if items is not None:
             return items
         if type(key) is str:
             return self._field(key)
-        return read_other(version, key, carrier.nthreads)
+        return read_other(version, key, handle.nthreads)
 
     def read(self, key: Any = ..., out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         """The items of a key, in an array that is there already.
@@ -213,11 +213,11 @@ class ReadableArray(Stored):
         >>> batch[0]
         array([4, 5, 6, 7])
         """
-        carrier = self._carrier
+        handle = self._handle
         if type(key) is str:
             found: np.ndarray[Any, Any] = self._field(key).read(out=out)
             return found
-        return read(carrier.array, key, carrier.nthreads, out)  # type: ignore[arg-type]
+        return read(handle.array, key, handle.nthreads, out)  # type: ignore[arg-type]
 
     def read_many(
         self, selections: Iterable[Any], out: np.ndarray[Any, Any] | None = None
@@ -263,14 +263,14 @@ class ReadableArray(Stored):
         [(4,), (2, 3)]
         """
         keys = list(selections)
-        carrier = self._carrier
-        return read_many(carrier.array, keys, carrier.nthreads, out)  # type: ignore[arg-type]
+        handle = self._handle
+        return read_many(handle.array, keys, handle.nthreads, out)  # type: ignore[arg-type]
 
     def _snapshot(self) -> Snapshot:
-        return Snapshot.of(self._carrier)
+        return Snapshot.of(self._handle)
 
     def _read_all(self) -> np.ndarray[Any, Any]:
-        return read_whole(self._carrier.array, self._carrier.nthreads)  # type: ignore[arg-type]
+        return read_whole(self._handle.array, self._handle.nthreads)  # type: ignore[arg-type]
 
     def view(self, key: Any = ...) -> np.ndarray[Any, Any]:
         """The items of a key where they lie, without a copy: a read-only view of the mapped file.
@@ -299,7 +299,7 @@ class ReadableArray(Stored):
         >>> blosc2.open(path, mmap_mode="r").view(slice(2, 4))
         array([2., 3.])
         """
-        return view_items(self._carrier.array, key)  # type: ignore[arg-type]
+        return view_items(self._handle.array, key)  # type: ignore[arg-type]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
@@ -399,7 +399,7 @@ class ReadableArray(Stored):
         grid = self._geometry.grid
         for nchunk in range(self._geometry.nchunks):
             coords = tuple(int(i) for i in np.unravel_index(nchunk, grid))
-            cratio, special, item, stored = chunk_description(self._carrier, nchunk)
+            cratio, special, item, stored = chunk_description(self._handle, nchunk)
             value = None if item is None else repeated_item(item, self.dtype)
             yield ChunkInfo(nchunk, coords, cratio, special, value, stored)
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from blosc2._arrays.axis_view import ViewCarrier
+from blosc2._arrays.axis_view import ViewHandle
 from blosc2._arrays.chunk_shapes import as_shape
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read
 from blosc2._core.ndim.grid_write import Write
-from blosc2._frames import UNINIT_OFFSET, ZERO_OFFSET, Draft, check_table, pack
-from blosc2._handles import Carrier, vlmeta_chunk
+from blosc2._frames import UNINIT_OFFSET, ZERO_OFFSET, FrameUpdate, check_table, pack
+from blosc2._handles import FrameHandle, vlmeta_chunk
 
 # In b2nd, behind three bytes and a marker, each length is 8 bytes after a marker of its own.
 _FIRST_LENGTH = 5
@@ -47,24 +47,24 @@ def resized_geometry(old: Geometry, shape: Any) -> Geometry:
     return Geometry(lengths, old.chunks, old.blocks, old.itemsize)
 
 
-def resize_draft(carrier: Carrier, draft: Draft, new: Geometry) -> bool:
-    """Edit a draft of the current frame so that it has this geometry; the part that is new reads zeros.
+def resize_update(handle: FrameHandle, update: FrameUpdate, new: Geometry) -> bool:
+    """Edit an update of the current frame so that it has this geometry; the part that is new reads zeros.
 
     Returns
     -------
     bool
         Whether chunks that stay get another number, so that the frame has to be written anew.
     """
-    if isinstance(carrier, ViewCarrier):
+    if isinstance(handle, ViewHandle):
         raise ValueError("cannot resize this array: it is a view; resize the array below it, or a copy")
-    old, dtype, _ = carrier.array  # type: ignore[misc]
-    draft.require_table(old.nchunks)
-    check_table(new.nchunks, draft.frame.file_size)
+    old, dtype, _ = handle.array  # type: ignore[misc]
+    update.require_table(old.nchunks)
+    check_table(new.nchunks, update.frame.file_size)
     if old.size and new.size:
         for nchunk in _chunks_with_padding_to_show(old, new):
-            offset = int(draft.offsets[nchunk])
+            offset = int(update.offsets[nchunk])
             if offset not in (ZERO_OFFSET, UNINIT_OFFSET):
-                draft.replace(nchunk, _with_zero_padding(carrier, old, dtype, nchunk))
+                update.replace(nchunk, _with_zero_padding(handle, old, dtype, nchunk))
     old_grid, new_grid = _grid(old), _grid(new)
     numbers = np.full(new_grid, -1, np.int64)
     kept = tuple(slice(0, min(pair)) for pair in zip(old_grid, new_grid, strict=True))
@@ -72,18 +72,18 @@ def resize_draft(carrier: Carrier, draft: Draft, new: Geometry) -> bool:
     before = numbers.reshape(-1)
     stays = before >= 0
     offsets = np.full(new.nchunks, ZERO_OFFSET, np.int64)
-    offsets[stays] = draft.offsets[before[stays]]
-    places = {int(number): int(place) for place, number in enumerate(before.tolist()) if number in draft.new}
-    draft.new = {places[number]: stored for number, stored in draft.new.items() if number in places}
-    draft.offsets = offsets
-    draft.sizes = np.full(new.nchunks, new.chunk_nbytes, np.int64)
+    offsets[stays] = update.offsets[before[stays]]
+    places = {int(number): int(place) for place, number in enumerate(before.tolist()) if number in update.new}
+    update.new = {places[number]: stored for number, stored in update.new.items() if number in places}
+    update.offsets = offsets
+    update.sizes = np.full(new.nchunks, new.chunk_nbytes, np.int64)
     if new.size:
-        draft.chunksize = new.chunk_nbytes
-    packed = bytearray(draft.metalayers["b2nd"])
+        update.chunksize = new.chunk_nbytes
+    packed = bytearray(update.metalayers["b2nd"])
     for axis, length in enumerate(new.shape):
         at = _FIRST_LENGTH + _LENGTH_STEP * axis
         packed[at : at + 8] = length.to_bytes(8, "big")
-    draft.metalayers["b2nd"] = bytes(packed)
+    update.metalayers["b2nd"] = bytes(packed)
     return bool(np.any(np.flatnonzero(stays) != before[stays]))
 
 
@@ -110,9 +110,9 @@ def _chunks_with_padding_to_show(old: Geometry, new: Geometry) -> list[int]:
     return [int(number) for number in np.flatnonzero(chosen)]
 
 
-def _with_zero_padding(carrier: Carrier, geometry: Geometry, dtype: np.dtype[Any], nchunk: int) -> bytes | int:
+def _with_zero_padding(handle: FrameHandle, geometry: Geometry, dtype: np.dtype[Any], nchunk: int) -> bytes | int:
     """A chunk compressed anew: the items that it shows, and zeros."""
-    frame = carrier.frame
+    frame = handle.frame
     place = np.unravel_index(nchunk, geometry.grid)
     starts = tuple(int(n) * chunk for n, chunk in zip(place, geometry.chunks, strict=True))
     counts = tuple(
@@ -123,7 +123,7 @@ def _with_zero_padding(carrier: Carrier, geometry: Geometry, dtype: np.dtype[Any
     for operation in (
         Read(frame, geometry, starts, steps, counts, items),
         Write(None, geometry, starts, steps, counts, items,
-              carrier.encoding(blocksize=int(geometry.block_nbytes)), carrier.plugin()),
+              handle.encoding(blocksize=int(geometry.block_nbytes)), handle.plugin()),
     ):  # fmt: skip
         operation.run()
         operation.finish()
@@ -131,9 +131,9 @@ def _with_zero_padding(carrier: Carrier, geometry: Geometry, dtype: np.dtype[Any
     return chunks[nchunk]
 
 
-def mark_indexes_stale(vlmeta: Mapping[str, Any], draft: Draft) -> None:
+def mark_indexes_stale(vlmeta: Mapping[str, Any], update: FrameUpdate) -> None:
     """Tell other programs that indexes stored with an array do not describe its data any more."""
-    if "blosc2_indexes" not in draft.vlmeta:
+    if "blosc2_indexes" not in update.vlmeta:
         return
     stored = vlmeta["blosc2_indexes"]
     indexes = stored.get("indexes") if isinstance(stored, dict) else None
@@ -141,4 +141,4 @@ def mark_indexes_stale(vlmeta: Mapping[str, Any], draft: Draft) -> None:
         for entry in indexes.values():
             if isinstance(entry, dict):
                 entry["stale"] = True
-        draft.vlmeta["blosc2_indexes"] = vlmeta_chunk(pack(stored))
+        update.vlmeta["blosc2_indexes"] = vlmeta_chunk(pack(stored))

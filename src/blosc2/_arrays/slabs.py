@@ -1,6 +1,6 @@
-"""Making an array of others, band by band, so that none of them need fit into memory.
+"""Making an array of others, slab by slab, so that none of them need fit into memory.
 
-A band is a box of whole chunks of the result whose numbers follow each other. Its items are read from where they
+A slab is a box of whole chunks of the result whose numbers follow each other. Its items are read from where they
 are now, put in order and compressed; then comes the next one.
 """
 
@@ -16,14 +16,14 @@ from blosc2._arrays.spec import ArrayPlan
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read, work_of
 from blosc2._core.ndim.grid_write import Write
-from blosc2._frames import Draft, Stored
-from blosc2._handles import Carrier
+from blosc2._frames import FrameUpdate, Stored
+from blosc2._handles import FrameHandle
 from blosc2._indexing import Items, Version
 from blosc2._options import compress, compressed, run
 from blosc2.storage import Codec, CParams, Filter
 
-#: Uncompressed bytes of the items of a band, except where one chunk has more.
-BAND_NBYTES: Final = 24 << 20
+#: Uncompressed bytes of the items of a slab, except where one chunk has more.
+SLAB_NBYTES: Final = 24 << 20
 
 # What gives back the very items, whatever number of axes they have.
 _CODECS: Final = (Codec.BLOSCLZ, Codec.LZ4, Codec.LZ4HC, Codec.ZLIB, Codec.ZSTD)
@@ -32,7 +32,7 @@ _FILTERS: Final = (Filter.NOFILTER, Filter.SHUFFLE, Filter.BITSHUFFLE, Filter.DE
 Shape = tuple[int, ...]
 
 
-class Band(NamedTuple):
+class Slab(NamedTuple):
     """A box of whole chunks, clipped to the shape.
 
     Attributes
@@ -49,13 +49,13 @@ class Band(NamedTuple):
     counts: Shape
 
 
-def bands(geometry: Geometry, limit: int | None = None) -> Iterator[Band]:
-    """Divide an array into bands, in the order of their chunks.
+def slabs_in(geometry: Geometry, limit: int | None = None) -> Iterator[Slab]:
+    """Divide an array into slabs, in the order of their chunks.
 
     As many of the last axes as fit the limit are taken whole; the axis before them in pieces, those before it chunk
     by chunk.
     """
-    limit = BAND_NBYTES if limit is None else limit
+    limit = SLAB_NBYTES if limit is None else limit
     if geometry.size == 0:
         return
     grid, shape, chunks = geometry.grid, geometry.shape, geometry.chunks
@@ -66,7 +66,7 @@ def bands(geometry: Geometry, limit: int | None = None) -> Iterator[Band]:
         inner *= grid[axis]
         nbytes *= grid[axis]
     if axis == 0:
-        yield Band(0, inner, (0,) * len(shape), shape)
+        yield Slab(0, inner, (0,) * len(shape), shape)
         return
     axis -= 1
     step = max(limit // nbytes, 1)
@@ -78,7 +78,7 @@ def bands(geometry: Geometry, limit: int | None = None) -> Iterator[Band]:
             starts = tuple(n * chunk for n, chunk in zip(low, chunks))
             counts = tuple(min(n * c, length) - s for n, c, length, s in zip(high, chunks, shape, starts))
             stop = number + (high[axis] - row) * inner
-            yield Band(number, stop, starts, counts)
+            yield Slab(number, stop, starts, counts)
             number = stop
 
 
@@ -99,9 +99,9 @@ class Snapshot:
         self._offsets: list[int] | None = None
 
     @classmethod
-    def of(cls, carrier: Carrier) -> Snapshot:
+    def of(cls, handle: FrameHandle) -> Snapshot:
         """The current version of an array."""
-        return cls(carrier.array, carrier.nthreads)  # type: ignore[arg-type]  # a carrier of an array
+        return cls(handle.array, handle.nthreads)  # type: ignore[arg-type]  # a handle of an array
 
     def with_geometry(self, geometry: Geometry) -> Snapshot:
         """The same items under another geometry, whose chunks have the same bytes."""
@@ -121,7 +121,7 @@ class Snapshot:
     def stored(self, nchunk: int) -> Stored:
         """A chunk as it is stored, or the offset that stands for it."""
         if self._offsets is None:
-            self._offsets = Draft(self.frame).offsets.tolist()
+            self._offsets = FrameUpdate(self.frame).offsets.tolist()
         offset = self._offsets[nchunk]
         return offset if offset < 0 else self.frame.chunk_stored_at(offset)
 
@@ -133,7 +133,7 @@ def compressed_box(plan: ArrayPlan, starts: Shape, items: Items) -> dict[int, St
 
 
 def compressed_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[Stored]:
-    """The same of a band, in the order of their numbers, each to be written or copied before the next one is drawn."""
+    """The same of a slab, in the order of their numbers, each to be written or copied before the next one is drawn."""
     operation = Write(None, plan.geometry, starts, (1,) * items.ndim, items.shape, items, plan.encoding, plan.plugin())
     operation.summed = plan.keywords.storage.urlpath is not None  # a file carries checksums
     for chunks in compress(operation, plan.geometry.chunk_nbytes, plan.cparams.nthreads):
@@ -146,8 +146,8 @@ def compressed_bands(plan: ArrayPlan, items_of: Callable[[Shape, Shape], Items])
 
     `items_of` gives the items of a box, from its first item and its number of items on each axis.
     """
-    for band in bands(plan.geometry):
-        yield from compressed_in_order(plan, band.starts, items_of(band.starts, band.counts))
+    for slab in slabs_in(plan.geometry):
+        yield from compressed_in_order(plan, slab.starts, items_of(slab.starts, slab.counts))
 
 
 def converted(source: Snapshot, plan: ArrayPlan) -> Iterator[Stored]:
@@ -171,7 +171,7 @@ def plan_like(array: Any, shape: Shape, dtype: np.dtype[Any], keywords: Mapping[
     """
     keywords = dict(keywords)
     if keywords.get("cparams") is None:
-        keywords["cparams"] = _parameters_like(array._carrier.usable_cparams, array.dtype, dtype)
+        keywords["cparams"] = _parameters_like(array._handle.usable_cparams, array.dtype, dtype)
     if chunks is not None and blocks is not None and 0 in shape and not can_hold_items(chunks, blocks, dtype.itemsize):
         chunks = blocks = None
     if keywords.get("chunks") is None and keywords.get("blocks") is None:

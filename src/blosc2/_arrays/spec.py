@@ -25,7 +25,7 @@ from blosc2._frames import (
     pack_metalayers,
     with_padding,
 )
-from blosc2._handles import Carrier, FrameContent, HandleOptions, check_target, encoding_of, new_carrier
+from blosc2._handles import FrameContent, FrameHandle, HandleOptions, check_target, encoding_of, new_handle
 from blosc2._options import compress
 from blosc2.storage import MAX_BLOCKSIZE, MAX_TYPESIZE, CParams, Filter, cparams_dflts, cparams_from
 
@@ -210,7 +210,7 @@ class ArrayPlan:
         check_lossy_codec(found, self.dtype)
         return found, encoding
 
-    def write(self, chunks: Iterable[Stored], *, vlmeta: dict[str, bytes] | None = None) -> Carrier:
+    def write(self, chunks: Iterable[Stored], *, vlmeta: dict[str, bytes] | None = None) -> FrameHandle:
         """Make the array of its stored chunks."""
         geometry = self.geometry
         count: int = geometry.nchunks
@@ -219,7 +219,7 @@ class ArrayPlan:
             vlmeta, variable=self._chunksize == 0,
         )  # fmt: skip
         options = HandleOptions(deserialize="full", dparams=self.keywords.dparams, cparams=self.cparams)
-        return new_carrier(self.keywords.storage, self.encoding, content, options)
+        return new_handle(self.keywords.storage, self.encoding, content, options)
 
     def lay_out(self, items: np.ndarray[Any, Any], write: Callable[[Any], Any]) -> bytes:
         """Write the frame of these items, without checksums, except for its header, which is returned."""

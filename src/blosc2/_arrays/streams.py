@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._arrays.ranges import Place
-from blosc2._arrays.slabs import bands, compressed_in_order
+from blosc2._arrays.slabs import compressed_in_order, slabs_in
 from blosc2._arrays.spec import ArrayPlan
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._frames import ZERO_OFFSET, Stored
@@ -29,12 +29,12 @@ def made(plan: ArrayPlan, make: Callable[[Place], Items | None]) -> Iterator[Sto
     make : callable
         Takes a place, which is a slice with start and stop for each axis, and gives its items, or None for zeros.
     """
-    for band in bands(plan.geometry, _limit(plan)):
-        items = make(tuple(slice(start, start + n) for start, n in zip(band.starts, band.counts, strict=True)))
+    for slab in slabs_in(plan.geometry, _limit(plan)):
+        items = make(tuple(slice(start, start + n) for start, n in zip(slab.starts, slab.counts, strict=True)))
         if items is None:
-            yield from [ZERO_OFFSET] * (band.stop - band.first)
+            yield from [ZERO_OFFSET] * (slab.stop - slab.first)
         else:
-            yield from compressed_in_order(plan, band.starts, items)
+            yield from compressed_in_order(plan, slab.starts, items)
 
 
 def joined_rows(plan: ArrayPlan, slabs: Iterable[Items]) -> Iterator[Stored]:
@@ -44,9 +44,9 @@ def joined_rows(plan: ArrayPlan, slabs: Iterable[Items]) -> Iterator[Stored]:
     for slab in slabs:
         # The slab's own numbering is the array's, less the chunks before it.
         part = Geometry(slab.shape, geometry.chunks, geometry.blocks, geometry.itemsize)
-        for band in bands(part, _limit(plan)):
-            place = tuple(slice(start, start + n) for start, n in zip(band.starts, band.counts, strict=True))
-            yield from compressed_in_order(plan, (row + band.starts[0], *band.starts[1:]), slab[place])
+        for slab in slabs_in(part, _limit(plan)):
+            place = tuple(slice(start, start + n) for start, n in zip(slab.starts, slab.counts, strict=True))
+            yield from compressed_in_order(plan, (row + slab.starts[0], *slab.starts[1:]), slab[place])
         row += len(slab)
 
 

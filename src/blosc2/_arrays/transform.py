@@ -13,7 +13,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from blosc2._arrays.chunk_shapes import as_shape
 from blosc2._arrays.concatenation import joined
 from blosc2._arrays.slabs import Shape, Snapshot, compressed_bands, plan_like
-from blosc2._handles import Carrier
+from blosc2._handles import FrameHandle
 from blosc2._indexing import Items, Selection, plain, read
 
 
@@ -24,9 +24,9 @@ def matrix_axes(ndim: int) -> Shape:
     return (*range(ndim - 2), ndim - 1, ndim - 2)
 
 
-def permuted(array: Any, axes: Shape, keywords: Mapping[str, Any]) -> Carrier:
+def permuted(array: Any, axes: Shape, keywords: Mapping[str, Any]) -> FrameHandle:
     """An array whose axis ``i`` is axis ``axes[i]`` of another; chunks and blocks turn with it."""
-    source = Snapshot.of(array._carrier)
+    source = Snapshot.of(array._handle)
     old = source.geometry
     shape, chunks, blocks = (tuple(lengths[n] for n in axes) for lengths in (old.shape, old.chunks, old.blocks))
     plan = plan_like(array, shape, source.dtype, keywords, chunks=chunks, blocks=blocks)
@@ -67,9 +67,9 @@ def shape_for(old: Shape, shape: Any, c_order: Any = True) -> Shape:
     return new
 
 
-def reshaped(array: Any, shape: Shape, keywords: Mapping[str, Any]) -> Carrier:
+def reshaped(array: Any, shape: Shape, keywords: Mapping[str, Any]) -> FrameHandle:
     """An array with the items of another, in C order, in another shape."""
-    source = Snapshot.of(array._carrier)
+    source = Snapshot.of(array._handle)
     plan = plan_like(array, shape, source.dtype, keywords)
 
     def items_of(starts: Shape, counts: Shape) -> Items:
@@ -115,9 +115,9 @@ def _read_run(source: Snapshot, place: Shape, shape: Shape, start: int, out: Ite
     _read_run(source, (*place, first + rows), shape[1:], 0, out[rows * inner :])
 
 
-def selected(array: Any, selection: Selection, keywords: Mapping[str, Any]) -> Carrier:
+def selected(array: Any, selection: Selection, keywords: Mapping[str, Any]) -> FrameHandle:
     """An array of the items that a key of slices and integers picks."""
-    source = Snapshot.of(array._carrier)
+    source = Snapshot.of(array._handle)
     plan = plan_like(array, selection.shape, source.dtype, keywords)
     # Axes of length 1 come and go, but nothing else: the others follow each other in the same order.
     mine = [n for n, count in enumerate(selection.counts) if count != 1]
@@ -140,14 +140,14 @@ def selected(array: Any, selection: Selection, keywords: Mapping[str, Any]) -> C
     return plan.write(compressed_bands(plan, items_of))
 
 
-def taken(array: Any, indices: Any, axis: int | None, keywords: Mapping[str, Any]) -> Carrier:
+def taken(array: Any, indices: Any, axis: int | None, keywords: Mapping[str, Any]) -> FrameHandle:
     """An array of the items with these numbers: along an axis, or without one in C order."""
     numbers = np.asarray(plain(indices))
     if numbers.size == 0 and not hasattr(indices, "dtype"):
         numbers = numbers.astype(np.int64)  # an empty list, which NumPy makes one of float64
     if numbers.dtype.kind not in "iu":
         raise TypeError(f"indices of take must be integers, not {numbers.dtype}")
-    source = Snapshot.of(array._carrier)
+    source = Snapshot.of(array._handle)
     shape = source.geometry.shape
     before: Shape = ()
     behind: Shape = ()
@@ -174,12 +174,12 @@ def taken(array: Any, indices: Any, axis: int | None, keywords: Mapping[str, Any
     return plan.write(compressed_bands(plan, items_of))
 
 
-def taken_along(array: Any, indices: Any, axis: int | None, keywords: Mapping[str, Any]) -> Carrier:
+def taken_along(array: Any, indices: Any, axis: int | None, keywords: Mapping[str, Any]) -> FrameHandle:
     """An array of the items that have these numbers on an axis, each at the place of its number."""
     numbers = np.asarray(plain(indices))
     if numbers.dtype.kind not in "iu":
         raise TypeError(f"indices of take_along_axis must be integers, not {numbers.dtype}")
-    source = Snapshot.of(array._carrier)
+    source = Snapshot.of(array._handle)
     shape = source.geometry.shape
     if axis is None:
         if numbers.ndim != 1:

@@ -52,7 +52,7 @@ from blosc2._files import (
     temporary_name,
     through_link,
 )
-from blosc2._frames import Draft, verify_frame, write_frame
+from blosc2._frames import FrameUpdate, verify_frame, write_frame
 from blosc2.exceptions import FormatError
 
 _RESERVED = "/" + RESERVED
@@ -730,7 +730,7 @@ class DirectoryBackend:
                     self.behind = self.must_load = True
             elif has_dead_bytes(frame, size) and not os.path.islink(path):
                 with NewFile(path, replace=True, beside=self._temporary.beside, owner=self._owner) as file:
-                    write_frame(file, Draft(frame))
+                    write_frame(file, FrameUpdate(frame))
             done += size
             if progress is not None:
                 progress(done, total)

@@ -59,15 +59,15 @@ from blosc2._frames.metadata_limits import (
 from blosc2._frames.msgpack_values import FEW_BYTES, Together, check_stored_readable, pack, pack_checked, unpack
 from blosc2._frames.parameters import LOSSY_CODECS, check_declared, check_lossy_codec
 from blosc2._frames.payload_alignment import ALIGNMENT, PADDING, hole_before, with_padding
-from blosc2._frames.pieces import SMALL_FRAME, draft_window, plain_window, settled
+from blosc2._frames.pieces import SMALL_FRAME, plain_window, settled, update_window
 from blosc2._frames.properties import HandleProperties
 from blosc2._frames.tail import TRAILER_START, TRAILER_TAIL, end_of_versions, trailers
 from blosc2._frames.update import (
     NAN_OFFSET,
     UNINIT_OFFSET,
     ZERO_OFFSET,
-    Draft,
     Fields,
+    FrameUpdate,
     Stored,
     all_chunks,
     check_table,
@@ -94,8 +94,8 @@ __all__ = [
     "ZERO_OFFSET",
     "ConstructorKeywords",
     "Directory",
-    "Draft",
     "Fields",
+    "FrameUpdate",
     "HandleProperties",
     "Integers",
     "JoinedChunks",
@@ -122,7 +122,6 @@ __all__ = [
     "closed_quietly",
     "cparams_keywords",
     "dparams_keywords",
-    "draft_window",
     "dtype_from_description",
     "encode",
     "end_of_versions",
@@ -158,6 +157,7 @@ __all__ = [
     "take_back",
     "trailers",
     "unpack",
+    "update_window",
     "verify_frame",
     "with_padding",
     "with_sums",

@@ -10,7 +10,7 @@ from typing import BinaryIO, Final, cast
 
 from blosc2._files import Spooled, write_parts
 from blosc2._frames.tail import end_of_versions
-from blosc2._frames.update import Draft, appended
+from blosc2._frames.update import FrameUpdate, appended
 
 # Where the fields of a header begin that make a version current.
 _FIELDS: Final = 16
@@ -18,8 +18,8 @@ _FIELDS: Final = 16
 _PIECE: Final = 4 << 20
 
 
-def append_version(file: FileIO, path: str, draft: Draft, *, variable: bool) -> None:
-    """Make a draft the version that a file shows, durably.
+def append_version(file: FileIO, path: str, update: FrameUpdate, *, variable: bool) -> None:
+    """Make an update the version that a file shows, durably.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def append_version(file: FileIO, path: str, draft: Draft, *, variable: bool) -> 
         Open for writing, and locked.
     path : str
         Of the same file.
-    draft : Draft
+    update : FrameUpdate
         Of the frame that the file shows; where that was appended to before, what is left of it is gone on behind.
     variable : bool
         Whether its chunks are of several sizes.
@@ -38,9 +38,9 @@ def append_version(file: FileIO, path: str, draft: Draft, *, variable: bool) -> 
         It could not be written, or not be made durable: the file shows what it showed before, as far as that can be
         written.
     """
-    frame = draft.frame
+    frame = update.frame
     start = end_of_versions(path, frame)
-    parts, header = appended(draft, start, variable=variable)
+    parts, header = appended(update, start, variable=variable)
     size = sum(map(len, parts))
     try:
         _write_parts(file, start, parts)

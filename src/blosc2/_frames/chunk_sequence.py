@@ -11,7 +11,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._files import BUDGET, Spooled, TemporaryFile, Window
-from blosc2._frames.update import Draft, sums_by_offset
+from blosc2._frames.update import FrameUpdate, sums_by_offset
 
 # Bytes of a temporary file that nobody needs any more, beyond as many as are needed, before it is written anew.
 _SLACK: Final = 256 << 20
@@ -40,9 +40,9 @@ class JoinedChunks:
         """A source of all chunks as they are."""
         return Source.joined((self._base, *map(_window, self._fresh.values())))
 
-    def source_after(self, draft: Draft) -> Source:
+    def source_after(self, update: FrameUpdate) -> Source:
         """The same after a change, which gets the offsets of its new chunks in that."""
-        offsets, new = draft.offsets, draft.new
+        offsets, new = update.offsets, update.new
         behind = self._base[2]
         kept: dict[int, bytes | Spooled] = dict(new)
         for index in np.flatnonzero(offsets >= behind).tolist():

@@ -1,6 +1,6 @@
 """Metadata as mappings: `Meta`, which is fixed at creation, and `VLMeta`, which is not.
 
-Both hold the carrier of the data, and ask it for the current frame at every access. So they stay usable
+Both hold the handle of the data, and ask it for the current frame at every access. So they stay usable
 after the array that they came from is gone, and see what has been published since.
 """
 
@@ -34,8 +34,8 @@ class FrameMetadata(Protocol):
     def vlmeta(self, name: str, /) -> bytes | None: ...
 
 
-class MetadataCarrier(Protocol):
-    """What a carrier offers here: the current frame, and how to publish changes of its metadata."""
+class MetadataHandle(Protocol):
+    """What a handle offers here: the current frame, and how to publish changes of its metadata."""
 
     @property
     def frame(self) -> FrameMetadata: ...
@@ -57,36 +57,36 @@ class MetadataCarrier(Protocol):
 class _Metadata:
     """What the two mappings share: reading one entry, and how they look."""
 
-    __slots__ = ("_carrier", "_frame_opener")
+    __slots__ = ("_frame_opener", "_handle")
 
     _kind = "metadata"
 
-    def __init__(self, carrier: MetadataCarrier, frame_opener: FrameOpener | None = None) -> None:
-        self._carrier = carrier
+    def __init__(self, handle: MetadataHandle, frame_opener: FrameOpener | None = None) -> None:
+        self._handle = handle
         self._frame_opener = frame_opener
 
     def _content(self, name: object) -> bytes:
         raise NotImplementedError
 
     def _missing(self, name: object) -> MissingMetadataError:
-        return MissingMetadataError(f"{name} not found in the {self._kind}", path=self._carrier.urlpath)
+        return MissingMetadataError(f"{name} not found in the {self._kind}", path=self._handle.urlpath)
 
     def _unpack(self, name: str, content: bytes, together: Together | None = None) -> Any:
         where = f"{self._kind} {name!r}"
         # What is short takes little, whatever the file.
-        file_size = self._carrier.frame.file_size if len(content) > _LONG_VALUE else 0
+        file_size = self._handle.frame.file_size if len(content) > _LONG_VALUE else 0
         try:
             return unpack(
-                content, deserialize=self._carrier.deserialize, location=where, frame_opener=self._frame_opener,
+                content, deserialize=self._handle.deserialize, location=where, frame_opener=self._frame_opener,
                 file_size=file_size, together=together,
             )  # fmt: skip
         except FormatError as error:
-            raise FormatError(error.reason, path=self._carrier.urlpath, key=self._carrier.frame.key) from error
+            raise FormatError(error.reason, path=self._handle.urlpath, key=self._handle.frame.key) from error
         except UnsafeDeserializationError as error:
-            if self._carrier.urlpath is None:
+            if self._handle.urlpath is None:
                 raise
-            key = self._carrier.frame.key
-            place = self._carrier.urlpath if key is None else f"{self._carrier.urlpath}, key {key!r}"
+            key = self._handle.frame.key
+            place = self._handle.urlpath if key is None else f"{self._handle.urlpath}, key {key!r}"
             raise UnsafeDeserializationError(error.kind, location=f"{where} of {place}") from None
 
     def _show(self, names: Iterable[str], get: Callable[[str], Any]) -> str:
@@ -155,7 +155,7 @@ class Meta(_Metadata, Mapping[str, Any]):
         return self._unpack(name, content)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self._carrier.require_writable()
+        self._handle.require_writable()
         old = self._content(name)
         if name in RESERVED:
             raise ValueError(f"the metalayer {name!r} is written by the library and cannot be assigned")
@@ -165,13 +165,13 @@ class Meta(_Metadata, Mapping[str, Any]):
                 f"The length of the content in a metalayer cannot change: {name!r} has {len(old)} bytes, "
                 f"the new value has {len(new)}; vlmeta has no such limit"
             )
-        self._carrier.set_metalayer(name, new)
+        self._handle.set_metalayer(name, new)
 
     def __delitem__(self, name: str) -> None:
         raise NotImplementedError(f"metalayers are fixed at creation: {name!r} cannot be deleted")
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._carrier.frame.metalayer(name) is not None
+        return isinstance(name, str) and self._handle.frame.metalayer(name) is not None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
@@ -181,7 +181,7 @@ class Meta(_Metadata, Mapping[str, Any]):
 
     def keys(self) -> list[str]:  # type: ignore[override]  # callers index and compare it
         """Give the names, in the order in which they are stored."""
-        return list(self._carrier.frame.metalayers())
+        return list(self._handle.frame.metalayers())
 
     def getall(self) -> dict[str, Any]:
         """Read all values, of one version.
@@ -198,7 +198,7 @@ class Meta(_Metadata, Mapping[str, Any]):
         return self._show(self.keys(), self.__getitem__)
 
     def _content(self, name: object) -> bytes:
-        content = self._carrier.frame.metalayer(name) if isinstance(name, str) else None
+        content = self._handle.frame.metalayer(name) if isinstance(name, str) else None
         if content is None:
             raise self._missing(name)
         return content
@@ -249,19 +249,19 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
             self._publish({name: pack_attribute(value)})
 
     def __delitem__(self, name: str) -> None:
-        self._carrier.require_writable()
+        self._handle.require_writable()
         if name not in self:
             raise self._missing(name)
-        self._carrier.set_vlmeta({name: None})
+        self._handle.set_vlmeta({name: None})
 
     def __contains__(self, name: object) -> bool:
-        return name in self._carrier.frame.vlmeta_names()
+        return name in self._handle.frame.vlmeta_names()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._carrier.frame.vlmeta_names())
+        return iter(self._handle.frame.vlmeta_names())
 
     def __len__(self) -> int:
-        return len(self._carrier.frame.vlmeta_names())
+        return len(self._handle.frame.vlmeta_names())
 
     def update(self, other: Any = (), /, **entries: Any) -> None:
         """Merge a mapping, or pairs, publishing all changes together.
@@ -283,7 +283,7 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
     @property
     def locking(self) -> bool:
         """Whether it was opened with ``locking=True``."""
-        return self._carrier.locking
+        return self._handle.locking
 
     @property
     def initial_mapping_size(self) -> None:
@@ -301,7 +301,7 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         >>> schunk.vlmeta.getall()
         {'a': {'b': [1, 2]}}
         """
-        frame = self._carrier.frame
+        frame = self._handle.frame
         values: dict[str, Any] = {}
         packed = 0
         for name in frame.vlmeta_names():
@@ -329,7 +329,7 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
 
     def get_names(self) -> list[str]:
         """Give the names, in the order in which they are stored."""
-        return list(self._carrier.frame.vlmeta_names())
+        return list(self._handle.frame.vlmeta_names())
 
     def nvlmetalayers(self) -> int:
         """Give the number of entries."""
@@ -383,16 +383,16 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         return self._show(self, self.__getitem__)
 
     def _content(self, name: object) -> bytes:
-        content = self._carrier.frame.vlmeta(name) if isinstance(name, str) else None
+        content = self._handle.frame.vlmeta(name) if isinstance(name, str) else None
         if content is None:
             raise self._missing(name)
         return content
 
     def _publish(self, changes: Mapping[str, bytes | None]) -> None:
-        self._carrier.require_writable()
+        self._handle.require_writable()
         if not changes:
             return
-        old = set(self._carrier.frame.vlmeta_names())
+        old = set(self._handle.frame.vlmeta_names())
         entries = len(old)
         grows = False
         for name, content in changes.items():
@@ -405,4 +405,4 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         # Files with more exist; they can be changed, but not made worse.
         if grows:
             check_number(entries)
-        self._carrier.set_vlmeta(dict(changes))
+        self._handle.set_vlmeta(dict(changes))

@@ -18,7 +18,7 @@ from blosc2._core.io.source import Source
 from blosc2._files import Window, check_unchanged, checked_pieces, held
 from blosc2._frames.checksums import Known, as_table, carried
 from blosc2._frames.payload_alignment import PADDING, hole_before
-from blosc2._frames.update import Draft, Fields, check_table, numbered
+from blosc2._frames.update import Fields, FrameUpdate, check_table, numbered
 
 #: Frames up to here are copied as a whole, which is sooner done.
 SMALL_FRAME: Final = 8 << 20
@@ -39,21 +39,21 @@ def plain_window(frame: Frame, *, own: bool = False) -> Window:
     return source, 0, source.size
 
 
-def draft_window(draft: Draft, sum_at: Callable[[int], int | None] | None = None) -> Window:
-    """The frame of a draft anew, without holes, as `blosc2._frames.update.frame_bytes` makes it.
+def update_window(update: FrameUpdate, sum_at: Callable[[int], int | None] | None = None) -> Window:
+    """The frame of an update anew, without holes, as `blosc2._frames.update.frame_bytes` makes it.
 
     Parameters
     ----------
-    draft : Draft
+    update : FrameUpdate
     sum_at : callable, optional
-        Gives the checksum of the chunk at an offset of the draft, where it is known. When those of all chunks are, they
+        Gives the checksum of the chunk at an offset of the update, where it is known. When those of all chunks are, they
         are remembered.
     """
-    variable = draft.settle()
-    frame = draft.frame
-    fields = Fields(frame, draft.chunksize, variable=variable, vlblocks=bool(frame.vlblocks))
-    start = header_length(draft.metalayers)
-    repeated = None if draft.edits_chunks else frame.repeated_offset
+    variable = update.settle()
+    frame = update.frame
+    fields = Fields(frame, update.chunksize, variable=variable, vlblocks=bool(frame.vlblocks))
+    start = header_length(update.metalayers)
+    repeated = None if update.edits_chunks else frame.repeated_offset
     parts: list[Window] = []
     offsets: Any
     position, count = 0, int(frame.nchunks)
@@ -62,10 +62,10 @@ def draft_window(draft: Draft, sum_at: Callable[[int], int | None] | None = None
     if repeated is not None and repeated < 0:
         offsets = int(repeated)
     else:
-        offsets = np.array(draft.offsets)
+        offsets = np.array(update.offsets)
         count = len(offsets)
-        aligned = PADDING in draft.metalayers
-        for index, window, own in _stored(draft, sum_at):
+        aligned = PADDING in update.metalayers
+        for index, window, own in _stored(update, sum_at):
             hole = hole_before(start + position) if aligned else b""
             if hole:
                 parts.append(_buffer(hole))
@@ -79,10 +79,10 @@ def draft_window(draft: Draft, sum_at: Callable[[int], int | None] | None = None
             else:
                 sums = None
         check_table(count, start + position)
-    index_chunk = pack_index(offsets, count) if draft.nbytes else b""
-    trailer = pack_trailer(draft.vlmeta)
+    index_chunk = pack_index(offsets, count) if update.nbytes else b""
+    trailer = pack_trailer(update.vlmeta)
     stop = start + position + len(index_chunk)
-    header = pack_header(fields, draft.metalayers, bool(draft.vlmeta), stop + len(trailer), draft.nbytes, position)
+    header = pack_header(fields, update.metalayers, bool(update.vlmeta), stop + len(trailer), update.nbytes, position)
     known: Known | bool = False  # what is edited is not somebody else's
     if sums is not None:
         known = Known(as_table(sums), crc32c(index_chunk, body), crc32c(index_chunk), start, stop)
@@ -91,12 +91,14 @@ def draft_window(draft: Draft, sum_at: Callable[[int], int | None] | None = None
     return source, 0, source.size
 
 
-def _stored(draft: Draft, sum_at: Callable[[int], int | None] | None) -> Iterator[tuple[int, Window, int | None]]:
+def _stored(
+    update: FrameUpdate, sum_at: Callable[[int], int | None] | None
+) -> Iterator[tuple[int, Window, int | None]]:
     """Number, place and checksum of each stored chunk."""
-    frame = draft.frame
-    for index, offset in numbered(draft.offsets):
-        if index in draft.new:
-            stored = held(draft.new[index])
+    frame = update.frame
+    for index, offset in numbered(update.offsets):
+        if index in update.new:
+            stored = held(update.new[index])
             yield index, _buffer(stored), crc32c(stored)
         elif offset >= 0:
             place, length = frame.chunk_offset_at(offset)

@@ -1,6 +1,6 @@
 """The next version of a frame: what changes of it, and its bytes.
 
-A `Draft` starts as a frame is and is edited; then it becomes a frame in memory, a whole file, or bytes
+A `FrameUpdate` starts as a frame is and is edited; then it becomes a frame in memory, a whole file, or bytes
 appended to a file (see `_handles`). Old chunks are never moved by an edit: they keep their offsets.
 """
 
@@ -44,7 +44,7 @@ def own(stored: Stored) -> bytes | Spooled | int:
     return bytes(stored) if isinstance(stored, StoredChunk) else stored
 
 
-class Draft:
+class FrameUpdate:
     """An edited copy of a frame's tables.
 
     Attributes
@@ -299,27 +299,27 @@ def write_chunks(
     return offsets, position
 
 
-def _lay_out_draft(write: Callable[[Any], Any], draft: Draft, sums: Running | None = None) -> bytes:
-    variable = draft.settle()
-    frame = draft.frame
-    fields = Fields(frame, draft.chunksize, variable=variable, vlblocks=draft.vlblocks)
-    repeated = None if draft.edits_chunks else frame.repeated_offset
+def _lay_out_update(write: Callable[[Any], Any], update: FrameUpdate, sums: Running | None = None) -> bytes:
+    variable = update.settle()
+    frame = update.frame
+    fields = Fields(frame, update.chunksize, variable=variable, vlblocks=update.vlblocks)
+    repeated = None if update.edits_chunks else frame.repeated_offset
     if repeated is not None and repeated < 0:
         chunks: Iterable[Stored] = (int(repeated),)
         count = int(frame.nchunks)
     else:
-        chunks = all_chunks(draft)
-        count = len(draft.offsets)
-    return lay_out(write, fields, draft.metalayers, draft.vlmeta, chunks, count, draft.nbytes, sums)
+        chunks = all_chunks(update)
+        count = len(update.offsets)
+    return lay_out(write, fields, update.metalayers, update.vlmeta, chunks, count, update.nbytes, sums)
 
 
-def all_chunks(draft: Draft) -> Iterator[Stored]:
+def all_chunks(update: FrameUpdate) -> Iterator[Stored]:
     """What is stored for each chunk; one that is not as its checksum says is never given out."""
-    frame = draft.frame
+    frame = update.frame
     known = sums_by_offset(frame)
-    for index, offset in numbered(draft.offsets):
-        if index in draft.new:
-            yield held(draft.new[index])
+    for index, offset in numbered(update.offsets):
+        if index in update.new:
+            yield held(update.new[index])
         elif offset < 0:
             yield offset
         else:
@@ -366,14 +366,14 @@ def check_table(count: int, stored: int) -> None:
         )
 
 
-def appended(draft: Draft, start: int, *, variable: bool) -> tuple[list[bytes | Spooled], bytes]:
-    """The version that a draft is, behind the one that it is made of (FORMATS 8.1), and what may follow that.
+def appended(update: FrameUpdate, start: int, *, variable: bool) -> tuple[list[bytes | Spooled], bytes]:
+    """The version that an update is, behind the one that it is made of (FORMATS 8.1), and what may follow that.
 
     It goes on with the checksums of a version that carries them, and has none behind one that is unverified.
 
     Parameters
     ----------
-    draft : Draft
+    update : FrameUpdate
     start : int
         Where in the file of the frame it is to begin.
     variable : bool
@@ -388,7 +388,7 @@ def appended(draft: Draft, start: int, *, variable: bool) -> tuple[list[bytes | 
     FormatError
         The checksums of the old version say that it is damaged.
     """
-    frame = draft.frame
+    frame = update.frame
     sums = carried(frame)
     header_len = frame.header_len
     position = start
@@ -399,14 +399,14 @@ def appended(draft: Draft, start: int, *, variable: bool) -> tuple[list[bytes | 
         running.body = range_checksum(source, known, start - known, sums.body)
     parts: list[Any] = []
     added: dict[int, int] = {}
-    if not draft.edits_chunks and frame.repeated_offset is not None:
+    if not update.edits_chunks and frame.repeated_offset is not None:
         offsets: Any = int(frame.repeated_offset)
         count = int(frame.nchunks)
     else:
-        offsets, count = draft.offsets, len(draft.offsets)
+        offsets, count = update.offsets, len(update.offsets)
         check_table(count, start)
-        for number, stored in sorted(draft.new.items()):
-            hole = hole_before(position) if PADDING in draft.metalayers else b""
+        for number, stored in sorted(update.new.items()):
+            hole = hole_before(position) if PADDING in update.metalayers else b""
             parts += [hole, stored]
             position += len(hole)
             offsets[number] = position - header_len
@@ -416,30 +416,30 @@ def appended(draft: Draft, start: int, *, variable: bool) -> tuple[list[bytes | 
                 running.add_chunk(stored)
                 added[number] = running.chunks[-1]
     index = pack_index(offsets, count)
-    trailer = pack_trailer(draft.vlmeta)
+    trailer = pack_trailer(update.vlmeta)
     before = position + len(index)
     header = bytearray(frame.header_bytes())
     struct.pack_into(">Q", header, 16, before + len(trailer))
-    struct.pack_into(">q", header, 30, draft.nbytes)
+    struct.pack_into(">q", header, 30, update.nbytes)
     struct.pack_into(">q", header, 39, position - header_len)
-    struct.pack_into(">i", header, 58, draft.chunksize)
-    header[25] = frame_flags(variable, draft.vlblocks)
-    header[68] = 0xC3 if draft.vlmeta else 0xC2
+    struct.pack_into(">i", header, 58, update.chunksize)
+    header[25] = frame_flags(variable, update.vlblocks)
+    header[68] = 0xC3 if update.vlmeta else 0xC2
     header[MARK_AT] = 0
-    if "b2nd" in draft.metalayers:
+    if "b2nd" in update.metalayers:
         place = frame.metalayer_offset("b2nd")
-        header[place : place + len(draft.metalayers["b2nd"])] = draft.metalayers["b2nd"]
+        header[place : place + len(update.metalayers["b2nd"])] = update.metalayers["b2nd"]
     current = bytes(header)
     if sums is not None:
         running.add(index)
-        table = sums.chunks if isinstance(offsets, int) else _table_after(draft, sums, added)
+        table = sums.chunks if isinstance(offsets, int) else _table_after(update, sums, added)
         current, trailer = with_checksums(current, trailer, before, table, running.body, crc32c(index))
     return [*parts, index, trailer], current
 
 
-def _table_after(draft: Draft, sums: Sums, added: dict[int, int]) -> bytes:
+def _table_after(update: FrameUpdate, sums: Sums, added: dict[int, int]) -> bytes:
     """The checksums of the chunks of a version that is appended: those that stay keep theirs."""
-    frame, offsets = draft.frame, draft.offsets
+    frame, offsets = update.frame, update.offsets
     repeated = frame.repeated_offset
     old = np.frombuffer(frame.offsets_bytes(), np.int64) if repeated is None else np.full(frame.nchunks, repeated)
     kept = np.array(from_table(sums.chunks), np.uint32)
@@ -455,14 +455,14 @@ def _table_after(draft: Draft, sums: Sums, added: dict[int, int]) -> bytes:
     return as_table(array("I", every[offsets >= 0].tobytes()))
 
 
-def frame_bytes(draft: Draft) -> bytes:
+def frame_bytes(update: FrameUpdate) -> bytes:
     """The frame anew, without holes, as one piece."""
     parts: list[bytes] = []
-    header = _lay_out_draft(parts.append, draft)
+    header = _lay_out_update(parts.append, update)
     return b"".join([header, *parts])
 
 
-def write_frame(file: BinaryIO, draft: Draft) -> None:
+def write_frame(file: BinaryIO, update: FrameUpdate) -> None:
     """Write the frame anew, without holes and with checksums, at the start of an empty file.
 
     Raises
@@ -470,8 +470,8 @@ def write_frame(file: BinaryIO, draft: Draft) -> None:
     FormatError
         The checksums of the old one say that it is damaged.
     """
-    carried(draft.frame)
-    file.seek(header_length(draft.metalayers))
-    header = _lay_out_draft(file.write, draft, Running())
+    carried(update.frame)
+    file.seek(header_length(update.metalayers))
+    header = _lay_out_update(file.write, update, Running())
     file.seek(0)
     file.write(header)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from blosc2._arrays import ArrayPlan, bands, compressed_box
+from blosc2._arrays import ArrayPlan, compressed_box, slabs_in
 from blosc2._frames import Stored
 
 
@@ -24,9 +24,9 @@ def one_by_one(item: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Itera
 
 def inserted(plan: ArrayPlan, items: Iterator[Any]) -> Iterator[Stored]:
     """The chunks of items that fill one chunk after the other."""
-    for band in bands(plan.geometry, 1):
-        chunks = compressed_box(plan, band.starts, next_items(items, band.counts, plan.shape, plan.dtype))
-        yield chunks.pop(band.first)
+    for slab in slabs_in(plan.geometry, 1):
+        chunks = compressed_box(plan, slab.starts, next_items(items, slab.counts, plan.shape, plan.dtype))
+        yield chunks.pop(slab.first)
 
 
 def next_items(

@@ -19,7 +19,7 @@ from blosc2._arrays import (
     CHUNK_NBYTES,
     Shape,
     Snapshot,
-    ViewCarrier,
+    ViewHandle,
     converted,
     expanded_axes,
     joined,
@@ -234,7 +234,7 @@ def expand_dims(array: Any, axis: Any = 0) -> NDArray:
     (1, 3, 2, 1)
     """
     below = _array(array)
-    return NDArray._of(ViewCarrier(below, expanded_axes(below.ndim, axis)))
+    return NDArray._of(ViewHandle(below, expanded_axes(below.ndim, axis)))
 
 
 def reshape(src: Any, shape: Any, c_order: bool = True, **kwargs: Any) -> NDArray:
@@ -299,7 +299,7 @@ def astype(array: Any, dtype: Any, casting: Any = "unsafe", copy: bool = True, *
         raise TypeError(f"Cannot cast array data from {found.dtype!r} to {target!r} according to the rule {casting!r}")
     if target == found.dtype and not copy and not kwargs:
         return found
-    source = Snapshot.of(found._carrier)
+    source = Snapshot.of(found._handle)
     geometry = source.geometry
     parts = {"chunks": geometry.chunks, "blocks": geometry.blocks} if target.itemsize == geometry.itemsize else {}
     plan = plan_like(found, geometry.shape, target, kwargs, **parts)
@@ -339,7 +339,7 @@ def concat(arrays: Iterable[Any], /, axis: int | None = 0, **kwargs: Any) -> NDA
     if first.ndim == 0:
         raise ValueError("zero-dimensional arrays cannot be concatenated")
     axis = normalize_axis_index(axis, first.ndim)
-    sources = [Snapshot.of(part._carrier) for part in parts]
+    sources = [Snapshot.of(part._handle) for part in parts]
     for number, source in enumerate(sources):
         shape = source.geometry.shape
         if _without(shape, axis) != _without(first.shape, axis):
@@ -380,7 +380,7 @@ def stack(arrays: Iterable[Any], axis: int = 0, **kwargs: Any) -> NDArray:
     axes = expanded_axes(first.ndim, axis)
     sources = []
     for number, part in enumerate(parts):
-        source = Snapshot.of(part._carrier)
+        source = Snapshot.of(part._handle)
         if source.geometry.shape != first.shape:
             raise ValueError(
                 f"all input arrays must have the same shape: array 0 has {first.shape} and array {number} "

@@ -6,29 +6,29 @@ from typing import Any, Never
 
 import numpy as np
 
-from blosc2._handles import Carrier
+from blosc2._handles import FrameHandle
 from blosc2.exceptions import UnsupportedKindError
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 
 
 class OpaqueObject:
-    """What objects share that can be described and copied, but not read: their carrier is not their data."""
+    """What objects share that can be described and copied, but not read: their handle is not their data."""
 
     __slots__ = ()
-    _carrier: Carrier
+    _handle: FrameHandle
 
     @property
     def kind(self) -> str:
         """What the object is, after the metalayer that marks it."""
-        names = self._carrier.frame.metalayers()
+        names = self._handle.frame.metalayers()
         # The file may have become another one under a handle that looks again.
         return next((name for name in OPAQUE_KINDS if name in names), "unknown")
 
     def _refuse(self, *_: Any, **__: Any) -> Never:
         raise UnsupportedKindError(
             f"an object of kind {self.kind!r} can be described and copied here, not read or changed",
-            path=self._carrier.urlpath, key=self._carrier.key,
+            path=self._handle.urlpath, key=self._handle.key,
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -54,12 +54,12 @@ class OpaqueArray(OpaqueObject, NDArray):
         """Copy the object as it is."""
         if dtype is not None and np.dtype(dtype) != self.dtype:
             self._refuse()
-        return OpaqueArray._of(NDArray.copy(self, **kwargs)._carrier)
+        return OpaqueArray._of(NDArray.copy(self, **kwargs)._handle)
 
     @property
     def schunk(self) -> SChunk:
         """The super-chunk below the object."""
-        return OpaqueSChunk._of(self._carrier)
+        return OpaqueSChunk._of(self._handle)
 
 
 class OpaqueSChunk(OpaqueObject, SChunk):

@@ -131,7 +131,7 @@ def _chunks_of_schunk(schunk: SChunk, key: Any) -> range:
         raise IndexError(f"a super-chunk takes a slice, an integer or a tuple of start and stop, not {key!r}")
     if start >= stop:
         return range(0)
-    frame = schunk._carrier.frame
+    frame = schunk._handle.frame
     begin, end = start * schunk.typesize, stop * schunk.typesize - 1
     if not frame.variable:
         return range(begin // frame.chunksize, end // frame.chunksize + 1)

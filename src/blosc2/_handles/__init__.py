@@ -6,31 +6,31 @@ several processes change, the base class of what users hold, and the changes of 
 
 from blosc2._handles.byte_ranges import chunk_range, chunks_as_items, read_bytes, read_into
 from blosc2._handles.chunk_updates import DEFAULT_CHUNK, bytes_of, chunk_nbytes, compressed_pieces, existing_chunk
-from blosc2._handles.directory import DirectoryCarrier, directory_carrier
-from blosc2._handles.file import FileCarrier, open_carrier
+from blosc2._handles.directory import DirectoryHandle, directory_handle
+from blosc2._handles.file import FileHandle, open_handle
 from blosc2._handles.frame_object import Stored, StoredFrame
-from blosc2._handles.handle import Carrier, array_of, encoding_of, make_plugin, vlmeta_chunk
+from blosc2._handles.handle import FrameHandle, array_of, encoding_of, make_plugin, vlmeta_chunk
 from blosc2._handles.lazy_chunks import lazy_chunk
-from blosc2._handles.lost import LOST_ERRORS, LostCarrier
-from blosc2._handles.memory import MemoryCarrier
-from blosc2._handles.new_frame import check_target, copy_frame, new_carrier
+from blosc2._handles.lost import LOST_ERRORS, LostHandle
+from blosc2._handles.memory import MemoryHandle
+from blosc2._handles.new_frame import check_target, copy_frame, new_handle
 from blosc2._handles.options import FrameContent, HandleOptions
 from blosc2._handles.schunk_methods import ChangeableChunks
-from blosc2._handles.shared import check_locking, shared_carrier
+from blosc2._handles.shared import check_locking, shared_handle
 from blosc2._handles.versions import FrameVersion, version_of
 
 __all__ = [
     "DEFAULT_CHUNK",
     "LOST_ERRORS",
-    "Carrier",
     "ChangeableChunks",
-    "DirectoryCarrier",
-    "FileCarrier",
+    "DirectoryHandle",
+    "FileHandle",
     "FrameContent",
+    "FrameHandle",
     "FrameVersion",
     "HandleOptions",
-    "LostCarrier",
-    "MemoryCarrier",
+    "LostHandle",
+    "MemoryHandle",
     "Stored",
     "StoredFrame",
     "array_of",
@@ -42,16 +42,16 @@ __all__ = [
     "chunks_as_items",
     "compressed_pieces",
     "copy_frame",
-    "directory_carrier",
+    "directory_handle",
     "encoding_of",
     "existing_chunk",
     "lazy_chunk",
     "make_plugin",
-    "new_carrier",
-    "open_carrier",
+    "new_handle",
+    "open_handle",
     "read_bytes",
     "read_into",
-    "shared_carrier",
+    "shared_handle",
     "version_of",
     "vlmeta_chunk",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ _SMALL: Final = 1 << 20
 _LARGE: Final = 1 << 30
 
 
-class Arena:
+class ChunkBuffer:
     """Takes pieces one after the other; `stored` gives all of them as one buffer.
 
     Parameters
@@ -27,10 +27,10 @@ class Arena:
 
     Examples
     --------
-    >>> arena = Arena(100)
-    >>> arena.write(b"abc")
-    >>> arena.write(b"def")
-    >>> bytes(arena.stored())
+    >>> buffer = ChunkBuffer(100)
+    >>> buffer.write(b"abc")
+    >>> buffer.write(b"def")
+    >>> bytes(buffer.stored())
     b'abcdef'
     """
 

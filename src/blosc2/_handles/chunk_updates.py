@@ -1,7 +1,7 @@
-"""Changes of a super-chunk, chunk by chunk: what a caller gives is checked and compressed, then one draft published.
+"""Changes of a super-chunk, chunk by chunk: what a caller gives is checked and compressed, then one update published.
 
 Each function works out the whole change before anything is published, and the caller holds the lock of the
-carrier (`Carrier.editing`) meanwhile.
+handle (`FrameHandle.editing`) meanwhile.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from blosc2._core.codec.codec import Encoding, decode_bytes
 from blosc2._core.frame.frame import Frame, special_chunk
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_write import Write
-from blosc2._frames import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Draft, Stored, encode
-from blosc2._handles.handle import Carrier
+from blosc2._frames import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, FrameUpdate, Stored, encode
+from blosc2._handles.handle import FrameHandle
 from blosc2._options import compress
 from blosc2.exceptions import ChunkIndexError, ChunkSizeError, FormatError
 from blosc2.storage import MAX_BUFFERSIZE, SpecialValue
@@ -82,15 +82,15 @@ def place_for_chunk(frame: Frame, nchunk: Any) -> int:
     return index
 
 
-def compressed(carrier: Carrier, data: Any, what: str) -> tuple[bytes, int]:
+def compressed(handle: FrameHandle, data: Any, what: str) -> tuple[bytes, int]:
     """A chunk of a caller's data, and its uncompressed size."""
     view = bytes_of(data)
-    size, largest = len(view), int(carrier.frame.chunksize)
+    size, largest = len(view), int(handle.frame.chunksize)
     if 0 < largest < size:
         raise ChunkSizeError(f"Could not {what} the data: {size} bytes, a chunk has {largest}")
     if size == 0:
         raise ChunkSizeError(f"Could not {what} the data: a chunk cannot be empty")
-    return encode(carrier.encoding(), view), size
+    return encode(handle.encoding(), view), size
 
 
 def compressed_pieces(encoding: Encoding, view: memoryview, chunksize: int, nthreads: int) -> Iterator[Stored]:
@@ -110,7 +110,7 @@ def compressed_pieces(encoding: Encoding, view: memoryview, chunksize: int, nthr
         yield ZERO_OFFSET if len(stored) == 32 and stored[31] >> 4 == 1 else stored
 
 
-def checked_chunk(carrier: Carrier, chunk: Any, what: str) -> tuple[bytes, int]:
+def checked_chunk(handle: FrameHandle, chunk: Any, what: str) -> tuple[bytes, int]:
     """A chunk from a caller, decoded once to know that it can be, and its uncompressed size."""
     stored = bytes(bytes_of(chunk))
     if len(stored) < 32:
@@ -118,7 +118,7 @@ def checked_chunk(carrier: Carrier, chunk: Any, what: str) -> tuple[bytes, int]:
     size = len(decode_bytes(stored))
     if size == 0:
         raise ChunkSizeError("a chunk of a super-chunk cannot be empty")
-    largest = int(carrier.frame.chunksize)
+    largest = int(handle.frame.chunksize)
     if 0 < largest < size:
         raise ChunkSizeError(f"Could not {what} the desired chunk: it has {size} bytes, a chunk here {largest}")
     if stored[30] & 1:
@@ -126,39 +126,39 @@ def checked_chunk(carrier: Carrier, chunk: Any, what: str) -> tuple[bytes, int]:
     return stored, size
 
 
-def splice(carrier: Carrier, index: int, removed: int, added: list[tuple[Stored, int]]) -> int:
+def splice(handle: FrameHandle, index: int, removed: int, added: list[tuple[Stored, int]]) -> int:
     """Publish chunks, given with their sizes, in the place of `removed` ones; returns the number of chunks."""
-    _check_equal_blocks(carrier)
-    draft = Draft(carrier.frame)
-    if "b2nd" in draft.metalayers and [size for _, size in added] != [draft.chunksize] * removed:
+    _check_equal_blocks(handle)
+    update = FrameUpdate(handle.frame)
+    if "b2nd" in update.metalayers and [size for _, size in added] != [update.chunksize] * removed:
         raise ChunkSizeError(
-            f"the shape of the array says how many chunks there are, and that each has {draft.chunksize} bytes: "
-            "resize the array instead", path=carrier.urlpath, key=carrier.key,
+            f"the shape of the array says how many chunks there are, and that each has {update.chunksize} bytes: "
+            "resize the array instead", path=handle.urlpath, key=handle.key,
         )  # fmt: skip
-    draft.splice(index, removed, added)
-    carrier.publish(draft)
-    return int(carrier.frame.nchunks)
+    update.splice(index, removed, added)
+    handle.publish(update)
+    return int(handle.frame.nchunks)
 
 
-def reorder(carrier: Carrier, order: Any) -> None:
+def reorder(handle: FrameHandle, order: Any) -> None:
     """Publish the same chunks in another order."""
-    frame = carrier.frame
+    frame = handle.frame
     indices = np.asarray(order)
     if indices.dtype.kind not in "iu" or indices.shape != (frame.nchunks,):
         raise ValueError(f"order must be {frame.nchunks} integers, one for each chunk")
     if not np.array_equal(np.sort(indices), np.arange(frame.nchunks)):
         raise RuntimeError("order must name each chunk exactly once")
-    draft = Draft(frame)
-    sizes = draft.sizes[indices]
-    draft.offsets = draft.offsets[indices]
-    draft.sizes = sizes
-    carrier.publish(draft)
+    update = FrameUpdate(frame)
+    sizes = update.sizes[indices]
+    update.offsets = update.offsets[indices]
+    update.sizes = sizes
+    handle.publish(update)
 
 
-def append_special(carrier: Carrier, nitems: Any, special: Any, value: Any) -> int:
+def append_special(handle: FrameHandle, nitems: Any, special: Any, value: Any) -> int:
     """Publish chunks without data behind the others, as many as the items need; returns the number of chunks."""
     kind = _special(special)
-    frame = carrier.frame
+    frame = handle.frame
     nbytes = operator.index(nitems) * int(frame.typesize)
     if nbytes < 0:
         raise IndexError(f"nitems must not be negative: {nitems}")
@@ -167,20 +167,20 @@ def append_special(carrier: Carrier, nitems: Any, special: Any, value: Any) -> i
     if not sizes:
         return int(frame.nchunks)
     # Chunks of one size are alike.
-    made = {size: special_stored(carrier, kind, size, value) for size in set(sizes)}
-    return splice(carrier, int(frame.nchunks), 0, [(made[size], size) for size in sizes])
+    made = {size: special_stored(handle, kind, size, value) for size in set(sizes)}
+    return splice(handle, int(frame.nchunks), 0, [(made[size], size) for size in sizes])
 
 
-def update_special(carrier: Carrier, nchunk: Any, special: Any, value: Any) -> int:
+def update_special(handle: FrameHandle, nchunk: Any, special: Any, value: Any) -> int:
     """Publish a chunk without data in the place of another; returns the number of chunks."""
-    index = existing_chunk(carrier.frame, nchunk, "Could not update the desired chunk")
-    size = int(carrier.frame.chunk_info(index)[1])
-    return splice(carrier, index, 1, [(special_stored(carrier, _special(special), size, value), size)])
+    index = existing_chunk(handle.frame, nchunk, "Could not update the desired chunk")
+    size = int(handle.frame.chunk_info(index)[1])
+    return splice(handle, index, 1, [(special_stored(handle, _special(special), size, value), size)])
 
 
-def special_stored(carrier: Carrier, special: SpecialValue, nbytes: int, value: Any) -> Stored:
+def special_stored(handle: FrameHandle, special: SpecialValue, nbytes: int, value: Any) -> Stored:
     """What is stored for a chunk of zeros, NaN, undefined or one repeated item."""
-    frame = carrier.frame
+    frame = handle.frame
     typesize = int(frame.typesize)
     if special in _SPECIAL_OFFSETS:
         if special is SpecialValue.NAN and typesize not in (4, 8):
@@ -193,13 +193,13 @@ def special_stored(carrier: Carrier, special: SpecialValue, nbytes: int, value: 
     return chunk
 
 
-def overwrite(carrier: Carrier, position: int, data: memoryview) -> None:
+def overwrite(handle: FrameHandle, position: int, data: memoryview) -> None:
     """Publish bytes at an uncompressed position, growing where they reach past the end."""
-    _check_equal_blocks(carrier)
-    frame = carrier.frame
-    draft = Draft(frame)
-    sizes = draft.sizes
-    encoding = carrier.encoding()
+    _check_equal_blocks(handle)
+    frame = handle.frame
+    update = FrameUpdate(frame)
+    sizes = update.sizes
+    encoding = handle.encoding()
     end, at = position + len(data), 0
     # The last chunk is filled up before new ones come.
     if len(sizes) and not frame.variable and end > frame.nbytes:
@@ -219,7 +219,7 @@ def overwrite(carrier: Carrier, position: int, data: memoryview) -> None:
                 whole = bytearray(frame.decode_chunk(index).ljust(size, b"\0"))
                 whole[low - at : high - at] = content
                 content = whole
-            draft.replace(index, encode(encoding, content), size)
+            update.replace(index, encode(encoding, content), size)
         at += size
     step = int(frame.chunksize) if frame.chunksize > 0 else DEFAULT_CHUNK
     rest = data[max(at - position, 0) :] if end > at else data[:0]
@@ -230,12 +230,12 @@ def overwrite(carrier: Carrier, position: int, data: memoryview) -> None:
             path=frame.source.path, key=frame.key, offset=frame.offset + _CHUNKSIZE_AT,
         )  # fmt: skip
     pieces = [rest[i : i + step] for i in range(0, len(rest), step)]
-    draft.splice(len(sizes), 0, [(encode(encoding, piece), len(piece)) for piece in pieces])
-    carrier.publish(draft)
+    update.splice(len(sizes), 0, [(encode(encoding, piece), len(piece)) for piece in pieces])
+    handle.publish(update)
 
 
-def _check_equal_blocks(carrier: Carrier) -> None:
-    if carrier.frame.vlblocks:
+def _check_equal_blocks(handle: FrameHandle) -> None:
+    if handle.frame.vlblocks:
         raise NotImplementedError("chunks with blocks of variable length can only be read")
 
 

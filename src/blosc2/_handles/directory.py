@@ -17,8 +17,8 @@ from blosc2._core.io.forking import Lock
 from blosc2._files import Owner, held, sync_names
 from blosc2._frames import (
     Directory,
-    Draft,
     Fields,
+    FrameUpdate,
     Integers,
     chunk_file,
     first_free,
@@ -32,13 +32,13 @@ from blosc2._frames import (
     take_back,
     write_chunk,
 )
-from blosc2._handles.handle import Carrier
-from blosc2._handles.memory import MemoryCarrier
+from blosc2._handles.handle import FrameHandle
+from blosc2._handles.memory import MemoryHandle
 from blosc2._handles.options import HandleOptions
 from blosc2.exceptions import FormatError, StaleHandleError, name_file
 
 
-class ReadOnlyDirectoryCarrier(Carrier):
+class ReadOnlyDirectoryHandle(FrameHandle):
     """A directory frame that is only read."""
 
     __slots__ = ("_head", "_identity", "_path")
@@ -73,7 +73,7 @@ class ReadOnlyDirectoryCarrier(Carrier):
         return True
 
 
-class DirectoryCarrier(ReadOnlyDirectoryCarrier):
+class DirectoryHandle(ReadOnlyDirectoryHandle):
     """A directory frame that can be changed."""
 
     __slots__ = ("_exclusive", "_files", "_lock", "_memory", "_sizes")
@@ -87,19 +87,19 @@ class DirectoryCarrier(ReadOnlyDirectoryCarrier):
 
     def _show(self, found: Directory) -> None:
         super()._show(found)
-        self._memory = MemoryCarrier(found.frame)
+        self._memory = MemoryHandle(found.frame)
         # Where a chunk lies in memory -> its file; file -> its size.
         self._files = _files_by_offset(found.frame, found.numbers)
         self._sizes = {number: len(found.frame.chunk_stored_at(at)) for at, number in self._files.items()}
 
-    def publish(self, draft: Draft, *, fresh: bool = False) -> None:  # noqa: ARG002 - nothing is ever overwritten
+    def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:  # noqa: ARG002 - nothing is ever overwritten
         with self._lock:
             self._check_own()
-            self._publish_alone(draft)
+            self._publish_alone(update)
 
-    def _publish_alone(self, draft: Draft) -> None:
+    def _publish_alone(self, update: FrameUpdate) -> None:
         with locked_directory(self._path, exclusive=self._exclusive):
-            if draft.frame is not self.frame:
+            if update.frame is not self.frame:
                 raise RuntimeError("the array was changed by another thread at the same time; try again")
             if not self._is_current():
                 raise StaleHandleError(
@@ -111,7 +111,7 @@ class DirectoryCarrier(ReadOnlyDirectoryCarrier):
             written: dict[int, int] = {}
             old = self._memory.frame
             try:
-                self._publish(draft, written, owner)
+                self._publish(update, written, owner)
             except BaseException as error:
                 name_file(error, self._path)
                 self._memory.frame = old
@@ -121,18 +121,18 @@ class DirectoryCarrier(ReadOnlyDirectoryCarrier):
                         self._identity = head_identity(self._path)
                 raise
 
-    def _publish(self, draft: Draft, written: dict[int, int], owner: Owner) -> None:
-        variable = draft.settle()
-        fields = Fields(draft.frame, draft.chunksize, variable=variable, vlblocks=draft.vlblocks)
-        one = draft.frame.repeated_offset if not draft.edits_chunks else None
+    def _publish(self, update: FrameUpdate, written: dict[int, int], owner: Owner) -> None:
+        variable = update.settle()
+        fields = Fields(update.frame, update.chunksize, variable=variable, vlblocks=update.vlblocks)
+        one = update.frame.repeated_offset if not update.edits_chunks else None
         # One value that stands for all chunks stays one.
-        numbers = self._write_new(draft, written, owner) if one is None else array("q")
+        numbers = self._write_new(update, written, owner) if one is None else array("q")
         used = {number for number in numbers if number >= 0}
-        self._memory.publish(draft)
+        self._memory.publish(update)
         sizes = self._sizes | written
         head = pack_head(
-            fields, draft.metalayers, draft.vlmeta, numbers if one is None else [int(one)],
-            int(self._memory.frame.nchunks), draft.nbytes, sum(sizes[number] for number in used),
+            fields, update.metalayers, update.vlmeta, numbers if one is None else [int(one)],
+            int(self._memory.frame.nchunks), update.nbytes, sum(sizes[number] for number in used),
         )  # fmt: skip
         sync_names(self._path)
         publish_head(self._path, head, owner)
@@ -147,12 +147,12 @@ class DirectoryCarrier(ReadOnlyDirectoryCarrier):
             with contextlib.suppress(OSError):
                 owner.unlink(chunk_file(self._path, number))
 
-    def _write_new(self, draft: Draft, written: dict[int, int], owner: Owner) -> array[int]:
+    def _write_new(self, update: FrameUpdate, written: dict[int, int], owner: Owner) -> array[int]:
         """Write files for the new chunks; gives the number of each chunk's file."""
-        number = first_free(self._sizes, len(draft.new)) - 1
+        number = first_free(self._sizes, len(update.new)) - 1
         numbers = array("q")
-        for index, offset in numbered(draft.offsets):
-            stored = draft.new.get(index)
+        for index, offset in numbered(update.offsets):
+            stored = update.new.get(index)
             if stored is not None:
                 number += 1
                 written[number] = len(stored)
@@ -177,6 +177,6 @@ def _files_by_offset(frame: Frame, numbers: Integers) -> dict[int, int]:
     return dict(zip(offsets[stored].tolist(), numbers[stored].tolist(), strict=True))
 
 
-def directory_carrier(path: str, options: HandleOptions) -> Carrier:
-    """The carrier of a directory frame, for reading or for changes."""
-    return (ReadOnlyDirectoryCarrier if options.mode == "r" else DirectoryCarrier)(path, options)
+def directory_handle(path: str, options: HandleOptions) -> FrameHandle:
+    """The handle of a directory frame, for reading or for changes."""
+    return (ReadOnlyDirectoryHandle if options.mode == "r" else DirectoryHandle)(path, options)

@@ -10,15 +10,15 @@ from typing import Any, Self
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._files import Compaction, NewFile, Owner, Spool, TemporaryFile, check_permission, locked
-from blosc2._frames import Draft, append_version, closed_quietly, write_frame
-from blosc2._handles.handle import Carrier
-from blosc2._handles.memory import MemoryCarrier
+from blosc2._frames import FrameUpdate, append_version, closed_quietly, write_frame
+from blosc2._handles.handle import FrameHandle
+from blosc2._handles.memory import MemoryHandle
 from blosc2._handles.open_frame import SECTOR, open_frame
 from blosc2._handles.options import HandleOptions
 from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
 
 
-class FileCarrier(Carrier):
+class FileHandle(FrameHandle):
     """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1)."""
 
     # Whether a change did not come to its end, so that the file may show something else.
@@ -45,15 +45,15 @@ class FileCarrier(Carrier):
     def spool(self) -> Spool:
         return Spool(TemporaryFile(self._path))
 
-    def publish(self, draft: Draft, *, fresh: bool = False) -> None:
+    def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:
         with self._lock:
             self._check_own()
-            if draft.frame is not self.frame:
+            if update.frame is not self.frame:
                 raise RuntimeError("the array was changed by another thread at the same time; try again")
-            variable = draft.settle()
+            variable = update.settle()
             # The trailer of a frame without data must follow the header: metadata alone cannot be appended,
             # nor can the last chunk go.
-            fresh = fresh or draft.nbytes == 0 or len(self.frame.header_bytes()) > SECTOR
+            fresh = fresh or update.nbytes == 0 or len(self.frame.header_bytes()) > SECTOR
             # The lock is taken anew for each change: it keeps other handles of the file out too, in any process.
             owner = Owner()
             raw = owner.open_raw(self._path, "r+b")
@@ -62,9 +62,9 @@ class FileCarrier(Carrier):
                 self._behind = True
                 try:
                     if fresh:
-                        self._rewrite(draft, owner)
+                        self._rewrite(update, owner)
                     else:
-                        append_version(file, self._path, draft, variable=variable)
+                        append_version(file, self._path, update, variable=variable)
                     self._adopt(open_frame(self._path, self.mmap_mode, old=self.frame.source))
                 except BaseException as error:
                     self._look_again(error)
@@ -85,7 +85,7 @@ class FileCarrier(Carrier):
         name_file(error, self._path)
 
     def editing(self) -> AbstractContextManager[Any]:
-        """See `Carrier.editing`. What the last change came to is looked at first, where it did not come to its end."""
+        """See `FrameHandle.editing`. What the last change came to is looked at first, where it did not come to its end."""
         if self._behind:
             self.refresh()
         return super().editing()
@@ -93,12 +93,12 @@ class FileCarrier(Carrier):
     def compact(self) -> Compaction:
         with self.editing():
             before = self.frame.source.size
-            self.publish(Draft(self.frame), fresh=True)
+            self.publish(FrameUpdate(self.frame), fresh=True)
             return Compaction(before, self.frame.source.size)
 
-    def _rewrite(self, draft: Draft, owner: Owner) -> None:
+    def _rewrite(self, update: FrameUpdate, owner: Owner) -> None:
         with NewFile(self._path, replace=True, owner=owner) as file:
-            write_frame(file, draft)
+            write_frame(file, update)
 
     def _check_unchanged(self, file: FileIO) -> None:
         """Refuse to write into a file that is no longer the one that was read."""
@@ -127,13 +127,13 @@ class FileCarrier(Carrier):
             return changed
 
 
-def open_carrier(path: str, options: HandleOptions, offset: int = 0, *, advice: str | None = None) -> Carrier:
-    """The carrier of a frame in a file, for reading or, where the file is nothing but the frame, for changes."""
+def open_handle(path: str, options: HandleOptions, offset: int = 0, *, advice: str | None = None) -> FrameHandle:
+    """The handle of a frame in a file, for reading or, where the file is nothing but the frame, for changes."""
     # By its full path, which stays right when the process goes to another folder.
     frame = open_frame(os.path.abspath(path), options.mmap_mode, offset, advice=advice)
     if options.mmap_mode == "c":
-        return MemoryCarrier.opened(frame, path, options)
+        return MemoryHandle.opened(frame, path, options)
     if options.mode == "r" or offset:
-        return Carrier.opened(frame, path, options)
+        return FrameHandle.opened(frame, path, options)
     check_permission(os.path.abspath(path))
-    return FileCarrier(frame, path, options)
+    return FileHandle(frame, path, options)

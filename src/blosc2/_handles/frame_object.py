@@ -1,4 +1,4 @@
-"""What arrays and super-chunks have in common: a carrier, and what it says."""
+"""What arrays and super-chunks have in common: a handle, and what it says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from blosc2._files import Compaction, advise_frame, check_advice
 from blosc2._frames import HandleProperties, Meta, VLMeta
-from blosc2._handles.handle import Carrier
+from blosc2._handles.handle import FrameHandle
 from blosc2.storage import CParams, DParams, cparams_from, dparams_from
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Stored(HandleProperties):
     """Base of the classes whose objects are a frame."""
 
-    __slots__ = ("__weakref__", "_carrier", "_vlmeta_")
-    _carrier: Carrier
+    __slots__ = ("__weakref__", "_handle", "_vlmeta_")
+    _handle: FrameHandle
     #: Checks what is below an object; see `hooks`.
     checker: ClassVar[Callable[..., CheckReport] | None] = None
     #: Says which chunks a key touches; likewise.
@@ -29,7 +29,7 @@ class Stored(HandleProperties):
     @property
     def meta(self) -> Meta:
         """Fixed metalayers, by name."""
-        return Meta(self._carrier, Carrier.open_cframe)
+        return Meta(self._handle, FrameHandle.open_cframe)
 
     @property
     def vlmeta(self) -> VLMeta:
@@ -37,7 +37,7 @@ class Stored(HandleProperties):
         try:
             return self._vlmeta_
         except AttributeError:
-            self._vlmeta_: VLMeta = VLMeta(self._carrier, Carrier.open_cframe)
+            self._vlmeta_: VLMeta = VLMeta(self._handle, FrameHandle.open_cframe)
             return self._vlmeta_
 
     @property
@@ -48,30 +48,30 @@ class Stored(HandleProperties):
     @property
     def cparams(self) -> CParams:
         """Compression parameters of new chunks."""
-        return self._carrier.cparams
+        return self._handle.cparams
 
     @cparams.setter
     def cparams(self, value: CParams | dict[str, Any]) -> None:
-        self._carrier.cparams = cparams_from(value, typesize=int(self._carrier.frame.typesize))
+        self._handle.cparams = cparams_from(value, typesize=int(self._handle.frame.typesize))
 
     @property
     def dparams(self) -> DParams:
         """Decompression parameters."""
-        if self._carrier.dparams is None:
-            self._carrier.dparams = DParams()
-        return self._carrier.dparams
+        if self._handle.dparams is None:
+            self._handle.dparams = DParams()
+        return self._handle.dparams
 
     @dparams.setter
     def dparams(self, value: DParams | dict[str, Any]) -> None:
-        self._carrier.dparams = dparams_from(value)
+        self._handle.dparams = dparams_from(value)
 
     def to_cframe(self) -> bytes:
         """The whole frame as bytes, which `blosc2.from_cframe` turns back into an object."""
-        return self._carrier.to_cframe()
+        return self._handle.to_cframe()
 
     def refresh(self) -> bool:
         """Take up a version that another handle published since; True when there is one."""
-        return self._carrier.refresh()
+        return self._handle.refresh()
 
     def advise(self, advice: str, key: Any = None) -> None:
         """Tell the system how the stored bytes will be read, so that it reads ahead, or not.
@@ -105,12 +105,12 @@ class Stored(HandleProperties):
         >>> ones.advise("willneed", slice(10, 30))
         """
         check_advice(advice, part=key is not None)
-        carrier = self._carrier
+        handle = self._handle
         if key is None:
-            advise_frame(advice, carrier.frame)
+            advise_frame(advice, handle.frame)
         else:
             assert self.touched is not None
-            advise_frame(advice, carrier.frame, self.touched(self, key))
+            advise_frame(advice, handle.frame, self.touched(self, key))
 
     def check(self, *, progress: Callable[[int, int], object] | None = None) -> CheckReport:
         """Read all of it and say what is damaged; see `blosc2.check`.
@@ -124,7 +124,7 @@ class Stored(HandleProperties):
         True
         """
         assert self.checker is not None
-        return self.checker(self._carrier, progress)
+        return self.checker(self._handle, progress)
 
     def compact(self) -> Compaction:
         """Write the file anew without its dead bytes: those of chunks, tables and metadata that were replaced.
@@ -153,7 +153,7 @@ class Stored(HandleProperties):
         >>> after < before
         True
         """
-        return self._carrier.compact()
+        return self._handle.compact()
 
     def holding_lock(self) -> AbstractContextManager[Any]:
         """A context in which no other handle changes the data, with ``locking=True``; otherwise it does nothing.
@@ -172,7 +172,7 @@ class Stored(HandleProperties):
         >>> counts[0]
         array(1, dtype=int32)
         """
-        return self._carrier.holding()
+        return self._handle.holding()
 
     def __enter__(self) -> Self:
         return self
@@ -191,12 +191,12 @@ class StoredFrame(Stored):
     @property
     def nbytes(self) -> int:
         """Uncompressed bytes."""
-        return int(self._carrier.frame.nbytes)
+        return int(self._handle.frame.nbytes)
 
     @property
     def cbytes(self) -> int:
         """Compressed bytes."""
-        return int(self._carrier.frame.cbytes)
+        return int(self._handle.frame.cbytes)
 
     @property
     def cratio(self) -> float:
@@ -207,14 +207,14 @@ class StoredFrame(Stored):
     @property
     def typesize(self) -> int:
         """Bytes of an item; 1 for lists, whose values are packed bytes."""
-        return int(self._carrier.frame.typesize)
+        return int(self._handle.frame.typesize)
 
     @property
     def chunksize(self) -> int:
         """Uncompressed bytes of a chunk; 0 when chunks differ, -1 when the first one will decide."""
-        return int(self._carrier.frame.chunksize)
+        return int(self._handle.frame.chunksize)
 
     @property
     def contiguous(self) -> bool:
         """Whether all chunks lie in one frame, not in a directory."""
-        return self._carrier.contiguous
+        return self._handle.contiguous

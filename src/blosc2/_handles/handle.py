@@ -1,6 +1,6 @@
 """The frame below an array or super-chunk: its current version, where it lives, how a change is published.
 
-An array, its super-chunk and their metadata views share one carrier and hold nothing of each other. A carrier
+An array, its super-chunk and their metadata views share one handle and hold nothing of each other. A handle
 shows one immutable `Frame` at a time; a change makes the next one. Readers take the frame once and go on with
 it whatever is published meanwhile.
 """
@@ -21,17 +21,17 @@ from blosc2._core.ndim.geometry import Geometry, parse_geometry
 from blosc2._files import Compaction, Spool, refusal
 from blosc2._frames import (
     SMALL_FRAME,
-    Draft,
+    FrameUpdate,
     check_body,
     check_chunks,
     check_declared,
     check_reads,
     check_stored_readable,
-    draft_window,
     encode,
     frame_bytes,
     parse_dtype,
     plain_window,
+    update_window,
 )
 from blosc2._handles.open_frame import open_frame
 from blosc2._handles.options import HandleOptions
@@ -43,7 +43,7 @@ from blosc2.storage import CParams, DParams, cparams_of
 _VLMETA_ENCODING = Encoding(5, 0, 5, False, 1, 0, 3, (0, 0, 0, 0, 0, 0), (0, 0, 0, 0, 0, 0))
 
 
-class Carrier:
+class FrameHandle:
     """A frame that is only read: a window of a file or store.
 
     Attributes
@@ -206,28 +206,28 @@ class Carrier:
     def set_vlmeta(self, changes: dict[str, bytes | None]) -> None:
         """Publish packed values of metadata entries, all at once; None removes one."""
         with self.editing():
-            draft = Draft(self.frame)
+            update = FrameUpdate(self.frame)
             for name, packed in changes.items():
                 if packed is None:
-                    draft.vlmeta.pop(name, None)
+                    update.vlmeta.pop(name, None)
                 else:
-                    draft.vlmeta[name] = vlmeta_chunk(packed)
-            check_stored_readable(draft.vlmeta, changes)
-            self.publish(draft)
+                    update.vlmeta[name] = vlmeta_chunk(packed)
+            check_stored_readable(update.vlmeta, changes)
+            self.publish(update)
 
     def set_metalayer(self, name: str, packed: bytes) -> None:
         """Publish a fixed metalayer with other content of the same length."""
         with self.editing():
-            draft = Draft(self.frame)
-            draft.metalayers[name] = packed
-            self.publish(draft, fresh=True)
+            update = FrameUpdate(self.frame)
+            update.metalayers[name] = packed
+            self.publish(update, fresh=True)
 
-    def publish(self, draft: Draft, *, fresh: bool = False) -> None:
-        """Make a draft of the current frame the current version.
+    def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:
+        """Make an update of the current frame the current version.
 
         `fresh` asks for a frame that is written anew, for changes that cannot be appended.
         """
-        raise NotImplementedError(draft, fresh)
+        raise NotImplementedError(update, fresh)
 
     def _adopt(self, frame: Frame) -> None:
         if self.verify:
@@ -249,7 +249,7 @@ class Carrier:
         frame = self.frame
         check_chunks(frame)
         if not frame.serialised:
-            return frame_bytes(Draft(frame))
+            return frame_bytes(FrameUpdate(frame))
         plain: bytes = frame.plain_bytes()
         if self.verify is None and frame.checksums_len:
             check_body(frame, plain)
@@ -262,7 +262,7 @@ class Carrier:
             data = self.to_cframe()
             return Source.of_buffer(data), 0, len(data)
         check_chunks(frame)
-        return plain_window(frame, own=self._owns_file) if frame.serialised else draft_window(Draft(frame))
+        return plain_window(frame, own=self._owns_file) if frame.serialised else update_window(FrameUpdate(frame))
 
     def spool(self) -> Spool:
         """What takes the new chunks of a change until it is published."""

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from blosc2._handles.handle import Carrier
+from blosc2._handles.handle import FrameHandle
 from blosc2.exceptions import FormatError
 from blosc2.storage import EXTENDED_HEADER_LENGTH
 
@@ -16,9 +16,9 @@ _BLOSC2_FLAGS: Final = 31
 _LAZY: Final = 8
 
 
-def lazy_chunk(carrier: Carrier, nchunk: int) -> bytes:
+def lazy_chunk(handle: FrameHandle, nchunk: int) -> bytes:
     """The header of a chunk; of one that has data in a file, also where its blocks are."""
-    frame = carrier.frame
+    frame = handle.frame
     at, nbytes, cbytes, special, raw, blocksize = frame.chunk_info(nchunk)
     if at is None or special:
         return bytes(frame.chunk(nchunk))

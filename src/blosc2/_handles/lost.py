@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Final, Never, TypeVar
 
-from blosc2._handles.handle import Carrier
+from blosc2._handles.handle import FrameHandle
 
 #: What may come of opening something where a pickle is read.
 LOST_ERRORS: Final = (OSError, ValueError, LookupError, RuntimeError, TypeError, MemoryError)
@@ -13,7 +13,7 @@ LOST_ERRORS: Final = (OSError, ValueError, LookupError, RuntimeError, TypeError,
 _Kind = TypeVar("_Kind")
 
 
-class LostCarrier(Carrier):
+class LostHandle(FrameHandle):
     """What lies below such a handle: names and modes, and the error that each use raises.
 
     Attributes
@@ -38,7 +38,7 @@ class LostCarrier(Carrier):
     def stand_in(self, kind: type[_Kind]) -> _Kind:
         """A handle of a class that does nothing but raise the error."""
         handle = kind.__new__(kind)
-        handle._carrier = self  # type: ignore[attr-defined]
+        handle._handle = self  # type: ignore[attr-defined]
         return handle
 
     def _raise(self, *_: object, **__: object) -> Never:

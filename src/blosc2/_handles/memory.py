@@ -8,22 +8,22 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._core.io.source import Source
 from blosc2._files import TemporaryFile, held
-from blosc2._frames import SMALL_FRAME, Draft, Fields, JoinedChunks, check_chunks, draft_window
-from blosc2._handles.handle import Carrier
+from blosc2._frames import SMALL_FRAME, Fields, FrameUpdate, JoinedChunks, check_chunks, update_window
+from blosc2._handles.handle import FrameHandle
 from blosc2.storage import CParams, DParams
 
 # Dead bytes of an array in memory are dropped when they outweigh the live ones by this much.
 _SLACK: Final = 1 << 16
 
 
-class MemoryCarrier(Carrier):
+class MemoryHandle(FrameHandle):
     """A frame in memory that nobody else sees.
 
     Chunks lie in one buffer. A change appends to it, so that readers of older versions keep theirs; when it is
     full it is copied to a larger one. Many chunks that lie in a file stay there: see `JoinedChunks`.
     """
 
-    __slots__ = ("_arena", "_arena_of", "_contiguous", "_joined", "_joined_of", "_lock", "_used", "_waiting")
+    __slots__ = ("_buffer", "_buffer_of", "_contiguous", "_joined", "_joined_of", "_lock", "_used", "_waiting")
 
     writable = True
 
@@ -46,10 +46,10 @@ class MemoryCarrier(Carrier):
         )
         # What was asked for; else as the frame came. In memory there is no other difference.
         self._contiguous = bool(frame.serialised) if contiguous is None else contiguous
-        self._arena: bytearray | None = None
+        self._buffer: bytearray | None = None
         self._used = 0
         # The frame whose chunks the buffer holds; None while it is changed, and after a change that did not end.
-        self._arena_of: Frame | None = None
+        self._buffer_of: Frame | None = None
         # The same of chunks that stay where they are.
         self._joined: JoinedChunks | None = None
         self._joined_of: Frame | None = None
@@ -65,38 +65,38 @@ class MemoryCarrier(Carrier):
         """Copy what the frame shows of a file, so that nothing depends on that file any more."""
         self.frame = Frame.open(Source.of_buffer(self.to_cframe()))
 
-    def publish(self, draft: Draft, *, fresh: bool = False) -> None:  # noqa: ARG002
+    def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:  # noqa: ARG002
         with self._lock:
-            if draft.frame is not self.frame:
+            if update.frame is not self.frame:
                 raise RuntimeError("the array was changed by another thread at the same time; try again")
-            variable = draft.settle()
+            variable = update.settle()
             frame = self.frame
             check_chunks(frame)  # what is copied to memory has no checksums there
-            if self._arena_of is not frame:
-                self._arena = None
-            self._arena_of = None
+            if self._buffer_of is not frame:
+                self._buffer = None
+            self._buffer_of = None
             joined = self._join(frame)
-            fields = Fields(frame, draft.chunksize, variable=variable, vlblocks=draft.vlblocks)
-            if not draft.edits_chunks and frame.repeated_offset is not None:
+            fields = Fields(frame, update.chunksize, variable=variable, vlblocks=update.vlblocks)
+            if not update.edits_chunks and frame.repeated_offset is not None:
                 offsets: Any = int(frame.repeated_offset)
                 count = int(frame.nchunks)
             else:
-                offsets = draft.offsets
+                offsets = update.offsets
                 count = len(offsets)
                 if joined is None:
-                    self._append(draft)
-            source = frame.source if self._arena is None else Source.of_buffer(memoryview(self._arena)[: self._used])
+                    self._append(update)
+            source = frame.source if self._buffer is None else Source.of_buffer(memoryview(self._buffer)[: self._used])
             if joined is not None:
-                source = joined.source_after(draft) if draft.edits_chunks else joined.source()
-            elif self._arena is None and frame.serialised:
+                source = joined.source_after(update) if update.edits_chunks else joined.source()
+            elif self._buffer is None and frame.serialised:
                 start, stop = frame.chunks_range
                 source = Source.of_buffer(frame.source.read(start, stop - start))
             assembled = Frame.assemble(
-                source, offsets, count, draft.nbytes, draft.chunksize, fields, draft.metalayers, draft.vlmeta,
-                vlblocks=draft.vlblocks, variable=variable,
+                source, offsets, count, update.nbytes, update.chunksize, fields, update.metalayers, update.vlmeta,
+                vlblocks=update.vlblocks, variable=variable,
             )  # fmt: skip
             self._adopt(assembled)
-            self._arena_of = assembled
+            self._buffer_of = assembled
             self._joined, self._joined_of = joined, assembled
 
     def _join(self, frame: Frame) -> JoinedChunks | None:
@@ -112,44 +112,46 @@ class MemoryCarrier(Carrier):
         joined = self._joined
         if joined is None or self._joined_of is not self.frame:
             return super().window()
-        return draft_window(Draft(self.frame), joined.sum_at())
+        return update_window(FrameUpdate(self.frame), joined.sum_at())
 
-    def _append(self, draft: Draft) -> None:
+    def _append(self, update: FrameUpdate) -> None:
         """Put new chunks behind the ones that are there."""
-        more = sum(len(stored) for stored in draft.new.values())
-        if self._arena is None:
+        more = sum(len(stored) for stored in update.new.values())
+        if self._buffer is None:
             start, stop = self.frame.chunks_range
             live = stop - start
-            self._arena = bytearray(live + more + max(live, more, 64))
-            self._arena[:live] = self.frame.source.read(start, live)
+            self._buffer = bytearray(live + more + max(live, more, 64))
+            self._buffer[:live] = self.frame.source.read(start, live)
             self._used = live
-        elif self._used + more > len(self._arena):
+        elif self._used + more > len(self._buffer):
             live = sum(
                 len(self.frame.chunk_stored_at(int(o)))
-                for i, o in enumerate(draft.offsets)
-                if o >= 0 and i not in draft.new
+                for i, o in enumerate(update.offsets)
+                if o >= 0 and i not in update.new
             )
             if self._used > 2 * live + _SLACK:
-                self._compact(draft, more)
+                self._compact(update, more)
             else:
                 larger = bytearray(2 * self._used + more)
-                larger[: self._used] = memoryview(self._arena)[: self._used]
-                self._arena = larger
-        for index, kept in sorted(draft.new.items()):
+                larger[: self._used] = memoryview(self._buffer)[: self._used]
+                self._buffer = larger
+        for index, kept in sorted(update.new.items()):
             stored = held(kept)
-            self._arena[self._used : self._used + len(stored)] = stored
-            draft.offsets[index] = self._used
+            self._buffer[self._used : self._used + len(stored)] = stored
+            update.offsets[index] = self._used
             self._used += len(stored)
 
-    def _compact(self, draft: Draft, more: int) -> None:
+    def _compact(self, update: FrameUpdate, more: int) -> None:
         """Move the live chunks to a fresh buffer."""
         kept = {
-            i: self.frame.chunk_stored_at(int(o)) for i, o in enumerate(draft.offsets) if o >= 0 and i not in draft.new
+            i: self.frame.chunk_stored_at(int(o))
+            for i, o in enumerate(update.offsets)
+            if o >= 0 and i not in update.new
         }
         live = sum(map(len, kept.values()))
-        self._arena = bytearray(2 * (live + more))
+        self._buffer = bytearray(2 * (live + more))
         self._used = 0
         for index, stored in kept.items():
-            self._arena[self._used : self._used + len(stored)] = stored
-            draft.offsets[index] = self._used
+            self._buffer[self._used : self._used + len(stored)] = stored
+            update.offsets[index] = self._used
             self._used += len(stored)

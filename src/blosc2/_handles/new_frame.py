@@ -15,8 +15,8 @@ from blosc2._core.frame.frame_writer import header_length
 from blosc2._core.io.source import Source
 from blosc2._files import NewFile, write_parts
 from blosc2._frames import (
-    Draft,
     Fields,
+    FrameUpdate,
     Running,
     Stored,
     all_chunks,
@@ -28,14 +28,14 @@ from blosc2._frames import (
     write_directory,
     write_frame,
 )
-from blosc2._handles.chunk_buffer import Arena
-from blosc2._handles.directory import directory_carrier
-from blosc2._handles.file import FileCarrier
-from blosc2._handles.handle import Carrier
-from blosc2._handles.memory import MemoryCarrier
+from blosc2._handles.chunk_buffer import ChunkBuffer
+from blosc2._handles.directory import directory_handle
+from blosc2._handles.file import FileHandle
+from blosc2._handles.handle import FrameHandle
+from blosc2._handles.memory import MemoryHandle
 from blosc2._handles.open_frame import open_frame
 from blosc2._handles.options import FrameContent, HandleOptions
-from blosc2._handles.shared import check_locking, shared_carrier
+from blosc2._handles.shared import check_locking, shared_handle
 from blosc2._options import tell_of_mapping
 from blosc2.exceptions import ExistingFileError
 from blosc2.storage import MAX_OVERHEAD, Storage
@@ -68,7 +68,7 @@ def _exists(path: str, what: str) -> ExistingFileError:
     return ExistingFileError(errno.EEXIST, text, path)
 
 
-def new_carrier(storage: Storage, encoding: Encoding, content: FrameContent, options: HandleOptions) -> Carrier:
+def new_handle(storage: Storage, encoding: Encoding, content: FrameContent, options: HandleOptions) -> FrameHandle:
     """Write a new frame where its storage parameters say."""
     check_locking(storage.locking, storage.urlpath, storage.mmap_mode)
     chunks, count, nbytes, chunksize, metalayers, vlmeta, variable = content
@@ -90,8 +90,8 @@ def new_carrier(storage: Storage, encoding: Encoding, content: FrameContent, opt
     return _opened_again(storage, options)
 
 
-def _handle_in_memory(frame: Frame, storage: Storage, options: HandleOptions) -> MemoryCarrier:
-    return MemoryCarrier(
+def _handle_in_memory(frame: Frame, storage: Storage, options: HandleOptions) -> MemoryHandle:
+    return MemoryHandle(
         frame, storage.mode, deserialize=options.deserialize, dparams=options.dparams, cparams=options.cparams,
         contiguous=storage.contiguous,
     )  # fmt: skip
@@ -101,25 +101,25 @@ def _in_memory(
     fields: Fields, chunks: Iterable[Stored], count: int, nbytes: int, metalayers: dict[str, bytes],
     vlmeta: dict[str, bytes],
 ) -> Frame:  # fmt: skip
-    arena = Arena(nbytes + MAX_OVERHEAD * count)
-    offsets, _ = write_chunks(arena.write, chunks)
+    buffer = ChunkBuffer(nbytes + MAX_OVERHEAD * count)
+    offsets, _ = write_chunks(buffer.write, chunks)
     entries: Any = offsets[0] if len(offsets) == 1 and offsets[0] < 0 else np.array(offsets, np.int64)
-    source = Source.of_buffer(arena.stored())
+    source = Source.of_buffer(buffer.stored())
     return Frame.assemble(source, entries, count, nbytes, fields.chunksize, fields, metalayers, vlmeta)
 
 
-def copy_frame(frame: Frame, storage: Storage, options: HandleOptions) -> Carrier:
+def copy_frame(frame: Frame, storage: Storage, options: HandleOptions) -> FrameHandle:
     """A frame with the same chunks, as they are, in another place; byte for byte unless it has holes."""
     check_locking(storage.locking, storage.urlpath, storage.mmap_mode)
     if storage.urlpath is None:
-        carrier = _handle_in_memory(frame, storage, options)
-        carrier.detach()
-        return carrier
+        handle = _handle_in_memory(frame, storage, options)
+        handle.detach()
+        return handle
     if not storage.contiguous:
-        draft = Draft(frame)
+        update = FrameUpdate(frame)
         fields = Fields(frame, frame.chunksize, variable=bool(frame.variable), vlblocks=bool(frame.vlblocks))
         write_directory(
-            storage.urlpath, fields, draft.metalayers, draft.vlmeta, all_chunks(draft), int(frame.nchunks),
+            storage.urlpath, fields, update.metalayers, update.vlmeta, all_chunks(update), int(frame.nchunks),
             int(frame.nbytes), replace=storage.mode == "w",
         )  # fmt: skip
         return _opened_again(storage, options)
@@ -128,18 +128,18 @@ def copy_frame(frame: Frame, storage: Storage, options: HandleOptions) -> Carrie
         if frame.serialised and frame.stored_nbytes == frame.cbytes:
             write_parts(file, parts_with_sums(frame))
         else:
-            write_frame(file, Draft(frame))
+            write_frame(file, FrameUpdate(frame))
     return _opened_again(storage, options)
 
 
-def _opened_again(storage: Storage, options: HandleOptions) -> Carrier:
-    """The carrier of a frame that was just written."""
+def _opened_again(storage: Storage, options: HandleOptions) -> FrameHandle:
+    """The handle of a frame that was just written."""
     path = str(storage.urlpath)
     options = options._replace(mode="a", mmap_mode=storage.mmap_mode)
     if storage.locking:
-        return shared_carrier(path, options, new=True)
+        return shared_handle(path, options, new=True)
     if not storage.contiguous:
-        return directory_carrier(path, options)
+        return directory_handle(path, options)
     frame = open_frame(path, storage.mmap_mode)
     tell_of_mapping(path, storage.mmap_mode, storage.initial_mapping_size, frame.source.size)
-    return FileCarrier(frame, path, options)
+    return FileHandle(frame, path, options)

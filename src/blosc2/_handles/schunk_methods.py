@@ -33,7 +33,7 @@ def _change(method: Callable[Concatenate[ChangeableChunks, _P], _R]) -> Callable
 
     @wraps(method)
     def one_by_one(self: ChangeableChunks, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        with self._carrier.editing():
+        with self._handle.editing():
             return method(self, *args, **kwargs)
 
     return one_by_one
@@ -71,8 +71,8 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.append_data(b"abcd"), schunk.append_data(b"ef")
         (1, 2)
         """
-        chunk = compressed(self._carrier, data, "append")
-        return splice(self._carrier, int(self._carrier.frame.nchunks), 0, [chunk])
+        chunk = compressed(self._handle, data, "append")
+        return splice(self._handle, int(self._handle.frame.nchunks), 0, [chunk])
 
     @_change
     def insert_data(self, nchunk: int, data: Any, copy: bool = True) -> int:  # noqa: ARG002
@@ -89,8 +89,8 @@ class ChangeableChunks(StoredFrame):
         >>> schunk[:]
         b'abcd----efgh'
         """
-        index = place_for_chunk(self._carrier.frame, nchunk)
-        return splice(self._carrier, index, 0, [compressed(self._carrier, data, "insert")])
+        index = place_for_chunk(self._handle.frame, nchunk)
+        return splice(self._handle, index, 0, [compressed(self._handle, data, "insert")])
 
     @_change
     def update_data(self, nchunk: int, data: Any, copy: bool = True) -> int:  # noqa: ARG002
@@ -103,8 +103,8 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.update_data(0, b"----"), schunk[:]
         (2, b'----efgh')
         """
-        index = existing_chunk(self._carrier.frame, nchunk, "Could not update the desired chunk")
-        return splice(self._carrier, index, 1, [compressed(self._carrier, data, "update")])
+        index = existing_chunk(self._handle.frame, nchunk, "Could not update the desired chunk")
+        return splice(self._handle, index, 1, [compressed(self._handle, data, "update")])
 
     # ------------------------------------------------------------ whole chunks, compressed already
     @_change
@@ -135,9 +135,7 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.append_chunk(schunk.get_chunk(0)), schunk[:]
         (2, b'abcdabcd')
         """
-        return splice(
-            self._carrier, int(self._carrier.frame.nchunks), 0, [checked_chunk(self._carrier, chunk, "append")]
-        )
+        return splice(self._handle, int(self._handle.frame.nchunks), 0, [checked_chunk(self._handle, chunk, "append")])
 
     @_change
     def insert_chunk(self, nchunk: int, chunk: Any) -> int:
@@ -150,8 +148,8 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.insert_chunk(0, schunk.get_chunk(1)), schunk[:]
         (3, b'efghabcdefgh')
         """
-        index = place_for_chunk(self._carrier.frame, nchunk)
-        return splice(self._carrier, index, 0, [checked_chunk(self._carrier, chunk, "insert")])
+        index = place_for_chunk(self._handle.frame, nchunk)
+        return splice(self._handle, index, 0, [checked_chunk(self._handle, chunk, "insert")])
 
     @_change
     def update_chunk(self, nchunk: int, chunk: Any) -> int:
@@ -164,8 +162,8 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.update_chunk(0, schunk.get_chunk(1)), schunk[:]
         (2, b'efghefgh')
         """
-        index = existing_chunk(self._carrier.frame, nchunk, "Could not update the desired chunk")
-        return splice(self._carrier, index, 1, [checked_chunk(self._carrier, chunk, "update")])
+        index = existing_chunk(self._handle.frame, nchunk, "Could not update the desired chunk")
+        return splice(self._handle, index, 1, [checked_chunk(self._handle, chunk, "update")])
 
     @_change
     def delete_chunk(self, nchunk: int) -> int:
@@ -178,8 +176,8 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.delete_chunk(0), schunk[:]
         (1, b'efgh')
         """
-        index = existing_chunk(self._carrier.frame, nchunk, "Could not delete the desired chunk")
-        return splice(self._carrier, index, 1, [])
+        index = existing_chunk(self._handle.frame, nchunk, "Could not delete the desired chunk")
+        return splice(self._handle, index, 1, [])
 
     # ------------------------------------------------------------ chunks without data
     @_change
@@ -207,7 +205,7 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.fill_special(6, blosc2.SpecialValue.VALUE, b"ab"), schunk[:]
         (2, b'abababababab')
         """
-        return append_special(self._carrier, nitems, special_value, value)
+        return append_special(self._handle, nitems, special_value, value)
 
     @_change
     def update_special(self, nchunk: int, special_value: SpecialValue, value: Any = None) -> int:
@@ -220,7 +218,7 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.update_special(0, blosc2.SpecialValue.VALUE, b"-"), schunk[:]
         (2, b'----efgh')
         """
-        return update_special(self._carrier, nchunk, special_value, value)
+        return update_special(self._handle, nchunk, special_value, value)
 
     @_change
     def reorder_offsets(self, order: Any) -> None:
@@ -239,7 +237,7 @@ class ChangeableChunks(StoredFrame):
         >>> schunk[:]
         b'efghabcd'
         """
-        reorder(self._carrier, order)
+        reorder(self._handle, order)
 
     # ------------------------------------------------------------ items
     @_change
@@ -268,7 +266,7 @@ class ChangeableChunks(StoredFrame):
         b'ab-----'
         """
         data = bytes_of(value)
-        frame = self._carrier.frame
+        frame = self._handle.frame
         typesize = int(frame.typesize)
         length = int(frame.nbytes) // typesize
         if start < 0:
@@ -287,7 +285,7 @@ class ChangeableChunks(StoredFrame):
         if frame.metalayer("b2nd") is not None and start * typesize + size > frame.nbytes:
             raise ValueError("the super-chunk of an array cannot grow on its own: resize the array instead")
         if size > 0:
-            overwrite(self._carrier, start * typesize, data)
+            overwrite(self._handle, start * typesize, data)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if not isinstance(key, slice):

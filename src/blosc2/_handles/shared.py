@@ -1,4 +1,4 @@
-"""Carriers of frames that several processes change at the same time: ``locking=True``.
+"""FrameHandles of frames that several processes change at the same time: ``locking=True``.
 
 Every change waits for the lock, takes up what others published, and is published before the lock is given back. A
 read takes up the last version first. What describes an array, such as its shape, changes with the next read, change
@@ -19,9 +19,9 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._files import Sidecar
 from blosc2._frames import is_directory_frame
-from blosc2._handles.directory import DirectoryCarrier, ReadOnlyDirectoryCarrier
-from blosc2._handles.file import FileCarrier
-from blosc2._handles.handle import Carrier
+from blosc2._handles.directory import DirectoryHandle, ReadOnlyDirectoryHandle
+from blosc2._handles.file import FileHandle
+from blosc2._handles.handle import FrameHandle
 from blosc2._handles.open_frame import open_frame
 from blosc2._handles.options import HandleOptions
 from blosc2.exceptions import MissingFileError
@@ -29,7 +29,7 @@ from blosc2.exceptions import MissingFileError
 Array = tuple[Geometry, np.dtype[Any], Frame]
 
 
-class _Shared(Carrier):
+class _Shared(FrameHandle):
     """What the kinds have in common: the lock, and following the versions of others."""
 
     __slots__ = ()
@@ -114,8 +114,8 @@ class _Shared(Carrier):
 
 
 # The places of what is followed, below the properties of that name.
-_FRAME: Any = Carrier.__dict__["frame"]
-_ARRAY: Any = Carrier.__dict__["array"]
+_FRAME: Any = FrameHandle.__dict__["frame"]
+_ARRAY: Any = FrameHandle.__dict__["array"]
 
 
 class _SharedReader(_Shared):
@@ -129,28 +129,28 @@ class _SharedReader(_Shared):
         )  # fmt: skip
 
 
-class _SharedFile(_Shared, FileCarrier):
+class _SharedFile(_Shared, FileHandle):
     __slots__ = ("_sidecar",)
 
     def __init__(self, frame: Frame, path: str, options: HandleOptions, sidecar: Sidecar) -> None:
         self._share(sidecar)
-        FileCarrier.__init__(self, frame, path, options)
+        FileHandle.__init__(self, frame, path, options)
 
 
-class _SharedDirectoryReader(_Shared, ReadOnlyDirectoryCarrier):
+class _SharedDirectoryReader(_Shared, ReadOnlyDirectoryHandle):
     __slots__ = ("_sidecar",)
 
     def __init__(self, path: str, options: HandleOptions, sidecar: Sidecar) -> None:
         self._share(sidecar)
-        ReadOnlyDirectoryCarrier.__init__(self, path, options)
+        ReadOnlyDirectoryHandle.__init__(self, path, options)
 
 
-class _SharedDirectory(_Shared, DirectoryCarrier):
+class _SharedDirectory(_Shared, DirectoryHandle):
     __slots__ = ("_sidecar",)
 
     def __init__(self, path: str, options: HandleOptions, sidecar: Sidecar) -> None:
         self._share(sidecar)
-        DirectoryCarrier.__init__(self, path, options)
+        DirectoryHandle.__init__(self, path, options)
 
 
 def check_locking(locking: bool, path: str | None, mmap_mode: str | None) -> None:
@@ -163,8 +163,8 @@ def check_locking(locking: bool, path: str | None, mmap_mode: str | None) -> Non
         raise ValueError(f"locking=True and mmap_mode={mmap_mode!r} do not go together: leave one of them out")
 
 
-def shared_carrier(path: str, options: HandleOptions, *, new: bool = False) -> Carrier:
-    """The carrier of a file or directory frame for programs that change it together.
+def shared_handle(path: str, options: HandleOptions, *, new: bool = False) -> FrameHandle:
+    """The handle of a file or directory frame for programs that change it together.
 
     `new` says that it was just put there, which handles of what was there before are to notice.
     """

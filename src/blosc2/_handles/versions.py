@@ -8,8 +8,8 @@ from typing import Any, Final
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import range_checksum
 from blosc2._core.io.checksum import crc32c
-from blosc2._handles.directory import ReadOnlyDirectoryCarrier
-from blosc2._handles.handle import Carrier
+from blosc2._handles.directory import ReadOnlyDirectoryHandle
+from blosc2._handles.handle import FrameHandle
 
 # Frames up to this size are compared as a whole; of larger ones, all but the chunks, for which checksums stand.
 _SMALL: Final = 1 << 16
@@ -24,18 +24,18 @@ _DESCRIBED_LATER: Final = 8  # the flag of members whose checksum follows them
 FrameVersion = tuple[Any, ...]
 
 
-def version_of(carrier: Carrier) -> FrameVersion | None:
+def version_of(handle: FrameHandle) -> FrameVersion | None:
     """What stays the same for as long as the stored bytes do; None where they may change, with ``locking=True``.
 
     Of a large frame nothing is read of the chunks: its own checksums stand for them, or that of an archive, or the time
     of a file. Only among the values of an `EmbedStore`, above 16 MiB, a change may go unnoticed: one that alters no
     size.
     """
-    if carrier.locking:
+    if handle.locking:
         return None
-    if isinstance(carrier, ReadOnlyDirectoryCarrier):
-        return len(carrier._head), crc32c(carrier._head)
-    frame = carrier.frame
+    if isinstance(handle, ReadOnlyDirectoryHandle):
+        return len(handle._head), crc32c(handle._head)
+    frame = handle.frame
     source = frame.source
     member, time, limit = 0, None, _SMALL
     if not frame.checksums_len and frame.frame_len > _SMALL:
@@ -43,7 +43,7 @@ def version_of(carrier: Carrier) -> FrameVersion | None:
             limit = _MEDIUM
             time = source.identity[3] if frame.frame_len > limit else None
         else:
-            member = 0 if carrier.key is None else _member_sum(frame)
+            member = 0 if handle.key is None else _member_sum(frame)
             limit = _SMALL if member else _MEDIUM
     header = frame.header_bytes()
     begin, end = frame.offset, frame.offset + frame.frame_len

@@ -12,7 +12,7 @@ from blosc2._core.ndim.grid_read_many import ReadMany
 from blosc2._indexing.assignment import plain_key
 from blosc2._indexing.fancy import advanced_selection
 from blosc2._indexing.keys import Selection, basic_selection
-from blosc2._indexing.read_items import Items, Version, is_mask, is_names, read, read_picked
+from blosc2._indexing.read_items import Items, Version, is_mask, is_names, read, read_fancy
 from blosc2._options import run
 
 #: Reads a key into an array of its shape.
@@ -101,5 +101,5 @@ def planned(version: Version, key: Any, nthreads: int) -> tuple[tuple[int, ...],
         raise IndexError("names of fields are no selections of items; read these and take the fields from them")
     if is_mask(key, shape):
         return (int(np.count_nonzero(key)), *shape[key.ndim :]), reading(version, key, nthreads)
-    picked = advanced_selection(key, shape)
-    return picked.shape, lambda row: read_picked(version, picked, nthreads, row)
+    fancy = advanced_selection(key, shape)
+    return fancy.shape, lambda row: read_fancy(version, fancy, nthreads, row)

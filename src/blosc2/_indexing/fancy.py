@@ -17,7 +17,7 @@ from blosc2._indexing.keys import NOT_INTEGERS, ONLY_THESE, ascending
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class Picked(NamedTuple):
+class FancySelection(NamedTuple):
     """The items that a key with arrays picks from an array.
 
     Index arrays, broadcast against each other to `points`, name items on some axes; a box with positive steps does on
@@ -64,7 +64,7 @@ class Picked(NamedTuple):
 
 
 class _Builder:
-    """Gathers a `Picked`, axis by axis of the array."""
+    """Gathers a `FancySelection`, axis by axis of the array."""
 
     def __init__(self, shape: Sequence[int]) -> None:
         self.shape = shape
@@ -95,7 +95,9 @@ class _Builder:
         self.axis += 1
         return self.axis - 1
 
-    def done(self, indices: list[np.ndarray[Any, Any]], points: tuple[int, ...], parts: list[int | None]) -> Picked:
+    def done(
+        self, indices: list[np.ndarray[Any, Any]], points: tuple[int, ...], parts: list[int | None]
+    ) -> FancySelection:
         """`parts` are the axes of the result: -1 - n for axis n of the points, an axis of the box, or None."""
         boxes = [axis for axis in range(len(self.shape)) if axis not in self.axes]
         layout, shape, flip = [], [], []
@@ -113,13 +115,13 @@ class _Builder:
             indices = [index if index.ndim == 0 else np.zeros(points, np.int64) for index in indices]
         wrapped = [_in_bounds(index, axis, self.shape[axis]) for index, axis in zip(indices, self.axes, strict=True)]
         flat = [np.broadcast_to(index, points).ravel() for index in wrapped]
-        return Picked(
+        return FancySelection(
             tuple(self.starts), tuple(self.counts), tuple(self.steps), tuple(self.axes), tuple(flat), points,
             tuple(layout), tuple(shape), tuple(flip) if self.reversed_axes else None,
         )  # fmt: skip
 
 
-def advanced_selection(key: Any, shape: tuple[int, ...]) -> Picked:
+def advanced_selection(key: Any, shape: tuple[int, ...]) -> FancySelection:
     """Turn a key into points.
 
     Parameters
@@ -136,8 +138,8 @@ def advanced_selection(key: Any, shape: tuple[int, ...]) -> Picked:
 
     Examples
     --------
-    >>> picked = advanced_selection(([4, 0], slice(1, 3)), (5, 6))
-    >>> picked.indices[0].tolist(), picked.counts, picked.shape
+    >>> fancy = advanced_selection(([4, 0], slice(1, 3)), (5, 6))
+    >>> fancy.indices[0].tolist(), fancy.counts, fancy.shape
     ([4, 0], (1, 2), (2, 2))
     """
     items: list[Any] = [_plain(item) for item in (key if isinstance(key, tuple) else (key,))]
@@ -185,7 +187,7 @@ def advanced_selection(key: Any, shape: tuple[int, ...]) -> Picked:
     return builder.done(indices, points, parts)
 
 
-def orthogonal_selection(key: Any, shape: tuple[int, ...]) -> Picked:
+def orthogonal_selection(key: Any, shape: tuple[int, ...]) -> FancySelection:
     """Turn a key for each axis into points: all combinations of what they name; see `NDArray.oindex`."""
     keys = key if isinstance(key, tuple) else (key,)
     if len(keys) != len(shape):
@@ -220,9 +222,9 @@ def orthogonal_selection(key: Any, shape: tuple[int, ...]) -> Picked:
     return builder.done(spread, _broadcast(spread), parts)
 
 
-def with_rows(picked: Picked, first: int) -> Picked:
+def with_rows(fancy: FancySelection, first: int) -> FancySelection:
     """The same items in an array that has so many more in front on axis 0, which has index arrays."""
-    return picked._replace(indices=(picked.indices[0] + first, *picked.indices[1:]))
+    return fancy._replace(indices=(fancy.indices[0] + first, *fancy.indices[1:]))
 
 
 def _plain(item: Any) -> Any:

@@ -77,7 +77,7 @@ class NDField:
         return out
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        with self._array._carrier.editing():
+        with self._array._handle.editing():
             items = self._array[key]
             items[self.field] = value
             self._array[key] = items

@@ -8,8 +8,8 @@ import numpy as np
 
 from blosc2._indexing.assignment import as_items, plain_key
 from blosc2._indexing.fancy import orthogonal_selection
-from blosc2._indexing.read_items import read_picked
-from blosc2._indexing.write_items import write_picked
+from blosc2._indexing.read_items import read_fancy
+from blosc2._indexing.write_items import write_fancy
 
 
 class OrthogonalIndex:
@@ -23,19 +23,19 @@ class OrthogonalIndex:
         self._array = array
 
     def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
-        carrier = self._array._carrier
-        version = carrier.array
-        picked = orthogonal_selection(_keys(key), version[0].shape)
-        out = np.empty(picked.shape, version[1])
-        read_picked(version, picked, carrier.nthreads, out)
+        handle = self._array._handle
+        version = handle.array
+        fancy = orthogonal_selection(_keys(key), version[0].shape)
+        out = np.empty(fancy.shape, version[1])
+        read_fancy(version, fancy, handle.nthreads, out)
         return out
 
     def __setitem__(self, key: Any, value: Any) -> None:
         key = _keys(key)
 
         def changed(version: Any) -> Any:
-            picked = orthogonal_selection(key, version[0].shape)
-            return write_picked(version, self._array._carrier, picked, as_items(value, version[1], picked.shape))
+            fancy = orthogonal_selection(key, version[0].shape)
+            return write_fancy(version, self._array._handle, fancy, as_items(value, version[1], fancy.shape))
 
         self._array._assign(changed)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._indexing.fancy import Indices, Picked
+from blosc2._indexing.fancy import FancySelection, Indices
 
 # A point costs about as much as decoding and copying so many bytes, so a box of fewer of them for each point is read
 # whole, up to a size.
@@ -41,7 +41,7 @@ class Points(NamedTuple):
     strides: tuple[int, ...]
 
 
-class Hull(NamedTuple):
+class BoundingBox(NamedTuple):
     """The smallest box around points.
 
     Attributes
@@ -58,21 +58,21 @@ class Hull(NamedTuple):
     indices: tuple[Indices, ...]
 
 
-def hull_of(picked: Picked) -> Hull:
+def bounding_box(fancy: FancySelection) -> BoundingBox:
     """The smallest box around the points of a selection."""
-    starts, counts = list(picked.starts), list(picked.counts)
+    starts, counts = list(fancy.starts), list(fancy.counts)
     indices = []
-    for axis, index in zip(picked.axes, picked.indices, strict=True):
+    for axis, index in zip(fancy.axes, fancy.indices, strict=True):
         low = int(index.min())
         starts[axis], counts[axis] = low, int(index.max()) - low + 1
         indices.append(index - low)
-    return Hull(tuple(starts), tuple(counts), picked.steps, tuple(indices))
+    return BoundingBox(tuple(starts), tuple(counts), fancy.steps, tuple(indices))
 
 
-def is_dense(picked: Picked, hull: Hull, itemsize: int) -> bool:
+def is_dense(fancy: FancySelection, bounds: BoundingBox, itemsize: int) -> bool:
     """Whether reading the whole box costs less than reading its points."""
-    nbytes = math.prod(count * step for count, step in zip(hull.counts, hull.steps, strict=True)) * itemsize
-    return reads_whole(picked.size, math.prod(picked.counts) * itemsize, nbytes)
+    nbytes = math.prod(count * step for count, step in zip(bounds.counts, bounds.steps, strict=True)) * itemsize
+    return reads_whole(fancy.size, math.prod(fancy.counts) * itemsize, nbytes)
 
 
 def reads_whole(count: int, each: int, nbytes: int) -> bool:
@@ -80,11 +80,11 @@ def reads_whole(count: int, each: int, nbytes: int) -> bool:
     return nbytes <= min(_MOST_BOX_BYTES, count * (_BYTES_PER_POINT + each))
 
 
-def points_first(picked: Picked, items: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def points_first(fancy: FancySelection, items: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A view of an array of the result's shape: one axis of points, if they can be one, then the box's axes."""
-    lengths = [*picked.points, *(picked.counts[axis] for axis in picked.box_axes)]
-    view = items.reshape([lengths[n] for n in picked.layout])
-    return view.transpose(np.argsort(picked.layout)) if picked.layout else view
+    lengths = [*fancy.points, *(fancy.counts[axis] for axis in fancy.box_axes)]
+    view = items.reshape([lengths[n] for n in fancy.layout])
+    return view.transpose(np.argsort(fancy.layout)) if fancy.layout else view
 
 
 def as_bytes(items: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -95,45 +95,45 @@ def as_bytes(items: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return items if items.dtype.names is None else items.view(np.dtype((np.void, items.dtype.itemsize)))
 
 
-def take(picked: Picked, hull: Hull, items: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> None:
+def take(fancy: FancySelection, bounds: BoundingBox, items: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> None:
     """Pick points out of the items of the box around them, into an array of the result's shape."""
-    order = (*picked.axes, *picked.box_axes)
-    found = as_bytes(items).transpose(order)[hull.indices]
-    target = points_first(picked, as_bytes(out))
+    order = (*fancy.axes, *fancy.box_axes)
+    found = as_bytes(items).transpose(order)[bounds.indices]
+    target = points_first(fancy, as_bytes(out))
     target[...] = found.reshape(target.shape)
 
 
-def put(picked: Picked, hull: Hull, items: np.ndarray[Any, Any], value: np.ndarray[Any, Any]) -> None:
+def put(fancy: FancySelection, bounds: BoundingBox, items: np.ndarray[Any, Any], value: np.ndarray[Any, Any]) -> None:
     """The reverse: put values of the result's shape at points of the box around them."""
-    order = (*picked.axes, *picked.box_axes)
-    source = points_first(picked, value)
-    counts = [picked.counts[axis] for axis in picked.box_axes]
+    order = (*fancy.axes, *fancy.box_axes)
+    source = points_first(fancy, value)
+    counts = [fancy.counts[axis] for axis in fancy.box_axes]
     # Without index arrays, as after one boolean, there is one point and no axis for it.
-    items.transpose(order)[hull.indices] = source.reshape([picked.size, *counts] if hull.indices else counts)
+    items.transpose(order)[bounds.indices] = source.reshape([fancy.size, *counts] if bounds.indices else counts)
 
 
-def points_of(picked: Picked, geometry: Geometry) -> Points:
+def points_of(fancy: FancySelection, geometry: Geometry) -> Points:
     """Points in the order of chunks and blocks, with their places in a C-contiguous array of the result's shape."""
     itemsize = int(geometry.itemsize)
-    lengths = [*picked.points, *(picked.counts[axis] for axis in picked.box_axes)]
+    lengths = [*fancy.points, *(fancy.counts[axis] for axis in fancy.box_axes)]
     strides = [0] * len(lengths)
     step = itemsize
-    for n in reversed(picked.layout):
+    for n in reversed(fancy.layout):
         strides[n] = step
         step *= lengths[n]
-    offsets = np.zeros(picked.points, np.int64)
-    for n, length in enumerate(picked.points):
-        offsets += (np.arange(length) * strides[n]).reshape((length,) + (1,) * (len(picked.points) - n - 1))
+    offsets = np.zeros(fancy.points, np.int64)
+    for n, length in enumerate(fancy.points):
+        offsets += (np.arange(length) * strides[n]).reshape((length,) + (1,) * (len(fancy.points) - n - 1))
     offsets = offsets.ravel()
-    axis_strides = [0] * len(picked.counts)
-    for n, axis in enumerate(picked.box_axes):
-        axis_strides[axis] = strides[len(picked.points) + n]
+    axis_strides = [0] * len(fancy.counts)
+    for n, axis in enumerate(fancy.box_axes):
+        axis_strides[axis] = strides[len(fancy.points) + n]
 
     chunk = np.zeros(len(offsets), np.int64)
     block = np.zeros(len(offsets), np.int64)
     # Copies: the caller's own arrays may be changed by another thread once they have been checked.
-    indices = tuple(index.copy() for index in picked.indices)
-    for axis, index in zip(picked.axes, indices, strict=True):
+    indices = tuple(index.copy() for index in fancy.indices)
+    for axis, index in zip(fancy.axes, indices, strict=True):
         length, part = geometry.chunks[axis], geometry.blocks[axis]
         nchunk = index // length
         chunk = chunk * geometry.grid[axis] + nchunk
@@ -146,7 +146,7 @@ def points_of(picked: Picked, geometry: Geometry) -> Points:
         indices = tuple(index[order] for index in indices)
     groups = np.concatenate(([0], np.flatnonzero(chunk[1:] != chunk[:-1]) + 1, [len(chunk)]))
     return Points(
-        picked.axes, indices, np.ascontiguousarray(offsets),
+        fancy.axes, indices, np.ascontiguousarray(offsets),
         groups if len(chunk) else np.zeros(1, np.int64), tuple(axis_strides),
     )  # fmt: skip
 

@@ -11,9 +11,9 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read, check_out, read_basic_into, work_of
 from blosc2._indexing.assignment import plain_key
-from blosc2._indexing.fancy import Picked, advanced_selection, with_rows
+from blosc2._indexing.fancy import FancySelection, advanced_selection, with_rows
 from blosc2._indexing.keys import Selection, basic_selection
-from blosc2._indexing.points import as_bytes, hull_of, is_dense, pieces, points_of, reads_whole, take
+from blosc2._indexing.points import as_bytes, bounding_box, is_dense, pieces, points_of, reads_whole, take
 from blosc2._options import run
 
 #: What is read: geometry, dtype and frame of one version of an array.
@@ -69,9 +69,9 @@ def _read_by_arrays(version: Version, key: Any, nthreads: int, out: Items | None
         for first, stop, begin, end in pieces(key, geometry):
             _read_rows(version, key[first:stop], first, nthreads, out[begin:end])
         return out
-    picked = advanced_selection(key, geometry.shape)
-    out = _new_or_checked(out, picked.shape, dtype)
-    read_picked(version, picked, nthreads, out)
+    fancy = advanced_selection(key, geometry.shape)
+    out = _new_or_checked(out, fancy.shape, dtype)
+    read_fancy(version, fancy, nthreads, out)
     return out
 
 
@@ -87,7 +87,7 @@ def _read_rows(version: Version, mask: Items, first: int, nthreads: int, out: It
         else:
             as_bytes(out)[...] = as_bytes(items)[mask]
         return
-    read_picked(version, with_rows(advanced_selection(mask, shape), first), nthreads, out)
+    read_fancy(version, with_rows(advanced_selection(mask, shape), first), nthreads, out)
 
 
 def is_mask(key: Any, shape: tuple[int, ...]) -> bool:
@@ -107,23 +107,23 @@ def _new_or_checked(out: Items | None, shape: tuple[int, ...], dtype: np.dtype[A
     return out
 
 
-def read_picked(version: Version, picked: Picked, nthreads: int, out: Items) -> None:
+def read_fancy(version: Version, fancy: FancySelection, nthreads: int, out: Items) -> None:
     """The items of a key with arrays, into an array of the result's shape."""
     geometry, dtype, frame = version
     if out.size == 0:
         return
-    target = out if picked.flip is None else out[picked.flip]
-    hull = hull_of(picked)
-    if is_dense(picked, hull, dtype.itemsize):
-        items = np.empty(hull.counts, dtype)
-        operation = Read(frame, geometry, hull.starts, hull.steps, hull.counts, items)
+    target = out if fancy.flip is None else out[fancy.flip]
+    bounds = bounding_box(fancy)
+    if is_dense(fancy, bounds, dtype.itemsize):
+        items = np.empty(bounds.counts, dtype)
+        operation = Read(frame, geometry, bounds.starts, bounds.steps, bounds.counts, items)
         run(operation, work_of(items.nbytes, frame), nthreads)
-        take(picked, hull, items, target)
+        take(fancy, bounds, items, target)
         return
     # Points are scattered over a C-contiguous array.
     found = target if target.flags.c_contiguous else np.empty(target.shape, dtype)
-    operation = Read(frame, geometry, picked.starts, picked.steps, picked.counts, found, points_of(picked, geometry))
-    touched = picked.size * math.prod(geometry.blocks) * dtype.itemsize
+    operation = Read(frame, geometry, fancy.starts, fancy.steps, fancy.counts, found, points_of(fancy, geometry))
+    touched = fancy.size * math.prod(geometry.blocks) * dtype.itemsize
     run(operation, work_of(min(touched, frame.nbytes), frame), nthreads)
     if found is not target:
         as_bytes(target)[...] = as_bytes(found)

@@ -9,11 +9,11 @@ import numpy as np
 
 from blosc2._core.ndim.grid_write import Write
 from blosc2._files import Spool, Spooled
-from blosc2._handles import Carrier
+from blosc2._handles import FrameHandle
 from blosc2._indexing.assignment import as_items, plain_key
-from blosc2._indexing.fancy import Picked, advanced_selection, with_rows
+from blosc2._indexing.fancy import FancySelection, advanced_selection, with_rows
 from blosc2._indexing.keys import basic_selection
-from blosc2._indexing.points import hull_of, is_dense, pieces, points_of, put, reads_whole
+from blosc2._indexing.points import bounding_box, is_dense, pieces, points_of, put, reads_whole
 from blosc2._indexing.read_items import Version, as_box, is_mask, is_names, read, read_whole
 from blosc2._options import compressed
 
@@ -21,7 +21,7 @@ Chunks = dict[int, bytes | Spooled | int]
 Items = np.ndarray[Any, Any]
 
 
-def chunks_with(version: Version, carrier: Carrier, key: Any, value: Any) -> Chunks:
+def chunks_with(version: Version, handle: FrameHandle, key: Any, value: Any) -> Chunks:
     """The chunks of an array after ``array[key] = value``, by number; only those that the key touches.
 
     Raises
@@ -36,77 +36,77 @@ def chunks_with(version: Version, carrier: Carrier, key: Any, value: Any) -> Chu
         if selection.flip is not None:
             source = source[selection.flip]
         return _write_box(
-            version, carrier, carrier.spool(), selection.starts, selection.steps, selection.counts,
+            version, handle, handle.spool(), selection.starts, selection.steps, selection.counts,
             as_box(source, selection),
         )  # fmt: skip
     key = plain_key(key)
     if is_names(key):
-        whole = read_whole(version, carrier.nthreads)
+        whole = read_whole(version, handle.nthreads)
         whole[key] = value
-        return _write_all(version, carrier, whole)
+        return _write_all(version, handle, whole)
     if is_mask(key, geometry.shape):
-        return _write_masked(version, carrier, key, value)
-    picked = advanced_selection(key, geometry.shape)
-    return write_picked(version, carrier, picked, as_items(value, dtype, picked.shape))
+        return _write_masked(version, handle, key, value)
+    fancy = advanced_selection(key, geometry.shape)
+    return write_fancy(version, handle, fancy, as_items(value, dtype, fancy.shape))
 
 
-def _write_all(version: Version, carrier: Carrier, items: Items) -> Chunks:
+def _write_all(version: Version, handle: FrameHandle, items: Items) -> Chunks:
     geometry = version[0]
     ndim = geometry.ndim
-    return _write_box(version, carrier, carrier.spool(), (0,) * ndim, (1,) * ndim, geometry.shape, items)
+    return _write_box(version, handle, handle.spool(), (0,) * ndim, (1,) * ndim, geometry.shape, items)
 
 
 def _write_box(
-    version: Version, carrier: Carrier, spool: Spool, starts: Any, steps: Any, counts: Any, source: Items,
+    version: Version, handle: FrameHandle, spool: Spool, starts: Any, steps: Any, counts: Any, source: Items,
     points: Any = None,
 ) -> Chunks:  # fmt: skip
     geometry, _, frame = version
     operation = Write(
-        frame, geometry, starts, steps, counts, source, carrier.encoding(blocksize=int(geometry.block_nbytes)),
-        carrier.plugin(), points,
+        frame, geometry, starts, steps, counts, source, handle.encoding(blocksize=int(geometry.block_nbytes)),
+        handle.plugin(), points,
     )  # fmt: skip
-    return compressed(operation, geometry.chunk_nbytes, carrier.cparams.nthreads, spool.keep)
+    return compressed(operation, geometry.chunk_nbytes, handle.cparams.nthreads, spool.keep)
 
 
-def _write_masked(version: Version, carrier: Carrier, mask: Items, value: Any) -> Chunks:
+def _write_masked(version: Version, handle: FrameHandle, mask: Items, value: Any) -> Chunks:
     """Part by part, so that what it takes depends on the size of a part."""
     geometry, dtype, _ = version
     count = int(np.count_nonzero(mask))
     source = as_items(value, dtype, (count, *geometry.shape[mask.ndim :]))
     chunks: Chunks = {}
-    spool = carrier.spool()
+    spool = handle.spool()
     for first, stop, begin, end in pieces(mask, geometry):
         rows = (stop - first, *geometry.shape[1:])
         if reads_whole(end - begin, math.prod(source.shape[1:]) * dtype.itemsize, math.prod(rows) * dtype.itemsize):
-            items = read(version, slice(first, stop), carrier.nthreads)
+            items = read(version, slice(first, stop), handle.nthreads)
             items[mask[first:stop]] = source[begin:end]
             starts = (first,) + (0,) * (geometry.ndim - 1)
-            chunks |= _write_box(version, carrier, spool, starts, (1,) * geometry.ndim, rows, items)
+            chunks |= _write_box(version, handle, spool, starts, (1,) * geometry.ndim, rows, items)
         else:
-            picked = with_rows(advanced_selection(mask[first:stop], rows), first)
-            chunks |= write_picked(version, carrier, picked, source[begin:end], spool)
+            fancy = with_rows(advanced_selection(mask[first:stop], rows), first)
+            chunks |= write_fancy(version, handle, fancy, source[begin:end], spool)
     return chunks
 
 
-def write_picked(
-    version: Version, carrier: Carrier, picked: Picked, source: Items, spool: Spool | None = None
+def write_fancy(
+    version: Version, handle: FrameHandle, fancy: FancySelection, source: Items, spool: Spool | None = None
 ) -> Chunks:
     """The chunks after items were given to a selection with arrays."""
     geometry, dtype, _ = version
-    spool = carrier.spool() if spool is None else spool
+    spool = handle.spool() if spool is None else spool
     if source.size == 0:
         return {}
-    if picked.flip is not None:
-        source = source[picked.flip]
-    hull = hull_of(picked)
-    if is_dense(picked, hull, dtype.itemsize):
+    if fancy.flip is not None:
+        source = source[fancy.flip]
+    bounds = bounding_box(fancy)
+    if is_dense(fancy, bounds, dtype.itemsize):
         box = tuple(
             slice(start, start + step * (count - 1) + 1, step)
-            for start, step, count in zip(hull.starts, hull.steps, hull.counts, strict=True)
+            for start, step, count in zip(bounds.starts, bounds.steps, bounds.counts, strict=True)
         )
-        items = read(version, box, carrier.nthreads)
-        put(picked, hull, items, source)
-        return _write_box(version, carrier, spool, hull.starts, hull.steps, hull.counts, items)
+        items = read(version, box, handle.nthreads)
+        put(fancy, bounds, items, source)
+        return _write_box(version, handle, spool, bounds.starts, bounds.steps, bounds.counts, items)
     source = np.ascontiguousarray(source).reshape(source.shape)
-    points = points_of(picked, geometry)
-    return _write_box(version, carrier, spool, picked.starts, picked.steps, picked.counts, source, points)
+    points = points_of(fancy, geometry)
+    return _write_box(version, handle, spool, fancy.starts, fancy.steps, fancy.counts, source, points)

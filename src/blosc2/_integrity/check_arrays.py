@@ -10,7 +10,7 @@ import numpy as np
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._frames import HEADER_FILE, Fields, Integers, chunk_file, chunk_number, frame_of_head, is_directory_frame
-from blosc2._handles import Carrier, make_plugin
+from blosc2._handles import FrameHandle, make_plugin
 from blosc2._integrity.check_frames import (
     check_chunk,
     check_frame,
@@ -32,12 +32,12 @@ def check_path(path: str, found: Findings) -> None:
         check_frame_file(path, found)
 
 
-def check_opened(carrier: Carrier, progress: Callable[[int, int], object] | None = None) -> CheckReport:
+def check_opened(handle: FrameHandle, progress: Callable[[int, int], object] | None = None) -> CheckReport:
     """Check what is below an open array or super-chunk: all of its file, or its frame in a store or in memory."""
-    frame = carrier.frame
+    frame = handle.frame
     # The first that stays right when the process goes to another folder.
-    path = getattr(carrier, "_path", None) or frame.source.path or carrier.urlpath
-    if path is not None and carrier.key is None and frame.offset == 0 and os.path.exists(path):
+    path = getattr(handle, "_path", None) or frame.source.path or handle.urlpath
+    if path is not None and handle.key is None and frame.offset == 0 and os.path.exists(path):
         found = Findings(os.path.abspath(path), progress)
         check_path(found.path, found)
         return found.report()
@@ -45,10 +45,10 @@ def check_opened(carrier: Carrier, progress: Callable[[int, int], object] | None
     found.total = frame.frame_len or frame.cbytes
     if frame.needs_geometry and frame.plugin is None:
         # What checking needs goes to a frame of its own: others may be reading this one.
-        source, at = (frame.source, frame.offset) if frame.serialised else (Source.of_buffer(carrier.to_cframe()), 0)
-        check_window(source, at, -1, found, carrier.key)
+        source, at = (frame.source, frame.offset) if frame.serialised else (Source.of_buffer(handle.to_cframe()), 0)
+        check_window(source, at, -1, found, handle.key)
     else:
-        check_frame(frame, found, carrier.key)
+        check_frame(frame, found, handle.key)
     return found.report()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from blosc2._backends import EMBED
 from blosc2._core.io.source import Source
 from blosc2._frames import is_directory_frame
-from blosc2._handles import Carrier
+from blosc2._handles import FrameHandle
 from blosc2._integrity.report import FAULTS, CheckReport, Findings
 from blosc2._options import local_path
 from blosc2.exceptions import MissingFileError
@@ -98,10 +98,10 @@ def check_store(place: str | bytes, progress: Callable[[int, int], object] | Non
     return found.report()
 
 
-def check_opened_handle(carrier: Carrier, progress: Callable[[int, int], object] | None = None) -> CheckReport:
+def check_opened_handle(handle: FrameHandle, progress: Callable[[int, int], object] | None = None) -> CheckReport:
     from blosc2._integrity.check_arrays import check_opened
 
-    return check_opened(carrier, progress)
+    return check_opened(handle, progress)
 
 
 def kind_of_path(path: str) -> str:

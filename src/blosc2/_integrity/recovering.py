@@ -8,7 +8,7 @@ from typing import Any
 from blosc2._backends import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, Window, suffix_of
 from blosc2._core.io.source import Source
 from blosc2._files import NewFile, Owner
-from blosc2._frames import Draft, is_directory_frame, with_sums, write_frame
+from blosc2._frames import FrameUpdate, is_directory_frame, with_sums, write_frame
 from blosc2._integrity.check_directory import key_of, walk
 from blosc2._integrity.check_frames import open_regular
 from blosc2._integrity.checking import DIRECTORY, EMBEDDED
@@ -58,11 +58,11 @@ def write_frame_to(path: str, kept: Recovered) -> None:
     owner = Owner()
     owner.makedirs(os.path.dirname(path))
     with NewFile(path, replace=False, owner=owner) as file:
-        if kept.draft is None and frame.serialised:
+        if kept.update is None and frame.serialised:
             for piece in with_sums(frame):
                 file.write(piece)
         else:
-            write_frame(file, kept.draft or Draft(frame))
+            write_frame(file, kept.update or FrameUpdate(frame))
 
 
 # ------------------------------------------------------------------ stores

@@ -9,7 +9,7 @@ import numpy as np
 from blosc2._core.allocation import allowed
 from blosc2._core.frame.frame import Frame, special_chunk
 from blosc2._core.io.source import Source
-from blosc2._frames import ZERO_OFFSET, Draft, frame_bytes, stored_numbers, verify_frame
+from blosc2._frames import ZERO_OFFSET, FrameUpdate, frame_bytes, stored_numbers, verify_frame
 from blosc2._handles import array_of, make_plugin, vlmeta_chunk
 from blosc2._integrity.check_frames import check_chunk, check_frame, check_packed, wrong_values
 from blosc2._integrity.old_versions import Head, chain, filled_up, repaired_header, repaired_trailer, versions
@@ -30,22 +30,22 @@ class Recovered(NamedTuple):
     ----------
     frame : Frame
         It, whole.
-    draft : Draft or None
+    update : FrameUpdate or None
         What is to be written in its place, if it has to be written anew.
     filled : bool
         Whether something of it is made up.
     """
 
     frame: Frame
-    draft: Draft | None = None
+    update: FrameUpdate | None = None
     filled: bool = False
 
     def stored(self) -> tuple[Source, int, int]:
         """A window of its bytes."""
         frame = self.frame
-        if self.draft is None and frame.serialised:
+        if self.update is None and frame.serialised:
             return frame.source, frame.offset, frame.frame_len
-        data = frame_bytes(Draft(frame) if self.draft is None else self.draft)
+        data = frame_bytes(FrameUpdate(frame) if self.update is None else self.update)
         return Source.of_buffer(data), 0, len(data)
 
 
@@ -169,11 +169,11 @@ def _repaired(frame: Frame, lost: Findings, key: str | None, fill: Any) -> tuple
         lost.note("the end of the frame is damaged: its metadata entries are recovered as they are now", key=key,
                   path=path)  # fmt: skip
     copy = _detached(frame, metalayers, vlmeta, dropped)
-    draft = Draft(copy)
+    update = FrameUpdate(copy)
     for number in sorted(bad - dropped):
-        draft.replace(number, _filling(copy, number, fill))
+        update.replace(number, _filling(copy, number, fill))
         lost.add(f"chunk {number} is lost; it is filled with {fill!r}", key=key, path=path)
-    return Recovered(copy, draft, bool(bad - dropped)), False
+    return Recovered(copy, update, bool(bad - dropped)), False
 
 
 def _newest_whole(head: Head, stop: int, lost: Findings, key: str | None) -> Recovered | None:
@@ -191,7 +191,7 @@ def _newest_whole(head: Head, stop: int, lost: Findings, key: str | None) -> Rec
                 "a version that the header does not lead to was recovered; changes made after it, if any, are lost",
                 key=key, path=path,
             )  # fmt: skip
-            return Recovered(frame, Draft(frame))
+            return Recovered(frame, FrameUpdate(frame))
     return None
 
 
@@ -226,15 +226,15 @@ def _in_a_row(head: Head, stop: int, lost: Findings, key: str | None, fill: Any)
     if any(one.kind == "damage" for one in trouble.found):
         lost.found += trouble.found
         return None
-    draft = Draft(frame)
+    update = FrameUpdate(frame)
     if not whole:
         what = "lost" if fill is None else f"lost; they are filled with {fill!r}"
         lost.add(f"the last {count - len(offsets)} of {count} chunks are {what}", key=key, path=path)
         if fill is not None:
-            _fill_up(draft, len(offsets), count, fill)
+            _fill_up(update, len(offsets), count, fill)
     lost.add("the offsets table and the metadata entries are lost: chunks were taken in the order in which they lie",
              key=key, path=path)  # fmt: skip
-    return Recovered(frame, draft)
+    return Recovered(frame, update)
 
 
 def _prepare(frame: Frame) -> None:
@@ -342,13 +342,13 @@ def _detached(frame: Frame, metalayers: dict[str, bytes], vlmeta: dict[str, byte
     )  # fmt: skip
 
 
-def _fill_up(draft: Draft, start: int, count: int, fill: Any) -> None:
+def _fill_up(update: FrameUpdate, start: int, count: int, fill: Any) -> None:
     """Fill chunks that are zeros: all are alike, but for the last."""
-    frame = draft.frame
+    frame = update.frame
     one, last = _filling(frame, start, fill), _filling(frame, count - 1, fill)
     if isinstance(one, bytes):
-        draft.new.update(dict.fromkeys(range(start, count - 1), one))
-        draft.replace(count - 1, last)
+        update.new.update(dict.fromkeys(range(start, count - 1), one))
+        update.replace(count - 1, last)
 
 
 def _filling(frame: Frame, index: int, fill: Any) -> bytes | int:

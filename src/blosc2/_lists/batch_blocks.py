@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from blosc2._core.frame.packed import PackedList
 from blosc2._frames import FEW_BYTES, Together, unpack
-from blosc2._handles import Carrier
+from blosc2._handles import FrameHandle
 from blosc2._lists.arrow_blocks import arrow_blocks
 from blosc2._lists.packed_values import TUPLE_MARK, packed_value, readable
 from blosc2.exceptions import FormatError
@@ -55,7 +55,7 @@ class _MsgpackBlock:
 
     def _unpack(self, data: bytes, together: Together | None) -> Any:
         return unpack(
-            data, deserialize=self._deserialize, location=self._where, frame_opener=Carrier.open_cframe,
+            data, deserialize=self._deserialize, location=self._where, frame_opener=FrameHandle.open_cframe,
             file_size=self._file_size if len(data) > FEW_BYTES else 0, together=together,
         )  # fmt: skip
 

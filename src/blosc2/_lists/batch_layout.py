@@ -133,8 +133,8 @@ class BatchMetadata(VLMeta):
 
     def _publish(self, changes: Mapping[str, bytes | None]) -> None:
         if LENGTHS in changes:
-            self._carrier.require_writable()
-            if changes[LENGTHS] is None or changes[LENGTHS] != self._carrier.frame.vlmeta(LENGTHS):
+            self._handle.require_writable()
+            if changes[LENGTHS] is None or changes[LENGTHS] != self._handle.frame.vlmeta(LENGTHS):
                 raise ValueError(f"{LENGTHS!r} says how many items each batch has, and is changed with them alone")
             changes = {name: content for name, content in changes.items() if name != LENGTHS}
         super()._publish(changes)

@@ -43,7 +43,7 @@ class Batch(Sequence[Any]):
 
     def __init__(self, parent: BatchArray, nbatch: int, frame: Frame | None = None) -> None:
         self._array = parent
-        self._frame = parent._carrier.frame if frame is None else frame
+        self._frame = parent._handle.frame if frame is None else frame
         self._number = nbatch
         self._held: tuple[int, Block] | None = None
 
@@ -135,7 +135,7 @@ class BatchArrayItems(Sequence[Any]):
         self._last: tuple[Frame, np.ndarray[Any, Any], Batch | None] | None = None
 
     def _ends(self) -> tuple[Frame, np.ndarray[Any, Any], Batch | None]:
-        frame = self._array._carrier.frame
+        frame = self._array._handle.frame
         last = self._last
         if last is None or last[0] is not frame:
             last = self._last = (frame, np.cumsum(self._array._lengths(frame), dtype=np.int64), None)

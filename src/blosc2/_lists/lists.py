@@ -19,7 +19,7 @@ from blosc2._core.codec.codec import Encoding
 from blosc2._core.frame.frame import Frame
 from blosc2._frames import (
     FEW_BYTES,
-    Draft,
+    FrameUpdate,
     Together,
     check_for_bytes,
     encode,
@@ -29,18 +29,18 @@ from blosc2._frames import (
     unpack,
 )
 from blosc2._handles import (
-    Carrier,
-    FileCarrier,
+    FileHandle,
     FrameContent,
+    FrameHandle,
     HandleOptions,
     StoredFrame,
     check_target,
     copy_frame,
-    directory_carrier,
+    directory_handle,
     encoding_of,
-    new_carrier,
-    open_carrier,
-    shared_carrier,
+    new_handle,
+    open_handle,
+    shared_handle,
 )
 from blosc2._indexing import list_index
 from blosc2._options import deserialize_mode
@@ -72,9 +72,9 @@ class ValueList(StoredFrame, MutableSequence[Any]):
 
     # ------------------------------------------------------------ making and opening
     @classmethod
-    def _of(cls, carrier: Carrier) -> Any:
+    def _of(cls, handle: FrameHandle) -> Any:
         self = cls.__new__(cls)
-        self._carrier = carrier
+        self._handle = handle
         return self
 
     def _begin(
@@ -86,8 +86,8 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         if schunk is not None:
             if not isinstance(schunk, SChunk):
                 raise TypeError(f"_from_schunk must be a SChunk, not {type(schunk).__name__}")
-            self._require_tag(schunk._carrier)
-            self._carrier = schunk._carrier
+            self._require_tag(schunk._handle)
+            self._handle = schunk._handle
             return
         given = schunk_keywords(keywords)
         storage = given.storage
@@ -95,7 +95,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
             raise ValueError(f"mode 'r' opens a file: urlpath must be set to open {self._article()}")
         if storage.urlpath is not None and storage.mode in ("r", "a"):
             if os.path.lexists(storage.urlpath):
-                self._carrier = self._existing(storage, deserialize, given)
+                self._handle = self._existing(storage, deserialize, given)
                 return
             if storage.mode == "r":
                 raise MissingFileError(errno.ENOENT, "No such file or directory", storage.urlpath)
@@ -115,11 +115,11 @@ class ValueList(StoredFrame, MutableSequence[Any]):
             metalayers = {**pack_metalayers(storage.meta, (self._tag,)), self._tag: content}
             empty = FrameContent((), 0, 0, -1 if chunksize is None else chunksize, metalayers)
             options = HandleOptions(deserialize=deserialize or "full", dparams=given.dparams, cparams=cparams)
-            self._carrier = new_carrier(storage, encoding, empty, options)
+            self._handle = new_handle(storage, encoding, empty, options)
         except ExistingFileError:
             if storage.mode != "a":
                 raise
-            self._carrier = self._existing(storage, deserialize, given)  # somebody made it just now
+            self._handle = self._existing(storage, deserialize, given)  # somebody made it just now
 
     @staticmethod
     def _check_encoding(encoding: Encoding) -> None:
@@ -132,24 +132,24 @@ class ValueList(StoredFrame, MutableSequence[Any]):
             cparams.use_dict = cparams.codec is Codec.ZSTD and cparams.clevel > 0
         return cparams
 
-    def _existing(self, storage: Any, deserialize: str | None, given: Any) -> Carrier:
-        """The carrier of the list in a file or directory."""
+    def _existing(self, storage: Any, deserialize: str | None, given: Any) -> FrameHandle:
+        """The handle of the list in a file or directory."""
         cparams = None if given.cparams is None else self._parameters(given.cparams)
         options = HandleOptions(storage.mode, storage.mmap_mode, deserialize or "safe", given.dparams, cparams)
         if storage.locking:
-            carrier = shared_carrier(storage.urlpath, options)
+            handle = shared_handle(storage.urlpath, options)
         elif is_directory_frame(storage.urlpath) and storage.mmap_mode in (None, "r"):
-            carrier = directory_carrier(storage.urlpath, options._replace(mmap_mode=None))
+            handle = directory_handle(storage.urlpath, options._replace(mmap_mode=None))
         else:
-            carrier = open_carrier(storage.urlpath, options)
-        self._require_tag(carrier)
-        return carrier
+            handle = open_handle(storage.urlpath, options)
+        self._require_tag(handle)
+        return handle
 
-    def _require_tag(self, carrier: Carrier) -> None:
-        if carrier.frame.metalayer(self._tag) is None:
+    def _require_tag(self, handle: FrameHandle) -> None:
+        if handle.frame.metalayer(self._tag) is None:
             raise FormatError(
                 f"what is there is not tagged as {self._article()}: it has no metalayer {self._tag!r}",
-                path=carrier.urlpath, key=carrier.key,
+                path=handle.urlpath, key=handle.key,
             )  # fmt: skip
 
     @classmethod
@@ -166,43 +166,43 @@ class ValueList(StoredFrame, MutableSequence[Any]):
 
     def _entry(self, index: int) -> Any:
         """An element with all that is in it, unpacked: for those who check it."""
-        return self._read(self._carrier.frame, index)
+        return self._read(self._handle.frame, index)
 
     def _chunk_of(self, value: Any, encoding: Encoding) -> Any:
         """What is stored of an element."""
         raise NotImplementedError
 
-    def _splice(self, draft: Draft, index: int, removed: int, new: list[Any]) -> None:
-        """Put elements in the place of others, in a draft."""
-        draft.splice(index, removed, new)
+    def _splice(self, update: FrameUpdate, index: int, removed: int, new: list[Any]) -> None:
+        """Put elements in the place of others, in an update."""
+        update.splice(index, removed, new)
 
-    def _replace(self, draft: Draft, indices: list[int], new: list[Any]) -> None:
+    def _replace(self, update: FrameUpdate, indices: list[int], new: list[Any]) -> None:
         for index, (stored, size) in zip(indices, new, strict=True):
-            draft.replace(index, stored, size)
+            update.replace(index, stored, size)
 
-    def _keep(self, draft: Draft, indices: np.ndarray[Any, Any]) -> None:
+    def _keep(self, update: FrameUpdate, indices: np.ndarray[Any, Any]) -> None:
         """Leave these elements, in this order."""
-        sizes = draft.sizes[indices]
-        draft.offsets = draft.offsets[indices]
-        draft.sizes = sizes
+        sizes = update.sizes[indices]
+        update.offsets = update.offsets[indices]
+        update.sizes = sizes
 
     # ------------------------------------------------------------ reading
     def __len__(self) -> int:
-        return int(self._carrier.frame.nchunks)
+        return int(self._handle.frame.nchunks)
 
     def __getitem__(self, key: Any) -> Any:
-        frame = self._carrier.frame
+        frame = self._handle.frame
         if isinstance(key, slice):
             together = Together(frame.file_size)
             return [self._read(frame, i, together) for i in range(*key.indices(int(frame.nchunks)))]
         return self._read(frame, self._place(key, int(frame.nchunks)))
 
     def __iter__(self) -> Iterator[Any]:
-        frame = self._carrier.frame
+        frame = self._handle.frame
         return (self._read(frame, i) for i in range(int(frame.nchunks)))
 
     def __reversed__(self) -> Iterator[Any]:
-        frame = self._carrier.frame
+        frame = self._handle.frame
         return (self._read(frame, i) for i in reversed(range(int(frame.nchunks))))
 
     def _place(self, index: Any, length: int) -> int:
@@ -210,29 +210,29 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         return list_index(index, length, type(self).__name__)
 
     # ------------------------------------------------------------ changing
-    def _publish(self, draft: Draft, *, fresh: bool = False) -> None:
-        sizes = draft.sizes if draft.edits_chunks else None
+    def _publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:
+        sizes = update.sizes if update.edits_chunks else None
         if fresh or not self._has_grown():
-            self._carrier.publish(draft, fresh=fresh)
+            self._handle.publish(update, fresh=fresh)
         else:
             try:
-                self._carrier.publish(draft, fresh=True)
+                self._handle.publish(update, fresh=True)
             except OSError:
-                if draft.frame is not self._carrier.frame:
+                if update.frame is not self._handle.frame:
                     raise
-                self._carrier.publish(draft)  # there is no room for a second file, or it cannot be replaced
+                self._handle.publish(update)  # there is no room for a second file, or it cannot be replaced
         if sizes is not None and len(sizes):
-            self._carrier.frame.know_sizes(sizes)  # type: ignore[arg-type]  # NumPy does not say so of its arrays
+            self._handle.frame.know_sizes(sizes)  # type: ignore[arg-type]  # NumPy does not say so of its arrays
 
     def _has_grown(self) -> bool:
         """Whether so much of the file is dead that it is to be written anew.
 
         Each change leaves a table of all chunks behind, which many small ones would make more of than of values.
         """
-        carrier = self._carrier
-        if not isinstance(carrier, FileCarrier):
+        handle = self._handle
+        if not isinstance(handle, FileHandle):
             return False
-        frame = carrier.frame
+        frame = handle.frame
         size = int(frame.source.size)
         if size <= getattr(self, "_limit", _SLACK):
             return False
@@ -240,15 +240,15 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         return size > self._limit
 
     def _change(self, index: int, removed: int, new: list[Any]) -> int:
-        """Publish elements in the place of others; the carrier is being edited."""
-        draft = Draft(self._carrier.frame)
-        self._splice(draft, index, removed, new)
-        self._publish(draft)
+        """Publish elements in the place of others; the handle is being edited."""
+        update = FrameUpdate(self._handle.frame)
+        self._splice(update, index, removed, new)
+        self._publish(update)
         return len(self)
 
     def _encoding(self) -> Encoding:
-        self._carrier.require_writable()
-        return self._carrier.encoding()
+        self._handle.require_writable()
+        return self._handle.encoding()
 
     def append(self, value: Any) -> int:  # type: ignore[override]  # as the older package has it
         """Add an element at the end, and publish that.
@@ -259,7 +259,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
             The new length.
         """
         new = self._chunk_of(value, self._encoding())
-        with self._carrier.editing():
+        with self._handle.editing():
             return self._change(len(self), 0, [new])
 
     def extend(self, values: Iterable[Any]) -> None:
@@ -277,11 +277,11 @@ class ValueList(StoredFrame, MutableSequence[Any]):
             new.append(chunk)
             held += len(chunk[0])
             if held > _HELD:
-                with self._carrier.editing():
+                with self._handle.editing():
                     self._change(len(self), 0, new)
                 new, held = [], 0
         if new:
-            with self._carrier.editing():
+            with self._handle.editing():
                 self._change(len(self), 0, new)
 
     def insert(self, index: int, value: Any) -> int:  # type: ignore[override]
@@ -297,7 +297,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         except TypeError:
             raise TypeError(f"{type(self).__name__} indices must be integers, not {type(index).__name__}") from None
         new = self._chunk_of(value, self._encoding())
-        with self._carrier.editing():
+        with self._handle.editing():
             length = len(self)
             place = max(number + length, 0) if number < 0 else min(number, length)
             return self._change(place, 0, [new])
@@ -312,8 +312,8 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         """
         if isinstance(index, slice):
             raise NotImplementedError(f"Slicing is not supported for {type(self).__name__}.pop(): read it, then delete")
-        with self._carrier.editing():
-            frame = self._carrier.frame
+        with self._handle.editing():
+            frame = self._handle.frame
             number = self._place(index, int(frame.nchunks))
             value = self._pop_read(frame, number)
             self._change(number, 1, [])
@@ -327,8 +327,8 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         int
             The new length.
         """
-        with self._carrier.editing():
-            frame = self._carrier.frame
+        with self._handle.editing():
+            frame = self._handle.frame
             count = int(frame.nchunks)
             if not isinstance(index, slice):
                 return self._change(self._place(index, count), 1, [])
@@ -336,9 +336,9 @@ class ValueList(StoredFrame, MutableSequence[Any]):
             if len(gone) and abs(gone.step) == 1:
                 return self._change(min(gone), len(gone), [])
             if len(gone):
-                draft = Draft(frame)
-                self._keep(draft, np.delete(np.arange(count), gone))
-                self._publish(draft)
+                update = FrameUpdate(frame)
+                self._keep(update, np.delete(np.arange(count), gone))
+                self._publish(update)
             return len(self)
 
     def __delitem__(self, index: Any) -> None:
@@ -348,11 +348,11 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         encoding = self._encoding()
         if not isinstance(key, slice):
             new = [self._chunk_of(value, encoding)]
-            with self._carrier.editing():
+            with self._handle.editing():
                 self._change(self._place(key, len(self)), 1, new)
             return
         new = [self._chunk_of(one, encoding) for one in value]
-        with self._carrier.editing():
+        with self._handle.editing():
             start, stop, step = key.indices(len(self))
             if step == 1:
                 self._change(start, max(stop - start, 0), new)
@@ -363,9 +363,9 @@ class ValueList(StoredFrame, MutableSequence[Any]):
                     f"attempt to assign sequence of size {len(new)} to extended slice of size {len(places)}"
                 )
             if places:
-                draft = Draft(self._carrier.frame)
-                self._replace(draft, places, new)
-                self._publish(draft)
+                update = FrameUpdate(self._handle.frame)
+                self._replace(update, places, new)
+                self._publish(update)
 
     def clear(self) -> None:
         """Take out all elements, and publish that."""
@@ -373,12 +373,12 @@ class ValueList(StoredFrame, MutableSequence[Any]):
 
     def reverse(self) -> None:
         """Turn the order round, and publish that."""
-        with self._carrier.editing():
+        with self._handle.editing():
             count = len(self)
             if count > 1:
-                draft = Draft(self._carrier.frame)
-                self._keep(draft, np.arange(count)[::-1])
-                self._publish(draft)
+                update = FrameUpdate(self._handle.frame)
+                self._keep(update, np.arange(count)[::-1])
+                self._publish(update)
 
     def __iadd__(self, values: Iterable[Any]) -> Self:
         self.extend(values)
@@ -386,10 +386,10 @@ class ValueList(StoredFrame, MutableSequence[Any]):
 
     # ------------------------------------------------------------ packed values
     def _unpack(self, frame: Frame, index: int, data: bytes, together: Together | None = None) -> Any:
-        where = f"chunk {index} of {self._carrier.urlpath or 'a frame in memory'}"
+        where = f"chunk {index} of {self._handle.urlpath or 'a frame in memory'}"
         try:
             return unpack(
-                data, deserialize=self._carrier.deserialize, location=where, frame_opener=Carrier.open_cframe,
+                data, deserialize=self._handle.deserialize, location=where, frame_opener=FrameHandle.open_cframe,
                 file_size=frame.file_size if len(data) > FEW_BYTES else 0, together=together,
             )  # fmt: skip
         except FormatError as error:
@@ -397,7 +397,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
 
     def _damaged(self, frame: Frame, index: int, reason: str) -> FormatError:
         at = frame.chunk_info(index)[0]
-        return FormatError(reason, path=self._carrier.urlpath, key=self._carrier.key, offset=at)
+        return FormatError(reason, path=self._handle.urlpath, key=self._handle.key, offset=at)
 
     def _require_room(self, frame: Frame, index: int) -> None:
         """Refuse a chunk that is no value, or too large for a file of this size, before it is decoded."""
@@ -408,13 +408,13 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         elif nbytes > FEW_BYTES and nbytes > allowed(frame.file_size):
             reason = too_much(nbytes, f"chunk {index}", allowed(frame.file_size))
         if reason is not None:
-            raise FormatError(reason, path=self._carrier.urlpath, key=self._carrier.key, offset=at)
+            raise FormatError(reason, path=self._handle.urlpath, key=self._handle.key, offset=at)
 
     # ------------------------------------------------------------ description
     @property
     def schunk(self) -> SChunk:
         """The super-chunk below the list."""
-        return SChunk._of(self._carrier)
+        return SChunk._of(self._handle)
 
     @property
     def info_items(self) -> list[tuple[str, Any]]:
@@ -443,10 +443,10 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         dparams = schunk_keywords({"dparams": kwargs.pop("dparams", None)}).dparams
         storage = storage_from(kwargs.pop("storage", None), **kwargs)
         check_target(storage, type(self).__name__)
-        carrier = copy_frame(
-            self._carrier.frame, storage, HandleOptions(deserialize=self._carrier.deserialize, dparams=dparams)
+        handle = copy_frame(
+            self._handle.frame, storage, HandleOptions(deserialize=self._handle.deserialize, dparams=dparams)
         )
-        copied: Self = self._of(carrier)
+        copied: Self = self._of(handle)
         return copied
 
     def _anew(self, kwargs: dict[str, Any], **how: Any) -> Self:
@@ -454,23 +454,23 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         others = {name: kwargs.pop(name) for name in list(kwargs) if name not in ("cparams", "dparams")}
         storage = storage_from(others.pop("storage", None), **others)
         check_target(storage, type(self).__name__)
-        frame = self._carrier.frame
+        frame = self._handle.frame
         # In memory first: a copy that fails leaves nothing behind.
         kind: Any = type(self)
         meta = {name: self.meta[name] for name in self.meta if name != self._tag}
-        made: Self = kind(meta=meta, deserialize=self._carrier.deserialize, **how, **kwargs)
+        made: Self = kind(meta=meta, deserialize=self._handle.deserialize, **how, **kwargs)
         own = made._own_entries
-        made._carrier.set_vlmeta({name: frame.vlmeta(name) for name in frame.vlmeta_names() if name not in own})
+        made._handle.set_vlmeta({name: frame.vlmeta(name) for name in frame.vlmeta_names() if name not in own})
         encoding = made._encoding()
         made._extend(made._compressed_anew(self, frame, i, encoding) for i in range(int(frame.nchunks)))
-        carrier = made._carrier
+        handle = made._handle
         if storage.urlpath is not None or storage.contiguous is not None:
-            carrier = copy_frame(
-                carrier.frame,
+            handle = copy_frame(
+                handle.frame,
                 storage,
-                HandleOptions(deserialize=self._carrier.deserialize, dparams=made.dparams, cparams=made.cparams),
+                HandleOptions(deserialize=self._handle.deserialize, dparams=made.dparams, cparams=made.cparams),
             )
-        copied: Self = self._of(carrier)
+        copied: Self = self._of(handle)
         return copied
 
     #: Entries of the variable metadata that the list writes itself.

@@ -9,7 +9,7 @@ import atexit
 import copyreg
 
 from blosc2._functions import OpaqueArray, OpaqueSChunk, touched_chunks
-from blosc2._handles import Carrier, Stored
+from blosc2._handles import FrameHandle, Stored
 from blosc2._integrity import check_opened_handle, check_store
 from blosc2._opening.open_path import open_value
 from blosc2._opening.pickles import reduce_stored
@@ -22,7 +22,7 @@ from blosc2.schunk import SChunk
 
 def install() -> None:
     """Fill the places; called once, by the package."""
-    Carrier.open_cframe = staticmethod(open_value)  # values of metadata and lists that are frames
+    FrameHandle.open_cframe = staticmethod(open_value)  # values of metadata and lists that are frames
     Stored.checker = staticmethod(check_opened_handle)
     Stored.touched = staticmethod(touched_chunks)
     Store.checker = staticmethod(check_store)

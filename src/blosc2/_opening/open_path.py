@@ -11,16 +11,16 @@ from blosc2 import schunk as schunk_module
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._files import advise_frame, check_advice, lasting
-from blosc2._frames import Draft, is_directory_frame
+from blosc2._frames import FrameUpdate, is_directory_frame
 from blosc2._functions import wrap
 from blosc2._handles import (
-    Carrier,
+    FrameHandle,
     HandleOptions,
-    MemoryCarrier,
+    MemoryHandle,
     check_locking,
-    directory_carrier,
-    open_carrier,
-    shared_carrier,
+    directory_handle,
+    open_handle,
+    shared_handle,
 )
 from blosc2._options import (
     check_mmap_mode,
@@ -147,9 +147,9 @@ def open(
         if is_directory_frame(name) and effective != "x":
             if mmap_mode not in (None, "r"):  # for reading, its files are brought into memory anyway
                 raise ValueError(f"Only contiguous storage is supported with mmap_mode, {name} is a directory")
-            opener = shared_carrier if locking else directory_carrier
-            carrier = opener(name, HandleOptions(effective, deserialize=policy, **how))
-            return _opened(carrier, effective, kwargs.get("cparams"))
+            opener = shared_handle if locking else directory_handle
+            handle = opener(name, HandleOptions(effective, deserialize=policy, **how))
+            return _opened(handle, effective, kwargs.get("cparams"))
         return _open_store(name, suffix, mode, mmap_mode, policy, store_how, locking)
     if not os.path.lexists(name):
         for other in _STORE_SUFFIXES:
@@ -160,18 +160,18 @@ def open(
         raise ExistingFileError(errno.EEXIST, "mode='x' only creates, and the file exists", name)
     try:
         if locking:
-            carrier = shared_carrier(name, HandleOptions(effective, deserialize=policy, **how))
+            handle = shared_handle(name, HandleOptions(effective, deserialize=policy, **how))
         else:
             options = HandleOptions(effective, mmap_mode, policy, **how)
-            carrier = open_carrier(name, options, offset, advice=lasting(advise))
+            handle = open_handle(name, options, offset, advice=lasting(advise))
     except FormatError:
         if offset == 0 and _is_zip(name):
             return _open_store(name, ".b2z", mode, mmap_mode, policy, store_how, locking)
         raise
-    tell_of_mapping(name, mmap_mode, kwargs.get("initial_mapping_size"), carrier.frame.source.size)
+    tell_of_mapping(name, mmap_mode, kwargs.get("initial_mapping_size"), handle.frame.source.size)
     if advise is not None:
-        advise_frame(advise, carrier.frame)
-    return _opened(carrier, effective, kwargs.get("cparams"))
+        advise_frame(advise, handle.frame)
+    return _opened(handle, effective, kwargs.get("cparams"))
 
 
 schunk_module.open = open
@@ -219,25 +219,25 @@ def _open_store(name: str, suffix: str, mode: str, mmap_mode: str | None, policy
     return DictStore.open_tagged(name, mode, mmap_mode, policy, **how)
 
 
-def _opened(carrier: Carrier, mode: str, cparams: Any) -> Any:
-    """The object of a carrier, emptied where the mode says so."""
+def _opened(handle: FrameHandle, mode: str, cparams: Any) -> Any:
+    """The object of a handle, emptied where the mode says so."""
     if cparams is not None and (isinstance(cparams, CParams) or "typesize" not in cparams):
-        carrier.cparams.typesize = int(carrier.frame.typesize)  # nobody asked for another one
-    found = wrap(carrier)
+        handle.cparams.typesize = int(handle.frame.typesize)  # nobody asked for another one
+    found = wrap(handle)
     if mode == "w":
-        carrier.mode = "a"
+        handle.mode = "a"
         if type(found) is SChunk:
-            _empty(carrier)
+            _empty(handle)
     return found
 
 
-def _empty(carrier: Carrier) -> None:
+def _empty(handle: FrameHandle) -> None:
     """Remove the chunks of a super-chunk that is opened with mode 'w'."""
-    with carrier.editing():
-        draft = Draft(carrier.frame)
-        if carrier.frame.nchunks:
-            draft.splice(0, int(carrier.frame.nchunks), [])
-            carrier.publish(draft)
+    with handle.editing():
+        update = FrameUpdate(handle.frame)
+        if handle.frame.nchunks:
+            update.splice(0, int(handle.frame.nchunks), [])
+            handle.publish(update)
 
 
 def load(urlpath: str | bytes | os.PathLike[Any], offset: int = 0, *, deserialize: str = "safe", **kwargs: Any) -> Any:
@@ -262,7 +262,7 @@ def load(urlpath: str | bytes | os.PathLike[Any], offset: int = 0, *, deserializ
             return EmbedStore._from_buffer(found.to_cframe(), deserialize=deserialize)
         raise NotImplementedError("stores of several files cannot be loaded into memory; open them with mode='r'")
     frame = Frame.open(Source.of_buffer(found.to_cframe()))
-    return wrap(MemoryCarrier(frame, deserialize=str(deserialize_mode(deserialize)), dparams=found._carrier.dparams))
+    return wrap(MemoryHandle(frame, deserialize=str(deserialize_mode(deserialize)), dparams=found._handle.dparams))
 
 
 def from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") -> Any:
@@ -290,10 +290,10 @@ def from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") ->
     >>> blosc2.from_cframe(blosc2.full(3, 2.5).to_cframe())[:]
     array([2.5, 2.5, 2.5])
     """
-    carrier = _carrier_of(cframe, copy, deserialize)
-    if carrier.frame.metalayer("b2embed") is not None:
-        return EmbedStore._from_buffer(carrier.frame.source, deserialize=deserialize)
-    return wrap(carrier)
+    handle = _handle_of(cframe, copy, deserialize)
+    if handle.frame.metalayer("b2embed") is not None:
+        return EmbedStore._from_buffer(handle.frame.source, deserialize=deserialize)
+    return wrap(handle)
 
 
 def open_value(cframe: Any) -> Any:
@@ -301,7 +301,7 @@ def open_value(cframe: Any) -> Any:
     return from_cframe(cframe, copy=False, deserialize="full")
 
 
-def _carrier_of(cframe: Any, copy: bool, deserialize: str) -> MemoryCarrier:
+def _handle_of(cframe: Any, copy: bool, deserialize: str) -> MemoryHandle:
     if isinstance(cframe, (str, int)):  # an int would become as many zeros
         raise TypeError(f"cframe must be bytes, not {type(cframe).__name__}")
     buffer = bytes(cframe) if copy and not isinstance(cframe, bytes) else cframe
@@ -309,29 +309,29 @@ def _carrier_of(cframe: Any, copy: bool, deserialize: str) -> MemoryCarrier:
         frame = Frame.open(Source.of_buffer(buffer))
     except FormatError as error:
         raise FormatError(f"Could not get the schunk from the cframe: {error.reason}", offset=error.offset) from None
-    return MemoryCarrier(frame, deserialize=str(deserialize_mode(deserialize)))
+    return MemoryHandle(frame, deserialize=str(deserialize_mode(deserialize)))
 
 
 def ndarray_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "safe") -> NDArray:
     """The array in the bytes of a frame; see `from_cframe`."""
-    carrier = _carrier_of(cframe, copy, deserialize)
-    if carrier.frame.metalayer("b2nd") is None:
+    handle = _handle_of(cframe, copy, deserialize)
+    if handle.frame.metalayer("b2nd") is None:
         raise FormatError("Could not get the NDArray from the cframe: it has no b2nd metalayer")
-    found: NDArray = wrap(carrier)
+    found: NDArray = wrap(handle)
     return found
 
 
 def schunk_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "safe") -> SChunk:
     """The super-chunk in the bytes of a frame, that of an array too; see `from_cframe`."""
-    return SChunk._of(_carrier_of(cframe, copy, deserialize))
+    return SChunk._of(_handle_of(cframe, copy, deserialize))
 
 
 def estore_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "safe") -> EmbedStore:
     """The store in the bytes of a frame; see `from_cframe`."""
-    carrier = _carrier_of(cframe, copy, deserialize)
-    if carrier.frame.metalayer("b2embed") is None:
+    handle = _handle_of(cframe, copy, deserialize)
+    if handle.frame.metalayer("b2embed") is None:
         raise FormatError("the cframe is not an EmbedStore: it has no b2embed metalayer")
-    return EmbedStore._from_buffer(carrier.frame.source, deserialize=deserialize)
+    return EmbedStore._from_buffer(handle.frame.source, deserialize=deserialize)
 
 
 def objectarray_from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") -> ObjectArray:

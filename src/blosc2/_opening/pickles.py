@@ -2,7 +2,7 @@
 
 A pickle of a file says which version of it the handle showed. Where that is opened again, it is the same items or an
 error. Nothing raises while a pickle is read: a pool of processes loses a task whose arguments cannot be unpickled, and
-its caller waits for ever. What cannot be opened raises when it is used, see `LostCarrier`.
+its caller waits for ever. What cannot be opened raises when it is used, see `LostHandle`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from blosc2._arrays import Axes, ViewCarrier
+from blosc2._arrays import Axes, ViewHandle
 from blosc2._files import LASTING
 from blosc2._handles import (
     LOST_ERRORS,
-    Carrier,
-    DirectoryCarrier,
-    FileCarrier,
+    DirectoryHandle,
+    FileHandle,
+    FrameHandle,
     FrameVersion,
-    LostCarrier,
-    MemoryCarrier,
+    LostHandle,
+    MemoryHandle,
     Stored,
     version_of,
 )
@@ -31,34 +31,34 @@ from blosc2.schunk import SChunk
 
 def reduce_stored(stored: Stored) -> tuple[Any, ...]:
     """How an array or super-chunk travels."""
-    carrier, kind = stored._carrier, type(stored)
-    if isinstance(carrier, LostCarrier):
-        return carrier.recipe
-    if isinstance(carrier, ViewCarrier):
-        return revive_view, (carrier.base, carrier.axes, kind)
+    handle, kind = stored._handle, type(stored)
+    if isinstance(handle, LostHandle):
+        return handle.recipe
+    if isinstance(handle, ViewHandle):
+        return revive_view, (handle.base, handle.axes, kind)
     given: dict[str, Any] = {}
-    if carrier.dparams is not None:
-        given["dparams"] = carrier.dparams
-    if not carrier._declared:
-        given["cparams"] = carrier.cparams
-    if isinstance(carrier, MemoryCarrier) or carrier.urlpath is None:
-        return revive, (kind, stored.to_cframe(), carrier.deserialize, given)
-    return reopen, (kind, os.path.abspath(carrier.urlpath), carrier.key, _how(carrier), given, version_of(carrier))
+    if handle.dparams is not None:
+        given["dparams"] = handle.dparams
+    if not handle._declared:
+        given["cparams"] = handle.cparams
+    if isinstance(handle, MemoryHandle) or handle.urlpath is None:
+        return revive, (kind, stored.to_cframe(), handle.deserialize, given)
+    return reopen, (kind, os.path.abspath(handle.urlpath), handle.key, _how(handle), given, version_of(handle))
 
 
-def _how(carrier: Carrier) -> dict[str, Any]:
+def _how(handle: FrameHandle) -> dict[str, Any]:
     """The keywords of `open`, as far as they are not its defaults."""
-    frame = carrier.frame
+    frame = handle.frame
     # Who reads the pickle finds the file made.
-    mmap_mode = "r+" if carrier.mmap_mode == "w+" else carrier.mmap_mode
+    mmap_mode = "r+" if handle.mmap_mode == "w+" else handle.mmap_mode
     advice = frame.source.advice
     how = {
-        "mode": carrier.mode, "mmap_mode": mmap_mode, "offset": frame.offset if carrier.key is None else 0,
-        "deserialize": carrier.deserialize, "verify": carrier.verify, "locking": carrier.locking,
+        "mode": handle.mode, "mmap_mode": mmap_mode, "offset": frame.offset if handle.key is None else 0,
+        "deserialize": handle.deserialize, "verify": handle.verify, "locking": handle.locking,
         "advise": advice if advice in LASTING[1:] else None,
     }  # fmt: skip
     how = {name: value for name, value in how.items() if value or (name == "verify" and value is not None)}
-    if isinstance(carrier, (FileCarrier, DirectoryCarrier)) and not carrier._exclusive:
+    if isinstance(handle, (FileHandle, DirectoryHandle)) and not handle._exclusive:
         how["exclusive"] = False
     return how
 
@@ -73,10 +73,10 @@ def revive(kind: type[Stored], cframe: bytes, deserialize: str, given: dict[str,
 
 def revive_view(base: NDArray, axes: Axes, kind: type[Stored]) -> Any:
     """A view, of an array that travelled with it."""
-    carrier = base._carrier
-    if isinstance(carrier, LostCarrier):
-        return carrier.stand_in(kind)
-    return _as_kind(kind, NDArray._of(ViewCarrier(base, axes)))
+    handle = base._handle
+    if isinstance(handle, LostHandle):
+        return handle.stand_in(kind)
+    return _as_kind(kind, NDArray._of(ViewHandle(base, axes)))
 
 
 def reopen(
@@ -88,7 +88,7 @@ def reopen(
         found = _find(kind, path, key, how, version)
     except LOST_ERRORS as error:
         recipe = reopen, (kind, path, key, how, given, version)
-        return LostCarrier(error, recipe, path, key, how).stand_in(kind)
+        return LostHandle(error, recipe, path, key, how).stand_in(kind)
     return _finish(found, given)
 
 
@@ -112,11 +112,11 @@ def _is_it(kind: type[Stored], found: Any, version: FrameVersion | None) -> bool
     if not isinstance(found, Stored):  # no leaf, or a group by now
         return False
     # Of an array, the super-chunk may be wanted.
-    return (type(found) is kind or issubclass(kind, SChunk)) and version == version_of(found._carrier)
+    return (type(found) is kind or issubclass(kind, SChunk)) and version == version_of(found._handle)
 
 
 def _as_kind(kind: type[Stored], found: Any) -> Any:
-    return found if type(found) is kind or not issubclass(kind, SChunk) else kind._of(found._carrier)
+    return found if type(found) is kind or not issubclass(kind, SChunk) else kind._of(found._handle)
 
 
 def _stale(path: str, key: str | None, how: dict[str, Any]) -> StaleHandleError:
@@ -137,7 +137,7 @@ def _stale(path: str, key: str | None, how: dict[str, Any]) -> StaleHandleError:
 
 def _finish(found: Any, given: dict[str, Any]) -> Any:
     for name, value in given.items():
-        setattr(found._carrier, name, value)
+        setattr(found._handle, name, value)
     return found
 
 

@@ -22,15 +22,15 @@ from blosc2._frames import (
     schunk_keywords,
 )
 from blosc2._handles import (
-    Carrier,
     FrameContent,
+    FrameHandle,
     HandleOptions,
     bytes_of,
     check_target,
     chunk_nbytes,
     compressed_pieces,
     encoding_of,
-    new_carrier,
+    new_handle,
     read_into,
     vlmeta_chunk,
 )
@@ -97,8 +97,8 @@ def pack_tensor(tensor: Any, chunksize: int | None = None, **kwargs: Any) -> byt
     vlmeta = {_ENTRY: vlmeta_chunk(pack((kind, array.shape, description)))}
     count = -(-array.nbytes // chunksize)
     content = FrameContent(chunks, count, array.nbytes, chunksize, pack_metalayers(storage.meta), vlmeta)
-    carrier = new_carrier(storage, encoding, content, HandleOptions(deserialize="full", cparams=cparams))
-    return carrier.to_cframe() if storage.urlpath is None else int(carrier.frame.frame_len)
+    handle = new_handle(storage, encoding, content, HandleOptions(deserialize="full", cparams=cparams))
+    return handle.to_cframe() if storage.urlpath is None else int(handle.frame.frame_len)
 
 
 def unpack_tensor(cframe: Any) -> Any:
@@ -324,40 +324,40 @@ def _describe(dtype: np.dtype[Any]) -> Any:
 
 def _restore(found: Any) -> tuple[str, Array]:
     """Kind and items of what a super-chunk holds; everything that it says is checked before memory is taken."""
-    carrier: Carrier | None = getattr(found, "_carrier", None)
-    if not isinstance(found, SChunk) or carrier is None or _ENTRY not in found.vlmeta:
+    handle: FrameHandle | None = getattr(found, "_handle", None)
+    if not isinstance(found, SChunk) or handle is None or _ENTRY not in found.vlmeta:
         raise MissingMetadataError(
             f"there is no array of save_array or pack_tensor here (no metadata entry {_ENTRY!r}), "
             f"but {type(found).__name__}: use blosc2.open or from_cframe",
-            path=None if carrier is None else carrier.urlpath,
+            path=None if handle is None else handle.urlpath,
         )
-    frame = carrier.frame
-    kind, shape, dtype = _parse(found.vlmeta[_ENTRY], carrier)
+    frame = handle.frame
+    kind, shape, dtype = _parse(found.vlmeta[_ENTRY], handle)
     nbytes = math.prod(shape) * dtype.itemsize
     if nbytes != frame.nbytes:
-        raise _error(f"it names {shape} items of {dtype}, {nbytes} bytes, and there are {frame.nbytes}", carrier)
+        raise _error(f"it names {shape} items of {dtype}, {nbytes} bytes, and there are {frame.nbytes}", handle)
     try:
         array = np.empty(shape, dtype)
     except ValueError as error:  # sizes whose product is zero, and which NumPy refuses all the same
-        raise _error(f"an array cannot have the shape {shape}: {error}", carrier) from None
+        raise _error(f"an array cannot have the shape {shape}: {error}", handle) from None
     if nbytes:
         items: Any = array.reshape(-1).view(np.uint8)
-        read_into(frame, 0, nbytes, memoryview(items), carrier.nthreads)
+        read_into(frame, 0, nbytes, memoryview(items), handle.nthreads)
     return kind, array
 
 
-def _parse(value: Any, carrier: Carrier) -> tuple[str, tuple[int, ...], np.dtype[Any]]:
+def _parse(value: Any, handle: FrameHandle) -> tuple[str, tuple[int, ...], np.dtype[Any]]:
     if not isinstance(value, (list, tuple)) or len(value) != 3:
-        raise _error("it is not (kind, shape, dtype)", carrier)
+        raise _error("it is not (kind, shape, dtype)", handle)
     kind, shape, description = value
     if not isinstance(kind, str) or kind not in (_NUMPY, *_LIBRARIES):
-        raise _error(f"the kind {kind!r} is none of {[_NUMPY, *_LIBRARIES]}", carrier)
+        raise _error(f"the kind {kind!r} is none of {[_NUMPY, *_LIBRARIES]}", handle)
     if not isinstance(shape, (list, tuple)) or not all(type(size) is int and size >= 0 for size in shape):
-        raise _error(f"{shape!r} is not a shape", carrier)
+        raise _error(f"{shape!r} is not a shape", handle)
     try:
         return kind, tuple(shape), _dtype_of(description)
     except (ValueError, RecursionError) as error:
-        raise _error(f"of its dtype: {error}", carrier) from None
+        raise _error(f"of its dtype: {error}", handle) from None
 
 
 def _dtype_of(description: Any) -> np.dtype[Any]:
@@ -383,5 +383,5 @@ def _field(field: Any) -> tuple[Any, ...]:
     return (name, form, *(tuple(size) if isinstance(size, list) else size for size in shape))
 
 
-def _error(reason: str, carrier: Carrier) -> FormatError:
-    return FormatError(f"the metadata entry {_ENTRY!r} is wrong: {reason}", path=carrier.urlpath)
+def _error(reason: str, handle: FrameHandle) -> FormatError:
+    return FormatError(f"the metadata entry {_ENTRY!r} is wrong: {reason}", path=handle.urlpath)

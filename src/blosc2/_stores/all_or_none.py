@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 from blosc2._core.leaves.weak_cache import Block
 
 if TYPE_CHECKING:
-    from blosc2._stores.leaf import LiveCarrier
+    from blosc2._stores.leaf import LiveHandle
     from blosc2._stores.store import Store
 
 #: What is known of a key before it is changed: its pending change (... where there is none), its tier, the handle and
 #: the object of its leaf where that is open, and whether that was edited.
-Before = tuple[Any, "bool | None", "LiveCarrier | None", Any, bool]
+Before = tuple[Any, "bool | None", "LiveHandle | None", Any, bool]
 
 
 class AllOrNone(Block):
@@ -57,9 +57,9 @@ class AllOrNone(Block):
         store = self._store
         held = store._held.get(key)
         leaf = None if held is None else held()
-        carrier, edited = store._carriers.get(key), key in store._edited
+        handle, edited = store._handles.get(key), key in store._edited
         change: Any = store._changes.get(key, ...)
-        self._before[key] = change, store._tier(key), carrier, leaf, edited
+        self._before[key] = change, store._tier(key), handle, leaf, edited
 
     def made(self, key: str, change: Any) -> None:
         """A key was given a pending change, or lost it, for which ... stands."""
@@ -113,7 +113,7 @@ class AllOrNone(Block):
     def _take_back(self) -> None:
         store = self._store
         store._revision += 1
-        for key, (window, tier, carrier, leaf, edited) in self._before.items():
+        for key, (window, tier, handle, leaf, edited) in self._before.items():
             if key in self._made and store._changes.get(key, ...) is not self._made[key]:
                 continue
             store._forget_leaf(key)
@@ -122,11 +122,11 @@ class AllOrNone(Block):
             else:
                 store._changes[key] = window
             store._set_tier(key, tier)
-            if carrier is not None:
-                carrier.go_on(store)
-                store._carriers[key] = carrier
+            if handle is not None:
+                handle.go_on(store)
+                store._handles[key] = handle
                 if edited:
-                    store._edited[key] = carrier
+                    store._edited[key] = handle
             if leaf is not None:
                 store._held[key] = weakref.ref(leaf)
         store._bring_back_beside(self._beside)

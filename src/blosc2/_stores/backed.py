@@ -152,7 +152,7 @@ class BackedStore(Store):
             self._recount()
         except (OSError, FormatError):
             self._backend.must_load = True
-        others = {key: carrier for key, carrier in self._edited.items() if key not in keys}
+        others = {key: handle for key, handle in self._edited.items() if key not in keys}
         self._show_leaves_again(keys)
         self._edited.update(others)
 
@@ -594,7 +594,7 @@ class BackedStore(Store):
         self._revision += 1
         # The new keys are in none of these.
         self._folded = None
-        for key in {*self._held, *self._carriers, *self._edited}:
+        for key in {*self._held, *self._handles, *self._edited}:
             if admit.may_have(key):
                 self._forget_leaf(key)
         self._load()

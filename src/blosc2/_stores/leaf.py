@@ -19,7 +19,7 @@ from blosc2._core.leaves.leaf_reader import LeafReader
 from blosc2._files import Spool, TemporaryFile
 from blosc2._frames import parse_dtype
 from blosc2._functions import wrap
-from blosc2._handles import Carrier, MemoryCarrier, Stored
+from blosc2._handles import FrameHandle, MemoryHandle, Stored
 from blosc2._indexing import lossless
 from blosc2.exceptions import ClosedStoreError, UnsupportedValueError
 from blosc2.ndarray import NDArray
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _LARGE: Final = 64 << 20
 
 
-class LiveCarrier(MemoryCarrier):
+class LiveHandle(MemoryHandle):
     """A leaf of a store open for writing.
 
     Changes stay in memory, where only holders of this leaf see them, until the store publishes them.
@@ -79,7 +79,7 @@ class LiveCarrier(MemoryCarrier):
         if frame.metalayers().keys() != self.frame.metalayers().keys():
             return False
         with self._lock:
-            self._arena, self._used, self._cparams, self._declared = None, 0, None, True
+            self._buffer, self._used, self._cparams, self._declared = None, 0, None, True
             self._joined = self._joined_of = None
             super()._adopt(frame)
         return True
@@ -95,25 +95,25 @@ def read_only(
     """The leaf that a frame is, of a store that is only read; `verify` True says that it was checked."""
     # Arguments by position: this is on the way of every leaf that is opened.
     if verify is None:
-        return wrap(Carrier(frame, "r", path, mmap_mode, key, deserialize))
-    carrier = Carrier(frame, "r", path, mmap_mode, key, deserialize, verify=False)
-    carrier.verify = verify
-    return wrap(carrier)
+        return wrap(FrameHandle(frame, "r", path, mmap_mode, key, deserialize))
+    handle = FrameHandle(frame, "r", path, mmap_mode, key, deserialize, verify=False)
+    handle.verify = verify
+    return wrap(handle)
 
 
 def leaf_reader(
     table: KeyTable, hidden: str | None, path: str | None, mmap_mode: str | None, deserialize: str, *, check: bool
 ) -> LeafReader:
     """What reads leaves of an archive, as `read_only` would, without coming back here for those that are arrays."""
-    return LeafReader(table, hidden, NDArray, Carrier, parse_dtype, ("r", path, mmap_mode, deserialize), check)
+    return LeafReader(table, hidden, NDArray, FrameHandle, parse_dtype, ("r", path, mmap_mode, deserialize), check)
 
 
-def live_carrier(
+def live_handle(
     frame: Frame, key: str, store: ReadableStore, path: str | None, deserialize: str, verify: bool | None = None
-) -> LiveCarrier:
+) -> LiveHandle:
     """A leaf that can be changed, over a frame that never is; `verify` True says that it will be checked."""
     whole = None if verify is None else False
-    return LiveCarrier(frame, store, mode="a", urlpath=path, key=key, deserialize=deserialize, verify=whole)
+    return LiveHandle(frame, store, mode="a", urlpath=path, key=key, deserialize=deserialize, verify=whole)
 
 
 def window_of_bytes(frame: bytes) -> Window:
@@ -135,7 +135,7 @@ def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -
             return window_of_bytes(tiny[0])
         return _compressed(value, path, encoding)
     if isinstance(value, Stored):
-        return value._carrier.window()
+        return value._handle.window()
     if isinstance(value, (Mapping, AbstractSet)):
         raise _unsupported(value, key, path, "its values are stored one by one; to_b2z and to_b2d copy whole stores")
     try:

@@ -28,7 +28,7 @@ def read_leaf(store: ReadableStore, key: str) -> tuple[Items, Version]:
     leaf = store[key]
     if not isinstance(leaf, NDArray):
         raise TypeError(f"Key {key!r} is a {type(leaf).__name__}, not an array")
-    version: Version = leaf._carrier.array  # type: ignore[assignment]  # set by `_of`
+    version: Version = leaf._handle.array  # type: ignore[assignment]  # set by `_of`
     return read_whole(version, get_nthreads()), version
 
 
@@ -109,7 +109,7 @@ def _read_any(store: ReadableStore, names: list[str], out: Items | None) -> Item
     for name, leaf in zip(names, leaves, strict=True):
         if not isinstance(leaf, NDArray):
             raise TypeError(f"Key {name!r} is a {type(leaf).__name__}, not an array")
-    versions: list[Version] = [leaf._carrier.array for leaf in leaves]
+    versions: list[Version] = [leaf._handle.array for leaf in leaves]
     first = versions[0]
     alike = all(_is_like(version, first) for version in versions)
     if out is not None:

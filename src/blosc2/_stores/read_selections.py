@@ -103,7 +103,7 @@ def _leaves(store: ReadableStore, items: list[Any], nthreads: int) -> list[_Leaf
         wanted.setdefault(id(leaf), (key, leaf, []))[2].append(number)
     found = []
     for key, leaf, places in wanted.values():
-        version: Version = leaf._carrier.array  # type: ignore[assignment]  # set by `_of`
+        version: Version = leaf._handle.array  # type: ignore[assignment]  # set by `_of`
         found.append(_Leaf(key, version, places, [items[place][1] for place in places], nthreads))
     return found
 

@@ -28,7 +28,7 @@ from blosc2._core.leaves.weak_cache import hold, sweep
 from blosc2._files import LASTING, advise_windows, check_advice
 from blosc2._frames import check_reads
 from blosc2._functions import wrap
-from blosc2._stores.leaf import LiveCarrier, live_carrier, read_only
+from blosc2._stores.leaf import LiveHandle, live_handle, read_only
 from blosc2._stores.read_many import read_leaf, read_leaves
 from blosc2.exceptions import ClosedStoreError, FormatError, ReadOnlyError, StoreKeyError, UnsupportedKindError
 
@@ -119,15 +119,15 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         if self._mode == "r":
             return self._leaf_of(key, Frame.open(*window, key))
         with self._lock:
-            # Array, super-chunk and metadata views of one leaf share one carrier, or an edit would get lost.
-            carrier = self._carriers.get(key)
-            if carrier is None:
-                carrier = live_carrier(self._frame(key, window), key, self, self._path, self._deserialize, self._verify)
+            # Array, super-chunk and metadata views of one leaf share one handle, or an edit would get lost.
+            handle = self._handles.get(key)
+            if handle is None:
+                handle = live_handle(self._frame(key, window), key, self, self._path, self._deserialize, self._verify)
                 if self._verify:
-                    self._verify_leaf(key, carrier.frame)
-                    carrier.verify = True
-                self._carriers[key] = carrier
-            return self._hold(key, wrap(carrier))
+                    self._verify_leaf(key, handle.frame)
+                    handle.verify = True
+                self._handles[key] = handle
+            return self._hold(key, wrap(handle))
 
     def _frame(self, key: str, window: Window) -> Frame:
         """The frame of a key, which lies in a window."""
@@ -184,40 +184,40 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         self._held: dict[str, weakref.ref[Any]] = {}
         self._look_among(self._held, self._hidden_name)
         self._sweep_at = _SWEEP
-        for carrier in list(getattr(self, "_carriers", {}).values()):
-            carrier.cut_off()
-        self._carriers: weakref.WeakValueDictionary[str, LiveCarrier] = weakref.WeakValueDictionary()
-        self._edited: dict[str, LiveCarrier] = {}
+        for handle in list(getattr(self, "_handles", {}).values()):
+            handle.cut_off()
+        self._handles: weakref.WeakValueDictionary[str, LiveHandle] = weakref.WeakValueDictionary()
+        self._edited: dict[str, LiveHandle] = {}
 
     def _forget_leaf(self, key: str) -> None:
         """The key stands for something else, or nothing, from now on."""
         self._held.pop(key, None)
         self._edited.pop(key, None)
-        carrier = self._carriers.pop(key, None)
-        if carrier is not None:
-            carrier.cut_off()
+        handle = self._handles.pop(key, None)
+        if handle is not None:
+            handle.cut_off()
 
     def _show_leaves_again(self, keys: Iterable[str]) -> None:
         """Leaves of keys whose changes were dropped show what there is now; where there is nothing, what they did."""
         self._edited = {}
         for key in keys:
-            carrier = self._carriers.get(key)
-            if carrier is not None:
+            handle = self._handles.get(key)
+            if handle is not None:
                 with suppress(OSError, FormatError, UnsupportedKindError):  # what cannot be read is not shown
                     window = self._window(key)
-                    if window is not None and carrier.show_again(window):
+                    if window is not None and handle.show_again(window):
                         continue
             self._forget_leaf(key)
 
-    def _note_change(self, carrier: LiveCarrier) -> None:
+    def _note_change(self, handle: LiveHandle) -> None:
         """A leaf was changed: keep it until it is published."""
-        if carrier.key is None:
+        if handle.key is None:
             return
         edited = None
         # Another thread may be taking the notes over: then this one belongs to the next.
         while edited is not self._edited:
             edited = self._edited
-            edited[carrier.key] = carrier
+            edited[handle.key] = handle
 
     # ------------------------------------------------------------------ advice
     def advise(self, advice: str, *, keys: Iterable[str] | None = None, prefix: str | None = None) -> None:

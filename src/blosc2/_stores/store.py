@@ -334,12 +334,12 @@ class Store(ReadableStore):
     def _gather(self) -> None:
         """Take over the leaves that were changed since they were handed out."""
         edited = self._edited
-        for key, carrier in list(edited.items()):
+        for key, handle in list(edited.items()):
             try:
                 del edited[key]  # first: what is changed meanwhile is noted again
-                self._changes[key] = carrier.window()
+                self._changes[key] = handle.window()
             except BaseException:
-                edited.setdefault(key, carrier)
+                edited.setdefault(key, handle)
                 raise
 
     @property

@@ -103,7 +103,7 @@ cdef class LeafReader:
             carrier = self.carriers(frame, self.mode, self.path, self.mmap_mode, key, self.deserialize, verify=False)
         carrier.array = array
         leaf = made(self.arrays, _nothing)
-        leaf._carrier = carrier
+        leaf._handle = carrier
         return leaf
 
     def read(self, key):
