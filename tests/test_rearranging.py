@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 import blosc2
 from blosc2 import Codec, Filter, NDArray
+from blosc2._arrays import slabs
 from blosc2._functions.opaque_objects import OpaqueArray
 from blosc2._opening.pickles import reduce_stored
 from blosc2.exceptions import UnsupportedKindError

@@ -1,6 +1,6 @@
 """The library as a whole: versions, threads, small tools.
 
-Programs for the older implementation look here for functions that have rooms of their own, so these are offered too.
+Programs for the published package look here for functions that live in other modules of this one: they are offered too.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ class ReadableArray(Stored):
         return read_other(version, key, handle.nthreads)
 
     def read(self, key: Any = ..., out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
-        """The items of a key, in an array that is there already.
+        """Read the items of a key into an existing array.
 
         Parameters
         ----------

@@ -48,7 +48,7 @@ def resized_geometry(old: Geometry, shape: Any) -> Geometry:
 
 
 def resize_update(handle: FrameHandle, update: FrameUpdate, new: Geometry) -> bool:
-    """Edit an update of the current frame so that it has this geometry; the part that is new reads zeros.
+    """Give an update of the current frame another geometry; new items read as zeros.
 
     Returns
     -------

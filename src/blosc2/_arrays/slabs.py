@@ -1,7 +1,7 @@
-"""Making an array of others, slab by slab, so that none of them need fit into memory.
+"""Making an array from other arrays, slab by slab, so that none of them has to fit into memory.
 
-A slab is a box of whole chunks of the result whose numbers follow each other. Its items are read from where they
-are now, put in order and compressed; then comes the next one.
+A slab is a box of whole chunks of the result, with consecutive numbers. The items of one slab are read and compressed
+before those of the next.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Slab(NamedTuple):
 def slabs_in(geometry: Geometry, limit: int | None = None) -> Iterator[Slab]:
     """Divide an array into slabs, in the order of their chunks.
 
-    As many of the last axes as fit the limit are taken whole; the axis before them in pieces, those before it chunk
-    by chunk.
+    A slab takes as many of the last axes whole as fit the limit, a piece of the axis before these, and one chunk along
+    each other axis.
     """
     limit = SLAB_NBYTES if limit is None else limit
     if geometry.size == 0:

@@ -17,7 +17,7 @@ from blosc2._core.frame.frame_writer import pack_index, pack_trailer
 from blosc2._core.frame.small_frame import Template, forget_idle
 from blosc2._core.io.source import Source
 from blosc2._core.zip.descriptions import describe
-from blosc2._frames import ZERO_OFFSET, parse_dtype
+from blosc2._frames import ZERO_OFFSET, header_size, parse_dtype
 from blosc2.storage import CParams, cparams_dflts
 
 #: Uncompressed bytes up to which an array is one block of one chunk, whatever its items are.
@@ -159,7 +159,7 @@ def _learn(items: Items, plan: ArrayPlan, frame: bytes) -> _Known:
     one_block = geometry.shape == geometry.chunks == geometry.blocks
     if nested or not one_block or plan.encoding.needs_geometry or plan.encoding.use_dict:
         return _Known(dtype)
-    header = frame[: int.from_bytes(frame[11:15], "big")]
+    header = frame[: header_size(frame)]
     trailer = pack_trailer({})
     tail, zeros = pack_index(np.zeros(1, np.int64), 1) + trailer, pack_index(ZERO_OFFSET, 1) + trailer
     template = Template(header, tail, zeros, int(geometry.chunk_nbytes), plan.encoding)

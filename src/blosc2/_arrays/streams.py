@@ -44,9 +44,9 @@ def joined_rows(plan: ArrayPlan, slabs: Iterable[Items]) -> Iterator[Stored]:
     for slab in slabs:
         # The slab's own numbering is the array's, less the chunks before it.
         part = Geometry(slab.shape, geometry.chunks, geometry.blocks, geometry.itemsize)
-        for slab in slabs_in(part, _limit(plan)):
-            place = tuple(slice(start, start + n) for start, n in zip(slab.starts, slab.counts, strict=True))
-            yield from compressed_in_order(plan, (row + slab.starts[0], *slab.starts[1:]), slab[place])
+        for inner in slabs_in(part, _limit(plan)):
+            box = tuple(slice(start, start + n) for start, n in zip(inner.starts, inner.counts, strict=True))
+            yield from compressed_in_order(plan, (row + inner.starts[0], *inner.starts[1:]), slab[box])
         row += len(slab)
 
 

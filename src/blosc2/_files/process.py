@@ -46,7 +46,7 @@ class Owner:
         return cast("FileIO", self.open(path, mode, buffered=False))
 
     def open(self, path: str, mode: str, *, buffered: bool = True) -> BinaryIO:
-        """A file for writing, which gathers what is written."""
+        """A file for writing, which collects what is written."""
         self.check(path)
         opened: BinaryIO = cast("BinaryIO", open(path, mode, -1 if buffered else 0))  # noqa: SIM115 - for the caller
         file = keep_from_child(opened)

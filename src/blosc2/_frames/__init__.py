@@ -42,6 +42,21 @@ from blosc2._frames.directory import (
 )
 from blosc2._frames.dtypes import dtype_from_description, format_dtype, parse_dtype, refuse_unstorable
 from blosc2._frames.encoders import check_for_bytes, encode, forget_encoders
+from blosc2._frames.header_fields import (
+    CBYTES_AT,
+    CHUNK_HEADER,
+    CHUNK_SIZES,
+    CHUNKSIZE_AT,
+    FRAME_HEADER,
+    FRAME_SIZE_AT,
+    HEADER_SIZE_AT,
+    NBYTES_AT,
+    frame_chunksize,
+    frame_nbytes,
+    frame_size,
+    header_size,
+    special_kind,
+)
 from blosc2._frames.keywords import (
     ConstructorKeywords,
     array_keywords,
@@ -49,7 +64,7 @@ from blosc2._frames.keywords import (
     dparams_keywords,
     schunk_keywords,
 )
-from blosc2._frames.metadata import Meta, VLMeta
+from blosc2._frames.metadata import HandleProperties, Meta, VLMeta
 from blosc2._frames.metadata_limits import (
     MAX_ENTRIES,
     pack_metalayers,
@@ -60,7 +75,6 @@ from blosc2._frames.msgpack_values import FEW_BYTES, Together, check_stored_read
 from blosc2._frames.parameters import LOSSY_CODECS, check_declared, check_lossy_codec
 from blosc2._frames.payload_alignment import ALIGNMENT, PADDING, hole_before, with_padding
 from blosc2._frames.pieces import SMALL_FRAME, plain_window, settled, update_window
-from blosc2._frames.properties import HandleProperties
 from blosc2._frames.tail import TRAILER_START, TRAILER_TAIL, end_of_versions, trailers
 from blosc2._frames.update import (
     NAN_OFFSET,
@@ -80,12 +94,20 @@ from blosc2._frames.update import (
 
 __all__ = [
     "ALIGNMENT",
+    "CBYTES_AT",
+    "CHUNKSIZE_AT",
+    "CHUNK_HEADER",
+    "CHUNK_SIZES",
     "FEW_BYTES",
+    "FRAME_HEADER",
+    "FRAME_SIZE_AT",
     "HEADER_FILE",
+    "HEADER_SIZE_AT",
     "LOSSY_CODECS",
     "MARK_AT",
     "MAX_ENTRIES",
     "NAN_OFFSET",
+    "NBYTES_AT",
     "PADDING",
     "SMALL_FRAME",
     "TRAILER_START",
@@ -129,9 +151,13 @@ __all__ = [
     "forget_encoders",
     "format_dtype",
     "frame_bytes",
+    "frame_chunksize",
+    "frame_nbytes",
     "frame_of_head",
+    "frame_size",
     "from_table",
     "head_identity",
+    "header_size",
     "hole_before",
     "is_directory_frame",
     "is_verifiable",
@@ -152,6 +178,7 @@ __all__ = [
     "schunk_keywords",
     "set_strict_compatibility",
     "settled",
+    "special_kind",
     "stored_numbers",
     "strict_compatibility",
     "take_back",

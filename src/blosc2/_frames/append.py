@@ -19,7 +19,7 @@ _PIECE: Final = 4 << 20
 
 
 def append_version(file: FileIO, path: str, update: FrameUpdate, *, variable: bool) -> None:
-    """Make an update the version that a file shows, durably.
+    """Append an update to its file and publish it, durably.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def append_version(file: FileIO, path: str, update: FrameUpdate, *, variable: bo
     path : str
         Of the same file.
     update : FrameUpdate
-        Of the frame that the file shows; where that was appended to before, what is left of it is gone on behind.
+        Of the frame that the file shows. Bytes that an unfinished append left behind it stay, and are not read.
     variable : bool
         Whether its chunks are of several sizes.
 

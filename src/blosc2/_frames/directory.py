@@ -34,13 +34,13 @@ from blosc2._files import (
     sync_names,
     through_link,
 )
+from blosc2._frames.header_fields import CHUNK_HEADER, CHUNK_SIZES, FRAME_HEADER, FRAME_TYPE_AT, special_kind
 from blosc2._frames.update import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Fields, Stored, lay_out
 from blosc2.exceptions import ExistingFileError, FormatError, name_file
 
 HEADER_FILE: Final = "chunks.b2frame"
 # What is locked where a directory cannot be.
 _LOCK_FILE: Final = f"{HEADER_FILE}.b2lock"
-_FRAME_TYPE = 26
 _CBYTES = 39
 _CHUNK_NAME = re.compile("[0-9A-F]{8}")
 _LAST_NUMBER: Final = 0xFFFFFFFF
@@ -140,10 +140,10 @@ def _is_current(path: str, header: Source) -> bool:
 def frame_of_head(name: str, head: bytes) -> tuple[Frame, Integers]:
     """The header file as a frame without chunks, and what `Directory.numbers` is."""
     data = bytearray(head)
-    if len(data) < 87 or data[_FRAME_TYPE] & 15 != 1:
-        raise FormatError("this is not the header of a directory frame", path=name, offset=_FRAME_TYPE)
+    if len(data) < FRAME_HEADER or data[FRAME_TYPE_AT] & 15 != 1:
+        raise FormatError("this is not the header of a directory frame", path=name, offset=FRAME_TYPE_AT)
     # Without chunks between header and offsets table, it reads as a contiguous frame with 0 bytes of chunks.
-    data[_FRAME_TYPE] &= 0xF0
+    data[FRAME_TYPE_AT] &= 0xF0
     struct.pack_into(">q", data, _CBYTES, 0)
     frame = Frame.open(Source.of_buffer(bytes(data), name))
     if not frame.nbytes:
@@ -157,14 +157,14 @@ def frame_of_head(name: str, head: bytes) -> tuple[Frame, Integers]:
 
 def _numbers(frame: Frame, stored: bytes, name: str, at: int) -> Integers:
     """The table of offsets that a chunk holds."""
-    nbytes = int.from_bytes(stored[4:8], "little")
+    nbytes = CHUNK_SIZES.unpack_from(stored)[0] if len(stored) >= CHUNK_HEADER else 0
     count = nbytes // 8 if frame.variable else -(-frame.nbytes // frame.chunksize)
-    if len(stored) < 32 or nbytes != 8 * count or not count:
+    if nbytes != 8 * count or count < 1:
         raise FormatError(f"{nbytes} bytes for {count} chunks")
-    if stored[31] >> 4 & 7:
+    if special_kind(stored):
         # One value stays one: it may stand for any number of chunks.
         decode_bytes(stored[:4] + (8).to_bytes(4, "little") + stored[8:], 8, name, None, at)
-        numbers = np.frombuffer(stored[32:40].ljust(8, b"\0"), "<i8").astype(np.int64)
+        numbers = np.frombuffer(stored[CHUNK_HEADER : CHUNK_HEADER + 8].ljust(8, b"\0"), "<i8").astype(np.int64)
         if numbers[0] >= 0 and count > 1:
             raise FormatError("it names one chunk file for all chunks")
     else:
@@ -231,7 +231,7 @@ def pack_head(
     tail += pack_trailer(vlmeta)
     frame_len = header_length(metalayers) + len(tail)
     header = bytearray(pack_header(fields, metalayers, bool(vlmeta), frame_len, nbytes, cbytes))
-    header[_FRAME_TYPE] |= 1
+    header[FRAME_TYPE_AT] |= 1
     return bytes(header) + tail
 
 

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from blosc2._frames.metadata_limits import GEOMETRY, RESERVED, check_content, check_name, check_number
 from blosc2._frames.msgpack_values import FEW_BYTES, FrameOpener, Together, pack_attribute, unpack
-from blosc2._frames.properties import HandleProperties
 from blosc2.exceptions import FormatError, MissingMetadataError, UnsafeDeserializationError
 from blosc2.storage import cparams_from
 
@@ -211,6 +210,31 @@ def _with_array_markers(content: bytes) -> bytes:
     marker = b"\xdc\x00\x10"
     shape, chunks, blocks, rest = content[4:148], content[149:229], content[230:310], content[310:]
     return content[:3] + marker + shape + marker + chunks + marker + blocks + rest
+
+
+class HandleProperties:
+    """Properties of an object that reads through a handle."""
+
+    __slots__ = ()
+    _handle: Any
+
+    @property
+    def urlpath(self) -> str | None:
+        """The file; None in memory."""
+        path: str | None = self._handle.urlpath
+        return path
+
+    @property
+    def mode(self) -> str:
+        """The mode that it was opened with."""
+        mode: str = self._handle.mode
+        return mode
+
+    @property
+    def mmap_mode(self) -> str | None:
+        """How the file is mapped; None when it is not."""
+        how: str | None = self._handle.mmap_mode
+        return how
 
 
 class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):

@@ -40,14 +40,13 @@ def plain_window(frame: Frame, *, own: bool = False) -> Window:
 
 
 def update_window(update: FrameUpdate, sum_at: Callable[[int], int | None] | None = None) -> Window:
-    """The frame of an update anew, without holes, as `blosc2._frames.update.frame_bytes` makes it.
+    """A new frame without holes that shows an update, as `blosc2._frames.update.frame_bytes` makes it.
 
     Parameters
     ----------
     update : FrameUpdate
     sum_at : callable, optional
-        Gives the checksum of the chunk at an offset of the update, where it is known. When those of all chunks are, they
-        are remembered.
+        Gives the checksum of the chunk at an offset, where it is known. The result knows them if all are known.
     """
     variable = update.settle()
     frame = update.frame

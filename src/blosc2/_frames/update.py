@@ -45,7 +45,7 @@ def own(stored: Stored) -> bytes | Spooled | int:
 
 
 class FrameUpdate:
-    """An edited copy of a frame's tables.
+    """What the next version of a frame has: its tables and metadata, edited, and new chunks.
 
     Attributes
     ----------
@@ -367,9 +367,9 @@ def check_table(count: int, stored: int) -> None:
 
 
 def appended(update: FrameUpdate, start: int, *, variable: bool) -> tuple[list[bytes | Spooled], bytes]:
-    """The version that an update is, behind the one that it is made of (FORMATS 8.1), and what may follow that.
+    """What has to be appended to a frame so that it shows an update (FORMATS 8.1).
 
-    It goes on with the checksums of a version that carries them, and has none behind one that is unverified.
+    The new version carries checksums if those of the old one hold.
 
     Parameters
     ----------

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from blosc2._frames import CHUNK_SIZES
 from blosc2.exceptions import FormatError
 
 HEADER: Final = 16
@@ -36,7 +37,7 @@ def with_new_header(chunk: bytes | memoryview) -> bytes:
         Sizes that do not fit each other, or something that cannot be decoded.
     """
     _, codec_version, flags, typesize = chunk[:4]
-    nbytes, blocksize, cbytes = struct.unpack_from("<iii", chunk, 4)
+    nbytes, blocksize, cbytes = CHUNK_SIZES.unpack_from(chunk)
     if not HEADER <= cbytes <= len(chunk) or nbytes < 0 or typesize == 0:
         raise FormatError(f"a chunk of Blosc 1 of {len(chunk)} bytes states {cbytes} bytes, {nbytes} uncompressed")
     if flags >> 5 not in _CODECS or flags & _DELTA:

@@ -5,13 +5,12 @@ A chunk holds at most 2,147,483,615 bytes, and says itself how it is to be decod
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 from blosc2._core.codec.codec import Encoding
-from blosc2._frames import check_for_bytes, cparams_keywords, dparams_keywords, encode
+from blosc2._frames import CHUNK_SIZES, check_for_bytes, cparams_keywords, dparams_keywords, encode
 from blosc2._functions.blosc1 import HEADER as OLD_HEADER
 from blosc2._functions.blosc1 import has_old_header
 from blosc2._functions.single_chunk import decode, decode_into, source_bytes
@@ -281,7 +280,7 @@ def get_cbuffer_sizes(src: Any) -> tuple[int, int, int]:
     header = src if type(src) is bytes else source_bytes(src)
     if len(header) < OLD_HEADER:
         raise FormatError(f"src cannot be less than {OLD_HEADER} bytes, it has {len(header)}")
-    nbytes, blocksize, cbytes = struct.unpack_from("<iii", header, 4)
+    nbytes, blocksize, cbytes = CHUNK_SIZES.unpack_from(header)
     least = OLD_HEADER if has_old_header(header) else EXTENDED_HEADER_LENGTH
     if not (1 <= header[0] <= _NEWEST_VERSION and nbytes >= 0 and blocksize >= 0 and cbytes >= least):
         raise FormatError("src does not start with the header of a chunk")

@@ -13,7 +13,7 @@ from blosc2.schunk import SChunk
 
 
 class OpaqueObject:
-    """What objects share that can be described and copied, but not read: their handle is not their data."""
+    """Base of objects that can be described and copied but not read."""
 
     __slots__ = ()
     _handle: FrameHandle

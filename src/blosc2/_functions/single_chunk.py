@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any, Final
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from blosc2._core.codec.codec import Encoding, decode_bytes
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
+from blosc2._frames import CHUNK_SIZES
 from blosc2._functions.blosc1 import HEADER as OLD_HEADER
 from blosc2._functions.blosc1 import has_old_header, with_new_header
 from blosc2._handles import bytes_of, read_bytes, read_into
@@ -57,7 +57,7 @@ def _chunk(src: Any) -> bytes | memoryview:
         raise FormatError(f"src cannot be less than {OLD_HEADER} bytes, it has {len(data)}")
     if has_old_header(data):
         return with_new_header(data)
-    cbytes: int = struct.unpack_from("<i", data, 12)[0]
+    cbytes: int = CHUNK_SIZES.unpack_from(data)[2]
     return memoryview(data)[:cbytes] if EXTENDED_HEADER_LENGTH <= cbytes < len(data) else data
 
 
@@ -94,7 +94,7 @@ def decode_into(src: Any, dst: Any, nthreads: int, what: str) -> None:
             return
     try:
         chunk = _chunk(src)
-        nbytes = struct.unpack_from("<i", chunk, 4)[0]
+        nbytes = CHUNK_SIZES.unpack_from(chunk)[0]
         if nbytes > len(view):
             raise ChunkSizeError(f"{what}: dst has {len(view)} bytes and {nbytes} are needed")
         frame = _one_chunk_frame(chunk)
@@ -112,7 +112,7 @@ def _one_chunk_frame(chunk: bytes | memoryview) -> Frame | None:
     """A frame around a large chunk, which many threads can read; None where it is as well decoded at once."""
     if len(chunk) < EXTENDED_HEADER_LENGTH:
         return None
-    nbytes: int = struct.unpack_from("<i", chunk, 4)[0]
+    nbytes: int = CHUNK_SIZES.unpack_from(chunk)[0]
     if not _LARGE <= nbytes <= MAX_BUFFERSIZE or chunk[30]:  # blocks of variable length
         return None
     typesize = chunk[3]

@@ -48,10 +48,10 @@ class ChunkBuffer:
                 self._pieces.append(bytes(data))  # the memory that it lies in will be used again
                 self._used = stop
                 return
-            self._buffer = self._room(max(stop, min(self._expected, _LARGE)), b"".join(self._pieces))
+            self._buffer = self._larger(max(stop, min(self._expected, _LARGE)), b"".join(self._pieces))
             self._pieces.clear()
         elif stop > len(self._buffer):
-            self._buffer = self._room(max(stop, 2 * len(self._buffer)), self._buffer[: self._used])
+            self._buffer = self._larger(max(stop, 2 * len(self._buffer)), self._buffer[: self._used])
         self._buffer[self._used : stop] = np.frombuffer(data, np.uint8)
         self._used = stop
 
@@ -64,7 +64,7 @@ class ChunkBuffer:
         return used if 2 * self._used > len(self._buffer) else used.copy()
 
     @staticmethod
-    def _room(size: int, begin: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        room = np.empty(size, np.uint8)
-        room[: len(begin)] = np.frombuffer(begin, np.uint8)
-        return room
+    def _larger(size: int, begin: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        buffer = np.empty(size, np.uint8)
+        buffer[: len(begin)] = np.frombuffer(begin, np.uint8)
+        return buffer

@@ -1,4 +1,4 @@
-"""Changes of a super-chunk, chunk by chunk: what a caller gives is checked and compressed, then one update published.
+"""Changes of a super-chunk, chunk by chunk: what a caller gives is checked, compressed, and published in one update.
 
 Each function works out the whole change before anything is published, and the caller holds the lock of the
 handle (`FrameHandle.editing`) meanwhile.
@@ -17,7 +17,16 @@ from blosc2._core.codec.codec import Encoding, decode_bytes
 from blosc2._core.frame.frame import Frame, special_chunk
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_write import Write
-from blosc2._frames import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, FrameUpdate, Stored, encode
+from blosc2._frames import (
+    CHUNK_HEADER,
+    NAN_OFFSET,
+    UNINIT_OFFSET,
+    ZERO_OFFSET,
+    FrameUpdate,
+    Stored,
+    encode,
+    special_kind,
+)
 from blosc2._handles.handle import FrameHandle
 from blosc2._options import compress
 from blosc2.exceptions import ChunkIndexError, ChunkSizeError, FormatError
@@ -62,7 +71,7 @@ def bytes_of(data: Any) -> memoryview:
 
 
 def existing_chunk(frame: Frame, nchunk: Any, what: str = "Error while getting the chunk") -> int:
-    """Check the number of a chunk that is there."""
+    """Check the number of an existing chunk."""
     index = operator.index(nchunk)
     if not 0 <= index < frame.nchunks:
         raise ChunkIndexError(
@@ -107,7 +116,7 @@ def compressed_pieces(encoding: Encoding, view: memoryview, chunksize: int, nthr
     for start in range(0, len(view), chunksize):
         stored = encode(encoding, view[start : start + chunksize])
         # As threads do: the file is the same, however many there were.
-        yield ZERO_OFFSET if len(stored) == 32 and stored[31] >> 4 == 1 else stored
+        yield ZERO_OFFSET if len(stored) == CHUNK_HEADER and special_kind(stored) == 1 else stored
 
 
 def checked_chunk(handle: FrameHandle, chunk: Any, what: str) -> tuple[bytes, int]:

@@ -10,7 +10,7 @@ from typing import Any, Self
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._files import Compaction, NewFile, Owner, Spool, TemporaryFile, check_permission, locked
-from blosc2._frames import FrameUpdate, append_version, closed_quietly, write_frame
+from blosc2._frames import FRAME_HEADER, FrameUpdate, append_version, closed_quietly, write_frame
 from blosc2._handles.handle import FrameHandle
 from blosc2._handles.memory import MemoryHandle
 from blosc2._handles.open_frame import SECTOR, open_frame
@@ -85,7 +85,7 @@ class FileHandle(FrameHandle):
         name_file(error, self._path)
 
     def editing(self) -> AbstractContextManager[Any]:
-        """See `FrameHandle.editing`. What the last change came to is looked at first, where it did not come to its end."""
+        """See `FrameHandle.editing`. If the last change failed, what the file holds is read first."""
         if self._behind:
             self.refresh()
         return super().editing()
@@ -104,7 +104,7 @@ class FileHandle(FrameHandle):
         """Refuse to write into a file that is no longer the one that was read."""
         status = os.fstat(file.fileno())
         identity = self.frame.source.identity
-        fixed = self.frame.header_bytes()[:87]
+        fixed = self.frame.header_bytes()[:FRAME_HEADER]
         place = (status.st_dev, status.st_ino)
         now = os.stat(self._path)  # another file may have been renamed over it while the lock was waited for
         if (

@@ -1,4 +1,4 @@
-"""What arrays and super-chunks have in common: a handle, and what it says."""
+"""`Stored`, the base of arrays, super-chunks and lists: what they all offer through their frame handle."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The frame below an array or super-chunk: its current version, where it lives, how a change is published.
+"""`FrameHandle`, which arrays, super-chunks and lists hold their frame by.
 
-An array, its super-chunk and their metadata views share one handle and hold nothing of each other. A handle
-shows one immutable `Frame` at a time; a change makes the next one. Readers take the frame once and go on with
-it whatever is published meanwhile.
+An array, its super-chunk and their metadata views share one handle. A handle shows one immutable `Frame` at a time; a
+change makes the next one. A reader takes the frame once, and keeps it when another thread publishes a change.
 """
 
 from __future__ import annotations
@@ -223,7 +222,7 @@ class FrameHandle:
             self.publish(update, fresh=True)
 
     def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:
-        """Make an update of the current frame the current version.
+        """Publish an update of the current frame: what it shows is the current version from then on.
 
         `fresh` asks for a frame that is written anew, for changes that cannot be appended.
         """

@@ -1,4 +1,4 @@
-"""What goes down to a frame handle: how it is opened, and what a new frame holds, in one object each."""
+"""The parameters of frame handles: how one is opened, and what a new frame holds."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def read_many(version: Version, keys: list[Any], nthreads: int, out: Items | Non
         first = operation.prepare(first)
         run(operation, work_of(operation.touched_nbytes, frame), nthreads)
     for number, reader in readers.items():
-        # With an ellipsis a row without axes is an array too.
+        # With an ellipsis a row of no axes is a 0-d array, too.
         reader(rows[number][...] if out is None else out[number, ...])
     return rows
 

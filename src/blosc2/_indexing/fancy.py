@@ -153,7 +153,7 @@ def advanced_selection(key: Any, shape: tuple[int, ...]) -> FancySelection:
         raise IndexError("an index can only have a single ellipsis ('...')")
     builder = _Builder(shape)
     indices: list[np.ndarray[Any, Any]] = []
-    extra: list[np.ndarray[Any, Any]] = []  # booleans without axes: they only take part in broadcasting
+    extra: list[np.ndarray[Any, Any]] = []  # 0-d booleans: they only take part in broadcasting
     parts: list[int | None] = []
     place = -1  # of the points in the result
     last_array = -1

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from blosc2._core.ndim.geometry import Geometry
+from blosc2._frames import CHUNK_HEADER
 from blosc2._indexing.keys import Selection, basic_selection
 from blosc2._indexing.read_items import Version
 
@@ -44,7 +45,7 @@ def view_items(version: Version, key: Any) -> np.ndarray[Any, Any]:
         memory = memoryview(frame.source)
     except BufferError:
         raise _needs_copy("the file is not mapped: open it with mmap_mode='r'") from None
-    data = memory[offset + 32 : offset + 32 + int(geometry.chunk_nbytes)]
+    data = memory[offset + CHUNK_HEADER : offset + CHUNK_HEADER + int(geometry.chunk_nbytes)]
     return _select(data, geometry, dtype, selection, coords, last)
 
 
@@ -74,7 +75,7 @@ def _select(
     local: Any = tuple(
         slice(a - o, b - o + 1, s) for a, b, s, o in zip(selection.starts, last, selection.steps, origin, strict=True)
     )
-    # With an ellipsis, since without axes NumPy would give a scalar. Only axes of length 1 come or go.
+    # With an ellipsis, since NumPy would give a scalar in place of a 0-d array. Only axes of length 1 come or go.
     found = items[(*local, ...)].reshape(selection.shape)
     return found if selection.flip is None else found[selection.flip]
 

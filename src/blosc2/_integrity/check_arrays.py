@@ -9,7 +9,17 @@ import numpy as np
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
-from blosc2._frames import HEADER_FILE, Fields, Integers, chunk_file, chunk_number, frame_of_head, is_directory_frame
+from blosc2._frames import (
+    CHUNK_HEADER,
+    CHUNK_SIZES,
+    HEADER_FILE,
+    Fields,
+    Integers,
+    chunk_file,
+    chunk_number,
+    frame_of_head,
+    is_directory_frame,
+)
 from blosc2._handles import FrameHandle, make_plugin
 from blosc2._integrity.check_frames import (
     check_chunk,
@@ -109,9 +119,10 @@ def _check_chunk_file(name: str, like: Frame, nbytes: int | None) -> int:
     """Decode a file that is one chunk; how many bytes that gives."""
     source = open_regular(name)
     stored = source.read(0, source.size)
-    if len(stored) < 32 or int.from_bytes(stored[12:16], "little") != len(stored):
+    size: int
+    size, _, cbytes = CHUNK_SIZES.unpack_from(stored) if len(stored) >= CHUNK_HEADER else (0, 0, -1)
+    if cbytes != len(stored):
         raise FormatError("the file is not one chunk: cut short, or damaged", path=name, offset=12)
-    size = int.from_bytes(stored[4:8], "little", signed=True)
     if size < 0 or (nbytes is not None and size != nbytes):
         raise FormatError(f"the chunk has {size} bytes, and should have {nbytes}", path=name, offset=4)
     if size == 0:

@@ -22,13 +22,23 @@ from blosc2._core.frame.frame_writer import pack_trailer
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._frames import (
+    CBYTES_AT,
+    CHUNK_SIZES,
+    CHUNKSIZE_AT,
+    FRAME_SIZE_AT,
+    HEADER_SIZE_AT,
     MARK_AT,
     NAN_OFFSET,
+    NBYTES_AT,
     TRAILER_START,
     TRAILER_TAIL,
     UNINIT_OFFSET,
     ZERO_OFFSET,
     Fields,
+    frame_chunksize,
+    frame_nbytes,
+    frame_size,
+    header_size,
     trailers,
 )
 from blosc2._integrity.report import FAULTS
@@ -89,12 +99,14 @@ class Head:
         fixed = source.read(offset, min(_FIXED, source.size - offset))
         if len(fixed) < _FIXED or fixed[:10] != _MAGIC:
             raise FormatError("not the header of a frame", path=source.path, offset=offset)
-        length = int.from_bytes(fixed[11:15])
+        length = header_size(fixed)
         if not _FIXED <= length <= source.size - offset:
-            raise FormatError(f"header length {length} does not fit the file", path=source.path, offset=offset + 11)
+            raise FormatError(
+                f"header length {length} does not fit the file", path=source.path, offset=offset + HEADER_SIZE_AT
+            )
         self.raw = source.read(offset, length)
         self.empty = self._with_trailer(pack_trailer({}))
-        self.nbytes: int = struct.unpack_from(">q", self.raw, 30)[0]
+        self.nbytes = frame_nbytes(self.raw)
         self.variable = bool(self.raw[25] & _VARIABLE)
 
     @property
@@ -105,9 +117,9 @@ class Head:
     def _with_trailer(self, trailer: bytes) -> Frame:
         """The header and a trailer as a frame without data."""
         header = bytearray(self.raw)
-        struct.pack_into(">Q", header, 16, len(header) + len(trailer))
-        struct.pack_into(">q", header, 30, 0)
-        struct.pack_into(">q", header, 39, 0)
+        struct.pack_into(">Q", header, FRAME_SIZE_AT, len(header) + len(trailer))
+        struct.pack_into(">q", header, NBYTES_AT, 0)
+        struct.pack_into(">q", header, CBYTES_AT, 0)
         header[MARK_AT] = 0
         return Frame.open(Source.of_buffer(bytes(header) + trailer, self.source.path))
 
@@ -124,9 +136,9 @@ class Head:
         entries = np.array(offsets, np.int64)
         entries[entries >= 0] += self.start
         # Of chunks of different sizes it says nothing, whatever it is.
-        chunksize = 0 if self.variable else struct.unpack_from(">i", self.raw, 58)[0]
+        chunksize = 0 if self.variable else frame_chunksize(self.raw)
         if not self.variable and not 1 <= chunksize <= MAX_BUFFERSIZE:
-            raise FormatError("the size of chunks is damaged", path=self.source.path, offset=self.offset + 58)
+            raise FormatError("the size of chunks is damaged", path=self.source.path, offset=self.offset + CHUNKSIZE_AT)
         if (entries == NAN_OFFSET).any() and empty.typesize not in (4, 8):
             raise FormatError("the size of items is damaged", path=self.source.path, offset=self.offset + 48)
         fields = Fields(empty, chunksize, variable=self.variable, vlblocks=bool(empty.vlblocks))
@@ -149,14 +161,14 @@ def repaired_header(source: Source, offset: int, stop: int) -> bytes | None:
         return None
     own = int.from_bytes(sums[20:24], "little")
     raw = bytearray(source.read(offset, min(stop - offset, _LONGEST_HEADER)))
-    length = int.from_bytes(raw[11:15])
+    length = header_size(raw)
     sane = _FIXED <= length <= len(raw)
     if sane and crc32c(memoryview(raw)[:length]) == own:
         return None
     # With a length that cannot be, the bit is one of the length.
     for bit in range(0 if sane else 88, 8 * length if sane else 120):
         raw[bit >> 3] ^= 1 << (bit & 7)
-        size = int.from_bytes(raw[11:15])
+        size = header_size(raw)
         if _FIXED <= size <= len(raw) and crc32c(memoryview(raw)[:size]) == own:
             return bytes(raw[:size])
         raw[bit >> 3] ^= 1 << (bit & 7)
@@ -168,7 +180,7 @@ def repaired_trailer(source: Source, offset: int, stop: int) -> bytes | None:
     if stop - offset < _FIXED + _SUMS_END:
         return None
     header = source.read(offset, _FIXED)
-    length, end, nbytes = (int.from_bytes(header[a:b]) for a, b in ((11, 15), (16, 24), (30, 38)))
+    length, end, nbytes = header_size(header), frame_size(header), frame_nbytes(header)
     if not _FIXED + _SUMS_END <= end <= stop - offset or length > end:
         return None
     tail = source.read(offset + end - TRAILER_TAIL, TRAILER_TAIL)
@@ -340,7 +352,7 @@ def _version(head: Head, table: Table, vlmeta: dict[str, bytes]) -> Frame | None
 
 def _sizes(head: Head, offsets: np.ndarray[Any, np.dtype[np.int64]]) -> int | None:
     """Uncompressed bytes of all chunks."""
-    chunksize: int = struct.unpack_from(">i", head.raw, 58)[0]
+    chunksize = frame_chunksize(head.raw)
     if not head.variable:
         last = int(offsets[-1])
         size = chunksize if last < 0 else _chunk_size(head, last)
@@ -364,7 +376,7 @@ def _agrees(head: Head, frame: Frame, table: Table, trailer: bytes, start: int) 
     if crc32c(trailer[place + 28 :], crc32c(b"\0\0\0\0", crc32c(trailer[: place + 24]))) != whole:
         return False
     header = bytearray(head.raw)
-    struct.pack_into(">Q", header, 16, start + len(trailer) - head.offset)
+    struct.pack_into(">Q", header, FRAME_SIZE_AT, start + len(trailer) - head.offset)
     struct.pack_into(">q", header, 30, frame.nbytes)
     struct.pack_into(">q", header, 39, table[0] - head.start)
     header[68] = 0xC3 if frame.vlmeta_names() else 0xC2
@@ -386,7 +398,7 @@ def chain(head: Head, stop: int) -> tuple[list[int], int]:
 
     Only for frames of equal chunks; there is no telling what variable ones are.
     """
-    chunksize: int = struct.unpack_from(">i", head.raw, 58)[0]
+    chunksize = frame_chunksize(head.raw)
     if head.variable or chunksize < 1 or head.nbytes < 1:
         return [], 0
     count = -(-head.nbytes // chunksize)
@@ -413,7 +425,7 @@ def _chunk_at(head: Head, at: int, stop: int, chunksize: int, rest: int) -> int 
     if at + _CHUNK_HEADER > stop:
         return None
     header = head.source.read(at, _CHUNK_HEADER)
-    nbytes, _, cbytes = struct.unpack_from("<3i", header, 4)
+    nbytes, _, cbytes = CHUNK_SIZES.unpack_from(header)
     if header[0] not in (5, 6) or header[1] != 1 or header[2] & 5 != 5:
         return None
     if nbytes != min(chunksize, rest) or not _CHUNK_HEADER <= cbytes <= stop - at:

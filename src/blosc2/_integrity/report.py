@@ -117,7 +117,7 @@ def first_lines(lines: list[str]) -> list[str]:
 
 
 class Findings:
-    """Where a check gathers what it finds.
+    """Where a check collects what it finds.
 
     Parameters
     ----------

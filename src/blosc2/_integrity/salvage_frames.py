@@ -9,7 +9,7 @@ import numpy as np
 from blosc2._core.allocation import allowed
 from blosc2._core.frame.frame import Frame, special_chunk
 from blosc2._core.io.source import Source
-from blosc2._frames import ZERO_OFFSET, FrameUpdate, frame_bytes, stored_numbers, verify_frame
+from blosc2._frames import ZERO_OFFSET, FrameUpdate, frame_bytes, frame_size, stored_numbers, verify_frame
 from blosc2._handles import array_of, make_plugin, vlmeta_chunk
 from blosc2._integrity.check_frames import check_chunk, check_frame, check_packed, wrong_values
 from blosc2._integrity.old_versions import Head, chain, filled_up, repaired_header, repaired_trailer, versions
@@ -111,7 +111,7 @@ def put_right(
     if header is not None:
         data[: len(header)] = header
     else:
-        end = int.from_bytes(data[16:24])
+        end = frame_size(data)
         data[end - len(trailer or b"") : end] = trailer or b""
     what = "header" if header is not None else "trailer"
     lost.note(f"one bit of the {what} was wrong, and is right in what was recovered", key=key, path=source.path)

@@ -80,7 +80,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
     def _begin(
         self, content: bytes, chunksize: int | None, schunk: SChunk | None, deserialize: Any, keywords: dict[str, Any]
     ) -> None:  # fmt: skip
-        """Make a new list, whose metalayer has this content, or open the one that is there."""
+        """Make a new list, whose metalayer has this content, or open an existing one."""
         if deserialize is not None:
             deserialize = str(deserialize_mode(deserialize))
         if schunk is not None:
