@@ -21,12 +21,12 @@ TOO_LONG = {
     "_backends/zip.py": 809,
     "_frames/metadata.py": 509,
     "_handles/handle.py": 605,
-    "_stores/backed.py": 823,
-    "_stores/reading.py": 532,
+    "_stores/backed.py": 781,
+    "_stores/reading.py": 524,
     "_stores/store.py": 693,
     "dict_store.py": 627,
     "ndarray.py": 649,
-    "tree_store.py": 937,
+    "tree_store.py": 932,
 }
 
 

@@ -666,11 +666,6 @@ class TreeStore(DictStore):
             raise self._missing_key(key)
         return super().describe(key)
 
-    @property
-    def info_items(self) -> list[tuple[str, Any]]:
-        """What `info` shows, as pairs; the tree is drawn up to a bounded number of lines."""
-        return super().info_items
-
     def _contents(self) -> tuple[str, Any]:
         inner = self._drawn(None, FEW_LINES, opening=False)
         return "contents", Drawing(self.subtree_path + inner.removeprefix("/"))

@@ -86,6 +86,7 @@ class ZipBackend:
     checks = True
     #: What keeps other writers out, where the store is open for writing.
     lock: WriterLock | None = None
+    placing: None = None  # nothing is published leaf by leaf
 
     def __init__(self, path: str, mmap_mode: str | None) -> None:
         self.root = path
@@ -182,11 +183,10 @@ class ZipBackend:
 
     def table(self) -> KeyTable:
         """The keys of all members."""
-        version = self._version
-        if version is None:
-            self._absent()
-            return KeyTable.of_keys(())
-        return self._table_of(version)
+        if self._version is not None:
+            return self._table_of(self._version)
+        self._absent()
+        return KeyTable.of_keys(())
 
     def archive_table(self) -> KeyTable | None:
         """The keys of the version that is shown, where they are those of an archive."""

@@ -25,7 +25,6 @@ from blosc2._backends import (
     EmbeddedChanges,
     Moved,
     NewKeys,
-    Pace,
     Window,
     ZipBackend,
     filed_as,
@@ -43,11 +42,11 @@ from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._files import LASTING, Progress
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.leaf import leaf_reader, window_of_bytes
-from blosc2._stores.leaf_publishing import end_block, put_leaf, remove_leaf
+from blosc2._stores.leaf_publishing import LeafPublishing
 from blosc2._stores.read_many import read_leaf
 from blosc2._stores.store import MEMORY_LIMIT, Store, is_in_memory
 from blosc2._stores.write_many import PROGRESS_EACH, Filed, frames, no_progress, set_many
-from blosc2.exceptions import FormatError, StoreKeyError, explain, name_file
+from blosc2.exceptions import FormatError, StoreKeyError, name_file
 from blosc2.storage import CParams
 
 #: Keys that are made at a time when many are gone through.
@@ -77,17 +76,7 @@ class BackedStore(Store):
         self._published_cache: KeyListing | None = None
         self._listing_cache: KeyListing | None = None
         self._replaces = False
-        # Of a directory: what publishing embedded values takes, and publishing leaves that wait for the disk; those
-        # that do so together; and whether a publication need not be durable.
-        self._pace, self._leaf_pace = Pace(), Pace()
-        self._waiting_leaves: set[str] = set()
-        self._lazily = False
-        # Keys that were published by themselves since keys were listed, and whether they are there.
-        self._placed: dict[str, bool] = {}
-        # Keys of embedded values that go with the next publication: files hide them.
-        self._hidden: set[str] = set()
-        # Keys that others get with what waits.
-        self._origins: set[str] = set()
+        self._publishing = LeafPublishing()
         # The keys without regard to case; made when the first key is added.
         # With them, the groups that are named like the file of a leaf.
         self._folded: tuple[KeySet, set[str]] | None = None
@@ -133,17 +122,10 @@ class BackedStore(Store):
 
     # ------------------------------------------------------------------ publishing by itself, in a directory
     def _is_due(self, nbytes: int, block: AllOrNone | None = None) -> bool:
-        if not isinstance(self._backend, DirectoryBackend):
-            return False
-        if block is not None:  # what it has changed is looked at then
-            return self._transaction is None and not (block.is_inner or self._streaming or self._is_inherited)
-        entries = () if self._embedded is None else self._embedded.entries
-        return self._pace.is_due(self._in_memory + nbytes, len(entries)) and self._may_publish(None)
+        return self._publishing.is_due(self, nbytes, block)
 
     def _publish_now(self, block: AllOrNone) -> None:
-        backend = self._backend
-        if isinstance(backend, DirectoryBackend):
-            end_block(self, backend, block)
+        self._publishing.end_block(self, block)
 
     def _see_to_published(self, keys: list[str]) -> None:
         """Show it: files that went cannot come again."""
@@ -157,42 +139,21 @@ class BackedStore(Store):
         self._edited.update(others)
 
     def _put_at_once(self, key: str, window: Window, value: Any) -> bool:
-        backend = self._backend
-        return isinstance(backend, DirectoryBackend) and put_leaf(self, backend, key, window, value)
+        return self._publishing.put(self, key, window, value)
 
     def _remove_one(self, key: str) -> None:
-        backend = self._backend
-        if not (isinstance(backend, DirectoryBackend) and remove_leaf(self, backend, key)):
+        if not self._publishing.remove(self, key):
             super()._remove_one(key)
 
-    def _flush_lazily(self) -> None:
-        """Publish all changes; a power cut may then show the version before."""
-        self._lazily = True
-        try:
-            self._flush(durable=True)
-        finally:
-            self._lazily = False
-
     def _flush(self, durable: bool) -> None:
-        backend = self._backend
-        self._unwritten = self._unwritten or bool(self._hidden)
+        self._unwritten = self._unwritten or bool(self._publishing.hidden)
         super()._flush(durable)
-        if isinstance(backend, DirectoryBackend) and self._mode != "r":
-            if durable and not self._lazily:
-                try:
-                    backend.placing.settle()
-                except BaseException as error:
-                    explain(error, "all changes are published, but may not be durable")
-                    name_file(error, self._file)
-                    raise
-            if self._placed and not self._lazily:
-                self._list_placed()
-            if not self._changes:
-                backend.discard()
+        if self._mode != "r":
+            self._publishing.settle(self, durable=durable)
 
     def _list_placed(self) -> None:
         """List the keys that were published by themselves with the others."""
-        self._placed = {}
+        self._publishing.placed = {}
         self._published_cache = self._listing_cache = None
 
     def _count_key(self, key: str, change: int) -> None:
@@ -200,10 +161,8 @@ class BackedStore(Store):
 
     @property
     def _is_open_end(self) -> bool:
-        backend = getattr(self, "_backend", None)  # whose making may have failed
-        return super()._is_open_end or bool(self._hidden) or (
-            isinstance(backend, DirectoryBackend) and backend.placing.unsettled
-        )  # fmt: skip
+        # Of one whose making failed there is no backend.
+        return super()._is_open_end or (hasattr(self, "_backend") and self._publishing.is_unsettled(self))
 
     # ------------------------------------------------------------------ what a store provides
     def _published(self, key: str) -> Window | None:
@@ -239,12 +198,9 @@ class BackedStore(Store):
     def _leaf(self, key: str) -> Any | None:
         if self._mode != "r":
             return super()._leaf(key)
-        frame = self._backend.open_frame(key)
+        frame = self._published_frame(key)
         if frame is None:
-            window = self._embedded_window(key)
-            if window is None:
-                return None
-            frame = Frame.open(*window, key)
+            return None
         if self._reader is None and not self._verify and self._shows_at_once():
             table = self._backend.archive_table()
             if table is not None:
@@ -277,12 +233,14 @@ class BackedStore(Store):
         # One that is not there may be embedded; or the error is for others to raise.
         return None if batch.missing >= 0 else batch
 
-    def _frame(self, key: str, window: Window) -> Frame:
-        if key not in self._changes and not self._replaces:
-            frame = self._backend.open_frame(key)
-            if frame is not None and frame.source is window[0] and frame.offset == window[1]:
-                return frame
-        return super()._frame(key, window)
+    def _published_frame(self, key: str) -> Frame | None:
+        if self._replaces:
+            return None
+        frame = self._backend.open_frame(key)
+        if frame is None:
+            window = self._embedded_window(key)
+            return None if window is None else Frame.open(*window, key)
+        return frame
 
     def _verify_leaf(self, key: str, frame: Frame) -> None:
         super()._verify_leaf(key, frame)
@@ -356,7 +314,7 @@ class BackedStore(Store):
     def _listing(self) -> KeyListing:
         """The keys of all leaves, in order, unpublished changes included."""
         published = self._published_before()
-        if not self._changes and not self._placed:
+        if not self._changes and not self._publishing.placed:
             return published
         if self._listing_cache is None:
             # Those that the embedded values add to the files are few; they are put together anew.
@@ -364,7 +322,7 @@ class BackedStore(Store):
             added = {} if self._embedded is None else dict.fromkeys(self._embedded.entries)
             removed = []
             changes = {key: window is not None for key, window in self._changes.items()}
-            for key, there in {**self._placed, **changes}.items():
+            for key, there in {**self._publishing.placed, **changes}.items():
                 if there:
                     added[key] = None
                 else:
@@ -377,7 +335,7 @@ class BackedStore(Store):
 
     def _published_listing(self) -> KeyListing:
         """The keys of all published leaves."""
-        if self._placed:
+        if self._publishing.placed:
             self._recount()
         return self._published_before()
 
@@ -405,9 +363,9 @@ class BackedStore(Store):
         if new:
             self._listing_cache = None
         self._note(key)
-        self._waiting_leaves.discard(key)
+        self._publishing.forget_key(key)
         if isinstance(window, Moved):
-            self._origins.add(window.origin)
+            self._publishing.origins.add(window.origin)
         self._external[key] = self._goes_to_file(value, window)
         super()._put(key, window, value)
 
@@ -637,12 +595,12 @@ class BackedStore(Store):
         """Pending changes are others than those that were counted."""
         self._listing_cache = None
         self._folded = None
-        if self._placed:
+        if self._publishing.placed:
             self._list_placed()
 
     def _remove(self, key: str) -> None:
         super()._remove(key)
-        self._waiting_leaves.discard(key)
+        self._publishing.forget_key(key)
         if self._embedded is not None and key in self._embedded.entries:
             self._in_memory += MAP_BYTES
         self._folded_more = True
@@ -684,7 +642,7 @@ class BackedStore(Store):
                 files[key] = window if to_file else None
         kept: dict[str, Window | None] = {}
         backend = self._backend
-        hidden = {key for key in self._hidden if key in entries and key not in changes and key in backend}
+        hidden = {key for key in self._publishing.hidden if key in entries and key not in changes and key in backend}
         if hidden and isinstance(backend, DirectoryBackend):
             backend.placing.settle()  # the files that stand for them
             values.update(dict.fromkeys(hidden))
@@ -695,7 +653,7 @@ class BackedStore(Store):
                 frame = self._after(values)
             fresh = embedded is None
             if isinstance(backend, DirectoryBackend):
-                backend.publish(files, frame, fresh=fresh, durable=durable, lazy=self._lazily)
+                backend.publish(files, frame, fresh=fresh, durable=durable, lazy=self._publishing.lazily)
             else:
                 backend.publish(files, frame, fresh=fresh, durable=durable)
         except BaseException as error:
@@ -710,7 +668,7 @@ class BackedStore(Store):
         super()._forget_published()
         self._backend.forget_staged()
         self._external = {}
-        self._waiting_leaves, self._hidden, self._origins = set(), set(), set()
+        self._publishing.forget_published()
         self._new_registry = None
 
     def _keep_moved(
@@ -758,7 +716,7 @@ class BackedStore(Store):
 
     def _drop_unpublished(self) -> None:
         self._backend.discard()
-        self._waiting_leaves, self._origins = set(), set()
+        self._publishing.forget_dropped()
         self._folded = None
         self._external = {}
         self._new_registry = None
@@ -784,7 +742,7 @@ class BackedStore(Store):
     def _forget_keys(self) -> None:
         """Forget what was made of the keys of the version that was shown."""
         self._published_cache = self._listing_cache = None
-        self._placed = {}
+        self._publishing.placed = {}
         self._forget_answers()
 
     def _reload(self) -> bool:

@@ -21,23 +21,21 @@ import numpy as np
 
 from blosc2._backends import Embedded, Moved, Window, WriterLock, canonical_key, plain_key
 from blosc2._core.frame.frame import Frame
-from blosc2._core.io.forking import Lock, each, in_child
+from blosc2._core.io.forking import Lock
+from blosc2._core.leaves.handles import hold, sweep
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._core.leaves.leaf_lookup import LeafLookup
 from blosc2._core.leaves.weak_cache import hold, sweep
 from blosc2._files import LASTING, advise_windows, check_advice
 from blosc2._frames import check_reads
 from blosc2._functions import wrap
+from blosc2._stores.endings import note_writable
 from blosc2._stores.leaf import LiveCarrier, live_carrier, read_only
 from blosc2._stores.read_many import read_leaf, read_leaves
 from blosc2.exceptions import ClosedStoreError, FormatError, ReadOnlyError, StoreKeyError, UnsupportedKindError
 
 # References to leaves that may be dead, before they are looked through.
 _SWEEP: Final = 1024
-
-
-# Stores that are not only read. (They are no dictionary keys: stores compare by what they hold.)
-_writable: weakref.WeakValueDictionary[int, ReadableStore] = weakref.WeakValueDictionary()
 
 
 class ReadableStore(LeafLookup, MutableMapping[str, Any]):
@@ -74,7 +72,7 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         self._lock = Lock()
         self._forget_leaves()
         if mode != "r":
-            _writable[id(self)] = self
+            note_writable(self)
 
     # ------------------------------------------------------------------ what a kind of store provides
     @abstractmethod
@@ -111,27 +109,34 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
 
     def _leaf(self, key: str) -> Any | None:
         """The leaf of a key, as it is spelled, opened and remembered; None where there is none."""
-        window = self._window(key)
-        return None if window is None else self._make(key, window)
-
-    def _make(self, key: str, window: Window) -> Any:
-        """A leaf over a window, remembered."""
         if self._mode == "r":
-            return self._leaf_of(key, Frame.open(*window, key))
+            frame = self._frame(key)
+            return None if frame is None else self._leaf_of(key, frame)
         with self._lock:
             # Array, super-chunk and metadata views of one leaf share one carrier, or an edit would get lost.
             carrier = self._carriers.get(key)
             if carrier is None:
-                carrier = live_carrier(self._frame(key, window), key, self, self._path, self._deserialize, self._verify)
+                frame = self._frame(key)
+                if frame is None:
+                    return None
+                carrier = live_carrier(frame, key, self, self._path, self._deserialize, self._verify)
                 if self._verify:
                     self._verify_leaf(key, carrier.frame)
                     carrier.verify = True
                 self._carriers[key] = carrier
             return self._hold(key, wrap(carrier))
 
-    def _frame(self, key: str, window: Window) -> Frame:
-        """The frame of a key, which lies in a window."""
-        return Frame.open(*window, key)
+    def _frame(self, key: str) -> Frame | None:
+        """The current frame of a key, published or not; None where there is none."""
+        if key in self._changes:
+            window = self._window(key)
+            return None if window is None else Frame.open(*window, key)
+        return self._published_frame(key)
+
+    def _published_frame(self, key: str) -> Frame | None:
+        """The published frame of a key; None where there is none."""
+        window = self._published(key)
+        return None if window is None else Frame.open(*window, key)
 
     def _leaf_of(self, key: str, frame: Frame) -> Any:
         """The leaf that a frame is, of a store that is only read, remembered."""
@@ -518,15 +523,3 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
 
     def _missing_key(self, key: str) -> StoreKeyError:
         return StoreKeyError(f"Key {key!r} not found in the store", path=self._path)
-
-
-def writable_stores() -> list[ReadableStore]:
-    """The stores of this process that were not opened to be read only, closed ones among them."""
-    return list(_writable.values())
-
-
-def _begin_child() -> None:
-    each(lambda store: store._begin_child(), writable_stores())
-
-
-in_child(_begin_child)
