@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest import mock
 
-from blosc2._backends import zip_members as member_writing
 from blosc2._backends.embedded import changes as embedded_changes
 from blosc2._backends.embedded import frame_map as embedded
+from blosc2._backends.zip import member_frames as member_writing
 from blosc2._files import copies as byte_copies
 from blosc2._files import spool
 from blosc2._frames import chunk_sequence as joined_chunks

@@ -18,8 +18,8 @@ from fixture_kit import manifest
 from store_kit import VALUES, FileStoreContract, tree_state
 
 import blosc2
-from blosc2._backends import zip_version
 from blosc2._backends.embedded.changes import values_after
+from blosc2._backends.zip import version as zip_version
 from blosc2._core.zip.archive import Archive
 from blosc2.exceptions import FormatError
 

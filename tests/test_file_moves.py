@@ -12,7 +12,7 @@ import pytest
 from store_makers import Maker, values_of
 
 import blosc2
-from blosc2._backends import directory as directory_backend
+from blosc2._backends.directory import backend as directory_backend
 from blosc2._files.process import Owner
 from blosc2._files.renames import FileMoves
 

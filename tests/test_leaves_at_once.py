@@ -15,8 +15,8 @@ import pytest
 from fixture_kit.isolated import environment
 
 import blosc2
-from blosc2._backends import directory_placing as placing
 from blosc2._backends import publish_pace as pace
+from blosc2._backends.directory import placing as placing
 from blosc2._stores import leaf_publishing
 from blosc2.exceptions import FormatError
 

@@ -4,7 +4,7 @@ A backend finds leaves by their keys, publishes what changes, and rewrites what 
 their places, not arrays: a leaf becomes an array, and a value a frame, in `_stores`.
 """
 
-from blosc2._backends.directory import DirectoryBackend
+from blosc2._backends.directory.backend import DirectoryBackend
 from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.embedded.file import EmbeddedFile
 from blosc2._backends.embedded.frame_bytes import stored_value
@@ -47,8 +47,8 @@ from blosc2._backends.new_keys import NewKeys
 from blosc2._backends.publish_pace import MAP_BYTES, Pace
 from blosc2._backends.tiers import find_again, list_tiers
 from blosc2._backends.writer_lock import WriterLock
-from blosc2._backends.zip import CATALOG_LEAST, ZipBackend
-from blosc2._backends.zip_tail import DIGITS, END, FEW_BITS, SEALED, lost_end, sealed_end, wrong_bits
+from blosc2._backends.zip.backend import CATALOG_LEAST, ZipBackend
+from blosc2._backends.zip.tail import DIGITS, END, FEW_BITS, SEALED, lost_end, sealed_end, wrong_bits
 
 __all__ = [
     "CATALOG_LEAST",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blosc2._backends.directory import DirectoryBackend
+from blosc2._backends.directory.backend import DirectoryBackend
 from blosc2._backends.embedded.frame_map import Embedded, read_embedded
 from blosc2._backends.layout import Window
 from blosc2._core.keys.keytable import KeyTable

@@ -16,7 +16,7 @@ from blosc2._stores.all_or_none import AllOrNone
 from blosc2.exceptions import explain, name_file
 
 if TYPE_CHECKING:
-    from blosc2._backends.directory_placing import Placing
+    from blosc2._backends.directory.placing import Placing
     from blosc2._stores.backed import BackedStore
 
 #: Seconds that changes of single leaves may wait for the disk in all, before they are taken together.

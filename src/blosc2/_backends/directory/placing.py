@@ -13,7 +13,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from blosc2._backends.directory_files import write_new
+from blosc2._backends.directory.files import write_new
 from blosc2._backends.layout import Moved, Window, suffix_of
 from blosc2._core.frame.frame import Frame
 from blosc2._files import sync_file, sync_files, temporary_name
@@ -21,7 +21,7 @@ from blosc2._frames import verify_frame
 from blosc2.exceptions import FormatError, name_file
 
 if TYPE_CHECKING:
-    from blosc2._backends.directory import DirectoryBackend
+    from blosc2._backends.directory.backend import DirectoryBackend
 
 
 class Unsettled:

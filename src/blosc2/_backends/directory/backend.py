@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from blosc2._backends.directory_files import folders_between, has_dead_bytes, in_steps, write_in_a_row, write_new
-from blosc2._backends.directory_placing import Placing, Unsettled
-from blosc2._backends.directory_scan import Folder, scan
+from blosc2._backends.directory.files import folders_between, has_dead_bytes, in_steps, write_in_a_row, write_new
+from blosc2._backends.directory.placing import Placing, Unsettled
+from blosc2._backends.directory.scan import Folder, scan
 from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.embedded.file import EmbeddedFile
 from blosc2._backends.embedded.frame_map import Embedded

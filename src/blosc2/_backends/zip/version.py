@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from blosc2._backends.layout import open_source
-from blosc2._backends.zip_tail import END, SEALED, check_tail
+from blosc2._backends.zip.tail import END, SEALED, check_tail
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.zip.archive import Archive

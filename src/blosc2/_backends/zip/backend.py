@@ -29,9 +29,9 @@ from blosc2._backends.layout import (
     taken,
 )
 from blosc2._backends.writer_lock import WriterLock
-from blosc2._backends.zip_compaction import copy_cataloged, copy_members
-from blosc2._backends.zip_members import SMALL_MEMBER, append_frame
-from blosc2._backends.zip_version import Version, open_version
+from blosc2._backends.zip.compaction import copy_cataloged, copy_members
+from blosc2._backends.zip.member_frames import SMALL_MEMBER, append_frame
+from blosc2._backends.zip.version import Version, open_version
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.checksum import crc32, crc32c
 from blosc2._core.io.forking import keep_from_child
