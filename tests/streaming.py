@@ -14,7 +14,8 @@ from blosc2._files import spool
 from blosc2._frames import chunk_sequence as joined_chunks
 from blosc2._handles import handle as carrier
 from blosc2._stores import backed as backed_store
-from blosc2._stores import leaf, store
+from blosc2._stores import store
+from blosc2._stores.leaves import leaf
 
 #: Where a limit is, its name, and what it becomes.
 LIMITS = (

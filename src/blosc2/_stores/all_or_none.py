@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from blosc2._core.leaves.weak_cache import Block
 
 if TYPE_CHECKING:
-    from blosc2._stores.leaf import LiveCarrier
+    from blosc2._stores.leaves.leaf import LiveCarrier
     from blosc2._stores.store import Store
 
 #: What is known of a key before it is changed: its pending change (... where there is none), its tier, the handle and

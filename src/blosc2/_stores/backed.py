@@ -41,9 +41,9 @@ from blosc2._core.keys.listing import KeyCursor, KeyListing
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._files import LASTING, Progress
 from blosc2._stores.all_or_none import AllOrNone
-from blosc2._stores.leaf import leaf_reader, window_of_bytes
+from blosc2._stores.leaves.leaf import leaf_reader, window_of_bytes
 from blosc2._stores.leaf_publishing import LeafPublishing
-from blosc2._stores.read_many import read_leaf
+from blosc2._stores.leaves.read_many import read_leaf
 from blosc2._stores.store import MEMORY_LIMIT, Store, is_in_memory
 from blosc2._stores.write_many import PROGRESS_EACH, Filed, frames, no_progress, set_many
 from blosc2.exceptions import FormatError, StoreKeyError, name_file

@@ -30,8 +30,8 @@ from blosc2._files import LASTING, advise_windows, check_advice
 from blosc2._frames import check_reads
 from blosc2._functions import wrap
 from blosc2._stores.endings import note_writable
-from blosc2._stores.leaf import LiveCarrier, live_carrier, read_only
-from blosc2._stores.read_many import read_leaf, read_leaves
+from blosc2._stores.leaves.leaf import LiveCarrier, live_carrier, read_only
+from blosc2._stores.leaves.read_many import read_leaf, read_leaves
 from blosc2.exceptions import ClosedStoreError, FormatError, ReadOnlyError, StoreKeyError, UnsupportedKindError
 
 # References to leaves that may be dead, before they are looked through.

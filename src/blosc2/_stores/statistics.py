@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from blosc2._core.keys.listing import KeyListing
 from blosc2._core.zip.catalog import Catalog
 from blosc2._frames import format_dtype
-from blosc2._stores.leaf_descriptions import LeafInfo, codec_name, kind_name
+from blosc2._stores.leaves.descriptions import LeafInfo, codec_name, kind_name
 from blosc2.exceptions import FormatError, StoreKeyError
 
 #: What rows can be told apart by, besides the group.

@@ -18,7 +18,7 @@ from blosc2._frames import settled
 from blosc2._handles import LOST_ERRORS
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.endings import end_forgotten, see_to_child
-from blosc2._stores.leaf import frame_of
+from blosc2._stores.leaves.leaf import frame_of
 from blosc2._stores.reading import ReadableStore
 from blosc2._stores.transaction import Transaction
 from blosc2._stores.write_many import Items, no_progress, pairs, set_many
