@@ -17,8 +17,8 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py"))
 
 # Modules that are longer than 500 lines (600 in _core): none may join them, and none of them may grow.
 TOO_LONG = {
-    "_backends/directory/backend.py": 912,
-    "_backends/zip/backend.py": 809,
+    "_backends/directory/backend.py": 641,
+    "_backends/zip/backend.py": 610,
     "_core/codec/codec.pyx": 929,
     "_core/frame/frame.pyx": 650,
     "_core/keys/keytable.pyx": 966,
@@ -29,12 +29,11 @@ TOO_LONG = {
     "_core/zip/sorted_runs.pyx": 768,
     "_frames/metadata.py": 509,
     "_handles/handle.py": 605,
-    "_stores/backed.py": 781,
-    "_stores/reading.py": 524,
-    "_stores/store.py": 693,
-    "dict_store.py": 627,
+    "_stores/backed.py": 504,
+    "_stores/store.py": 691,
+    "dict_store.py": 626,
     "ndarray.py": 649,
-    "tree_store.py": 932,
+    "tree_store.py": 931,
 }
 
 

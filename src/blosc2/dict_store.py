@@ -12,14 +12,14 @@ from typing import Any, ClassVar, Self
 
 from blosc2._backends import (
     DirectoryBackend,
-    Embedded,
+    OpenedBy,
+    TieredBackend,
     Window,
     WriterLock,
     ZipBackend,
     absolute,
     canonical_key,
     missing,
-    read_embedded,
     suffix_of,
     taken,
 )
@@ -143,7 +143,7 @@ class DictStore(BackedStore):
         exclusive: bool = True,
         verify: bool | None = None,
         advise: str | None = None,
-        _opened: tuple[DirectoryBackend | ZipBackend, Embedded] | None = None,
+        _opened: TieredBackend | None = None,
         _lock: WriterLock | None = None,
     ) -> None:
         if advise is not None:
@@ -167,16 +167,15 @@ class DictStore(BackedStore):
         self._verify = verify
         if mode != "r":
             self._writer_lock = WriterLock(absolute(path), timeout, exclusive=exclusive) if _lock is None else _lock
-        self._backend = _backend_of(path, mmap_mode, mode) if _opened is None else _opened[0]
-        self._backend.lock = self._writer_lock
-        self._backend.advice = lasting(advise)
-        self._backend.checks = verify is not False
-        self._embedded = None if _opened is None else _opened[1]
+        self._advice = lasting(advise)
         if _opened is not None:
+            self._backend = _opened
             self._start()
-            if advise is not None:
+            if advise is not None and self._advice is None:
                 self._advise_all(advise)
             return
+        self._backend = _backend_of(path, mode, OpenedBy(mmap_mode, verify, advise), self._metalayer)
+        self._backend.lock = self._writer_lock
         try:
             self._open_path(path)
         except BaseException:
@@ -184,7 +183,7 @@ class DictStore(BackedStore):
             if self._writer_lock is not None:
                 self._writer_lock.release()
             raise
-        if advise is not None:
+        if advise is not None and self._advice is None:
             self._advise_all(advise)
 
     def _open_path(self, path: str) -> None:
@@ -202,7 +201,7 @@ class DictStore(BackedStore):
                 self._load()
             raise missing(path)
         self._backend.check_replaceable()
-        self._unwritten = self._replaces = True
+        self._unwritten = self._backend.replaces = True
 
     @staticmethod
     def open_tagged(path: str, mode: str, mmap_mode: str | None, deserialize: str, **how: Any) -> DictStore:
@@ -217,20 +216,19 @@ class DictStore(BackedStore):
             # Before anything is read: what is read must stay the newest.
             lock = WriterLock(absolute(path), how.get("timeout", 0), exclusive=how.get("exclusive", True))
         try:
-            backend = _backend_of(path, mmap_mode, mode)
-            backend.advice = lasting(how.get("advise"))
-            backend.checks = how.get("verify") is not False
-            embedded = read_embedded(backend.embed_window, how.get("verify"))
+            backend = _backend_of(path, mode, OpenedBy(mmap_mode, how.get("verify"), how.get("advise")))
+            backend.lock = lock
+            backend.load()
             if lock is not None:
-                backend.lock = lock
                 backend.cut_tail()
         except BaseException:
             if lock is not None:
                 lock.release()
             raise
-        kind = KINDS.get(str(embedded.kind), DictStore)
+        assert backend.embedded is not None
+        kind = KINDS.get(str(backend.embedded.kind), DictStore)
         how |= {"mode": mode, "mmap_mode": mmap_mode, "deserialize": deserialize}
-        opened: dict[str, Any] = {"_opened": (backend, embedded), "_lock": lock}
+        opened: dict[str, Any] = {"_opened": backend, "_lock": lock}
         store = kind(path, **how) if mode in "wx" else kind(path, **opened, **how)
         if store.is_table():
             warnings.warn(f"{path} is a table of another package; its parts are shown as leaves", UserWarning,
@@ -241,6 +239,10 @@ class DictStore(BackedStore):
     def is_table(self) -> bool:
         """Whether the whole store is one object of another package."""
         return False
+
+    @property
+    def _file(self) -> str:
+        return self._backend.named
 
     # ------------------------------------------------------------------ copies
     def to_b2z(self, overwrite: bool | str | os.PathLike[Any] = False, filename: Any = None) -> str:
@@ -277,7 +279,7 @@ class DictStore(BackedStore):
             raise ValueError(f"the file must have a .b2z extension, unlike {target!r}")
         if os.path.lexists(target) and not overwrite:
             raise taken(target, "the file exists; overwrite=True replaces it")
-        return self._copy_to(ZipBackend(through_link(target), None), target)
+        return self._copy_to(ZipBackend(through_link(target), kind=self._metalayer), target)
 
     def to_b2d(self, dirname: Any = None, *, overwrite: bool = False) -> str:
         """Write the store as a directory; its leaves are copied as bytes.
@@ -301,7 +303,7 @@ class DictStore(BackedStore):
         """
         self._check_open()
         target = os.path.splitext(self._file)[0] + ".b2d" if dirname is None else local_path(dirname)
-        backend = DirectoryBackend(through_link(target), None)
+        backend = DirectoryBackend(through_link(target), kind=self._metalayer)
         if self._is_here(target):
             raise taken(target, "a store cannot be copied to where it is")
         if os.path.lexists(target):
@@ -313,7 +315,7 @@ class DictStore(BackedStore):
     def _is_here(self, path: str) -> bool:
         return os.path.realpath(path) == os.path.realpath(self._file)
 
-    def _copy_to(self, backend: DirectoryBackend | ZipBackend, target: str) -> str:
+    def _copy_to(self, backend: TieredBackend, target: str) -> str:
         with self._lock:
             self._gather()
             files: dict[str, Window | None] = {}
@@ -323,11 +325,13 @@ class DictStore(BackedStore):
             for key in listing.below():
                 window = self._window(key) if key in self._changes else None
                 if window is None:
+                    if key in entries and not self._backend.has_file(key):
+                        continue  # it is copied with all embedded values
                     window = self._backend.locate(key)
-                    if window is not None:
+                    if self._backend.has_file(key):
                         files[key] = window
                     elif key not in entries:  # somebody else has moved it since the keys were listed
-                        values[key] = self._published(key)
+                        values[key] = window
                 elif self._external.get(key, True):
                     # Where its bytes are now, whatever they are to this store.
                     files[key] = window[:]
@@ -336,11 +340,11 @@ class DictStore(BackedStore):
             gone = {key: None for key, window in self._changes.items() if window is None}
             # Of a key that has a file too, the embedded value was not seen and is not copied.
             gone |= {key: None for key in entries if key in files}
-            frame = self._after({**gone, **values}, embedded)
+            frame = backend.changes_of({**gone, **values}, self._new_registry, embedded)
             backend.lock = lock = WriterLock(os.path.abspath(backend.root))
             try:
                 backend.exists()
-                backend.publish(files, frame, fresh=True)
+                backend.write(files, frame, fresh=True)
             except OSError as error:
                 name_file(error, target)
                 raise
@@ -360,8 +364,9 @@ class DictStore(BackedStore):
         self._check_open()
         if key not in self:
             return None
-        window = self._backend.window_in_archive(key if key.startswith("/") else "/" + key)
-        return None if window is None else (window[0], window[1])
+        members = self._backend.members
+        window = None if members is None else members.locate(key if key.startswith("/") else "/" + key)
+        return None if window is None else (window[1], window[2])
 
     # ------------------------------------------------------------------ description
     def describe(self, key: str) -> LeafInfo:
@@ -388,19 +393,20 @@ class DictStore(BackedStore):
         key = canonical_key(key)
         if not self._has(key):
             raise self._missing_key(key)
-        if key not in self._changes and key not in self._edited:
-            catalog = self._backend.catalog()
+        if key not in self._changes and key not in self._leaves.edited:
+            members = self._backend.members
+            catalog = None if members is None else members.catalog()
             if catalog is not None:
                 position = self._published_listing().position(key)
                 if 0 <= position < catalog.count:
                     with suppress(FormatError):  # of the catalog, without which the leaf itself says it
                         description = catalog.description(position)
                         if description:
-                            return leaf_info(description)._replace(key=key, stored=self._stored_bytes(key))
+                            return leaf_info(description)._replace(key=key, stored=self._backend.stored_bytes(key))
         return self._describe_leaf(key)
 
     def _describe_leaf(self, key: str) -> LeafInfo:
-        edited = self._edited.get(key)
+        edited = self._leaves.edited.get(key)
         window = self._window(key) if edited is None else edited.window()
         if window is None:
             raise self._missing_key(key)
@@ -411,16 +417,7 @@ class DictStore(BackedStore):
         else:
             info = LeafInfo("other", None, None, codec_name(frame.codec), frame.nbytes, frame.cbytes)
         pending = edited is not None or key in self._changes
-        return info._replace(key=key, stored=int(frame.frame_len) if pending else self._stored_bytes(key))
-
-    def _stored_bytes(self, key: str) -> int:
-        """The bytes that a published leaf takes in the file, as far as that is known without a look at it."""
-        place = self._backend.place(key)
-        if place is not None:
-            return place[2]
-        entry = {} if self._embedded is None else self._embedded.entries.get(key, {})
-        length = entry.get("length")
-        return length if type(length) is int else 0
+        return info._replace(key=key, stored=int(frame.frame_len) if pending else self._backend.stored_bytes(key))
 
     def stats(self, group: str = "/", depth: int = 0, *, by: str | Iterable[str] | None = None) -> list[GroupStats]:
         """How many leaves there are below a group, and how many bytes, by group, kind, dtype and codec.
@@ -463,8 +460,9 @@ class DictStore(BackedStore):
         path = "/" if group in ("", "/") else canonical_key(group)
         counter = Counter(parts_of(by), hidden=self._has_groups)
         listing = self._published_listing()
-        catalog = self._backend.described()
-        if self._replaces:
+        members = self._backend.members
+        catalog = None if members is None else members.described()
+        if self._backend.replaces:
             listing = KeyListing(KeyTable.of_keys(()))
         elif catalog is not None and not counter.add_catalog(
             catalog, KeyListing(listing.table, path=self._path), path, depth
@@ -480,7 +478,7 @@ class DictStore(BackedStore):
         if path == "/" and by is None:
             # Nothing is there of a store that was not published yet.
             try:
-                rows[0] = rows[0]._replace(file_bytes=self._size())
+                rows[0] = rows[0]._replace(file_bytes=self._backend.size())
             except FileNotFoundError:  # nothing was published yet
                 rows[0] = rows[0]._replace(file_bytes=0)
         return rows
@@ -510,7 +508,7 @@ class DictStore(BackedStore):
     @property
     def is_zip_store(self) -> bool:
         """Whether this is a `.b2z` file."""
-        return isinstance(self._backend, ZipBackend)
+        return self._backend.suffix == ".b2z"
 
     @property
     def b2z_path(self) -> str | None:
@@ -559,7 +557,7 @@ class DictStore(BackedStore):
         backend = self._backend
         names: dict[str, str | None] = {}
         if self._embedded is not None:
-            names = {key: backend.name_of(key) for key in KeyListing(backend.table()).below()}
+            names = {key: backend.name_of(key) for key in backend.listing().below() if backend.has_file(key)}
         for key, window in self._changes.items():
             if window is None:
                 names.pop(key, None)
@@ -598,6 +596,7 @@ class DictStore(BackedStore):
         self = cls.__new__(cls)
         self._cparams = self._dparams = None
         self._threshold = 0
+        self._backend = ZipBackend(path)
         BackedStore.__init__(self, path, "r", None, "safe")
         self._lost, self._closed = (error.with_traceback(None), recipe), True
         return self
@@ -608,7 +607,7 @@ class DictStore(BackedStore):
         return f"<{type(self).__name__} {self._path}: mode {self._mode!r}>"
 
 
-def _backend_of(path: str, mmap_mode: str | None, mode: str) -> DirectoryBackend | ZipBackend:
+def _backend_of(path: str, mode: str, how: OpenedBy, kind: str = "b2dict") -> TieredBackend:
     """What exists is recognised by what it is, what does not by its suffix."""
     path = absolute(path)
     named = path.rstrip("/") or path
@@ -618,7 +617,7 @@ def _backend_of(path: str, mmap_mode: str | None, mode: str) -> DirectoryBackend
         is_file = not stat.S_ISDIR(os.stat(root).st_mode)
     except (OSError, ValueError):  # a link that leads nowhere is read as a file, which names what is missing
         is_file = path.endswith(".b2z") or (mode == "r" and os.path.lexists(root))
-    backend = ZipBackend(root, mmap_mode) if is_file else DirectoryBackend(root, mmap_mode)
+    backend: TieredBackend = (ZipBackend if is_file else DirectoryBackend)(root, how, kind)
     backend.named = named
     return backend
 

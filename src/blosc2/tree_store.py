@@ -199,9 +199,9 @@ class TreeStore(DictStore):
 
     def _is_group(self, path: str) -> bool:
         """Whether there is a leaf below a path, hidden ones included."""
-        if self._embedded is not None and not self._replaces:
+        if self._embedded is not None and not self._backend.replaces:
             more = self._more.get(path, 0)
-            published = self._published_before()
+            published = self._backend.listing()
             try:
                 return bool(published.count(path) + more > 0 if more else published.has_group(path))
             except UnicodeEncodeError:  # no name of a file could be that
@@ -612,8 +612,7 @@ class TreeStore(DictStore):
     def _hidden_leaf(self, key: str) -> Any:
         """The leaf that carries the attributes of a group, None where it has none."""
         self._check_open()
-        held = self._held.get(key)
-        leaf = None if held is None else held()
+        leaf = self._leaves.find(key)
         return super()._open(key) if leaf is None and self._has(key) else leaf
 
     def _set_attributes(self, key: str, values: Mapping[str, Any]) -> None:
@@ -708,7 +707,7 @@ class TreeStore(DictStore):
         """What is written behind a leaf; nothing where it would have to be opened for that and is not to be."""
         if self._object_at(key) is not None:
             return str((self._object_at(key) or {}).get("kind", "object"))
-        if not opening and self._backend.catalog() is None:
+        if not opening and (self._backend.members is None or self._backend.members.catalog() is None):
             return ""
         try:
             return str(self.describe(key))

@@ -58,8 +58,7 @@ class LeafPublishing:
 
     def is_unsettled(self, store: BackedStore) -> bool:
         """Whether something was published that a power cut may take, or is hidden and still to go."""
-        placing = store._backend.placing
-        return bool(self.hidden) or (placing is not None and placing.unsettled)
+        return bool(self.hidden) or store._backend.unsettled is not None
 
     def is_due(self, store: BackedStore, nbytes: int, block: AllOrNone | None) -> bool:
         """Whether what waits, and so many bytes more, are published now; a `block` is about to end."""
@@ -83,7 +82,7 @@ class LeafPublishing:
             return False
         embedded = store._embedded
         if not (embedded is None or store._unwritten or backend.behind or backend.must_load or key in self.origins):
-            there = key in backend
+            there = backend.has_file(key)
             new = not (there or store._has(key))
             store._check_new(key, new)
             durable = key in embedded.entries or key in placing.removed or (there and placing.replaces(key))
@@ -110,12 +109,12 @@ class LeafPublishing:
                     if not placing.put(key, window, there=there, synced=True):
                         return False
             store._revision += new
-            store._forget_leaf(key)
+            store._leaves.forget(key)
             self._is_there(store, key, there=True)
             store._count_key(key, int(new))
         except BaseException as error:
             if not isinstance(error, Exception):  # an interrupt, perhaps when it was published
-                store._forget_leaf(key)
+                store._leaves.forget(key)
             store._look_again_at_keys()
             raise
         return True
@@ -142,21 +141,21 @@ class LeafPublishing:
         embedded = store._embedded
         if embedded is None or store._unwritten or backend.behind or backend.must_load or key in embedded.entries:
             return False
-        if isinstance(store._changes.get(key), Moved) or key not in backend:
+        if isinstance(store._changes.get(key), Moved) or not backend.has_file(key):
             return False
         try:
             if not placing.remove(key):
                 return False
             store._revision += 1
-            store._forget_leaf(key)
+            store._leaves.forget(key)
             store._folded_more = True
             self._is_there(store, key, there=False)
             store._count_key(key, -1)
         except BaseException as error:
             if isinstance(error, OSError):
-                name_file(error, backend.root)
+                name_file(error, store._file)
             elif not isinstance(error, Exception):
-                store._forget_leaf(key)
+                store._leaves.forget(key)
             store._look_again_at_keys()
             raise
         return True
@@ -218,7 +217,7 @@ class LeafPublishing:
                 placing.publish(taken)
         except BaseException as error:
             if isinstance(error, OSError):
-                name_file(error, store._backend.root)
+                name_file(error, store._file)
             store._look_again_at_keys()
             raise
         for block in list(store._blocks.values()):
@@ -230,19 +229,17 @@ class LeafPublishing:
 
     def settle(self, store: BackedStore, *, durable: bool) -> None:
         """All changes are published: see that they are durable, and that what was kept for them goes."""
-        placing = store._backend.placing
-        if placing is None:
-            return
-        if durable and not self.lazily:
+        unsettled = store._backend.unsettled
+        if unsettled is not None and durable and not self.lazily:
             try:
-                placing.settle()
+                unsettled.settle()
             except BaseException as error:
                 explain(error, "all changes are published, but may not be durable")
                 name_file(error, store._file)
                 raise
         if self.placed and not self.lazily:
             store._list_placed()
-        if not store._changes:
+        if not store._changes and store._backend.placing is not None:
             store._backend.discard()
 
     def forget_key(self, key: str) -> None:

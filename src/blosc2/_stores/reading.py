@@ -11,31 +11,25 @@ stores differ in where these frames lie. What they share when they are read is h
 from __future__ import annotations
 
 import copy
-import weakref
-from abc import abstractmethod
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, MutableMapping, ValuesView
-from contextlib import suppress
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 
-from blosc2._backends import Embedded, Moved, Window, WriterLock, canonical_key, plain_key
+from blosc2._backends import Backend, Embedded, Moved, Window, WriterLock, canonical_key, plain_key
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
-from blosc2._core.leaves.handles import hold, sweep
+from blosc2._core.leaves.handles import hold
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._core.leaves.leaf_lookup import LeafLookup
 from blosc2._core.leaves.weak_cache import hold, sweep
 from blosc2._files import LASTING, advise_windows, check_advice
-from blosc2._frames import check_reads
 from blosc2._functions import wrap
 from blosc2._stores.endings import note_writable
-from blosc2._stores.leaves.leaf import LiveCarrier, live_carrier, read_only
+from blosc2._stores.leaves.leaf import live_carrier, read_only
+from blosc2._stores.leaves.open_leaves import OpenLeaves
 from blosc2._stores.leaves.read_many import read_leaf, read_leaves
-from blosc2.exceptions import ClosedStoreError, FormatError, ReadOnlyError, StoreKeyError, UnsupportedKindError
-
-# References to leaves that may be dead, before they are looked through.
-_SWEEP: Final = 1024
+from blosc2.exceptions import ClosedStoreError, ReadOnlyError, StoreKeyError
 
 
 class ReadableStore(LeafLookup, MutableMapping[str, Any]):
@@ -49,8 +43,8 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
     _lost: tuple[Exception, tuple[Any, ...]] | None = None
     # What was advised for all of it; None where nothing was.
     _advice: str | None = None
-    # What the frame of embedded values holds; None where there is none yet.
-    _embedded: Embedded | None
+    # Where its leaves lie.
+    _backend: Backend
 
     def __init__(self, path: str | None, mode: str, mmap_mode: str | None, deserialize: str) -> None:
         self._path = path
@@ -70,27 +64,33 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         # What keeps other writers out; None in mode "r" and in memory.
         self._writer_lock: WriterLock | None = None
         self._lock = Lock()
+        self._leaves = OpenLeaves()
         self._forget_leaves()
         if mode != "r":
             note_writable(self)
 
     # ------------------------------------------------------------------ what a kind of store provides
-    @abstractmethod
     def _published(self, key: str) -> Window | None:
         """Where the published frame of a key lies; None where there is none, or the key is malformed."""
+        return self._backend.locate(key)
 
-    @abstractmethod
     def _is_published(self, key: str) -> bool:
         """Whether there is a published key, be it one whose frame cannot be read."""
+        return key in self._backend
 
-    @abstractmethod
     def _published_keys(self) -> list[str]:
         """All published keys, in the order in which they are listed."""
+        return self._backend.keys()
 
     @property
-    @abstractmethod
+    def _embedded(self) -> Embedded | None:
+        """What the frame of embedded values holds; None where there is none yet."""
+        return self._backend.embedded
+
+    @property
     def _file(self) -> str | None:
         """The path, the same whatever becomes of the working directory."""
+        return self._backend.named
 
     # ------------------------------------------------------------------ reading
     def _open(self, key: str) -> Any:
@@ -114,7 +114,7 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
             return None if frame is None else self._leaf_of(key, frame)
         with self._lock:
             # Array, super-chunk and metadata views of one leaf share one carrier, or an edit would get lost.
-            carrier = self._carriers.get(key)
+            carrier = self._leaves.carriers.get(key)
             if carrier is None:
                 frame = self._frame(key)
                 if frame is None:
@@ -123,7 +123,7 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
                 if self._verify:
                     self._verify_leaf(key, carrier.frame)
                     carrier.verify = True
-                self._carriers[key] = carrier
+                self._leaves.carriers[key] = carrier
             return self._hold(key, wrap(carrier))
 
     def _frame(self, key: str) -> Frame | None:
@@ -131,12 +131,7 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         if key in self._changes:
             window = self._window(key)
             return None if window is None else Frame.open(*window, key)
-        return self._published_frame(key)
-
-    def _published_frame(self, key: str) -> Frame | None:
-        """The published frame of a key; None where there is none."""
-        window = self._published(key)
-        return None if window is None else Frame.open(*window, key)
+        return self._backend.open_frame(key)
 
     def _leaf_of(self, key: str, frame: Frame) -> Any:
         """The leaf that a frame is, of a store that is only read, remembered."""
@@ -149,29 +144,18 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
 
         Raises `FormatError` where a checksum says that something is not as it was written.
         """
-        check_reads(frame)
-        embedded = self._embedded
-        if embedded is None or key not in embedded.entries:
-            return
-        if embedded.frame.checks_chunks or check_reads(embedded.frame):
-            embedded.locate(key)  # which checks the chunks that hold the value
+        self._backend.verify(key, frame)
 
     def _hold(self, key: str, leaf: Any) -> Any:
         """Remember a leaf for as long as somebody holds it; returns the one that another thread has opened before."""
-        leaf = hold(self._held, key, leaf)
-        if len(self._held) > self._sweep_at:
+        held = self._leaves.held
+        leaf = hold(held, key, leaf)
+        if len(held) > self._sweep_at:
             self._sweep()
         return leaf
 
     def _sweep(self) -> None:
-        """Forget references to leaves that are gone.
-
-        References do not remove themselves, which would cost each leaf more than a sweep now and then. There are never
-        more dead ones than leaves that were held at the last sweep, or 1024.
-        """
-        held = self._held
-        sweep(held)
-        self._sweep_at = max(_SWEEP, 2 * len(held))
+        self._sweep_at = self._leaves.sweep()
 
     def _window(self, key: str) -> Window | None:
         """Where the current frame of a key lies, published or not."""
@@ -183,46 +167,24 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
 
     def _opened(self, key: str, moved: Moved) -> Window:
         """The window of a frame that is to get this key and lies in a file of its own."""
-        raise NotImplementedError(moved)
+        try:
+            return self._backend.opened(moved)
+        except OSError:
+            # Another thread, or the process of which this one is a fork, may just have published it.
+            window = self._published(key)
+            if window is None:
+                raise
+            return window
 
     def _forget_leaves(self) -> None:
-        self._held: dict[str, weakref.ref[Any]] = {}
-        self._look_among(self._held, self._hidden_name)
-        self._sweep_at = _SWEEP
-        for carrier in list(getattr(self, "_carriers", {}).values()):
-            carrier.cut_off()
-        self._carriers: weakref.WeakValueDictionary[str, LiveCarrier] = weakref.WeakValueDictionary()
-        self._edited: dict[str, LiveCarrier] = {}
-
-    def _forget_leaf(self, key: str) -> None:
-        """The key stands for something else, or nothing, from now on."""
-        self._held.pop(key, None)
-        self._edited.pop(key, None)
-        carrier = self._carriers.pop(key, None)
-        if carrier is not None:
-            carrier.cut_off()
+        """All keys stand for something else from now on."""
+        self._leaves.forget_all()
+        self._look_among(self._leaves.held, self._hidden_name)
+        self._sweep_at = self._leaves.sweep()
 
     def _show_leaves_again(self, keys: Iterable[str]) -> None:
         """Leaves of keys whose changes were dropped show what there is now; where there is nothing, what they did."""
-        self._edited = {}
-        for key in keys:
-            carrier = self._carriers.get(key)
-            if carrier is not None:
-                with suppress(OSError, FormatError, UnsupportedKindError):  # what cannot be read is not shown
-                    window = self._window(key)
-                    if window is not None and carrier.show_again(window):
-                        continue
-            self._forget_leaf(key)
-
-    def _note_change(self, carrier: LiveCarrier) -> None:
-        """A leaf was changed: keep it until it is published."""
-        if carrier.key is None:
-            return
-        edited = None
-        # Another thread may be taking the notes over: then this one belongs to the next.
-        while edited is not self._edited:
-            edited = self._edited
-            edited[carrier.key] = carrier
+        self._leaves.show_again(keys, self._window)
 
     # ------------------------------------------------------------------ advice
     def advise(self, advice: str, *, keys: Iterable[str] | None = None, prefix: str | None = None) -> None:
@@ -289,36 +251,24 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
             known.append(name)
         if advice == "dontneed":
             # Of another version, or in a file of its own, a leaf may have been brought in elsewhere.
-            for leaf in self._held_leaves(known):
+            for leaf in self._leaves.find_all(known):
                 leaf.advise(advice)
         advise_windows(advice, windows)
-
-    def _held_leaves(self, keys: Iterable[str]) -> Iterator[Any]:
-        for key in keys:
-            held = self._held.get(key)
-            leaf = None if held is None else held()
-            if leaf is not None:
-                yield leaf
 
     def _advise_all(self, advice: str) -> None:
         if advice in LASTING:
             self._advice = advice
-        if self._embedded is not None:
-            self._embedded.frame.source.advise(advice)
-
-    def _advise_again(self) -> None:
-        """Say of what was opened just now what was said of all."""
-        embedded = self._embedded
-        if self._advice is not None and embedded is not None and embedded.frame.source.advice != self._advice:
-            embedded.frame.source.advise(self._advice)
+        if self._backend.advise(advice):
+            return
+        if advice not in LASTING:
+            self._advise_leaves(advice, self._keys_below(""))
+            return
+        for leaf in self._leaves.find_all(list(self._leaves.held)):
+            leaf.advise(advice)
 
     def _stored_place(self, key: str) -> Window | None:
         """Where a leaf is stored, without reading anything of it; None where there is none."""
-        if key not in self._changes and self._embedded is not None:
-            place = self._embedded.place(key)
-            if place is not None:
-                return place
-        return self._window(key)
+        return self._window(key) if key in self._changes else self._backend.place(key)
 
     def _keys_below(self, group: str) -> list[str]:
         """The keys of leaves that are a group or below it."""
@@ -334,7 +284,11 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         return self._has(key) or (not key.startswith("/") and self._has("/" + key))
 
     def _has(self, key: str) -> bool:
-        return self._window(key) is not None
+        if self._changes:
+            window = self._changes.get(key, ...)
+            if window is not ...:
+                return window is not None
+        return key in self._backend
 
     def _keys(self) -> list[str]:
         """All keys that are listed, in their order."""
@@ -515,6 +469,7 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
 
     def _look_again_at_keys(self) -> None:
         """Forget what is known of the keys that are there, published or not."""
+        self._backend.look_again()
 
     def _closed_error(self) -> Exception:
         if self._lost is not None:
@@ -522,4 +477,6 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         return ClosedStoreError("this is a closed store; leaves taken from it before stay valid", path=self._path)
 
     def _missing_key(self, key: str) -> StoreKeyError:
-        return StoreKeyError(f"Key {key!r} not found in the store", path=self._path)
+        members = self._backend.members
+        why = None if members is None else members.explain_missing(key)
+        return StoreKeyError(why or f"Key {key!r} not found in the store", path=self._path)
