@@ -158,7 +158,7 @@ class TieredBackend(ABC):
 
     def close(self) -> None:
         """Let go of all; leaves keep the sources that they need."""
-        self._closed = True
+        self._closed = self.replaces = True
         self.embedded = self._newer = self._listing = None
 
     def _check_open(self) -> None:
@@ -169,6 +169,7 @@ class TieredBackend(ABC):
     def locate(self, key: str) -> Window | None:
         """Where the frame of a key lies; None where there is none."""
         if self.replaces:
+            self._check_open()
             return None
         window = self.locate_file(key)
         return self._locate_embedded(key) if window is None else window

@@ -4,4 +4,4 @@ Files are found by their keys, written beside the tree and renamed into it here.
 by `_stores`.
 """
 
-__all__ = ["backend", "files", "placing", "scan"]
+__all__ = ["aside", "backend", "files", "folders", "leaf_files", "placing", "publishing", "scan"]

@@ -15,10 +15,11 @@ from contextlib import suppress
 from typing import Any
 
 from blosc2._backends.directory.aside import FilesAside
-from blosc2._backends.directory.files import folders_between, has_dead_bytes, in_steps, write_new
+from blosc2._backends.directory.files import has_dead_bytes
 from blosc2._backends.directory.folders import Folders
 from blosc2._backends.directory.leaf_files import LeafFiles
 from blosc2._backends.directory.placing import Placing, Unsettled
+from blosc2._backends.directory.publishing import Publishing
 from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.embedded.file import EmbeddedFile
 from blosc2._backends.embedded.frame_map import Embedded, read_embedded
@@ -39,15 +40,11 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._files import (
-    FileMoves,
     NewFile,
     Progress,
     begins_with,
     check_same_file,
     file_identity,
-    sync_files,
-    sync_folder,
-    temporary_name,
 )
 from blosc2._frames import Draft, write_frame
 from blosc2.exceptions import FormatError
@@ -306,7 +303,7 @@ class DirectoryBackend(TieredBackend):
         if not moved or embedded is None:
             return {}
         before = {key: embedded.kept(key) if key in embedded.entries else None for key in moved}
-        self._publish_into({}, self.changes_of(moved, new.registry), fresh=False, durable=new.durable)
+        Publishing(self).into({}, self.changes_of(moved, new.registry), fresh=False, durable=new.durable)
         self.embedded = Embedded(self.embed_window(), verify=self.how.verify)
         for key in moved:
             del values[key]
@@ -315,7 +312,7 @@ class DirectoryBackend(TieredBackend):
     def _take_back_moved(self, before: dict[str, Window | None], error: BaseException, new: NewVersion) -> None:
         """The publication failed for which embedded values were given their new keys: take these away again."""
         try:
-            self._publish_into({}, self.changes_of(before, new.registry), fresh=False, durable=new.durable)
+            Publishing(self).into({}, self.changes_of(before, new.registry), fresh=False, durable=new.durable)
         except (OSError, FormatError):
             error.add_note(f"{self.named}: renamed values are there under their new keys, too: {list(before)[:5]}")
 
@@ -330,9 +327,9 @@ class DirectoryBackend(TieredBackend):
         self._embed_file.lazy = lazy and not changes
         try:
             if fresh and not (os.path.isdir(self.root) and (os.listdir(self.root) or self.aside.temporary.is_inside)):
-                self._publish_new(changes, embed, durable)
+                Publishing(self).anew(changes, embed, durable)
             else:
-                self._publish_into(changes, embed, fresh, durable)
+                Publishing(self).into(changes, embed, fresh, durable)
             # Until it is read; what was staged is there for another try as long.
             self.behind = True
             if changes or fresh:
@@ -355,170 +352,7 @@ class DirectoryBackend(TieredBackend):
 
     def publish_files(self, changes: dict[str, Window | None]) -> None:
         """Change the files of leaves alone; what is new is durable when `placing` is settled."""
-        self._publish_into(changes, None, fresh=False, durable=False, settles=True)
-
-    def _publish_new(self, changes: dict[str, Window | None], embed: EmbeddedChanges | None, durable: bool) -> None:
-        """Build a whole tree beside its place and move it there in one step."""
-        parent, name = os.path.split(os.path.abspath(self.root))
-        self._owner.makedirs(parent)
-        tree = temporary_name(os.path.join(parent, name))
-        self._owner.mkdir(tree)
-        place = file_identity(tree)
-        try:
-            folders = {tree}
-            for key, window in changes.items():
-                if window is None:
-                    continue
-                path = tree + key + suffix_of(window)
-                folder = os.path.dirname(path)
-                if folder not in folders:
-                    self._owner.makedirs(folder)
-                    folders.update(folders_between(tree, folder))
-                staged = self.aside.staged_path(window)
-                if staged is None:
-                    write_new(path, window, self._owner)
-                else:
-                    self._owner.rename(staged, path)
-            if embed is not None:
-                with self._owner.open(os.path.join(tree, EMBED), "xb") as file:
-                    embed.write(file)
-            if durable:
-                sync_files([os.path.join(folder, file.name) for folder in folders for file in os.scandir(folder)
-                            if file.is_file()], folders)  # fmt: skip
-            self._take_over(tree)
-            self._was_there = True
-        except BaseException:
-            now = file_identity(self.root)
-            if place is not None and now is not None and now[:2] == place[:2]:  # it has its name
-                self._was_there = self.behind = True
-            else:
-                self._owner.remove_tree(tree)
-            raise
-        if durable:
-            sync_folder(self.root)
-
-    def _take_over(self, tree: str) -> None:
-        """Give a whole tree the name of the store, where nothing is but perhaps an empty directory."""
-        lock = self.lock if os.name == "posix" else None
-        if lock is not None:
-            descriptor = os.open(tree, os.O_RDONLY)
-            try:
-                lock.take(descriptor, tree)
-            finally:
-                os.close(descriptor)
-        elif os.path.isdir(self.root):
-            self._owner.rmdir(self.root)
-        try:
-            self._owner.rename(tree, self.root)
-        except BaseException as error:
-            if lock is not None:
-                lock.settle_if_current()
-            if isinstance(error, OSError) and error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
-                raise taken(self.root, "somebody else has put something in this place meanwhile") from None
-            raise
-        if lock is not None:
-            lock.settle()
-
-    def _publish_into(
-        self,
-        changes: dict[str, Window | None],
-        embed: EmbeddedChanges | None,
-        fresh: bool,
-        durable: bool,
-        settles: bool = False,
-    ) -> None:
-        """Move new files into the tree that is there, and remove those that go.
-
-        With `settles` this waits for the disk only where something durable could be lost; `placing` knows the rest.
-        """
-        if fresh and not self._was_there:
-            raise taken(self.root, "somebody else has put something in this place meanwhile")
-        if not fresh:
-            check_same_file(os.path.join(self.root, EMBED), self._identity)
-        stale = set(self.files.all()) if fresh else set()
-        renamed: dict[str, str] = {}
-        moves = []
-        for key, window in changes.items():
-            if isinstance(window, Moved) and window.aside is not None:
-                path = self.tree.place_of(key, os.path.splitext(window.aside)[1])
-                # The file aside stays, in case that this fails and is tried again.
-                moves.append((self.aside.link(window.aside, path), path))
-                renamed[key] = window.origin
-            elif window is not None:
-                path = self.tree.place_of(key, suffix_of(window))
-                moves.append((self.aside.write(window), path))
-        there = [key for key, window in changes.items() if window is not None]
-        placing = self.placing
-        lost = {key for key in changes if placing.replaces(key)} if settles else set()
-        unsynced = {
-            path
-            for key, (_, path) in zip(there, moves, strict=True)
-            if settles and key not in lost and not isinstance(changes[key], Moved)
-        }
-        ordered = durable or settles
-        if ordered:
-            self.aside.sync([aside for aside, path in moves if not os.path.islink(aside) and path not in unsynced])
-        for key in changes:
-            stale.update(self.files.files_of(key))
-        self._embed_file.was_there = True
-        self._embed_file.beside = self._beside_embedded()
-        done = FileMoves(self.aside.keep, self._owner)
-        try:
-            # What a copy replaces is another store, to which nothing can be appended.
-            new_embed = None if embed is None else self._embed_file.prepare(embed, durable=durable, anew=fresh)
-            touched = self.tree.prepare([path for _, path in moves])
-            if settles:  # before anything is: what is not known here counts as durable
-                placing.came(unsynced, touched, set(), lost)
-            steps = in_steps(there, renamed)
-            places = dict(zip(there, moves, strict=True))
-            for number, step in enumerate(steps):
-                if number and ordered:
-                    self.tree.sync(touched)
-                done.begin_step()
-                for key in step:
-                    aside, path = places[key]
-                    done.put(aside, path, taken=os.path.lexists(path))
-                    stale.difference_update((path, self.root + key + os.path.splitext(path)[1]))
-            if ordered and moves and (new_embed is not None or stale):
-                self.tree.sync(touched)
-            # A value that changes its tier is in both for a moment, never in none: each step is durable first.
-            if new_embed is not None:
-                new_embed.commit()
-                done.forget()
-            done.begin_step()
-            for path in stale:
-                if new_embed is None:
-                    done.remove(path)
-                else:  # too late to go back
-                    self._owner.unlink(path)
-                touched.add(self.tree.remove_empty(os.path.dirname(path)))
-            if durable:
-                self.tree.sync(touched)
-            placing.came(set(), touched if settles else set(), stale, set())
-            if durable:
-                placing.new.difference_update(path for _, path in moves)
-        except BaseException as error:
-            self._embed_file.end_change()
-            if done.is_final:
-                error.add_note(f"{self.root}: all values are published, but some files that they replace may be there")
-            else:
-                self._take_back(done, [path for _, path in moves], error, durable=durable)
-            raise
-        self._mark()
-
-    def _take_back(self, done: FileMoves, paths: list[str], error: BaseException, *, durable: bool) -> None:
-        """Bring back the files that were replaced before an error, and remove those that came, with their folders."""
-
-        def sync(paths: list[str]) -> None:
-            if durable:
-                self.tree.sync({os.path.dirname(path) for path in paths})
-
-        undone, left = done.take_back(sync)
-        folders = {self.tree.remove_empty(os.path.dirname(path)) for path in paths + undone}
-        with suppress(OSError):  # what is there is whole either way
-            self.tree.sync(folders if durable else set())
-        if left:
-            error.add_note(f"{self.root}: {len(left)} files are new already, and could not be brought back: {left[:5]}")
+        Publishing(self).into(changes, None, fresh=False, durable=False, settles=True)
 
     def _mark(self) -> None:
         """Let readers tell a new version, whatever files it touched, and however coarse times are here."""

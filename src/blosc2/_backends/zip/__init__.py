@@ -4,4 +4,14 @@ Its versions are opened, its members found, and new ones appended here. What a m
 here, nor the records of ZIP files, which are `_core.zip`'s.
 """
 
-__all__ = ["backend", "compaction", "member_frames", "tail", "version"]
+__all__ = [
+    "backend",
+    "compaction",
+    "directory_records",
+    "member_frames",
+    "members",
+    "publishing",
+    "streaming",
+    "tail",
+    "version",
+]

@@ -19,18 +19,16 @@ from blosc2._backends.layout import (
     Moved,
     Window,
     filed_as,
-    missing,
     open_source,
     pieces,
     taken,
 )
 from blosc2._backends.protocol import OpenedBy
 from blosc2._backends.tiers import TieredBackend
-from blosc2._backends.zip import directory_records
-from blosc2._backends.zip.compaction import copy_cataloged, copy_members
-from blosc2._backends.zip.directory_records import CATALOG_NAME, EMBED_NAME, write_directory
+from blosc2._backends.zip.directory_records import EMBED_NAME
 from blosc2._backends.zip.member_frames import append_frame
 from blosc2._backends.zip.members import Members, Told
+from blosc2._backends.zip.publishing import ALIGNMENT, Publishing
 from blosc2._backends.zip.streaming import LeafStream
 from blosc2._backends.zip.version import Version, open_version
 from blosc2._core.frame.frame import Frame
@@ -44,14 +42,11 @@ from blosc2._files import (
     Owner,
     Progress,
     changed_by_others,
-    check_writable_file,
     file_identity,
     identity_of,
-    remove_leftovers,
 )
 from blosc2.exceptions import FormatError
 
-_ALIGNMENT = 64
 _FLAGS = os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -79,6 +74,8 @@ class ZipBackend(TieredBackend):
         self._staged = False
         # What lies before is never cut off: somebody may have mapped it while it was published.
         self._floor = 0
+        # Whether something was cut off, and it is not certain that this is on the disk.
+        self._is_cut = False
         # Whether a write may have stopped in the middle, and whether somebody else's was seen.
         self._torn = self._foreign = False
 
@@ -242,37 +239,11 @@ class ZipBackend(TieredBackend):
         lazy: bool = False,  # noqa: ARG002 - all of an archive becomes durable at once
     ) -> None:  # fmt: skip
         """Make changes part of the archive: members, its directory, and then the record that makes both current."""
-        end = -1
-        try:
-            writer = self._begin(fresh)
-            self._check_own()
-            for key in [key for key in self._appended if files.get(key) is None]:
-                self._drop(key)
-            for key, window in files.items():
-                if window is not None and not self._is_appended(key, window):
-                    self._append(key, window)
-            if embed is not None:
-                append_frame(writer, EMBED_NAME, embed.window(self.root))
-            writer.drain()
-            self._check_own()
-            members = None if fresh else self.members
-            write_directory(writer, files, members, self._folder, embedded=embed is not None)
-            # Of a new file, which nobody sees yet, all is synced before it gets its name.
-            in_place = durable and self._new is None
-            if in_place:
-                os.fsync(self._descriptor)
-            self._check_own()
-            end = writer.position
-            writer.write_end()
-            if in_place:
-                os.fsync(self._descriptor)
-            self._finish(durable)
-        except BaseException:
-            if end < 0:
-                self._give_up()
-            else:
-                self._take_back(writer, end)
-            raise
+        Publishing(self).write(files, embed, fresh=fresh, durable=durable)
+
+    def compact(self, progress: Progress | None) -> None:
+        """Write the archive anew without its dead bytes."""
+        Publishing(self).compact(progress)
 
     def _begin(self, fresh: bool | None = None) -> ArchiveWriter:
         """Open what new members are written to: the archive itself, or a file that will replace it."""
@@ -298,12 +269,12 @@ class ZipBackend(TieredBackend):
             if not self._staged:
                 # What lies behind is left from an append that was not finished.
                 start = max(end, self._floor)
-                if size > start:
+                if size > start or (self._is_cut and size == start):
                     self._cut(start)
             if seal is not None and start > end:
                 for piece in pieces((Source.open(self.root), end, start - end)):
                     seal = crc32c(piece, seal)
-        self._writer = ArchiveWriter(self._descriptor, start, _ALIGNMENT, seal)
+        self._writer = ArchiveWriter(self._descriptor, start, ALIGNMENT, seal)
         return self._writer
 
     def _now(self) -> tuple[int, ...]:
@@ -354,10 +325,12 @@ class ZipBackend(TieredBackend):
 
     def _cut(self, size: int) -> None:
         self._owner.check(self.root)
+        self._is_cut = True
         os.ftruncate(self._descriptor, size)
+        self._identity = self._now()
         # Else a sector of it could be beside new bytes after a crash, and both look like a damaged end record.
         os.fsync(self._descriptor)
-        self._identity = self._now()
+        self._is_cut = False
 
     def moved_file(self, key: str) -> Moved:
         """The member of a key that is to get another one."""
@@ -408,34 +381,6 @@ class ZipBackend(TieredBackend):
         """Bytes of the file."""
         return os.stat(self.root).st_size
 
-    def compact(self, progress: Progress | None) -> None:
-        """Write the archive anew without its dead bytes."""
-        self._owner.check(self.root)
-        members = self.members
-        if members is None:
-            raise missing(self.root)
-        if self._staged or self._descriptor >= 0:  # what was moved out of memory, and nobody needs any more
-            self.discard()
-        if file_identity(self.root) != self._identity or not members.version.is_in(self.root):
-            raise self._refusal()
-        check_writable_file(self.root)
-        if self.lock is not None and self.lock.held and self._new is None:
-            remove_leftovers(self.root, self._owner)
-        keys = members.table().sound()
-        new = NewFile(self.root, replace=True, lock=self.lock, owner=self._owner)
-        try:
-            writer = ArchiveWriter(new.file.fileno(), 0, _ALIGNMENT, seal=0)
-            if len(keys) >= directory_records.CATALOG_LEAST and keys.regular:
-                copy_cataloged(members.source, members.archive, keys, writer, self._folder, progress)
-            else:
-                copy_members(members.source, members.archive, writer, progress)
-            writer.write_end()
-        except BaseException:
-            new.abandon()
-            raise
-        self._commit(new, durable=True)
-        self.must_load = True
-
     def forget_staged(self) -> None:
         """What was moved out of memory lies in the file, and is part of what was published."""
         self._waiting.forget()
@@ -478,78 +423,6 @@ class ZipBackend(TieredBackend):
     @property
     def _written_path(self) -> str:
         return self.root if self._new is None else self._new.file.name
-
-    def _finish(self, durable: bool) -> None:
-        """The new end record is written: make the file the store's, where it is another one."""
-        if self._new is None:
-            self._leave()
-            self._close(quietly=durable)
-        else:
-            self._commit(self._new, durable=durable)
-        self._end_writing()
-
-    def _commit(self, new: NewFile, *, durable: bool) -> None:
-        """Give a new file the store's name. It has that even where it cannot be made durable."""
-        place = identity_of(os.fstat(new.file.fileno()))[:2]
-        try:
-            new.commit(durable=durable, lock=self.lock)
-            self._settle_place(place)
-        except BaseException:
-            self._settle_place(place)
-            raise
-
-    def _settle_place(self, place: tuple[int, ...]) -> None:
-        """See whether a new file has the store's name now."""
-        with suppress(OSError):
-            now = file_identity(self.root)
-            if now is not None and now[:2] == place:
-                self._was_there = True
-                self._identity, self._floor = now, 0
-                self.behind = self.must_load = True
-
-    def _leave(self) -> None:
-        """The file is left as it is now, with another version than the one that is shown."""
-        self._identity = self._now()
-        self._floor = self._identity[2]
-        self.behind = True
-
-    def _take_back(self, writer: ArchiveWriter, end: int) -> None:
-        """An end record was written at a place, or a part of it, and the version that it shows is no success."""
-        if not self._owner.is_here:
-            self.abandon()
-            return
-        if self._new is not None or self._descriptor < 0:
-            if self._new is not None:
-                self._new.abandon()
-            self._end_writing()
-            return
-        shown = True
-        with suppress(OSError):
-            shown = os.fstat(self._descriptor).st_size >= writer.position
-        if not shown:
-            self._give_up(end)
-            return
-        # Somebody may have mapped it by now. So it stays, and the version before comes once more, behind it.
-        with suppress(OSError):
-            self._leave()
-        with suppress(OSError, FormatError, MemoryError):
-            self._write_again(writer)
-        with suppress(OSError):
-            self._identity = self._now()
-            self._floor = self._identity[2]
-        self._close(quietly=True)
-        self._end_writing()
-
-    def _write_again(self, writer: ArchiveWriter) -> None:
-        """Write the directory of the version that is shown behind all others, and its end record."""
-        assert self.members is not None
-        archive = self.members.archive
-        again = ArchiveWriter(self._descriptor, writer.position, _ALIGNMENT, writer.seal)
-        again.write_directory(*archive.records(set(archive.places(CATALOG_NAME))))
-        os.fsync(self._descriptor)
-        again.write_end()
-        self.behind = False
-        os.fsync(self._descriptor)
 
     def _close(self, *, quietly: bool = False) -> None:
         """Close what is open for appending, which is forgotten first: when closing fails, it is closed all the same."""
