@@ -15,10 +15,11 @@ import pytest
 
 import blosc2
 from blosc2._backends.layout import Moved, Window
-from blosc2._backends.protocol import Backend, NewVersion, OpenedBy
+from blosc2._backends.protocol import Backend, NewVersion
 from blosc2._backends.writer_lock import WriterLock
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
+from blosc2._options import StoreOptions
 from blosc2.exceptions import ClosedStoreError, FormatError
 
 ITEMS = {"/a": np.arange(5), "/g/b": np.arange(2000.0), "/g/c": np.zeros(3, "i2")}
@@ -50,7 +51,7 @@ class BackendContract:
     #: Whether advice about all of it reaches what is open.
     is_told_as_a_whole = True
 
-    def make(self, path: str, how: OpenedBy, lock: WriterLock | None) -> Backend:
+    def make(self, path: str, how: StoreOptions, lock: WriterLock | None) -> Backend:
         """A backend over a path, with nothing shown yet."""
         raise NotImplementedError
 
@@ -60,7 +61,7 @@ class BackendContract:
 
     def writer(self, path: str) -> Backend:
         """A backend with the lock of a writer, which shows what there is."""
-        backend = self.make(path, OpenedBy(), WriterLock(path))
+        backend = self.make(path, StoreOptions(), WriterLock(path))
         if backend.exists():
             backend.load()
         else:
@@ -68,7 +69,7 @@ class BackendContract:
         return backend
 
     def reader(self, path: str, mmap_mode: str | None = None) -> Backend:
-        backend = self.make(path, OpenedBy(mmap_mode), None)
+        backend = self.make(path, StoreOptions(mmap_mode), None)
         assert backend.exists()
         backend.load()
         return backend
@@ -127,14 +128,14 @@ class BackendContract:
         assert not os.path.exists(path)
 
     def test_a_reader_finds_nothing_where_nothing_is(self, path: str) -> None:
-        backend = self.make(path, OpenedBy(), None)
+        backend = self.make(path, StoreOptions(), None)
         assert not backend.exists()
         with pytest.raises(FileNotFoundError):
             backend.load()
 
     def test_what_is_no_store_is_refused(self, path: str) -> None:
         Path(path).write_bytes(b"no store" * 100)
-        backend = self.make(path, OpenedBy(), None)
+        backend = self.make(path, StoreOptions(), None)
         with pytest.raises((FormatError, NotADirectoryError)):
             backend.exists() and backend.load()
         with pytest.raises((FileExistsError, NotADirectoryError)):
@@ -223,7 +224,7 @@ class BackendContract:
 
     def test_a_new_store_replaces_all_that_was_there(self, filled: Backend, path: str) -> None:
         self.end(filled)
-        backend = self.make(path, OpenedBy(), WriterLock(path))
+        backend = self.make(path, StoreOptions(), WriterLock(path))
         assert backend.exists()
         backend.replaces = True
         assert backend.locate("/a") is None

@@ -11,9 +11,10 @@ from backend_kit import ITEMS, BackendContract, items_of, window
 from blosc2._backends.directory.backend import DirectoryBackend
 from blosc2._backends.embedded.backend import EmbeddedBackend
 from blosc2._backends.layout import filed_as
-from blosc2._backends.protocol import Backend, NewVersion, OpenedBy
+from blosc2._backends.protocol import Backend, NewVersion
 from blosc2._backends.writer_lock import WriterLock
 from blosc2._backends.zip.backend import ZipBackend
+from blosc2._options import StoreOptions
 
 
 class TestZip(BackendContract):
@@ -21,7 +22,7 @@ class TestZip(BackendContract):
     def path(self, tmp_path: Path) -> str:
         return str(tmp_path / "store.zip")
 
-    def make(self, path: str, how: OpenedBy, lock: WriterLock | None) -> Backend:
+    def make(self, path: str, how: StoreOptions, lock: WriterLock | None) -> Backend:
         backend = ZipBackend(path, how)
         backend.lock = lock
         return backend
@@ -52,7 +53,7 @@ class TestZip(BackendContract):
 class TestDirectory(BackendContract):
     is_told_as_a_whole = False
 
-    def make(self, path: str, how: OpenedBy, lock: WriterLock | None) -> Backend:
+    def make(self, path: str, how: StoreOptions, lock: WriterLock | None) -> Backend:
         backend = DirectoryBackend(path, how)
         backend.lock = lock
         return backend
@@ -73,11 +74,11 @@ class TestDirectory(BackendContract):
 class TestEmbedded(BackendContract):
     has_files = False
 
-    def make(self, path: str, how: OpenedBy, lock: WriterLock | None) -> Backend:
+    def make(self, path: str, how: StoreOptions, lock: WriterLock | None) -> Backend:
         return EmbeddedBackend(path, how, lock)
 
     def test_a_frame_in_memory(self) -> None:
-        backend = EmbeddedBackend(None, OpenedBy())
+        backend = EmbeddedBackend(None, StoreOptions())
         backend.publish(NewVersion({key: window(items) for key, items in ITEMS.items()}, {}))
         backend.show_published()
         assert backend.keys() == list(ITEMS)

@@ -34,7 +34,7 @@ def test_nothing_is_found_of_what_nobody_holds(store: Any) -> None:
 
 
 def test_a_sweep_bounds_dead_references(monkeypatch: pytest.MonkeyPatch, store: Any) -> None:
-    monkeypatch.setattr(open_leaves, "_SWEEP", 1)
+    monkeypatch.setattr(open_leaves, "LEAST_SWEPT", 1)
     leaves: OpenLeaves = store._leaves
     held = store["/a"]
     store["/b"][:]

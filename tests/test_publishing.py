@@ -490,7 +490,7 @@ def test_compact(make: Maker, source: str | None) -> None:
         before, after = store.compact(lambda done, total: seen.append((done, total)))
         assert after <= before
         assert after <= 1.05 * size
-        assert after == store._size()
+        assert after == store._backend.size()
         assert seen[-1][0] == seen[-1][1] > 0
         assert [done for done, _ in seen] == sorted(done for done, _ in seen)
         assert values_of(store) == values

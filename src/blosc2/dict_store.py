@@ -8,11 +8,11 @@ import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from blosc2._backends import (
+    REGISTRY,
     DirectoryBackend,
-    OpenedBy,
     TieredBackend,
     Window,
     WriterLock,
@@ -27,10 +27,21 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
 from blosc2._core.zip.descriptions import describe
-from blosc2._files import check_advice, lasting, through_link
+from blosc2._files import check_advice, through_link
 from blosc2._frames import parse_dtype
-from blosc2._options import check_mmap_mode, check_mode, deserialize_mode, local_path, refuse_locking
-from blosc2._stores import BackedStore, Counter, GroupStats, LeafInfo, codec_name, leaf_info, listed, parts_of, readable
+from blosc2._options import StoreOptions, local_path, refuse_locking, store_options
+from blosc2._stores import (
+    BackedStore,
+    Counter,
+    GroupStats,
+    LeafInfo,
+    LeafPublishing,
+    codec_name,
+    leaf_info,
+    listed,
+    parts_of,
+    readable,
+)
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import FormatError, name_file
 from blosc2.info import InfoReporter
@@ -143,16 +154,15 @@ class DictStore(BackedStore):
         exclusive: bool = True,
         verify: bool | None = None,
         advise: str | None = None,
-        _opened: TieredBackend | None = None,
-        _lock: WriterLock | None = None,
     ) -> None:
         if advise is not None:
             check_advice(advise)
         if storage is not None:
             storage = storage_from(storage)
             mode, mmap_mode = storage.mode, storage.mmap_mode if mmap_mode is None else mmap_mode
-        check_mode(mode)
-        check_mmap_mode(mmap_mode, mode)
+        options = store_options(
+            mode, mmap_mode, deserialize, verify=verify, advise=advise, timeout=timeout, exclusive=exclusive
+        )
         path = local_path(localpath)
         if threshold is not None and (
             isinstance(threshold, bool) or not hasattr(threshold, "__index__") or threshold < 0
@@ -163,18 +173,11 @@ class DictStore(BackedStore):
         self._cparams = None if cparams is None else cparams_from(cparams)
         self._dparams = None if dparams is None else dparams_from(dparams)
         self._threshold = threshold
-        super().__init__(path, mode, mmap_mode, str(deserialize_mode(deserialize or "safe")))
-        self._verify = verify
+        super().__init__(path, options)
         if mode != "r":
-            self._writer_lock = WriterLock(absolute(path), timeout, exclusive=exclusive) if _lock is None else _lock
-        self._advice = lasting(advise)
-        if _opened is not None:
-            self._backend = _opened
-            self._start()
-            if advise is not None and self._advice is None:
-                self._advise_all(advise)
-            return
-        self._backend = _backend_of(path, mode, OpenedBy(mmap_mode, verify, advise), self._metalayer)
+            self._writer_lock = WriterLock(absolute(path), timeout, exclusive=exclusive)
+            self._publishing = LeafPublishing()
+        self._backend = _backend_of(path, options, self._metalayer)
         self._backend.lock = self._writer_lock
         try:
             self._open_path(path)
@@ -204,21 +207,20 @@ class DictStore(BackedStore):
         self._unwritten = self._backend.replaces = True
 
     @staticmethod
-    def open_tagged(path: str, mode: str, mmap_mode: str | None, deserialize: str, **how: Any) -> DictStore:
+    def open_tagged(path: str, options: StoreOptions, given: Mapping[str, Any]) -> DictStore:
         """Open the store at a path with the class that its tag names, reading it once.
 
-        A store that is one table of another package has no tree to show, so it opens as a `DictStore`.
+        A store that is one table of another package has no tree to show, so it opens as a `DictStore`. What else was
+        given are `cparams` and `dparams`.
         """
-        check_mode(mode)
-        check_mmap_mode(mmap_mode, mode)
         lock = None
-        if mode == "a":
+        if options.mode == "a":
             # Before anything is read: what is read must stay the newest.
-            lock = WriterLock(absolute(path), how.get("timeout", 0), exclusive=how.get("exclusive", True))
+            lock = WriterLock(absolute(path), options.timeout, exclusive=options.exclusive)
         try:
-            backend = _backend_of(path, mode, OpenedBy(mmap_mode, how.get("verify"), how.get("advise")))
+            backend = _backend_of(path, options)
             backend.lock = lock
-            backend.load()
+            backend.open()
             if lock is not None:
                 backend.cut_tail()
         except BaseException:
@@ -227,14 +229,31 @@ class DictStore(BackedStore):
             raise
         assert backend.embedded is not None
         kind = KINDS.get(str(backend.embedded.kind), DictStore)
-        how |= {"mode": mode, "mmap_mode": mmap_mode, "deserialize": deserialize}
-        opened: dict[str, Any] = {"_opened": backend, "_lock": lock}
-        store = kind(path, **how) if mode in "wx" else kind(path, **opened, **how)
-        if store.is_table():
+        if options.mode in "wx":
+            return kind(path, **options._asdict(), **given)
+        store = kind._of_backend(path, options, backend, given)
+        if kind._has_groups and _may_be_table(backend) and store.is_table():
             warnings.warn(f"{path} is a table of another package; its parts are shown as leaves", UserWarning,
                           stacklevel=3)  # fmt: skip
-            return DictStore(path, **opened, **how)
+            return DictStore._of_backend(path, options, backend, given)
         return store
+
+    @classmethod
+    def _of_backend(cls, path: str, options: StoreOptions, backend: TieredBackend, given: Mapping[str, Any]) -> Self:
+        """A store over what was opened already."""
+        self = cls.__new__(cls)
+        cparams, dparams = given.get("cparams"), given.get("dparams")
+        self._cparams = None if cparams is None else cparams_from(cparams)
+        self._dparams = None if dparams is None else dparams_from(dparams)
+        self._threshold = 0
+        backend.kind = cls._metalayer
+        BackedStore.__init__(self, path, options)
+        self._writer_lock, self._backend = backend.lock, backend
+        if options.mode != "r":
+            self._publishing = LeafPublishing()
+        if options.advise is not None and self._advice is None:
+            self._advise_all(options.advise)
+        return self
 
     def is_table(self) -> bool:
         """Whether the whole store is one object of another package."""
@@ -597,7 +616,7 @@ class DictStore(BackedStore):
         self._cparams = self._dparams = None
         self._threshold = 0
         self._backend = ZipBackend(path)
-        BackedStore.__init__(self, path, "r", None, "safe")
+        BackedStore.__init__(self, path, StoreOptions())
         self._lost, self._closed = (error.with_traceback(None), recipe), True
         return self
 
@@ -607,8 +626,17 @@ class DictStore(BackedStore):
         return f"<{type(self).__name__} {self._path}: mode {self._mode!r}>"
 
 
-def _backend_of(path: str, mode: str, how: OpenedBy, kind: str = "b2dict") -> TieredBackend:
+def _may_be_table(backend: TieredBackend) -> bool:
+    """Whether a store may be one object of another package: it is declared as one, or has a description."""
+    embedded, members = backend.embedded, backend.members
+    if embedded is None or embedded.frame.vlmeta(REGISTRY) is not None or TABLE in embedded.entries:
+        return True
+    return backend.has_file(TABLE) if members is None else members.table().find(TABLE) >= 0
+
+
+def _backend_of(path: str, how: StoreOptions, kind: str = "b2dict") -> TieredBackend:
     """What exists is recognised by what it is, what does not by its suffix."""
+    mode = how.mode
     path = absolute(path)
     named = path.rstrip("/") or path
     # Readers follow a link anew at each `refresh`; what is written stays where it led when the lock was taken.
@@ -622,5 +650,7 @@ def _backend_of(path: str, mode: str, how: OpenedBy, kind: str = "b2dict") -> Ti
     return backend
 
 
+#: The leaf that describes a store which is one table.
+TABLE: Final = "/_meta"
 #: What the metalayer of the embed frame says that a store is; `tree_store` adds its own.
 KINDS: dict[str, type[DictStore]] = {DictStore._metalayer: DictStore}

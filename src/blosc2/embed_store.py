@@ -10,7 +10,6 @@ from blosc2._backends import (
     MAP_BYTES,
     Embedded,
     EmbeddedBackend,
-    OpenedBy,
     Pace,
     WriterLock,
     absolute,
@@ -18,9 +17,9 @@ from blosc2._backends import (
     taken,
 )
 from blosc2._core.io.source import Source
-from blosc2._files import check_advice, lasting, through_link
+from blosc2._files import check_advice, through_link
 from blosc2._frames import pack
-from blosc2._options import check_mmap_mode, check_mode, deserialize_mode, local_path, refuse_locking
+from blosc2._options import StoreOptions, local_path, refuse_locking, store_options
 from blosc2._stores import AllOrNone, Store
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 
@@ -133,8 +132,6 @@ class EmbedStore(Store):
                 refuse_locking(storage.urlpath, mmap_mode)
             urlpath = storage.urlpath if urlpath is None else urlpath
             mode, mmap_mode = storage.mode, storage.mmap_mode if mmap_mode is None else mmap_mode
-        check_mode(mode)
-        check_mmap_mode(mmap_mode, mode)
         path = None if urlpath is None else local_path(urlpath)
         self._cparams = cparams_from(cparams)
         self._dparams = dparams_from(dparams)
@@ -142,9 +139,10 @@ class EmbedStore(Store):
         self._pace = Pace()
         # What is in memory only was made here, so it is trusted.
         policy = deserialize or ("safe" if path is not None or _from_schunk is not None else "full")
-        super().__init__(path, mode, mmap_mode, str(deserialize_mode(policy)))
-        self._verify = verify
-        self._advice = lasting(advise)
+        options = store_options(
+            mode, mmap_mode, policy, verify=verify, advise=advise, timeout=timeout, exclusive=exclusive
+        )
+        super().__init__(path, options)
         place = None if path is None else absolute(path)
         if path is None:
             if mode == "r" and _from_schunk is None:
@@ -153,9 +151,7 @@ class EmbedStore(Store):
             if mode != "x":  # which refuses a link
                 place = through_link(str(place))
             self._writer_lock = WriterLock(str(place), timeout, exclusive=exclusive)
-        self._backend = EmbeddedBackend(
-            place, OpenedBy(mmap_mode, verify, advise), self._writer_lock, packed, chunksize
-        )
+        self._backend = EmbeddedBackend(place, options, self._writer_lock, packed, chunksize)
         self._backend.called = path
         if _from_schunk is not None:
             self._backend.load_frame(Source.of_buffer(_from_schunk.to_cframe(), _from_schunk.urlpath))
@@ -260,9 +256,9 @@ class EmbedStore(Store):
     @classmethod
     def _stand_in(cls, path: str, error: Exception, recipe: tuple[Any, ...]) -> Self:
         self = cls.__new__(cls)
-        self._backend = EmbeddedBackend(path, OpenedBy())
+        self._backend = EmbeddedBackend(path, StoreOptions())
         self._cparams, self._dparams = CParams(), DParams()
-        Store.__init__(self, path, "r", None, "safe")
+        Store.__init__(self, path, StoreOptions())
         self._lost, self._closed = (error.with_traceback(None), recipe), True
         return self
 

@@ -9,10 +9,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from blosc2._backends import Window, canonical_key, new_key, plain_key
+from blosc2._backends import REGISTRY, TieredBackend, Window, canonical_key, new_key, plain_key
 from blosc2._core.keys.listing import KeyCursor
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._files import LASTING, Compaction, Progress
+from blosc2._options import StoreOptions
 from blosc2._stores import (
     ATTRIBUTES,
     FEW_LINES,
@@ -86,13 +87,23 @@ class TreeStore(DictStore):
     _has_groups = True
     _hidden_name = ATTRIBUTES
 
+    _registry_cache: dict[str, Any] | None = None
+    _objects_possible: bool | None = None
+    # What is known of objects; and leaves below each group that were added to the published ones, or taken away.
+    _described: dict[str, dict[str, Any] | None]
+    _more: dict[str, int]
+
     def __init__(self, *args: Any, _from_parent_store: Any = None, **kwargs: Any) -> None:
-        self._registry_cache: dict[str, Any] | None = None
-        self._described: dict[str, dict[str, Any] | None] = {}
-        self._objects_possible: bool | None = None
-        # Leaves below each group that were added to the published ones, or taken away.
-        self._more: dict[str, int] = {}
+        self._described, self._more = {}, {}
         super().__init__(*args, **kwargs)
+
+    @classmethod
+    def _of_backend(cls, path: str, options: StoreOptions, backend: TieredBackend, given: Mapping[str, Any]) -> Self:
+        self = super()._of_backend(path, options, backend, given)
+        self._described, self._more = {}, {}
+        if backend.embedded is not None and backend.embedded.frame.vlmeta(REGISTRY) is None:
+            self._registry_cache = {}
+        return self
 
     # ------------------------------------------------------------------ groups and objects
     @property
@@ -143,9 +154,9 @@ class TreeStore(DictStore):
     def _has_objects(self) -> bool:
         """Whether there may be objects of other kinds; cheap, and mostly False."""
         if self._objects_possible is None:
-            self._objects_possible = bool(
-                self._registry or not self._backend.lists_cheaply or self._listing().named(_DESCRIPTION)
-            )
+            backend = self._backend
+            listing = backend.listing() if self._mode == "r" else self._listing()
+            self._objects_possible = bool(self._registry or not backend.lists_cheaply or listing.named(_DESCRIPTION))
         return self._objects_possible
 
     def _object_at(self, path: str) -> dict[str, Any] | None:
@@ -264,7 +275,9 @@ class TreeStore(DictStore):
             return self[plain_key(key)]
         if key == "/":
             return self
-        if not key.endswith(_HIDDEN) and (self._objects_possible is False or not self._object_above(key)):
+        if self._objects_possible is None:
+            self._has_objects()
+        if not key.endswith(_HIDDEN) and (not self._objects_possible or not self._object_above(key)):
             leaf = self._leaf(key)
             if leaf is not None:
                 return leaf
@@ -287,7 +300,8 @@ class TreeStore(DictStore):
         return StoreKeyError(f"Key {key!r} not found in the store; create_group(key) makes a group", path=self._path)
 
     def _shows_at_once(self) -> bool:
-        return super()._shows_at_once() and not self._has_objects()
+        possible = self._objects_possible
+        return not (self._has_objects() if possible is None else possible) and super()._shows_at_once()
 
     def _contains(self, key: object) -> bool:
         if self._mode == "r" and not self._looks_up and not self._closed and self._shows_at_once():

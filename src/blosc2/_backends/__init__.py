@@ -45,7 +45,7 @@ from blosc2._backends.layout import (
     taken,
 )
 from blosc2._backends.new_keys import NewKeys
-from blosc2._backends.protocol import Backend, NewVersion, OpenedBy
+from blosc2._backends.protocol import Backend, NewVersion
 from blosc2._backends.publish_pace import MAP_BYTES, Pace
 from blosc2._backends.tiers import TieredBackend
 from blosc2._backends.waiting import MEMORY_LIMIT
@@ -83,7 +83,6 @@ __all__ = [
     "Moved",
     "NewKeys",
     "NewVersion",
-    "OpenedBy",
     "Pace",
     "TieredBackend",
     "Window",

@@ -23,24 +23,6 @@ if TYPE_CHECKING:
     from blosc2._backends.zip.streaming import LeafStream
 
 
-class OpenedBy(NamedTuple):
-    """How a backend opens files, checked by who made it.
-
-    Attributes
-    ----------
-    mmap_mode : {None, 'r'}
-        Whether they are mapped.
-    verify : bool or None
-        What is checked against checksums: each read, what is read as a whole (None), or nothing.
-    advice : str or None
-        What the system is told when they are opened.
-    """
-
-    mmap_mode: str | None = None
-    verify: bool | None = None
-    advice: str | None = None
-
-
 class NewVersion(NamedTuple):
     """What is to be published.
 

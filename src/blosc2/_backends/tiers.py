@@ -16,13 +16,14 @@ from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.embedded.frame_bytes import stored_value
 from blosc2._backends.embedded.frame_map import REGISTRY, Embedded, read_embedded, verify_value
 from blosc2._backends.layout import Moved, Window
-from blosc2._backends.protocol import NewVersion, OpenedBy, Settles
+from blosc2._backends.protocol import NewVersion, Settles
 from blosc2._backends.waiting import WaitingValues
 from blosc2._backends.writer_lock import WriterLock
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
 from blosc2._files import LASTING, Progress, lasting
+from blosc2._options import StoreOptions
 from blosc2.exceptions import ClosedStoreError, StoreKeyError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class TieredBackend(ABC):
     ----------
     root : str
         The directory or file.
-    how : OpenedBy
+    how : StoreOptions
         How files are opened.
     kind : str
         The metalayer that marks a store that is made.
@@ -55,16 +56,16 @@ class TieredBackend(ABC):
     streaming: LeafStream | None = None
     unsettled: Settles | None = None
 
-    def __init__(self, root: str, how: OpenedBy, kind: str) -> None:
+    def __init__(self, root: str, how: StoreOptions, kind: str) -> None:
         self.root = self.named = root
         self.how = how
         self.kind = kind
         #: What files are told when they are opened.
-        self.advice = lasting(how.advice)
+        self.advice = None if how.advise is None else lasting(how.advise)
         # Those of a later version, which were looked at for leaves that a writer has moved.
         self._newer: Embedded | None = None
         self._listing: KeyListing | None = None
-        self._waiting = WaitingValues(root)
+        self._waiting: WaitingValues | None = None  # made when something waits
         self._closed = False
         self.behind = self.must_load = False
 
@@ -134,14 +135,18 @@ class TieredBackend(ABC):
         """Show what is published. If that fails, what was shown before still is."""
         before = self.shown()
         try:
-            self.embedded = embedded = read_embedded(self.embed_window, self.how.verify)
-            self._newer = self._listing = None
-            self.replaces = False
-            if self.advice is not None and embedded.frame.source.advice != self.advice:
-                embedded.frame.source.advise(self.advice)
+            self.open()
         except BaseException:
             self.show(before)
             raise
+
+    def open(self) -> None:
+        """Show what is published, where nothing was shown before."""
+        self.embedded = embedded = read_embedded(self.embed_window, self.how.verify)
+        self._newer = self._listing = None
+        self.replaces = False
+        if self.advice is not None and embedded.frame.source.advice != self.advice:
+            embedded.frame.source.advise(self.advice)
 
     def shown(self) -> tuple[Any, ...]:
         """What is shown, for `show`."""
@@ -226,7 +231,10 @@ class TieredBackend(ABC):
             embedded = self.embedded
             if embedded is None:
                 return KeyListing(KeyTable.of_keys(()))
-            files, entries = self._list_tiers(embedded)
+            if self.lists_cheaply:
+                files, entries = self.table(), embedded.entries
+            else:
+                files, entries = self._list_tiers(embedded)
             values = [key for key in entries if files.find(key) < 0] if entries else []
             more = KeyTable.of_keys(values) if values else None
             self._listing = KeyListing(files, more, path=self.named)
@@ -236,7 +244,7 @@ class TieredBackend(ABC):
         """Keys came or went: list them anew."""
         self._listing = None
 
-    def _list_tiers(self, embedded: Embedded) -> tuple[KeyTable, Mapping[str, Any]]:
+    def _list_tiers(self, embedded: Embedded) -> tuple[KeyTable, dict[str, Any]]:
         """The keys of all files, and those of all embedded values."""
         return self.table(), embedded.entries
 
@@ -315,7 +323,12 @@ class TieredBackend(ABC):
         """Move frames that wait to be published out of memory; where they are then."""
         files = {key: window for key, window in changes.items() if tiers.get(key, True)}
         values = {key: window for key, window in changes.items() if key not in files}
-        return {**self._waiting.stage(values), **self.stage_files(files)}
+        return {**self._stage_values(values), **self.stage_files(files)}
+
+    def _stage_values(self, changes: dict[str, Window]) -> dict[str, Window]:
+        if self._waiting is None:
+            self._waiting = WaitingValues(self.root)
+        return self._waiting.stage(changes)
 
     @abstractmethod
     def stage_files(self, changes: dict[str, Window]) -> dict[str, Window]:

@@ -9,6 +9,7 @@ from blosc2._stores.attributes import ATTRIBUTES, GroupAttributes
 from blosc2._stores.backed import KEYS_AT_ONCE, BackedStore
 from blosc2._stores.endings import end_all
 from blosc2._stores.foreign import ForeignObject
+from blosc2._stores.leaf_publishing import LeafPublishing
 from blosc2._stores.leaves.descriptions import LeafInfo, codec_name, leaf_info
 from blosc2._stores.leaves.leaf import metadata_frame
 from blosc2._stores.statistics import Counter, GroupStats, parts_of, readable
@@ -30,6 +31,7 @@ __all__ = [
     "GroupStats",
     "Items",
     "LeafInfo",
+    "LeafPublishing",
     "Store",
     "Transaction",
     "codec_name",

@@ -35,7 +35,7 @@ from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyCursor, KeyListing
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._stores.all_or_none import AllOrNone
-from blosc2._stores.leaf_publishing import LeafPublishing
+from blosc2._stores.leaf_publishing import NOTHING, LeafPublishing
 from blosc2._stores.leaves.leaf import leaf_reader, window_of_bytes
 from blosc2._stores.leaves.read_many import read_leaf
 from blosc2._stores.store import Store, is_in_memory
@@ -60,16 +60,15 @@ class BackedStore(Store):
     _cparams: CParams | None
     _threshold: int | None
 
-    def __init__(self, path: str, mode: str, mmap_mode: str | None, deserialize: str) -> None:
-        super().__init__(path, mode, mmap_mode, deserialize)
-        self._new_registry: dict[str, Any] | None = None
-        self._listing_cache: KeyListing | None = None
-        self._publishing = LeafPublishing()
-        # The keys without regard to case; made when the first key is added.
-        # With them, the groups that are named like the file of a leaf.
-        self._folded: tuple[KeySet, set[str]] | None = None
-        # Whether some of these may be gone.
-        self._folded_more = False
+    _publishing: LeafPublishing = NOTHING
+    # New objects of other kinds that the store declares, where these change.
+    _new_registry: dict[str, Any] | None = None
+    _listing_cache: KeyListing | None = None
+    # The keys without regard to case; made when the first key is added.
+    # With them, the groups that are named like the file of a leaf.
+    _folded: tuple[KeySet, set[str]] | None = None
+    # Whether some of these may be gone.
+    _folded_more = False
 
     # ------------------------------------------------------------------ publishing by itself, in a directory
     def _is_due(self, nbytes: int, block: AllOrNone | None = None) -> bool:
@@ -120,18 +119,19 @@ class BackedStore(Store):
     def _leaf(self, key: str) -> Any | None:
         if self._mode != "r":
             return super()._leaf(key)
-        frame = self._backend.open_frame(key)
-        if frame is None:
-            return None
         if self._reader is None and not self._verify and self._shows_at_once():
             members = self._backend.members
             if members is not None:
-                # Others will be opened without this method.
+                # From now on leaves are opened without this method; this one, too, if it is a member.
+                table = members.table()
                 self._read_by(
-                    leaf_reader(members.table(), self._hidden_name, self._path, self._mmap_mode, self._deserialize,
+                    leaf_reader(table, self._hidden_name, self._path, self._mmap_mode, self._deserialize,
                                 check=self._verify is None)
                 )  # fmt: skip
-        return self._leaf_of(key, frame)
+                if table.find(key) >= 0:
+                    return self[key]
+        frame = self._backend.open_frame(key)
+        return None if frame is None else self._leaf_of(key, frame)
 
     def read(self, key: str) -> np.ndarray[Any, Any]:
         """All items of an array in one step; see `EmbedStore.read`."""
@@ -164,7 +164,7 @@ class BackedStore(Store):
 
     def _shows_at_once(self) -> bool:
         """Whether the keys that are shown are those of a listing, which does not change."""
-        return self._backend.lists_cheaply and self._embedded is not None
+        return self._backend.lists_cheaply and self._backend.embedded is not None
 
     def _keys_below(self, group: str) -> list[str]:
         below: list[str] = self._listing().below(group or "/")

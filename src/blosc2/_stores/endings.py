@@ -26,6 +26,7 @@ _seen_to = 0
 def note_writable(store: Any) -> None:
     """See to a store that is open for writing, when this process forks and when it ends."""
     _writable[id(store)] = store
+    _see_to_child()
 
 
 def _begin_child() -> None:
@@ -74,7 +75,7 @@ def end_all() -> None:
         raise first
 
 
-def see_to_child() -> None:
+def _see_to_child() -> None:
     """See that stores are ended at the end of a child of `multiprocessing`, of which `atexit` knows nothing."""
     util = sys.modules.get("multiprocessing.util")
     parent = getattr(sys.modules.get("multiprocessing.process"), "parent_process", None)

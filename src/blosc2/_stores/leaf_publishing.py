@@ -253,3 +253,7 @@ class LeafPublishing:
     def forget_dropped(self) -> None:
         """All that waits was dropped."""
         self.waiting, self.origins = set(), set()
+
+
+#: Of all stores that are open to be read only, which publish nothing.
+NOTHING: Final = LeafPublishing()

@@ -22,12 +22,13 @@ from blosc2._core.io.forking import Lock
 from blosc2._core.leaves.handles import hold
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._core.leaves.leaf_lookup import LeafLookup
-from blosc2._core.leaves.weak_cache import hold, sweep
-from blosc2._files import LASTING, advise_windows, check_advice
+from blosc2._files import LASTING, advise_windows, check_advice, lasting
 from blosc2._functions import wrap
+from blosc2._options import StoreOptions
+from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.endings import note_writable
 from blosc2._stores.leaves.leaf import live_carrier, read_only
-from blosc2._stores.leaves.open_leaves import OpenLeaves
+from blosc2._stores.leaves.open_leaves import LEAST_SWEPT, OpenLeaves
 from blosc2._stores.leaves.read_many import read_leaf, read_leaves
 from blosc2.exceptions import ClosedStoreError, ReadOnlyError, StoreKeyError
 
@@ -38,19 +39,18 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
     # The last segment of keys that are not shown.
     _hidden_name: ClassVar[str | None] = None
     # Whether what is read is checked against checksums; None checks what is read as a whole.
-    _verify: bool | None = None
+    _verify: bool | None
     # Why a store could not be opened that travelled here, and how it was to be made.
     _lost: tuple[Exception, tuple[Any, ...]] | None = None
     # What was advised for all of it; None where nothing was.
-    _advice: str | None = None
+    _advice: str | None
     # Where its leaves lie.
     _backend: Backend
 
-    def __init__(self, path: str | None, mode: str, mmap_mode: str | None, deserialize: str) -> None:
+    def __init__(self, path: str | None, options: StoreOptions) -> None:
         self._path = path
-        self._mode = mode
-        self._mmap_mode = mmap_mode
-        self._deserialize = deserialize
+        self._mmap_mode, self._verify, advice, self._mode, self._deserialize, *_ = options
+        self._advice = None if advice is None else lasting(advice)
         self._closed = False
         # New frames by key, None for a key that goes; not published yet.
         self._changes: dict[str, Window | None] = {}
@@ -64,9 +64,14 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         # What keeps other writers out; None in mode "r" and in memory.
         self._writer_lock: WriterLock | None = None
         self._lock = Lock()
-        self._leaves = OpenLeaves()
-        self._forget_leaves()
-        if mode != "r":
+        self._leaves = leaves = OpenLeaves()
+        self._look_among(leaves.held, self._hidden_name)
+        self._sweep_at = LEAST_SWEPT
+        # What takes changes back, by the thread that makes them.
+        self._blocks: dict[int, AllOrNone] = {}
+        # Of pending changes, whether they get files of their own, where that is decided.
+        self._external: dict[str, bool] = {}
+        if self._mode != "r":
             note_writable(self)
 
     # ------------------------------------------------------------------ what a kind of store provides

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -16,7 +17,7 @@ from blosc2._files import Compaction, Progress
 from blosc2._frames import settled
 from blosc2._handles import LOST_ERRORS
 from blosc2._stores.all_or_none import AllOrNone
-from blosc2._stores.endings import end_forgotten, see_to_child
+from blosc2._stores.endings import end_forgotten
 from blosc2._stores.leaves.leaf import frame_of
 from blosc2._stores.reading import ReadableStore
 from blosc2._stores.transaction import Transaction
@@ -33,18 +34,8 @@ class Store(ReadableStore):
     #: Checks what lies at a path, or the bytes of a store in memory; see `hooks`.
     checker: ClassVar[Callable[..., CheckReport] | None] = None
     _transaction: Transaction | None = None
-    # Whether the publication that is under way need not be durable.
-    _lazily = False
-    # What takes changes back, by the thread that makes them.
-    _blocks: dict[int, AllOrNone]
-
-    def __init__(self, path: str | None, mode: str, mmap_mode: str | None, deserialize: str) -> None:
-        super().__init__(path, mode, mmap_mode, deserialize)
-        self._blocks = {}
-        # Of pending changes, whether they get files of their own, where that is decided.
-        self._external: dict[str, bool] = {}
-        if mode != "r":
-            see_to_child()
+    # Whether the publication that is under way need not be durable; and whether the store ends with it.
+    _lazily = _is_ending = False
 
     # ------------------------------------------------------------------ what a kind of store provides
     def _publish(self, changes: dict[str, Window | None], *, durable: bool = True) -> None:
@@ -57,7 +48,8 @@ class Store(ReadableStore):
             # Of a directory some files may be in place.
             self._look_again_at_keys()
             raise
-        self._show_published()
+        if not self._is_ending:
+            self._show_published()
 
     def _new_version(self, changes: dict[str, Window | None], durable: bool) -> NewVersion:
         """What is to be published."""
@@ -606,8 +598,19 @@ class Store(ReadableStore):
         if self._writer_lock is not None and self._writer_lock.inherited:
             self._backend.abandon()
         else:
-            self.flush(durable)
+            self._flush_last(durable)
         self._end()
+
+    def _flush_last(self, durable: bool) -> None:
+        """Publish what is left, and do not read that again."""
+        self._is_ending = True
+        try:
+            self.flush(durable)
+        except BaseException:
+            self._is_ending = False
+            with suppress(OSError, FormatError):  # what is published of it all the same is shown
+                self._catch_up()
+            raise
 
     def _end(self) -> None:
         try:

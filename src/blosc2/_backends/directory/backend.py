@@ -10,7 +10,7 @@ import errno
 import os
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -34,7 +34,7 @@ from blosc2._backends.layout import (
     suffix_of,
     taken,
 )
-from blosc2._backends.protocol import NewVersion, OpenedBy
+from blosc2._backends.protocol import NewVersion
 from blosc2._backends.tiers import TieredBackend
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
@@ -47,6 +47,7 @@ from blosc2._files import (
     file_identity,
 )
 from blosc2._frames import Draft, write_frame
+from blosc2._options import StoreOptions
 from blosc2.exceptions import FormatError
 
 # Nanoseconds in which a file system may not tell two changes apart.
@@ -61,7 +62,7 @@ class DirectoryBackend(TieredBackend):
     suffix = ".b2d"
     lists_cheaply = all_or_none = False
 
-    def __init__(self, root: str, how: OpenedBy = OpenedBy(), kind: str = "b2dict") -> None:  # noqa: B008 - never changes
+    def __init__(self, root: str, how: StoreOptions = StoreOptions(), kind: str = "b2dict") -> None:  # noqa: B008 - never changes
         super().__init__(root, how, kind)
         self._embed_source: Source | None = None
         self._embed_file = EmbeddedFile(os.path.join(root, EMBED))
@@ -207,7 +208,7 @@ class DirectoryBackend(TieredBackend):
                 return window
         return None
 
-    def _list_tiers(self, embedded: Embedded) -> tuple[KeyTable, Mapping[str, Any]]:
+    def _list_tiers(self, embedded: Embedded) -> tuple[KeyTable, dict[str, Any]]:
         """The keys of all files and embedded values, of which neither lacks a leaf because it was in the other."""
         if self.lock is not None:
             return super()._list_tiers(embedded)
@@ -386,7 +387,7 @@ class DirectoryBackend(TieredBackend):
 
     def forget_staged(self) -> None:
         """All that was moved out of memory is published and read."""
-        self._waiting.forget()
+        self._waiting = None
         self.discard()
 
     def abandon(self) -> None:

@@ -11,7 +11,7 @@ from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.embedded.file import EmbeddedFile
 from blosc2._backends.embedded.frame_map import Embedded, open_embedded, verify_value
 from blosc2._backends.layout import NOT_REPLACED, Moved, Window, taken
-from blosc2._backends.protocol import NewVersion, OpenedBy
+from blosc2._backends.protocol import NewVersion
 from blosc2._backends.waiting import WaitingValues
 from blosc2._backends.writer_lock import WriterLock
 from blosc2._core.frame.frame import Frame
@@ -19,6 +19,7 @@ from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
 from blosc2._files import Progress, begins_with, file_identity, lasting, remove_leftovers
+from blosc2._options import StoreOptions
 from blosc2.exceptions import ClosedStoreError, FormatError, StoreKeyError
 
 
@@ -29,7 +30,7 @@ class EmbeddedBackend:
     ----------
     root : str or None
         The file. None keeps the frame in memory.
-    how : OpenedBy
+    how : StoreOptions
         How it is opened.
     lock : WriterLock, optional
         What keeps other writers out, where the store is open for writing.
@@ -48,7 +49,7 @@ class EmbeddedBackend:
     def __init__(
         self,
         root: str | None,
-        how: OpenedBy,
+        how: StoreOptions,
         lock: WriterLock | None = None,
         meta: Mapping[str, bytes] | None = None,
         chunksize: int = 0,
@@ -60,7 +61,7 @@ class EmbeddedBackend:
         self.meta = meta
         self.chunksize = chunksize
         self._how = how
-        self._advice = lasting(how.advice)
+        self._advice = None if how.advise is None else lasting(how.advise)
         # What the file was when it was last read or written here.
         self._identity: tuple[int, ...] | None = None
         self._file = None if root is None or lock is None else EmbeddedFile(root, lock)

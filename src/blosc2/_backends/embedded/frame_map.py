@@ -252,4 +252,7 @@ def verify_value(embedded: Embedded | None, key: str, frame: Frame) -> None:
 
 def kind_of(frame: Frame) -> str | None:
     """The metalayer that marks a frame of embedded values."""
-    return next((kind for kind in KINDS if frame.metalayer(kind) is not None), None)
+    for kind in KINDS:
+        if frame.metalayer(kind) is not None:
+            return kind
+    return None

@@ -23,11 +23,10 @@ from blosc2._backends.layout import (
     pieces,
     taken,
 )
-from blosc2._backends.protocol import OpenedBy
 from blosc2._backends.tiers import TieredBackend
 from blosc2._backends.zip.directory_records import EMBED_NAME
 from blosc2._backends.zip.member_frames import append_frame
-from blosc2._backends.zip.members import Members, Told
+from blosc2._backends.zip.members import Members
 from blosc2._backends.zip.publishing import ALIGNMENT, Publishing
 from blosc2._backends.zip.streaming import LeafStream
 from blosc2._backends.zip.version import Version, open_version
@@ -45,9 +44,11 @@ from blosc2._files import (
     file_identity,
     identity_of,
 )
+from blosc2._options import StoreOptions
 from blosc2.exceptions import FormatError
 
-_FLAGS = os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+# Added to whether a file is written: bytes as they are, and not for programs that this one starts.
+_PLAINLY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class ZipBackend(TieredBackend):
@@ -57,14 +58,15 @@ class ZipBackend(TieredBackend):
     lists_cheaply = all_or_none = True
     unsettled = None
 
-    def __init__(self, root: str, how: OpenedBy = OpenedBy(), kind: str = "b2dict") -> None:  # noqa: B008 - never changes
+    def __init__(self, root: str, how: StoreOptions = StoreOptions(), kind: str = "b2dict") -> None:  # noqa: B008 - never changes
         super().__init__(root, how, kind)
         self._writer: ArchiveWriter | None = None
         self._descriptor = -1
         self._new: NewFile | None = None
         # Names of the members that were written and not published, by key, and where their data lie.
         self._appended: dict[str, tuple[bytes, int]] = {}
-        self._told = Told(root)
+        # What was told of keys; shared with the members of each version.
+        self._told: set[str] = set()
         self.members: Members | None = None
         # Device, inode, size and time of the archive as this backend read or left it.
         self._identity: tuple[int, ...] | None = None
@@ -106,7 +108,9 @@ class ZipBackend(TieredBackend):
     def embed_window(self) -> Window:
         """Where the frame of embedded values lies. Reads the archive's directory, at the first call."""
         try:
-            version = self._open()
+            members = self.members
+            old = None if members is None else members.source
+            version = open_version(self.root, self.how.mmap_mode, old, self.advice)
         except (OSError, ValueError):
             self._check_no_directory()  # which says it better
             raise
@@ -260,7 +264,7 @@ class ZipBackend(TieredBackend):
             start = 0
             seal: int | None = 0
         else:
-            self._descriptor = os.open(self.root, _FLAGS)
+            self._descriptor = os.open(self.root, os.O_RDWR | _PLAINLY)
             keep_from_child(self)
             if self._now() != self._identity or not members.version.is_in(self.root):
                 raise self._refusal()
@@ -349,7 +353,7 @@ class ZipBackend(TieredBackend):
         if members is None or members.source.size <= members.archive.end or self.lock is None or not self.lock.held:
             return
         try:
-            descriptor = os.open(self.root, _FLAGS)
+            descriptor = os.open(self.root, os.O_RDWR | _PLAINLY)
         except OSError:  # then nothing can be appended either
             return
         self._descriptor = descriptor
@@ -373,7 +377,7 @@ class ZipBackend(TieredBackend):
             if appended and self._open().record == members.version.record:
                 return False
         self._cut_off()
-        self._told.done = False
+        self._told.clear()
         self.load()
         return True
 
@@ -383,7 +387,7 @@ class ZipBackend(TieredBackend):
 
     def forget_staged(self) -> None:
         """What was moved out of memory lies in the file, and is part of what was published."""
-        self._waiting.forget()
+        self._waiting = None
 
     def look_again(self) -> None:
         """Forget what is known of keys; frames that were staged are written again, under those that they will have."""

@@ -25,45 +25,6 @@ _of_member = Frame.of_member
 _LARGEST_CHECKED: Final = 1 << 20
 
 
-class Told:
-    """Tells of keys that are not as writers of this package leave them, once for a store.
-
-    Parameters
-    ----------
-    root : str
-        The archive.
-    """
-
-    __slots__ = ("_root", "done")
-
-    def __init__(self, root: str) -> None:
-        self._root = root
-        self.done = False
-
-    def warn(self, keys: KeyTable) -> None:
-        """Tell of these."""
-        if self.done:
-            return
-        self.done = True
-        root = self._root
-        for key in keys.strangers:
-            warnings.warn(f"{root}: {key!r} is a frame under an unusual suffix", UserWarning, stacklevel=2)
-        for key in keys.packed:
-            warnings.warn(
-                f"{root}: {key!r} is not shown, because another tool has compressed its member, and members are "
-                "read in place: unzip the file and pack it without compression (zip -0)",
-                UserWarning,
-                stacklevel=2,
-            )
-        for key in keys.clashes:
-            warnings.warn(
-                f"{root}: {key!r} has more than one member; of these, the suffixes "
-                f"{', '.join(LEAF_SUFFIXES)} win in this order",
-                UserWarning,
-                stacklevel=2,
-            )
-
-
 class Members:
     """What one version of an archive holds, by key. It never changes, but learns what it is asked for.
 
@@ -75,14 +36,14 @@ class Members:
         What errors call it.
     verify : bool or None
         Whether what is read as a whole is checked against the checksums of members: not where this is False.
-    told : Told
-        What is told of keys that are not as writers of this package leave them.
+    told : set
+        What was told already of keys that are not as writers of this package leave them.
     """
 
     __slots__ = ("_check", "_described", "_find", "_is_checked", "_keys", "_member", "_root", "_told", "archive",
                  "source", "version")  # fmt: skip
 
-    def __init__(self, version: Version, root: str, verify: bool | None, told: Told) -> None:
+    def __init__(self, version: Version, root: str, verify: bool | None, told: set[str]) -> None:
         self.version = version
         self.source = version.source
         self.archive = version.archive
@@ -104,7 +65,7 @@ class Members:
             self._keys = keys = KeyTable.of_archive(self.archive, _SUFFIXES, _SKIPPED)
             self._find = keys.find
             if keys.strangers or keys.clashes or keys.packed:
-                self._told.warn(keys)
+                _tell(self._root, keys, self._told)
         return self._keys
 
     def sound_table(self) -> KeyTable:
@@ -209,3 +170,26 @@ class Members:
                 "the bytes of the member are not those that were written, as its checksum says",
                 path=self._root, key=key, offset=offset,
             )  # fmt: skip
+
+
+def _tell(root: str, keys: KeyTable, told: set[str]) -> None:
+    """Warn of keys that are not as writers of this package leave them, once."""
+    if root in told:
+        return
+    told.add(root)
+    for key in keys.strangers:
+        warnings.warn(f"{root}: {key!r} is a frame under an unusual suffix", UserWarning, stacklevel=2)
+    for key in keys.packed:
+        warnings.warn(
+            f"{root}: {key!r} is not shown, because another tool has compressed its member, and members are "
+            "read in place: unzip the file and pack it without compression (zip -0)",
+            UserWarning,
+            stacklevel=2,
+        )
+    for key in keys.clashes:
+        warnings.warn(
+            f"{root}: {key!r} has more than one member; of these, the suffixes "
+            f"{', '.join(LEAF_SUFFIXES)} win in this order",
+            UserWarning,
+            stacklevel=2,
+        )

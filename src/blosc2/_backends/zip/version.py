@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from blosc2._backends.layout import open_source
 from blosc2._backends.zip.tail import END, SEALED, check_tail
@@ -15,19 +15,16 @@ from blosc2.exceptions import FormatError
 _ENDS: Final = (END, SEALED)
 
 
-class Version:
+class Version(NamedTuple):
     """One version of an archive: its file and its directory belong together.
 
     A reader takes the version once; a writer replaces it as a whole and never changes it.
     """
 
-    __slots__ = ("archive", "record", "source")
-
-    def __init__(self, source: Source, archive: Archive, record: bytes) -> None:
-        self.source = source
-        self.archive = archive
-        # The last bytes of it, as they were: where they are others, so is the file.
-        self.record = record
+    source: Source
+    archive: Archive
+    #: The last bytes of it, as they were: where they are others, so is the file.
+    record: bytes
 
     def is_in(self, path: str) -> bool:
         """Whether the end record is what it was in a file, whose time does not tell of every change."""
@@ -58,7 +55,8 @@ def open_version(path: str, mmap_mode: str | None, old: Source | None, advice: s
                 source.advise(advice)
             if archive is None:
                 archive = Archive(source)
-                check_tail(source, archive)
+                if archive.end < source.size:
+                    check_tail(source, archive)
             if not record or archive.end < source.size:
                 start = max(0, archive.end - SEALED)
                 record = source.read(start, archive.end - start)

@@ -12,8 +12,8 @@ from blosc2._core.leaves.handles import sweep
 from blosc2._stores.leaves.leaf import LiveCarrier
 from blosc2.exceptions import FormatError, UnsupportedKindError
 
-# References to leaves that may be dead, before they are looked through.
-_SWEEP: Final = 1024
+#: References to leaves that may be dead, before they are looked through.
+LEAST_SWEPT: Final = 1024
 
 
 class OpenLeaves:
@@ -55,7 +55,7 @@ class OpenLeaves:
         """
         held = self.held
         sweep(held)
-        return max(_SWEEP, 2 * len(held))
+        return max(LEAST_SWEPT, 2 * len(held))
 
     def all_keys(self) -> set[str]:
         """Keys of which something is open."""
