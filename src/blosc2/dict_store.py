@@ -6,7 +6,6 @@ import os
 import stat
 import warnings
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
@@ -23,27 +22,19 @@ from blosc2._backends import (
     suffix_of,
     taken,
 )
-from blosc2._core.frame.frame import Frame
-from blosc2._core.keys.keytable import KeyTable
-from blosc2._core.keys.listing import KeyListing
-from blosc2._core.zip.descriptions import describe
 from blosc2._files import check_advice, through_link
-from blosc2._frames import parse_dtype
 from blosc2._options import StoreOptions, local_path, refuse_locking, store_options
 from blosc2._stores import (
     BackedStore,
-    Counter,
     GroupStats,
     LeafInfo,
     LeafPublishing,
-    codec_name,
-    leaf_info,
+    describe_leaf,
     listed,
-    parts_of,
-    readable,
+    store_stats,
 )
 from blosc2.embed_store import EmbedStore
-from blosc2.exceptions import FormatError, name_file
+from blosc2.exceptions import name_file
 from blosc2.info import InfoReporter
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 
@@ -412,31 +403,7 @@ class DictStore(BackedStore):
         key = canonical_key(key)
         if not self._has(key):
             raise self._missing_key(key)
-        if key not in self._changes and key not in self._leaves.edited:
-            members = self._backend.members
-            catalog = None if members is None else members.catalog()
-            if catalog is not None:
-                position = self._published_listing().position(key)
-                if 0 <= position < catalog.count:
-                    with suppress(FormatError):  # of the catalog, without which the leaf itself says it
-                        description = catalog.description(position)
-                        if description:
-                            return leaf_info(description)._replace(key=key, stored=self._backend.stored_bytes(key))
-        return self._describe_leaf(key)
-
-    def _describe_leaf(self, key: str) -> LeafInfo:
-        edited = self._leaves.edited.get(key)
-        window = self._window(key) if edited is None else edited.window()
-        if window is None:
-            raise self._missing_key(key)
-        frame = Frame.open(*window, key)
-        description = describe(frame, parse_dtype)
-        if description:
-            info = leaf_info(description)
-        else:
-            info = LeafInfo("other", None, None, codec_name(frame.codec), frame.nbytes, frame.cbytes)
-        pending = edited is not None or key in self._changes
-        return info._replace(key=key, stored=int(frame.frame_len) if pending else self._backend.stored_bytes(key))
+        return describe_leaf(self, key)
 
     def stats(self, group: str = "/", depth: int = 0, *, by: str | Iterable[str] | None = None) -> list[GroupStats]:
         """How many leaves there are below a group, and how many bytes, by group, kind, dtype and codec.
@@ -477,37 +444,7 @@ class DictStore(BackedStore):
         if isinstance(depth, bool) or not hasattr(depth, "__index__") or depth < 0:
             raise ValueError(f"depth must be a number that is not negative, not {depth!r}")
         path = "/" if group in ("", "/") else canonical_key(group)
-        counter = Counter(parts_of(by), hidden=self._has_groups)
-        listing = self._published_listing()
-        members = self._backend.members
-        catalog = None if members is None else members.described()
-        if self._backend.replaces:
-            listing = KeyListing(KeyTable.of_keys(()))
-        elif catalog is not None and not counter.add_catalog(
-            catalog, KeyListing(listing.table, path=self._path), path, depth
-        ):
-            catalog = None
-        if catalog is None:
-            counter.add_leaves(readable(listing.below(path), self._describe_published), path, depth)
-        else:
-            below = "/" if path == "/" else path + "/"
-            embedded = [key for key in self._embedded_keys() if key.startswith(below) and listing.table.find(key) < 0]
-            counter.add_leaves(readable(embedded, self._describe_published), path, depth)
-        rows = counter.rows()
-        if path == "/" and by is None:
-            # Nothing is there of a store that was not published yet.
-            try:
-                rows[0] = rows[0]._replace(file_bytes=self._backend.size())
-            except FileNotFoundError:  # nothing was published yet
-                rows[0] = rows[0]._replace(file_bytes=0)
-        return rows
-
-    def _describe_published(self, key: str) -> LeafInfo:
-        window = self._published(key)
-        if window is None:
-            raise self._missing_key(key)
-        frame = Frame.open(*window, key)
-        return leaf_info(describe(frame, parse_dtype) or bytes(24))
+        return store_stats(self, path, depth, by)
 
     @property
     def localpath(self) -> str:

@@ -629,19 +629,6 @@ class TreeStore(DictStore):
         leaf = self._leaves.find(key)
         return super()._open(key) if leaf is None and self._has(key) else leaf
 
-    def _set_attributes(self, key: str, values: Mapping[str, Any]) -> None:
-        """Set entries of the leaf that carries the attributes of a group; it is made where there is none."""
-        self._check_not_inside(key)
-        with self._lock:
-            if self._has(key):
-                self._hidden_leaf(key).vlmeta.update(values)
-                return
-            group = key[: -len(ATTRIBUTES) - 1]
-            if group:
-                self._check_new_group(group)
-            with AllOrNone(self):  # what is in memory may have to be written, which may fail
-                self._put(key, metadata_frame(values))
-
     def _check_new_group(self, group: str) -> None:
         """Refuse a group that cannot be, beside what is there."""
         new_key(group)
@@ -651,23 +638,6 @@ class TreeStore(DictStore):
         if ATTRIBUTES in group.split("/"):
             raise ValueError(f"Group {group!r}: the name {ATTRIBUTES} is reserved for attributes")
         self._check_above(group)
-
-    def _delete_attribute(self, key: str, name: str) -> None:
-        """Delete an entry of such a leaf, and the leaf with its last."""
-        self._check_not_inside(key)
-        with self._lock:
-            values = self._hidden_leaf(key).vlmeta
-            if list(values) == [name]:
-                self._remove(key)
-            else:
-                del values[name]
-
-    def _delete_attributes(self, key: str) -> None:
-        """Delete all entries at once, which is the leaf itself."""
-        self._check_not_inside(key)
-        with self._lock:
-            if self._has(key):
-                self._remove(key)
 
     # ------------------------------------------------------------------ description
     def describe(self, key: str) -> LeafInfo:

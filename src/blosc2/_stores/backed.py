@@ -128,7 +128,8 @@ class BackedStore(Store):
                     leaf_reader(table, self._hidden_name, self._path, self._mmap_mode, self._deserialize,
                                 check=self._verify is None)
                 )  # fmt: skip
-                if table.find(key) >= 0:
+                hidden = self._hidden_name
+                if table.find(key) >= 0 and (hidden is None or not key.endswith(hidden)):
                     return self[key]
         frame = self._backend.open_frame(key)
         return None if frame is None else self._leaf_of(key, frame)

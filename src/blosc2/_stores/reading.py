@@ -28,7 +28,7 @@ from blosc2._options import StoreOptions
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.endings import note_writable
 from blosc2._stores.leaves.leaf import live_carrier, read_only
-from blosc2._stores.leaves.open_leaves import LEAST_SWEPT, OpenLeaves
+from blosc2._stores.leaves.open_leaves import OpenLeaves
 from blosc2._stores.leaves.read_many import read_leaf, read_leaves
 from blosc2.exceptions import ClosedStoreError, ReadOnlyError, StoreKeyError
 
@@ -66,7 +66,7 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         self._lock = Lock()
         self._leaves = leaves = OpenLeaves()
         self._look_among(leaves.held, self._hidden_name)
-        self._sweep_at = LEAST_SWEPT
+        self._sweep_at = leaves.limit
         # What takes changes back, by the thread that makes them.
         self._blocks: dict[int, AllOrNone] = {}
         # Of pending changes, whether they get files of their own, where that is decided.

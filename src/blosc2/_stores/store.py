@@ -598,19 +598,15 @@ class Store(ReadableStore):
         if self._writer_lock is not None and self._writer_lock.inherited:
             self._backend.abandon()
         else:
-            self._flush_last(durable)
+            try:
+                self._is_ending = True  # what is published is not read again
+                self.flush(durable)
+            except BaseException:
+                self._is_ending = False
+                with suppress(OSError, FormatError):  # what is published of it all the same is shown
+                    self._catch_up()
+                raise
         self._end()
-
-    def _flush_last(self, durable: bool) -> None:
-        """Publish what is left, and do not read that again."""
-        self._is_ending = True
-        try:
-            self.flush(durable)
-        except BaseException:
-            self._is_ending = False
-            with suppress(OSError, FormatError):  # what is published of it all the same is shown
-                self._catch_up()
-            raise
 
     def _end(self) -> None:
         try:

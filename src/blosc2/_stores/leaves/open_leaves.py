@@ -25,14 +25,17 @@ class OpenLeaves:
         References to leaves. They do not remove themselves, which would cost each leaf more than a sweep now and then.
     carriers : mapping
         What array, super-chunk and metadata views of a live leaf share: one each, or an edit would get lost.
+    limit : int
+        How many references there may be before they are looked through for the first time.
     edited : dict
         Those of leaves that were changed, and not published since.
     """
 
-    __slots__ = ("carriers", "edited", "held")
+    __slots__ = ("carriers", "edited", "held", "limit")
 
     def __init__(self) -> None:
         self.held: dict[str, weakref.ref[Any]] = {}
+        self.limit = LEAST_SWEPT
         self.carriers: weakref.WeakValueDictionary[str, LiveCarrier] = weakref.WeakValueDictionary()
         self.edited: dict[str, LiveCarrier] = {}
 
