@@ -112,3 +112,30 @@ def test_a_large_part_that_waits_for_the_disk_goes_together(tmp_path: Path, monk
         assert publishing.waiting == set()
     with blosc2.DictStore(tmp_path / "x.b2d", mode="r") as reader:
         assert {key: reader[key][:].tolist() for key in reader} == {"/k1": [8], "/k2": [2], "/k3": [3], "/k4": [4]}
+
+
+def test_an_interrupt_right_behind_a_publication_loses_no_leaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves that were renamed and waited for the disk can be published once more."""
+    with blosc2.DictStore(tmp_path / "x.b2d", mode="w") as store:
+        store.update({f"/k{n}": [n] for n in range(3)})
+        store.flush()
+        monkeypatch.setattr(leaf_publishing, "ALLOWANCE", -1.0)
+        monkeypatch.setattr(leaf_publishing, "GROUP", 4)
+        monkeypatch.setattr(pace, "_PART", 1e9)
+        store._publishing.leaf_pace._took = 1.0
+        store.rename("/k0", "/moved")
+        assert "/moved" in store._publishing.waiting
+
+        def interrupt(block: Any, keys: Any) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(leaf_publishing.AllOrNone, "forget_keys", interrupt)
+            with pytest.raises(KeyboardInterrupt), leaf_publishing.AllOrNone(store):
+                store["/k1"], store["/k2"] = [7], [8]
+        assert store["/moved"][:].tolist() == [0]
+        store.flush()
+        assert "/k0" not in store
+    with blosc2.DictStore(tmp_path / "x.b2d", mode="r") as reader:
+        assert sorted(reader) == ["/k1", "/k2", "/moved"]
+        assert reader["/moved"][:].tolist() == [0]

@@ -475,7 +475,7 @@ def test_compact(make: Maker, source: str | None) -> None:
         for i in range(0, 200, 2):
             fresh[f"/g{i % 3}/k{i}"] = rng.integers(0, 1000, 30 + i)
         fresh.flush()
-        size, values = fresh._size(), values_of(fresh)
+        size, values = fresh._backend.size(), values_of(fresh)
     with make("w") as store:
         for round_ in range(8):
             for i in range(200):

@@ -224,6 +224,7 @@ class LeafPublishing:
             block.forget_keys(taken)
         for key, window in taken.items():
             self._is_there(store, key, there=window is not None)
+        placing.forget_aside(taken)
         if not changes:
             store._backend.discard()
 

@@ -149,10 +149,14 @@ class Placing(Unsettled):
         for key, window in changes.items():
             path = None if window is None else next(backend.files.files_of(key), None)
             backend.files.note_file(key, None if path is None else os.path.splitext(path)[1])
+        backend._mark_leaf()
+
+    def forget_aside(self, changes: dict[str, Window | None]) -> None:
+        """These were published, and wait no more: remove the second names that files had meanwhile."""
+        for window in changes.values():
             if isinstance(window, Moved) and window.aside is not None:
                 with suppress(OSError):
-                    backend._owner.unlink(window.aside)
-        backend._mark_leaf()
+                    self._backend._owner.unlink(window.aside)
 
     def came(self, unsynced: set[str], touched: set[str], gone: set[str], keys: set[str]) -> None:
         """Files came without a sync, and went, in these folders; these keys had durable files before."""
