@@ -172,16 +172,13 @@ class TreeStore(DictStore):
         if entry is not None:
             return dict(entry) if isinstance(entry, Mapping) else {"kind": str(entry)}
         # Old tables are not declared: their description alone tells what they are.
-        if self._has(f"{path}/{_DESCRIPTION}") if path or self._changes else self._is_in_tier(f"/{_DESCRIPTION}"):
+        description = f"{path}/{_DESCRIPTION}"
+        if self._has(description) if path or self._changes else self._backend.contains_now(description):
             try:
-                leaf = super()._open(f"{path}/{_DESCRIPTION}")  # not by `self`, which hides it
+                leaf = super()._open(description)  # not by `self`, which hides it
                 kind = leaf.vlmeta.get("kind")
-            except (
-                FormatError,
-                UnsupportedKindError,
-                UnsafeDeserializationError,
-            ):  # what is not read describes nothing
-                return None
+            except (FormatError, UnsupportedKindError, UnsafeDeserializationError):
+                return None  # what is not read describes nothing
             if isinstance(kind, bytes):
                 kind = kind.decode("utf-8", "replace")
             if kind == "ctable":

@@ -79,8 +79,8 @@ class TieredBackend(ABC):
         """The file or member of a key; None where there is none."""
 
     @abstractmethod
-    def open_file(self, key: str) -> Frame | None:
-        """The frame in it, opened in as few reads as possible."""
+    def open_frame(self, key: str) -> Frame | None:
+        """The frame of a key, in a file or embedded, opened in as few reads as possible; None where there is none."""
 
     @abstractmethod
     def place_file(self, key: str) -> Window | None:
@@ -179,15 +179,10 @@ class TieredBackend(ABC):
         window = self.locate_file(key)
         return self._locate_embedded(key) if window is None else window
 
-    def open_frame(self, key: str) -> Frame | None:
-        """The frame of a key, opened in as few reads as possible; None where there is none."""
-        if self.replaces:
-            return None
-        frame = self.open_file(key)
-        if frame is None:
-            window = self._locate_embedded(key)
-            return None if window is None else Frame.open(*window, key)
-        return frame
+    def _embedded_frame(self, key: str) -> Frame | None:
+        """The frame of a leaf that has no file; None where there is none."""
+        window = None if self.replaces else self._locate_embedded(key)
+        return None if window is None else Frame.open(*window, key)
 
     def place(self, key: str) -> Window | None:
         """Where it lies as far as that is known without reading it; None where there is none."""

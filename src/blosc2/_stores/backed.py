@@ -171,10 +171,6 @@ class BackedStore(Store):
         below: list[str] = self._listing().below(group or "/")
         return [group, *below] if group and self._has(group) else below
 
-    def _is_in_tier(self, key: str) -> bool:
-        """Whether there is such a leaf, by one look, during which a writer may move it."""
-        return self._backend.contains_now(key)
-
     def _keys(self) -> list[str]:
         self._check_open()
         keys: list[str] = self._listing().below()
@@ -393,7 +389,8 @@ class BackedStore(Store):
                 if count % PROGRESS_EACH == 0:
                     progress(count, total)
             progress(count, total)
-            stream.end({key: None for key in self._embedded_keys() if key in admit}, self._new_registry)
+            shadowed = [] if self._embedded is None else self._embedded.entries
+            stream.end({key: None for key in shadowed if key in admit}, self._new_registry)
         except BaseException as error:
             name_file(error, self._file)
             self._backend.discard()
@@ -409,13 +406,6 @@ class BackedStore(Store):
                 self._leaves.forget(key)
         self._load()
         return count
-
-    def _is_empty(self) -> bool:
-        """Whether there are no leaves, hidden ones and parts of other objects included."""
-        return len(self._listing()) == 0
-
-    def _embedded_keys(self) -> list[str]:
-        return [] if self._embedded is None else list(self._embedded.entries)
 
     def _goes_to_file(self, value: Any, window: Window) -> bool:
         if isinstance(window, Moved):

@@ -150,11 +150,11 @@ class DirectoryBackend(TieredBackend):
         """The file of a key, opened but not read; None where there is none."""
         return self.files.place(key)
 
-    def open_file(self, key: str) -> Frame | None:
-        """The frame of a file; None where there is none."""
-        window = self.files.locate(key)
+    def open_frame(self, key: str) -> Frame | None:
+        """The frame of a key, in a file or embedded; None where there is none."""
+        window = None if self.replaces else self.files.locate(key)
         if window is None:
-            return None
+            return self._embedded_frame(key)
         frame = Frame.open(*window, key)
         if not (frame.only_array and str(window[0].path).endswith(".b2nd")):
             self._check_suffix(frame, key)

@@ -159,9 +159,11 @@ class ZipBackend(TieredBackend):
             return None
         return members.locate(key)
 
-    def open_file(self, key: str) -> Frame | None:
-        """The frame of a member, opened in as few reads as possible; None where there is none."""
-        return None if self.members is None else self.members.open_frame(key)
+    def open_frame(self, key: str) -> Frame | None:
+        """The frame of a key, in a member or embedded, opened in as few reads as possible; None where there is none."""
+        members = self.members
+        frame = None if members is None or self.replaces else members.open_frame(key)
+        return self._embedded_frame(key) if frame is None else frame
 
     def place_file(self, key: str) -> Window | None:
         """Where the member of a key lies, as far as the directory tells; None where there is none."""
