@@ -139,3 +139,24 @@ def test_an_interrupt_right_behind_a_publication_loses_no_leaf(tmp_path: Path, m
     with blosc2.DictStore(tmp_path / "x.b2d", mode="r") as reader:
         assert sorted(reader) == ["/k1", "/k2", "/moved"]
         assert reader["/moved"][:].tolist() == [0]
+
+
+def test_after_an_interrupt_what_is_listed_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with blosc2.TreeStore(tmp_path / "x.b2d", mode="w") as store:
+        store.update({"/g/a": [1], "/g/b": [2]})
+        store.flush()
+        assert list(store) == ["/g", "/g/a", "/g/b"]
+
+        def interrupt(block: Any, keys: Any) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(leaf_publishing.AllOrNone, "forget_keys", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                store.rename("/g/b", "/g/e")
+        now = list(store)
+        assert now in (["/g", "/g/a", "/g/b"], ["/g", "/g/a", "/g/e"])
+        assert store[now[-1]][:].tolist() == [2]
+        assert len(store) == 3
+    with blosc2.TreeStore(tmp_path / "x.b2d", mode="r") as reader:
+        assert list(reader) == now

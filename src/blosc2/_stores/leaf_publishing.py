@@ -215,16 +215,16 @@ class LeafPublishing:
                     placing.publish(taken)
             else:
                 placing.publish(taken)
-        except BaseException as error:
+            for block in list(store._blocks.values()):
+                block.forget_keys(taken)
+            for key, window in taken.items():
+                self._is_there(store, key, there=window is not None)
+            placing.forget_aside(taken)
+        except BaseException as error:  # an interrupt, perhaps when it was published
             if isinstance(error, OSError):
                 name_file(error, store._file)
             store._look_again_at_keys()
             raise
-        for block in list(store._blocks.values()):
-            block.forget_keys(taken)
-        for key, window in taken.items():
-            self._is_there(store, key, there=window is not None)
-        placing.forget_aside(taken)
         if not changes:
             store._backend.discard()
 
