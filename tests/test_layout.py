@@ -17,19 +17,11 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py"))
 
 # Modules that are longer than 500 lines (600 in _core): none may join them, and none of them may grow.
 TOO_LONG = {
-    "_core/codec/codec.pyx": 929,
-    "_core/frame/frame.pyx": 650,
-    "_core/keys/keytable.pyx": 966,
-    "_core/keys/listing.pyx": 636,
-    "_core/ndim/grid_read_many.pyx": 695,
-    "_core/zip/archive.pyx": 610,
-    "_core/zip/catalog_writer.pyx": 741,
-    "_core/zip/sorted_runs.pyx": 768,
     "_frames/metadata.py": 509,
     "_handles/handle.py": 605,
     "_stores/store.py": 690,
     "dict_store.py": 593,
-    "ndarray.py": 649,
+    "ndarray.py": 648,
     "tree_store.py": 912,
 }
 

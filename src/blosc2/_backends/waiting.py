@@ -42,7 +42,7 @@ class WaitingValues:
         for key, window in changes.items():
             # A very large one in a file that carries checksums stays there; but each keeps its file open.
             stays = window[2] <= _WORTH_MOVING or (
-                window[2] > MEMORY_LIMIT and bool(window[0].sums) and len(staged) < _MOST_ELSEWHERE
+                window[2] > MEMORY_LIMIT and bool(window[0].checksums) and len(staged) < _MOST_ELSEWHERE
             )
             staged[key] = window if stays else waiting.add(window)
         return staged

@@ -19,9 +19,9 @@ import numpy as np
 from blosc2._backends import Backend, Embedded, Moved, Window, WriterLock, canonical_key, plain_key
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
-from blosc2._core.leaves.handles import hold
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._core.leaves.leaf_lookup import LeafLookup
+from blosc2._core.leaves.weak_cache import hold
 from blosc2._files import LASTING, advise_windows, check_advice, lasting
 from blosc2._functions import wrap
 from blosc2._options import StoreOptions

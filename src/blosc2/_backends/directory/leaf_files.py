@@ -13,7 +13,7 @@ from typing import Final
 from blosc2._backends.directory.scan import Folder, scan
 from blosc2._backends.keys import is_path
 from blosc2._backends.layout import LEAF_SUFFIXES, RESERVED, Window, open_source
-from blosc2._core.frame.header import file_window
+from blosc2._core.frame.header import file_range
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 
@@ -111,11 +111,11 @@ class LeafFiles:
         finally:
             os.close(descriptor)
         if len(data) < _SMALL_FILE:
-            return file_window(Source.of_buffer(data, path))
+            return file_range(Source.of_buffer(data, path))
         source = open_source(path, self._mmap_mode, old)
         if self.advice is not None:
             source.advise(self.advice)
-        return file_window(source)
+        return file_range(source)
 
     def path_of(self, key: str) -> str | None:
         """The file of a key."""

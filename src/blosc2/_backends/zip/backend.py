@@ -271,7 +271,7 @@ class ZipBackend(TieredBackend):
             if self._now() != self._identity or not members.version.is_in(self.root):
                 raise self._refusal()
             size = start = os.fstat(self._descriptor).st_size
-            end, seal = members.archive.end, members.archive.seal
+            end, seal = members.archive.end, members.archive.file_checksum
             if not self._staged:
                 # What lies behind is left from an append that was not finished.
                 start = max(end, self._floor)
@@ -375,7 +375,7 @@ class ZipBackend(TieredBackend):
             if new == old:
                 return False
             # A writer may be appending what it has not published yet.
-            appended = self.lock is None and new[:2] == old[:2] and members.archive.seal is not None
+            appended = self.lock is None and new[:2] == old[:2] and members.archive.file_checksum is not None
             if appended and self._open().record == members.version.record:
                 return False
         self._cut_off()

@@ -35,15 +35,15 @@ def write_directory(
         Whether there are new embedded values.
     """
     keys = None if members is None else members.table()
-    most = len(changes) + writer.gathered + (0 if keys is None else len(keys))
+    most = len(changes) + writer.collected + (0 if keys is None else len(keys))
     # What was streamed is sorted already, be it little.
-    if not writer.gathered and (most < CATALOG_LEAST or (keys is not None and not keys.regular)):
+    if not writer.collected and (most < CATALOG_LEAST or (keys is not None and not keys.regular)):
         if members is None:
             writer.write_directory()
         else:
             writer.write_directory(*members.archive.records(_outdated(members, changes, embedded)))
         return
-    runs, others = writer.gather(folder)
+    runs, others = writer.collect(folder)
     for key, window in changes.items():
         if window is None:
             writer.hide(key[1:].encode("utf-8", "surrogateescape"))
@@ -66,6 +66,6 @@ def _outdated(members: Members, changes: dict[str, Window | None], embedded: boo
             gone.update(shadowed.get(key, ()))
         gone.update(keys.packed.get(key, ()))
     if embedded:
-        gone.update(archive.places(EMBED_NAME))
-    gone.update(archive.places(CATALOG_NAME))  # it would not fit any more
+        gone.update(archive.find_offsets(EMBED_NAME))
+    gone.update(archive.find_offsets(CATALOG_NAME))  # it would not fit any more
     return gone

@@ -47,7 +47,7 @@ class Members:
         self.version = version
         self.source = version.source
         self.archive = version.archive
-        self._member: Callable[[int], tuple[int, int]] = version.archive.window_at
+        self._member: Callable[[int], tuple[int, int]] = version.archive.byte_range_at
         self._root = root
         self._check = verify is not False
         self._told = told
@@ -64,7 +64,7 @@ class Members:
         if self._keys is None:
             self._keys = keys = KeyTable.of_archive(self.archive, _SUFFIXES, _SKIPPED)
             self._find = keys.find
-            if keys.strangers or keys.clashes or keys.packed:
+            if keys.unknown_suffixes or keys.clashes or keys.packed:
                 _tell(self._root, keys, self._told)
         return self._keys
 
@@ -129,7 +129,7 @@ class Members:
     def described(self) -> Catalog | None:
         """The same with all leaves described; those that are not in the file's catalog are opened for that, once."""
         catalog = self.catalog()
-        if catalog is not None and catalog.vague == 0:
+        if catalog is not None and catalog.undescribed == 0:
             return catalog
         if self._described is None and len(self.table()):
             self._described = catalog_in_memory(self.table(), parse_dtype)
@@ -149,13 +149,13 @@ class Members:
 
         A small one was checked when the archive was opened.
         """
-        if not self._check or frame.sums_len or not SMALL_MEMBER < frame.frame_len <= _LARGEST_CHECKED:
+        if not self._check or frame.checksums_len or not SMALL_MEMBER < frame.frame_len <= _LARGEST_CHECKED:
             return
         if not self._is_checked and frame.source is self.source:
             self._verify_embedded(None)
 
     def _verify_embedded(self, key: str | None) -> None:
-        place = -1 if self._is_checked else self.archive.place(_EMBED)
+        place = -1 if self._is_checked else self.archive.find_offset(_EMBED)
         if place >= 0:
             self._verify_member(place, key)
             self._is_checked = True
@@ -177,7 +177,7 @@ def _tell(root: str, keys: KeyTable, told: set[str]) -> None:
     if root in told:
         return
     told.add(root)
-    for key in keys.strangers:
+    for key in keys.unknown_suffixes:
         warnings.warn(f"{root}: {key!r} is a frame under an unusual suffix", UserWarning, stacklevel=2)
     for key in keys.packed:
         warnings.warn(

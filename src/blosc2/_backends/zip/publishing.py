@@ -91,7 +91,7 @@ class Publishing:
         keys = members.table().sound()
         new = NewFile(backend.root, replace=True, lock=backend.lock, owner=backend._owner)
         try:
-            writer = ArchiveWriter(new.file.fileno(), 0, ALIGNMENT, seal=0)
+            writer = ArchiveWriter(new.file.fileno(), 0, ALIGNMENT, file_checksum=0)
             if len(keys) >= directory_records.CATALOG_LEAST and keys.regular:
                 copy_cataloged(members.source, members.archive, keys, writer, backend._folder, progress)
             else:
@@ -174,8 +174,8 @@ class Publishing:
         backend = self._backend
         assert backend.members is not None
         archive = backend.members.archive
-        again = ArchiveWriter(backend._descriptor, writer.position, ALIGNMENT, writer.seal)
-        again.write_directory(*archive.records(set(archive.places(CATALOG_NAME))))
+        again = ArchiveWriter(backend._descriptor, writer.position, ALIGNMENT, writer.file_checksum)
+        again.write_directory(*archive.records(set(archive.find_offsets(CATALOG_NAME))))
         os.fsync(backend._descriptor)
         again.write_end()
         backend.behind = False

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from blosc2._backends import Window
-from blosc2._core.leaves.handles import sweep
+from blosc2._core.leaves.weak_cache import sweep
 from blosc2._stores.leaves.leaf import LiveCarrier
 from blosc2.exceptions import FormatError, UnsupportedKindError
 
