@@ -56,6 +56,5 @@ def one_thread() -> Iterator[None]:
 def changes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores publish nothing by themselves, as a large one does not with each assignment: changes wait for `flush`."""
     monkeypatch.setattr("blosc2._backends.publish_pace.Pace.is_due", lambda self, waiting, values: False)
-    for name in ("_put_at_once", "_is_due"):  # leaves with files of their own
-        monkeypatch.setattr(f"blosc2._stores.backed.BackedStore.{name}", lambda *given: False)
-    monkeypatch.setattr("blosc2._stores.backed.remove_leaf", lambda *given: False)
+    for name in ("put", "remove", "is_due"):  # leaves with files of their own
+        monkeypatch.setattr(f"blosc2._stores.leaf_publishing.LeafPublishing.{name}", lambda *given: False)

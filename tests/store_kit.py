@@ -262,13 +262,13 @@ class StoreContract:
         assert gone() is None  # the store keeps no leaf alive
 
     def test_leaves_that_nobody_holds_are_forgotten(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("blosc2._stores.reading._SWEEP", 10)
+        monkeypatch.setattr("blosc2._stores.leaves.open_leaves.LEAST_SWEPT", 10)
         with self.make(path) as store:
             store.update({f"/k{n}": [n] for n in range(50)})
             held = [store[f"/k{n}"] for n in range(5)]
             for n in range(50):
                 store[f"/k{n}"][0]
-            assert len(store._held) <= 25
+            assert len(store._leaves.held) <= 25
             assert all(store[f"/k{n}"] is held[n] for n in range(5))
 
     # ------------------------------------------------------------------ publishing

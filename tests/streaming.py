@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest import mock
 
-from blosc2._backends import zip_members as member_writing
+from blosc2._backends import waiting
 from blosc2._backends.embedded import changes as embedded_changes
 from blosc2._backends.embedded import frame_map as embedded
+from blosc2._backends.zip import member_frames as member_writing
 from blosc2._files import copies as byte_copies
 from blosc2._files import spool
 from blosc2._frames import chunk_sequence as joined_chunks
 from blosc2._handles import handle, memory
 from blosc2._stores import backed as backed_store
-from blosc2._stores import leaf, store
+from blosc2._stores import store
+from blosc2._stores.leaves import leaf
 
 #: Where a limit is, its name, and what it becomes.
 LIMITS = (
@@ -22,7 +24,8 @@ LIMITS = (
     (handle, "SMALL_FRAME", 0), (memory, "SMALL_FRAME", 0), (embedded, "_LONG", 0), (embedded_changes, "_IN_MEMORY", 0),
     (joined_chunks, "BUDGET", 0), (joined_chunks, "_SLACK", 1 << 14), (spool, "BUDGET", 0),
     (member_writing, "_LARGE", 0),
-    (store, "MEMORY_LIMIT", 0), (store, "_WORTH_MOVING", 0), (backed_store, "MEMORY_LIMIT", 0), (leaf, "_LARGE", 0),
+    (store, "MEMORY_LIMIT", 0), (waiting, "_WORTH_MOVING", 0), (waiting, "MEMORY_LIMIT", 0),
+    (backed_store, "MEMORY_LIMIT", 0), (leaf, "_LARGE", 0),
 )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from fixture_kit.siphash import siphash13
 from fuzz.repair import repair_catalogs
 
 import blosc2
-from blosc2._backends import zip as zip_backend
+from blosc2._backends.zip import directory_records as zip_backend
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable

@@ -18,8 +18,8 @@ from fixture_kit import manifest
 from store_kit import VALUES, FileStoreContract, tree_state
 
 import blosc2
-from blosc2._backends import zip_version
 from blosc2._backends.embedded.changes import values_after
+from blosc2._backends.zip import version as zip_version
 from blosc2._core.zip.archive import Archive
 from blosc2.exceptions import FormatError
 
@@ -603,12 +603,12 @@ def test_threads_may_sweep_together(path: Path, monkeypatch: pytest.MonkeyPatch)
 
         class Dead:
             def __call__(self) -> None:
-                store._held.pop("/dead", None)  # as another thread would
+                store._leaves.held.pop("/dead", None)  # as another thread would
 
-        store._held["/dead"] = Dead()
+        store._leaves.held["/dead"] = Dead()
         store._sweep_at = 0
         assert store["/a"][0] == 1
-        assert "/dead" not in store._held
+        assert "/dead" not in store._leaves.held
 
 
 def test_a_lookup_sees_one_version_of_an_archive(tmp_path: Path) -> None:
@@ -618,17 +618,18 @@ def test_a_lookup_sees_one_version_of_an_archive(tmp_path: Path) -> None:
         store.flush()
         backend = store._backend
         assert backend.locate("/b") is not None
-        version = backend._version
-        find = version.find
+        members = backend.members
+        members.table()
+        find = members._find
 
         def flushing_find(key: str) -> int:
             number = find(key)
-            version.find = find
+            members._find = find
             del store["/a"]
             store.flush()
             return number
 
-        version.find = flushing_find
+        members._find = flushing_find
         source, offset, length = backend.locate("/c")
         assert source.read(offset, length) == store["/c"].to_cframe()
     with pytest.raises(blosc2.exceptions.ClosedStoreError):

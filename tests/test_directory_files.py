@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._backends.directory_files import in_steps
+from blosc2._backends.directory.files import in_steps
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ import pytest
 from store_makers import Maker, values_of
 
 import blosc2
+from blosc2._backends import tiers
 from blosc2._backends.embedded import file as embedded_file
 from blosc2._core.io.source import Source
 from blosc2._files import atomic_file as new_file
-from blosc2._stores import backed as backed_store
 
 pytestmark = pytest.mark.usefixtures("changes_wait")
 KINDS = ("b2e", "b2z", "b2z-mixed", "tree-b2z", "b2d", "tree-b2d")
@@ -219,7 +219,7 @@ def no_more_files(patched: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> Any:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    patched.setattr(backed_store, "read_embedded", fail)
+    patched.setattr(tiers, "read_embedded", fail)
     patched.setattr(embedded_file, "open_source", fail)
 
 
@@ -260,9 +260,9 @@ def test_a_version_that_cannot_be_read_after_it_was_published(
 def test_many_values_that_were_written_and_cannot_be_read(make_file: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of them waits any more: the next commit must not do without them."""
     store = filled(make_file)
-    real = backed_store.read_embedded
+    real = tiers.read_embedded
     with monkeypatch.context() as patched:
-        patched.setattr(backed_store, "read_embedded", lambda window: real(lambda: window() and None))
+        patched.setattr(tiers, "read_embedded", lambda window: real(lambda: window() and None))
         with pytest.raises(TypeError):
             store.write_many((f"/m/{n}", [n]) for n in range(300))
     store["/d"] = [3]
@@ -329,7 +329,7 @@ def test_sources_say_what_a_file_is(tmp_path: Path) -> None:
     with path.open("r+b") as file:
         file.write(second)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert Source.open(str(path)).identity == reader._backend._version.source.identity
+    assert Source.open(str(path)).identity == reader._backend.members.source.identity
     writer["/b"] = [1]
     with pytest.raises(OSError, match="somebody else"):
         writer.flush()

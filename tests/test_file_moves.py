@@ -12,7 +12,7 @@ import pytest
 from store_makers import Maker, values_of
 
 import blosc2
-from blosc2._backends import directory as directory_backend
+from blosc2._backends.directory import folders as directory_folders
 from blosc2._files.process import Owner
 from blosc2._files.renames import FileMoves
 
@@ -187,7 +187,7 @@ def test_where_there_are_no_links(make: Maker, monkeypatch: pytest.MonkeyPatch) 
 def test_a_failure_to_sync_is_taken_back_too(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     with fill(make) as store:
         before = make.values()
-        real = directory_backend.sync_files
+        real = directory_folders.sync_files
         for at, change_keys in ((1, change), (1, lambda store: [store.pop(f"/g/k{n}") for n in range(4)])):
             left = [at]
 
@@ -198,7 +198,7 @@ def test_a_failure_to_sync_is_taken_back_too(make: Maker, monkeypatch: pytest.Mo
                 real(paths, folders)
 
             with monkeypatch.context() as patch:
-                patch.setattr(directory_backend, "sync_files", sync)
+                patch.setattr(directory_folders, "sync_files", sync)
                 with pytest.raises(OSError, match="Input/output"), store.transaction():
                     change_keys(store)
             assert values_of(store) == make.values() == before

@@ -102,16 +102,16 @@ def test_references_to_what_is_gone_do_not_pile_up(path: str) -> None:
     store = blosc2.open(path, mode="r")
     for number in range(LEAVES):
         store[key_of(number)]
-        assert len(store._held) <= 1025
+        assert len(store._leaves.held) <= 1025
     held = [store[key_of(number)] for number in range(5000)]
     for number in range(LEAVES):
         store[key_of(number)]
-        assert len(store._held) <= 2 * 6100
+        assert len(store._leaves.held) <= 2 * 6100
     assert all(store[key_of(number)] is leaf for number, leaf in enumerate(held))
     del held
     for number in range(2 * LEAVES):
         store[key_of(number % LEAVES)]
-    assert len(store._held) <= 1025
+    assert len(store._leaves.held) <= 1025
 
 
 def test_opening_and_letting_go_leaves_nothing(path: str, source: str | None) -> None:
@@ -146,8 +146,8 @@ def test_a_store_open_for_writing_keeps_no_leaf_that_was_only_read(tmp_path: Pat
             leaf = store[f"/k{number % 20}"]
             assert store[f"/k{number % 20}"] is leaf
         del leaf
-        assert len(store._handles) == 0
-        assert len(store._held) == 20
+        assert len(store._leaves.handles) == 0
+        assert len(store._leaves.held) == 20
 
 
 _HOLD = """

@@ -17,13 +17,9 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py"))
 
 # Modules that are longer than 500 lines (600 in _core): none may join them, and none of them may grow.
 TOO_LONG = {
-    "_backends/directory.py": 912,
-    "_backends/zip.py": 809,
-    "_stores/backed.py": 823,
-    "_stores/reading.py": 532,
-    "_stores/store.py": 693,
-    "dict_store.py": 627,
-    "tree_store.py": 937,
+    "_stores/store.py": 690,
+    "dict_store.py": 593,
+    "tree_store.py": 912,
 }
 
 

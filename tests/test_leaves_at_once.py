@@ -15,8 +15,8 @@ import pytest
 from fixture_kit.isolated import environment
 
 import blosc2
-from blosc2._backends import directory_placing as placing
 from blosc2._backends import publish_pace as pace
+from blosc2._backends.directory import placing as placing
 from blosc2._stores import leaf_publishing
 from blosc2.exceptions import FormatError
 
@@ -102,7 +102,7 @@ def test_what_replaces_durable_leaves_is_published_in_groups(
         monkeypatch.setattr(leaf_publishing, "ALLOWANCE", -1.0)
         monkeypatch.setattr(leaf_publishing, "GROUP", 64)
         monkeypatch.setattr(pace, "_PART", 1e9)
-        store._leaf_pace._took = 1.0
+        store._publishing.leaf_pace._took = 1.0
         for n in range(200):
             store[f"/k{n}"] = [n, n]
             store[f"/new{n}"] = [n]

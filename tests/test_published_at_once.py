@@ -174,6 +174,11 @@ def test_what_cannot_be_published_is_taken_back(make: Maker, monkeypatch: pytest
     assert os.listdir(make.path.parent) == [make.path.name]
 
 
+def pace_of(store: Any) -> pace.Pace:
+    found: pace.Pace = store._pace if isinstance(store, blosc2.EmbedStore) else store._publishing.pace
+    return found
+
+
 @pytest.mark.parametrize("length", [1, 500])
 def test_many_assignments_write_in_all_what_they_hold(length: int, make: Maker) -> None:
     """As many publications as the values times a constant, one by one, whatever their number."""
@@ -183,7 +188,7 @@ def test_many_assignments_write_in_all_what_they_hold(length: int, make: Maker) 
         with make("w") as store:
             for n in range(number):
                 store[f"/k{n}"] = value
-            counts.append(store._pace.count)
+            counts.append(pace_of(store).count)
             waiting = len(store._changes)
         with make("r") as reader:
             assert len(reader) == number

@@ -475,7 +475,7 @@ def test_compact(make: Maker, source: str | None) -> None:
         for i in range(0, 200, 2):
             fresh[f"/g{i % 3}/k{i}"] = rng.integers(0, 1000, 30 + i)
         fresh.flush()
-        size, values = fresh._size(), values_of(fresh)
+        size, values = fresh._backend.size(), values_of(fresh)
     with make("w") as store:
         for round_ in range(8):
             for i in range(200):
@@ -490,7 +490,7 @@ def test_compact(make: Maker, source: str | None) -> None:
         before, after = store.compact(lambda done, total: seen.append((done, total)))
         assert after <= before
         assert after <= 1.05 * size
-        assert after == store._size()
+        assert after == store._backend.size()
         assert seen[-1][0] == seen[-1][1] > 0
         assert [done for done, _ in seen] == sorted(done for done, _ in seen)
         assert values_of(store) == values

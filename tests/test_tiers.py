@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._backends.directory import DirectoryBackend
+from blosc2._backends.directory.backend import DirectoryBackend
 from blosc2.exceptions import StoreKeyError
 
 LARGE = np.random.default_rng(5).integers(0, 1 << 62, 500)

@@ -6,33 +6,35 @@ import os
 import stat
 import warnings
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from blosc2._backends import (
+    REGISTRY,
     DirectoryBackend,
-    Embedded,
+    TieredBackend,
     Window,
     WriterLock,
     ZipBackend,
     absolute,
     canonical_key,
     missing,
-    read_embedded,
     suffix_of,
     taken,
 )
-from blosc2._core.frame.frame import Frame
-from blosc2._core.keys.keytable import KeyTable
-from blosc2._core.keys.listing import KeyListing
-from blosc2._core.zip.descriptions import describe
-from blosc2._files import check_advice, lasting, through_link
-from blosc2._frames import parse_dtype
-from blosc2._options import check_mmap_mode, check_mode, deserialize_mode, local_path, refuse_locking
-from blosc2._stores import BackedStore, Counter, GroupStats, LeafInfo, codec_name, leaf_info, listed, parts_of, readable
+from blosc2._files import check_advice, through_link
+from blosc2._options import StoreOptions, local_path, refuse_locking, store_options
+from blosc2._stores import (
+    BackedStore,
+    GroupStats,
+    LeafInfo,
+    LeafPublishing,
+    describe_leaf,
+    listed,
+    store_stats,
+)
 from blosc2.embed_store import EmbedStore
-from blosc2.exceptions import FormatError, name_file
+from blosc2.exceptions import name_file
 from blosc2.info import InfoReporter
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 
@@ -143,16 +145,15 @@ class DictStore(BackedStore):
         exclusive: bool = True,
         verify: bool | None = None,
         advise: str | None = None,
-        _opened: tuple[DirectoryBackend | ZipBackend, Embedded] | None = None,
-        _lock: WriterLock | None = None,
     ) -> None:
         if advise is not None:
             check_advice(advise)
         if storage is not None:
             storage = storage_from(storage)
             mode, mmap_mode = storage.mode, storage.mmap_mode if mmap_mode is None else mmap_mode
-        check_mode(mode)
-        check_mmap_mode(mmap_mode, mode)
+        options = store_options(
+            mode, mmap_mode, deserialize, verify=verify, advise=advise, timeout=timeout, exclusive=exclusive
+        )
         path = local_path(localpath)
         if threshold is not None and (
             isinstance(threshold, bool) or not hasattr(threshold, "__index__") or threshold < 0
@@ -163,20 +164,12 @@ class DictStore(BackedStore):
         self._cparams = None if cparams is None else cparams_from(cparams)
         self._dparams = None if dparams is None else dparams_from(dparams)
         self._threshold = threshold
-        super().__init__(path, mode, mmap_mode, str(deserialize_mode(deserialize or "safe")))
-        self._verify = verify
+        super().__init__(path, options)
         if mode != "r":
-            self._writer_lock = WriterLock(absolute(path), timeout, exclusive=exclusive) if _lock is None else _lock
-        self._backend = _backend_of(path, mmap_mode, mode) if _opened is None else _opened[0]
+            self._writer_lock = WriterLock(absolute(path), timeout, exclusive=exclusive)
+            self._publishing = LeafPublishing()
+        self._backend = _backend_of(path, options, self._metalayer)
         self._backend.lock = self._writer_lock
-        self._backend.advice = lasting(advise)
-        self._backend.checks = verify is not False
-        self._embedded = None if _opened is None else _opened[1]
-        if _opened is not None:
-            self._start()
-            if advise is not None:
-                self._advise_all(advise)
-            return
         try:
             self._open_path(path)
         except BaseException:
@@ -184,7 +177,7 @@ class DictStore(BackedStore):
             if self._writer_lock is not None:
                 self._writer_lock.release()
             raise
-        if advise is not None:
+        if advise is not None and self._advice is None:
             self._advise_all(advise)
 
     def _open_path(self, path: str) -> None:
@@ -202,45 +195,64 @@ class DictStore(BackedStore):
                 self._load()
             raise missing(path)
         self._backend.check_replaceable()
-        self._unwritten = self._replaces = True
+        self._unwritten = self._backend.replaces = True
 
     @staticmethod
-    def open_tagged(path: str, mode: str, mmap_mode: str | None, deserialize: str, **how: Any) -> DictStore:
+    def open_tagged(path: str, options: StoreOptions, given: Mapping[str, Any]) -> DictStore:
         """Open the store at a path with the class that its tag names, reading it once.
 
-        A store that is one table of another package has no tree to show, so it opens as a `DictStore`.
+        A store that is one table of another package has no tree to show, so it opens as a `DictStore`. What else was
+        given are `cparams` and `dparams`.
         """
-        check_mode(mode)
-        check_mmap_mode(mmap_mode, mode)
         lock = None
-        if mode == "a":
+        if options.mode == "a":
             # Before anything is read: what is read must stay the newest.
-            lock = WriterLock(absolute(path), how.get("timeout", 0), exclusive=how.get("exclusive", True))
+            lock = WriterLock(absolute(path), options.timeout, exclusive=options.exclusive)
         try:
-            backend = _backend_of(path, mmap_mode, mode)
-            backend.advice = lasting(how.get("advise"))
-            backend.checks = how.get("verify") is not False
-            embedded = read_embedded(backend.embed_window, how.get("verify"))
+            backend = _backend_of(path, options)
+            backend.lock = lock
+            backend.open()
             if lock is not None:
-                backend.lock = lock
                 backend.cut_tail()
         except BaseException:
             if lock is not None:
                 lock.release()
             raise
-        kind = KINDS.get(str(embedded.kind), DictStore)
-        how |= {"mode": mode, "mmap_mode": mmap_mode, "deserialize": deserialize}
-        opened: dict[str, Any] = {"_opened": (backend, embedded), "_lock": lock}
-        store = kind(path, **how) if mode in "wx" else kind(path, **opened, **how)
-        if store.is_table():
+        assert backend.embedded is not None
+        kind = KINDS.get(str(backend.embedded.kind), DictStore)
+        if options.mode in "wx":
+            return kind(path, **options._asdict(), **given)
+        store = kind._of_backend(path, options, backend, given)
+        if kind._has_groups and _may_be_table(backend) and store.is_table():
             warnings.warn(f"{path} is a table of another package; its parts are shown as leaves", UserWarning,
                           stacklevel=3)  # fmt: skip
-            return DictStore(path, **opened, **how)
+            return DictStore._of_backend(path, options, backend, given)
         return store
+
+    @classmethod
+    def _of_backend(cls, path: str, options: StoreOptions, backend: TieredBackend, given: Mapping[str, Any]) -> Self:
+        """A store over what was opened already."""
+        self = cls.__new__(cls)
+        cparams, dparams = given.get("cparams"), given.get("dparams")
+        self._cparams = None if cparams is None else cparams_from(cparams)
+        self._dparams = None if dparams is None else dparams_from(dparams)
+        self._threshold = 0
+        backend.kind = cls._metalayer
+        BackedStore.__init__(self, path, options)
+        self._writer_lock, self._backend = backend.lock, backend
+        if options.mode != "r":
+            self._publishing = LeafPublishing()
+        if options.advise is not None and self._advice is None:
+            self._advise_all(options.advise)
+        return self
 
     def is_table(self) -> bool:
         """Whether the whole store is one object of another package."""
         return False
+
+    @property
+    def _file(self) -> str:
+        return self._backend.named
 
     # ------------------------------------------------------------------ copies
     def to_b2z(self, overwrite: bool | str | os.PathLike[Any] = False, filename: Any = None) -> str:
@@ -277,7 +289,7 @@ class DictStore(BackedStore):
             raise ValueError(f"the file must have a .b2z extension, unlike {target!r}")
         if os.path.lexists(target) and not overwrite:
             raise taken(target, "the file exists; overwrite=True replaces it")
-        return self._copy_to(ZipBackend(through_link(target), None), target)
+        return self._copy_to(ZipBackend(through_link(target), kind=self._metalayer), target)
 
     def to_b2d(self, dirname: Any = None, *, overwrite: bool = False) -> str:
         """Write the store as a directory; its leaves are copied as bytes.
@@ -301,7 +313,7 @@ class DictStore(BackedStore):
         """
         self._check_open()
         target = os.path.splitext(self._file)[0] + ".b2d" if dirname is None else local_path(dirname)
-        backend = DirectoryBackend(through_link(target), None)
+        backend = DirectoryBackend(through_link(target), kind=self._metalayer)
         if self._is_here(target):
             raise taken(target, "a store cannot be copied to where it is")
         if os.path.lexists(target):
@@ -313,7 +325,7 @@ class DictStore(BackedStore):
     def _is_here(self, path: str) -> bool:
         return os.path.realpath(path) == os.path.realpath(self._file)
 
-    def _copy_to(self, backend: DirectoryBackend | ZipBackend, target: str) -> str:
+    def _copy_to(self, backend: TieredBackend, target: str) -> str:
         with self._lock:
             self._gather()
             files: dict[str, Window | None] = {}
@@ -323,11 +335,13 @@ class DictStore(BackedStore):
             for key in listing.below():
                 window = self._window(key) if key in self._changes else None
                 if window is None:
+                    if key in entries and not self._backend.has_file(key):
+                        continue  # it is copied with all embedded values
                     window = self._backend.locate(key)
-                    if window is not None:
+                    if self._backend.has_file(key):
                         files[key] = window
                     elif key not in entries:  # somebody else has moved it since the keys were listed
-                        values[key] = self._published(key)
+                        values[key] = window
                 elif self._external.get(key, True):
                     # Where its bytes are now, whatever they are to this store.
                     files[key] = window[:]
@@ -336,11 +350,11 @@ class DictStore(BackedStore):
             gone = {key: None for key, window in self._changes.items() if window is None}
             # Of a key that has a file too, the embedded value was not seen and is not copied.
             gone |= {key: None for key in entries if key in files}
-            frame = self._after({**gone, **values}, embedded)
+            frame = backend.changes_of({**gone, **values}, self._new_registry, embedded)
             backend.lock = lock = WriterLock(os.path.abspath(backend.root))
             try:
                 backend.exists()
-                backend.publish(files, frame, fresh=True)
+                backend.write(files, frame, fresh=True)
             except OSError as error:
                 name_file(error, target)
                 raise
@@ -360,8 +374,9 @@ class DictStore(BackedStore):
         self._check_open()
         if key not in self:
             return None
-        window = self._backend.window_in_archive(key if key.startswith("/") else "/" + key)
-        return None if window is None else (window[0], window[1])
+        members = self._backend.members
+        window = None if members is None else members.locate(key if key.startswith("/") else "/" + key)
+        return None if window is None else (window[1], window[2])
 
     # ------------------------------------------------------------------ description
     def describe(self, key: str) -> LeafInfo:
@@ -388,39 +403,7 @@ class DictStore(BackedStore):
         key = canonical_key(key)
         if not self._has(key):
             raise self._missing_key(key)
-        if key not in self._changes and key not in self._edited:
-            catalog = self._backend.catalog()
-            if catalog is not None:
-                position = self._published_listing().position(key)
-                if 0 <= position < catalog.count:
-                    with suppress(FormatError):  # of the catalog, without which the leaf itself says it
-                        description = catalog.description(position)
-                        if description:
-                            return leaf_info(description)._replace(key=key, stored=self._stored_bytes(key))
-        return self._describe_leaf(key)
-
-    def _describe_leaf(self, key: str) -> LeafInfo:
-        edited = self._edited.get(key)
-        window = self._window(key) if edited is None else edited.window()
-        if window is None:
-            raise self._missing_key(key)
-        frame = Frame.open(*window, key)
-        description = describe(frame, parse_dtype)
-        if description:
-            info = leaf_info(description)
-        else:
-            info = LeafInfo("other", None, None, codec_name(frame.codec), frame.nbytes, frame.cbytes)
-        pending = edited is not None or key in self._changes
-        return info._replace(key=key, stored=int(frame.frame_len) if pending else self._stored_bytes(key))
-
-    def _stored_bytes(self, key: str) -> int:
-        """The bytes that a published leaf takes in the file, as far as that is known without a look at it."""
-        place = self._backend.place(key)
-        if place is not None:
-            return place[2]
-        entry = {} if self._embedded is None else self._embedded.entries.get(key, {})
-        length = entry.get("length")
-        return length if type(length) is int else 0
+        return describe_leaf(self, key)
 
     def stats(self, group: str = "/", depth: int = 0, *, by: str | Iterable[str] | None = None) -> list[GroupStats]:
         """How many leaves there are below a group, and how many bytes, by group, kind, dtype and codec.
@@ -461,36 +444,7 @@ class DictStore(BackedStore):
         if isinstance(depth, bool) or not hasattr(depth, "__index__") or depth < 0:
             raise ValueError(f"depth must be a number that is not negative, not {depth!r}")
         path = "/" if group in ("", "/") else canonical_key(group)
-        counter = Counter(parts_of(by), hidden=self._has_groups)
-        listing = self._published_listing()
-        catalog = self._backend.described()
-        if self._replaces:
-            listing = KeyListing(KeyTable.of_keys(()))
-        elif catalog is not None and not counter.add_catalog(
-            catalog, KeyListing(listing.table, path=self._path), path, depth
-        ):
-            catalog = None
-        if catalog is None:
-            counter.add_leaves(readable(listing.below(path), self._describe_published), path, depth)
-        else:
-            below = "/" if path == "/" else path + "/"
-            embedded = [key for key in self._embedded_keys() if key.startswith(below) and listing.table.find(key) < 0]
-            counter.add_leaves(readable(embedded, self._describe_published), path, depth)
-        rows = counter.rows()
-        if path == "/" and by is None:
-            # Nothing is there of a store that was not published yet.
-            try:
-                rows[0] = rows[0]._replace(file_bytes=self._size())
-            except FileNotFoundError:  # nothing was published yet
-                rows[0] = rows[0]._replace(file_bytes=0)
-        return rows
-
-    def _describe_published(self, key: str) -> LeafInfo:
-        window = self._published(key)
-        if window is None:
-            raise self._missing_key(key)
-        frame = Frame.open(*window, key)
-        return leaf_info(describe(frame, parse_dtype) or bytes(24))
+        return store_stats(self, path, depth, by)
 
     @property
     def localpath(self) -> str:
@@ -510,7 +464,7 @@ class DictStore(BackedStore):
     @property
     def is_zip_store(self) -> bool:
         """Whether this is a `.b2z` file."""
-        return isinstance(self._backend, ZipBackend)
+        return self._backend.suffix == ".b2z"
 
     @property
     def b2z_path(self) -> str | None:
@@ -559,7 +513,7 @@ class DictStore(BackedStore):
         backend = self._backend
         names: dict[str, str | None] = {}
         if self._embedded is not None:
-            names = {key: backend.name_of(key) for key in KeyListing(backend.table()).below()}
+            names = {key: backend.name_of(key) for key in backend.listing().below() if backend.has_file(key)}
         for key, window in self._changes.items():
             if window is None:
                 names.pop(key, None)
@@ -598,7 +552,8 @@ class DictStore(BackedStore):
         self = cls.__new__(cls)
         self._cparams = self._dparams = None
         self._threshold = 0
-        BackedStore.__init__(self, path, "r", None, "safe")
+        self._backend = ZipBackend(path)
+        BackedStore.__init__(self, path, StoreOptions())
         self._lost, self._closed = (error.with_traceback(None), recipe), True
         return self
 
@@ -608,8 +563,17 @@ class DictStore(BackedStore):
         return f"<{type(self).__name__} {self._path}: mode {self._mode!r}>"
 
 
-def _backend_of(path: str, mmap_mode: str | None, mode: str) -> DirectoryBackend | ZipBackend:
+def _may_be_table(backend: TieredBackend) -> bool:
+    """Whether a store may be one object of another package: it is declared as one, or has a description."""
+    embedded, members = backend.embedded, backend.members
+    if embedded is None or embedded.frame.vlmeta(REGISTRY) is not None or TABLE in embedded.entries:
+        return True
+    return backend.has_file(TABLE) if members is None else members.table().find(TABLE) >= 0
+
+
+def _backend_of(path: str, how: StoreOptions, kind: str = "b2dict") -> TieredBackend:
     """What exists is recognised by what it is, what does not by its suffix."""
+    mode = how.mode
     path = absolute(path)
     named = path.rstrip("/") or path
     # Readers follow a link anew at each `refresh`; what is written stays where it led when the lock was taken.
@@ -618,10 +582,12 @@ def _backend_of(path: str, mmap_mode: str | None, mode: str) -> DirectoryBackend
         is_file = not stat.S_ISDIR(os.stat(root).st_mode)
     except (OSError, ValueError):  # a link that leads nowhere is read as a file, which names what is missing
         is_file = path.endswith(".b2z") or (mode == "r" and os.path.lexists(root))
-    backend = ZipBackend(root, mmap_mode) if is_file else DirectoryBackend(root, mmap_mode)
+    backend: TieredBackend = (ZipBackend if is_file else DirectoryBackend)(root, how, kind)
     backend.named = named
     return backend
 
 
+#: The leaf that describes a store which is one table.
+TABLE: Final = "/_meta"
 #: What the metalayer of the embed frame says that a store is; `tree_store` adds its own.
 KINDS: dict[str, type[DictStore]] = {DictStore._metalayer: DictStore}

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Mapping
 from typing import Any, Self
 
 from blosc2._backends import (
     MAP_BYTES,
-    NOT_REPLACED,
     Embedded,
-    EmbeddedChanges,
-    EmbeddedFile,
+    EmbeddedBackend,
     Pace,
-    Window,
     WriterLock,
     absolute,
     missing,
-    open_embedded,
     taken,
 )
-from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
-from blosc2._files import Progress, begins_with, check_advice, file_identity, lasting, remove_leftovers, through_link
+from blosc2._files import check_advice, through_link
 from blosc2._frames import pack
-from blosc2._options import check_mmap_mode, check_mode, deserialize_mode, local_path, refuse_locking
+from blosc2._options import StoreOptions, local_path, refuse_locking, store_options
 from blosc2._stores import AllOrNone, Store
-from blosc2.exceptions import FormatError
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 
 
@@ -111,6 +104,8 @@ class EmbedStore(Store):
     array([1, 2])
     """
 
+    _backend: EmbeddedBackend
+
     def __init__(
         self,
         urlpath: str | bytes | os.PathLike[Any] | None = None,
@@ -137,36 +132,32 @@ class EmbedStore(Store):
                 refuse_locking(storage.urlpath, mmap_mode)
             urlpath = storage.urlpath if urlpath is None else urlpath
             mode, mmap_mode = storage.mode, storage.mmap_mode if mmap_mode is None else mmap_mode
-        check_mode(mode)
-        check_mmap_mode(mmap_mode, mode)
         path = None if urlpath is None else local_path(urlpath)
         self._cparams = cparams_from(cparams)
         self._dparams = dparams_from(dparams)
-        self._meta = {name: pack(value) for name, value in (meta or {}).items()}
-        self._chunksize = chunksize
-        self._embedded: Embedded | None = None
-        self._identity: tuple[int, ...] | None = None
-        self._absolute = None if path is None else absolute(path)
-        self._place: EmbeddedFile | None = None
+        packed = {name: pack(value) for name, value in (meta or {}).items()}
         self._pace = Pace()
         # What is in memory only was made here, so it is trusted.
         policy = deserialize or ("safe" if path is not None or _from_schunk is not None else "full")
-        super().__init__(path, mode, mmap_mode, str(deserialize_mode(policy)))
-        self._verify = verify
-        self._advice = lasting(advise)
-        if _from_schunk is not None:
-            self._load(_embedded_in(Source.of_buffer(_from_schunk.to_cframe(), _from_schunk.urlpath)))
-        elif path is None:
-            if mode == "r":
+        options = store_options(
+            mode, mmap_mode, policy, verify=verify, advise=advise, timeout=timeout, exclusive=exclusive
+        )
+        super().__init__(path, options)
+        place = None if path is None else absolute(path)
+        if path is None:
+            if mode == "r" and _from_schunk is None:
                 raise ValueError("a store in memory starts empty, so mode='r' makes no sense without a urlpath")
-        else:
-            if mode != "r":
-                if mode != "x":  # which refuses a link
-                    self._absolute = through_link(str(self._absolute))
-                self._writer_lock = WriterLock(str(self._file), timeout, exclusive=exclusive)
-                self._place = EmbeddedFile(str(self._file), self._writer_lock)
+        elif mode != "r" and _from_schunk is None:
+            if mode != "x":  # which refuses a link
+                place = through_link(str(place))
+            self._writer_lock = WriterLock(str(place), timeout, exclusive=exclusive)
+        self._backend = EmbeddedBackend(place, options, self._writer_lock, packed, chunksize)
+        self._backend.called = path
+        if _from_schunk is not None:
+            self._backend.load_frame(Source.of_buffer(_from_schunk.to_cframe(), _from_schunk.urlpath))
+        elif path is not None:
             try:
-                self._open_file(str(self._file))
+                self._open_file(str(place))
             except BaseException:
                 # At once: the traceback keeps the object for a while.
                 self._closed = True
@@ -177,24 +168,16 @@ class EmbedStore(Store):
             self._advise_all(advise)
 
     def _open_file(self, path: str) -> None:
-        exists = os.path.exists(path)  # a link that leads nowhere is followed when the file is made
-        if self._place is not None:
-            self._place.was_there = exists
-        if exists and os.path.isdir(path):
-            raise IsADirectoryError(errno.EISDIR, "an EmbedStore is a file, and this is a directory", path)
+        exists = self._backend.exists()
         if self._mode == "x" and os.path.lexists(path):
             raise taken(path, "mode='x' only creates, and there is a file already")
         if exists and self._mode != "w":
-            embedded = open_embedded(path, self._mmap_mode, advice=self._advice, verify=self._verify)
-            self._load(embedded)
-            if self._place is not None and self._writer_lock is not None and self._writer_lock.held:
-                self._place.cut_tail(embedded.frame)
-                self._identity = self._place.identity
+            self._load()
+            self._backend.cut_tail()
         elif self._mode == "r":
             raise missing(path)
         else:
-            if exists and not _is_replaceable(path, str(self._path)):
-                raise taken(path, NOT_REPLACED)
+            self._backend.check_replaceable()
             self._unwritten = True
             if not exists:  # an old file stays until there is something to replace it
                 self._flush(durable=True)
@@ -203,7 +186,7 @@ class EmbedStore(Store):
     def _from_buffer(cls, buffer: Any, mode: str = "a", deserialize: str | None = None) -> Self:
         """A store in memory over the bytes of a frame, which must not change."""
         self = cls(deserialize=deserialize or "safe")
-        self._load(_embedded_in(Source.of_buffer(buffer)))
+        self._backend.load_frame(Source.of_buffer(buffer))
         self._mode = mode
         return self
 
@@ -211,123 +194,42 @@ class EmbedStore(Store):
     def _of_embedded(cls, embedded: Embedded, deserialize: str) -> Self:
         """A read-only store over what was opened already."""
         self = cls(deserialize=deserialize)
-        self._embedded, self._mode = embedded, "r"
+        self._backend.embedded, self._mode = embedded, "r"
         return self
 
-    def _load(self, embedded: Embedded) -> None:
-        if embedded.kind != "b2embed" and self._mode != "r":
-            raise FormatError("not an EmbedStore: this frame belongs to a DictStore or TreeStore", path=self._path)
-        self._show(embedded)
-        if self._place is not None:
-            self._place.was_read(self._identity)
-
-    def _show(self, embedded: Embedded) -> None:
-        self._embedded = embedded
-        self._identity = embedded.frame.source.identity
-        self._advise_again()
-
     # ------------------------------------------------------------------ what a store provides
-    def _published(self, key: str) -> Window | None:
-        embedded = self._embedded
-        if embedded is None:
-            self._check_open()
-            return None
-        return embedded.locate(key)
-
-    def _has(self, key: str) -> bool:
-        window = self._changes.get(key, ...)
-        if window is not ...:
-            return window is not None
-        return self._is_published(key)
-
-    @property
-    def _file(self) -> str | None:
-        return self._absolute
-
-    def _is_published(self, key: str) -> bool:
-        embedded = self._embedded
-        return embedded is not None and key in embedded.entries
-
-    def _published_keys(self) -> list[str]:
-        return [] if self._embedded is None else list(self._embedded.entries)
-
-    def _after(self, changes: Mapping[str, Window | None]) -> EmbeddedChanges:
-        return EmbeddedChanges("b2embed", self._embedded, changes, meta=self._meta, chunksize=self._chunksize)
-
-    def _publish(self, changes: dict[str, Window | None], *, durable: bool = True) -> None:
-        if self._place is None:
-            self._load(_embedded_in(Source.of_buffer(self._after(changes).compose())))
-        else:
-            self._show(self._place.publish(self._after(changes), durable=durable))
-
     def _is_due(self, nbytes: int, block: AllOrNone | None = None) -> bool:
         embedded = self._embedded
         # First what mostly says no.
         if not self._pace.is_due(self._in_memory + nbytes, 0 if embedded is None else len(embedded.entries)):
             return False
-        return self._place is not None and self._may_publish(block)
+        return self._path is not None and self._may_publish(block)
 
     def _publish_now(self, block: AllOrNone) -> None:  # noqa: ARG002 - all that waits is published
-        place = self._place
-        assert place is not None
         with self._pace:
-            place.lazy = True
+            self._lazily = True
             try:
                 self._flush(durable=True)
             finally:
-                place.lazy = False
+                self._lazily = False
 
     def _flush(self, durable: bool) -> None:
         super()._flush(durable)
-        if durable and self._place is not None and not self._place.lazy:
-            self._place.settle()
+        unsettled = self._backend.unsettled
+        if unsettled is not None and durable and not self._lazily:
+            unsettled.settle()
 
     @property
     def _is_open_end(self) -> bool:
-        place = self._place
-        return self._unpublished or (place is not None and (place.unsettled or (self._unwritten and self._is_behind)))
+        if self._unpublished:
+            return True
+        # Of one whose making failed there is no backend.
+        backend = getattr(self, "_backend", None)
+        return backend is not None and (backend.unsettled is not None or (self._unwritten and backend.behind))
 
     def _remove(self, key: str) -> None:
         super()._remove(key)
         self._in_memory += MAP_BYTES
-
-    @property
-    def _is_behind(self) -> bool:
-        return self._place is not None and self._place.is_ahead_of(self._embedded)
-
-    def _catch_up(self) -> None:
-        if self._is_behind:
-            self._load(open_embedded(str(self._absolute), self._mmap_mode, verify=self._verify))
-
-    def _reload(self) -> bool:
-        before = self._embedded
-        header = b"" if before is None else before.frame.header_bytes()
-        identity = None if self._absolute is None else file_identity(self._absolute)
-        if self._absolute is None or (identity is None and before is None):
-            return False
-        if identity == self._identity and not self._is_behind and begins_with(self._absolute, header):
-            return False
-        old = None if before is None else before.frame.source
-        self._load(open_embedded(self._absolute, self._mmap_mode, old, verify=self._verify))
-        after = self._embedded
-        # A writer at work makes the file longer before anything else is shown.
-        return before is None or after is None or not _are_same(before.frame, after.frame)
-
-    def _size(self) -> int:
-        if self._absolute is None:
-            return 0 if self._embedded is None else int(self._embedded.frame.frame_len)
-        return os.stat(self._absolute).st_size
-
-    def _compact(self, progress: Progress | None) -> None:
-        if self._place is not None and self._embedded is not None:
-            if self._writer_lock is not None and self._writer_lock.held:
-                remove_leftovers(self._place.path, self._place.owner)
-            self._show(self._place.publish(self._after({}), anew=True, progress=progress))
-        else:
-            self._publish({})
-
-    def _release(self) -> None:
-        self._embedded = None
 
     def _encoding(self) -> dict[str, Any]:
         return {"cparams": self._cparams}
@@ -339,7 +241,7 @@ class EmbedStore(Store):
         with self._lock:
             self._gather()
             if self._embedded is None or self._changes:
-                return self._after(self._changes).compose()
+                return self._backend.changes_of(self._changes).compose()
             return self._embedded.frame.plain_bytes()
 
     @property
@@ -354,10 +256,9 @@ class EmbedStore(Store):
     @classmethod
     def _stand_in(cls, path: str, error: Exception, recipe: tuple[Any, ...]) -> Self:
         self = cls.__new__(cls)
-        self._absolute = path
-        self._embedded = self._place = self._identity = None
+        self._backend = EmbeddedBackend(path, StoreOptions())
         self._cparams, self._dparams = CParams(), DParams()
-        Store.__init__(self, path, "r", None, "safe")
+        Store.__init__(self, path, StoreOptions())
         self._lost, self._closed = (error.with_traceback(None), recipe), True
         return self
 
@@ -390,34 +291,12 @@ class EmbedStore(Store):
     @property
     def chunksize(self) -> int:
         """The least size of the chunks that values are gathered in."""
-        return self._chunksize if self._embedded is None else int(self._embedded.frame.chunksize)
+        return self._backend.chunksize if self._embedded is None else int(self._embedded.frame.chunksize)
 
     def __repr__(self) -> str:
         if self._closed:
             return f"<EmbedStore {self._path or 'in memory'}, closed>"
         return f"<EmbedStore {self._path or 'in memory'}: {len(self)} keys, mode {self._mode!r}>"
-
-
-def _is_replaceable(path: str, named: str) -> bool:
-    """Whether a file is a store of this kind, is named like one, or is empty."""
-    if ".b2e" in (os.path.splitext(path)[1], os.path.splitext(named)[1]) or not os.path.isfile(path):
-        return True
-    try:
-        return not os.path.getsize(path) or open_embedded(path, None).kind == "b2embed"
-    except FormatError:
-        return False
-
-
-def _embedded_in(source: Source) -> Embedded:
-    return Embedded((source, 0, -1))
-
-
-def _are_same(one: Frame, other: Frame) -> bool:
-    """Whether two frames are the same version of the same file."""
-    first, second = one.source.identity, other.source.identity
-    if first is None or second is None:
-        return False
-    return first[:2] == second[:2] and one.header_bytes() == other.header_bytes()
 
 
 def _from_bytes(kind: type[EmbedStore], frame: bytes, mode: str, deserialize: str) -> EmbedStore:

@@ -9,10 +9,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from blosc2._backends import Window, canonical_key, new_key, plain_key
+from blosc2._backends import REGISTRY, TieredBackend, Window, canonical_key, new_key, plain_key
 from blosc2._core.keys.listing import KeyCursor
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._files import LASTING, Compaction, Progress
+from blosc2._options import StoreOptions
 from blosc2._stores import (
     ATTRIBUTES,
     FEW_LINES,
@@ -86,13 +87,23 @@ class TreeStore(DictStore):
     _has_groups = True
     _hidden_name = ATTRIBUTES
 
+    _registry_cache: dict[str, Any] | None = None
+    _objects_possible: bool | None = None
+    # What is known of objects; and leaves below each group that were added to the published ones, or taken away.
+    _described: dict[str, dict[str, Any] | None]
+    _more: dict[str, int]
+
     def __init__(self, *args: Any, _from_parent_store: Any = None, **kwargs: Any) -> None:
-        self._registry_cache: dict[str, Any] | None = None
-        self._described: dict[str, dict[str, Any] | None] = {}
-        self._objects_possible: bool | None = None
-        # Leaves below each group that were added to the published ones, or taken away.
-        self._more: dict[str, int] = {}
+        self._described, self._more = {}, {}
         super().__init__(*args, **kwargs)
+
+    @classmethod
+    def _of_backend(cls, path: str, options: StoreOptions, backend: TieredBackend, given: Mapping[str, Any]) -> Self:
+        self = super()._of_backend(path, options, backend, given)
+        self._described, self._more = {}, {}
+        if backend.embedded is not None and backend.embedded.frame.vlmeta(REGISTRY) is None:
+            self._registry_cache = {}
+        return self
 
     # ------------------------------------------------------------------ groups and objects
     @property
@@ -143,9 +154,9 @@ class TreeStore(DictStore):
     def _has_objects(self) -> bool:
         """Whether there may be objects of other kinds; cheap, and mostly False."""
         if self._objects_possible is None:
-            self._objects_possible = bool(
-                self._registry or not self._backend.lists_cheaply or self._listing().named(_DESCRIPTION)
-            )
+            backend = self._backend
+            listing = backend.listing() if self._mode == "r" else self._listing()
+            self._objects_possible = bool(self._registry or not backend.lists_cheaply or listing.named(_DESCRIPTION))
         return self._objects_possible
 
     def _object_at(self, path: str) -> dict[str, Any] | None:
@@ -161,16 +172,13 @@ class TreeStore(DictStore):
         if entry is not None:
             return dict(entry) if isinstance(entry, Mapping) else {"kind": str(entry)}
         # Old tables are not declared: their description alone tells what they are.
-        if self._has(f"{path}/{_DESCRIPTION}") if path or self._changes else self._is_in_tier(f"/{_DESCRIPTION}"):
+        description = f"{path}/{_DESCRIPTION}"
+        if self._has(description) if path or self._changes else self._backend.contains_now(description):
             try:
-                leaf = super()._open(f"{path}/{_DESCRIPTION}")  # not by `self`, which hides it
+                leaf = super()._open(description)  # not by `self`, which hides it
                 kind = leaf.vlmeta.get("kind")
-            except (
-                FormatError,
-                UnsupportedKindError,
-                UnsafeDeserializationError,
-            ):  # what is not read describes nothing
-                return None
+            except (FormatError, UnsupportedKindError, UnsafeDeserializationError):
+                return None  # what is not read describes nothing
             if isinstance(kind, bytes):
                 kind = kind.decode("utf-8", "replace")
             if kind == "ctable":
@@ -199,9 +207,9 @@ class TreeStore(DictStore):
 
     def _is_group(self, path: str) -> bool:
         """Whether there is a leaf below a path, hidden ones included."""
-        if self._embedded is not None and not self._replaces:
+        if self._embedded is not None and not self._backend.replaces:
             more = self._more.get(path, 0)
-            published = self._published_before()
+            published = self._backend.listing()
             try:
                 return bool(published.count(path) + more > 0 if more else published.has_group(path))
             except UnicodeEncodeError:  # no name of a file could be that
@@ -264,7 +272,9 @@ class TreeStore(DictStore):
             return self[plain_key(key)]
         if key == "/":
             return self
-        if not key.endswith(_HIDDEN) and (self._objects_possible is False or not self._object_above(key)):
+        if self._objects_possible is None:
+            self._has_objects()
+        if not key.endswith(_HIDDEN) and (not self._objects_possible or not self._object_above(key)):
             leaf = self._leaf(key)
             if leaf is not None:
                 return leaf
@@ -287,7 +297,8 @@ class TreeStore(DictStore):
         return StoreKeyError(f"Key {key!r} not found in the store; create_group(key) makes a group", path=self._path)
 
     def _shows_at_once(self) -> bool:
-        return super()._shows_at_once() and not self._has_objects()
+        possible = self._objects_possible
+        return not (self._has_objects() if possible is None else possible) and super()._shows_at_once()
 
     def _contains(self, key: object) -> bool:
         if self._mode == "r" and not self._looks_up and not self._closed and self._shows_at_once():
@@ -612,22 +623,8 @@ class TreeStore(DictStore):
     def _hidden_leaf(self, key: str) -> Any:
         """The leaf that carries the attributes of a group, None where it has none."""
         self._check_open()
-        held = self._held.get(key)
-        leaf = None if held is None else held()
+        leaf = self._leaves.find(key)
         return super()._open(key) if leaf is None and self._has(key) else leaf
-
-    def _set_attributes(self, key: str, values: Mapping[str, Any]) -> None:
-        """Set entries of the leaf that carries the attributes of a group; it is made where there is none."""
-        self._check_not_inside(key)
-        with self._lock:
-            if self._has(key):
-                self._hidden_leaf(key).vlmeta.update(values)
-                return
-            group = key[: -len(ATTRIBUTES) - 1]
-            if group:
-                self._check_new_group(group)
-            with AllOrNone(self):  # what is in memory may have to be written, which may fail
-                self._put(key, metadata_frame(values))
 
     def _check_new_group(self, group: str) -> None:
         """Refuse a group that cannot be, beside what is there."""
@@ -639,23 +636,6 @@ class TreeStore(DictStore):
             raise ValueError(f"Group {group!r}: the name {ATTRIBUTES} is reserved for attributes")
         self._check_above(group)
 
-    def _delete_attribute(self, key: str, name: str) -> None:
-        """Delete an entry of such a leaf, and the leaf with its last."""
-        self._check_not_inside(key)
-        with self._lock:
-            values = self._hidden_leaf(key).vlmeta
-            if list(values) == [name]:
-                self._remove(key)
-            else:
-                del values[name]
-
-    def _delete_attributes(self, key: str) -> None:
-        """Delete all entries at once, which is the leaf itself."""
-        self._check_not_inside(key)
-        with self._lock:
-            if self._has(key):
-                self._remove(key)
-
     # ------------------------------------------------------------------ description
     def describe(self, key: str) -> LeafInfo:
         """What a leaf is; see `DictStore.describe`."""
@@ -665,11 +645,6 @@ class TreeStore(DictStore):
             self._check_open()
             raise self._missing_key(key)
         return super().describe(key)
-
-    @property
-    def info_items(self) -> list[tuple[str, Any]]:
-        """What `info` shows, as pairs; the tree is drawn up to a bounded number of lines."""
-        return super().info_items
 
     def _contents(self) -> tuple[str, Any]:
         inner = self._drawn(None, FEW_LINES, opening=False)
@@ -713,7 +688,7 @@ class TreeStore(DictStore):
         """What is written behind a leaf; nothing where it would have to be opened for that and is not to be."""
         if self._object_at(key) is not None:
             return str((self._object_at(key) or {}).get("kind", "object"))
-        if not opening and self._backend.catalog() is None:
+        if not opening and (self._backend.members is None or self._backend.members.catalog() is None):
             return ""
         try:
             return str(self.describe(key))

@@ -24,7 +24,7 @@ import numpy as np
 from faults.recorder import Recorder
 
 import blosc2
-from blosc2._backends import zip as zip_backend
+from blosc2._backends.zip import directory_records as zip_backend
 from blosc2._files import sync as file_sync
 from blosc2._stores import backed as backed_store
 from blosc2._stores import store

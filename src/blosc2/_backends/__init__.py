@@ -4,7 +4,8 @@ A backend finds leaves by their keys, publishes what changes, and rewrites what 
 their places, not arrays: a leaf becomes an array, and a value a frame, in `_stores`.
 """
 
-from blosc2._backends.directory import DirectoryBackend
+from blosc2._backends.directory.backend import DirectoryBackend
+from blosc2._backends.embedded.backend import EmbeddedBackend
 from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.embedded.file import EmbeddedFile
 from blosc2._backends.embedded.frame_bytes import stored_value
@@ -44,11 +45,15 @@ from blosc2._backends.layout import (
     taken,
 )
 from blosc2._backends.new_keys import NewKeys
+from blosc2._backends.protocol import Backend, NewVersion
 from blosc2._backends.publish_pace import MAP_BYTES, Pace
-from blosc2._backends.tiers import find_again, list_tiers
+from blosc2._backends.tiers import TieredBackend
+from blosc2._backends.waiting import MEMORY_LIMIT
 from blosc2._backends.writer_lock import WriterLock
-from blosc2._backends.zip import CATALOG_LEAST, ZipBackend
-from blosc2._backends.zip_tail import DIGITS, END, FEW_BITS, SEALED, lost_end, sealed_end, wrong_bits
+from blosc2._backends.zip.backend import ZipBackend
+from blosc2._backends.zip.directory_records import CATALOG_LEAST
+from blosc2._backends.zip.streaming import LeafStream
+from blosc2._backends.zip.tail import DIGITS, END, FEW_BITS, SEALED, lost_end, sealed_end, wrong_bits
 
 __all__ = [
     "CATALOG_LEAST",
@@ -63,17 +68,23 @@ __all__ = [
     "MAP",
     "MAP_BYTES",
     "MAX_SEGMENTS",
+    "MEMORY_LIMIT",
     "NOT_REPLACED",
     "REGISTRY",
     "RESERVED",
     "SEALED",
+    "Backend",
     "DirectoryBackend",
     "Embedded",
+    "EmbeddedBackend",
     "EmbeddedChanges",
     "EmbeddedFile",
+    "LeafStream",
     "Moved",
     "NewKeys",
+    "NewVersion",
     "Pace",
+    "TieredBackend",
     "Window",
     "WriterLock",
     "ZipBackend",
@@ -81,12 +92,10 @@ __all__ = [
     "canonical_key",
     "chunks_of_value",
     "filed_as",
-    "find_again",
     "is_path",
     "is_safe",
     "joined_value",
     "kind_of",
-    "list_tiers",
     "lost_end",
     "missing",
     "new_key",

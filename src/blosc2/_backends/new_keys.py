@@ -29,7 +29,7 @@ class NewKeys:
         self._store = store
         self._grouped = store._has_groups
         # In an empty store nothing can be in the way but what came before.
-        self._empty = store._is_empty()
+        self._empty = len(store._listing()) == 0
         self._admission = KeyAdmission(EMBED, _MOST_KEYS)
         self._leaves = self._admission.leaves
         self._groups = self._admission.groups

@@ -1,63 +1,343 @@
-"""Leaves of a `.b2d` that a writer moves while somebody reads: from a file to the embedded values, or to another file.
+"""What archives and directories have in common: leaves in files of their own, and small ones embedded in one frame.
 
-The writer sees to it that a leaf is always in one of these places, and mostly in the new one before it leaves the old
+A writer may move leaves of a `.b2d` while somebody reads: from a file to the embedded values, or to another file. The
+writer sees to it that a leaf is always in one of these places, and mostly in the new one before it leaves the old
 (`doc/durability.md`). A reader looks into one after the other, and so may miss it in all of them. It is not there when
 it was missed although the embedded values have not changed meanwhile.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from blosc2._backends.directory import DirectoryBackend
-from blosc2._backends.embedded.frame_map import Embedded, read_embedded
-from blosc2._backends.layout import Window
+from blosc2._backends.embedded.changes import EmbeddedChanges
+from blosc2._backends.embedded.frame_bytes import stored_value
+from blosc2._backends.embedded.frame_map import REGISTRY, Embedded, read_embedded, verify_value
+from blosc2._backends.layout import Moved, Window
+from blosc2._backends.protocol import NewVersion, Settles
+from blosc2._backends.waiting import WaitingValues
+from blosc2._backends.writer_lock import WriterLock
+from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.keys.listing import KeyListing
+from blosc2._files import LASTING, Progress, lasting
+from blosc2._options import StoreOptions
+from blosc2.exceptions import ClosedStoreError, StoreKeyError
 
 if TYPE_CHECKING:
-    from blosc2._stores.backed import BackedStore
+    from blosc2._backends.directory.placing import Placing
+    from blosc2._backends.zip.members import Members
+    from blosc2._backends.zip.streaming import LeafStream
 
-# How often a writer may be faster; each time it has waited for a disk.
-_TRIES: Final = 50
 
+class TieredBackend(ABC):
+    """Files or members by key, and the embedded values beside them.
 
-def find_again(store: BackedStore, key: str) -> Window | None:
-    """Where a leaf is that was in no tier when these were looked through; None where there is none.
-
-    After keys were listed, others that came later are none of the store's until its `refresh`.
+    Parameters
+    ----------
+    root : str
+        The directory or file.
+    how : StoreOptions
+        How files are opened.
+    kind : str
+        The metalayer that marks a store that is made.
     """
-    backend = store._backend
-    listed = store._published_cache
-    if not isinstance(backend, DirectoryBackend) or (listed is not None and key not in listed):
+
+    suffix: str
+    lists_cheaply: bool
+    all_or_none: bool
+    embedded: Embedded | None = None
+    replaces = False
+    lock: WriterLock | None = None
+    placing: Placing | None = None
+    members: Members | None = None
+    streaming: LeafStream | None = None
+    unsettled: Settles | None = None
+
+    def __init__(self, root: str, how: StoreOptions, kind: str) -> None:
+        self.root = self.named = root
+        self.how = how
+        self.kind = kind
+        #: What files are told when they are opened.
+        self.advice = None if how.advise is None else lasting(how.advise)
+        # Those of a later version, which were looked at for leaves that a writer has moved.
+        self._newer: Embedded | None = None
+        self._listing: KeyListing | None = None
+        self._waiting: WaitingValues | None = None  # made when something waits
+        self._closed = False
+        self.behind = self.must_load = False
+
+    # ------------------------------------------------------------------ what files and members provide
+    @abstractmethod
+    def embed_window(self) -> Window:
+        """Where the frame of embedded values lies, in the newest version."""
+
+    @abstractmethod
+    def locate_file(self, key: str) -> Window | None:
+        """The file or member of a key; None where there is none."""
+
+    @abstractmethod
+    def open_frame(self, key: str) -> Frame | None:
+        """The frame of a key, in a file or embedded, opened in as few reads as possible; None where there is none."""
+
+    @abstractmethod
+    def place_file(self, key: str) -> Window | None:
+        """Where it lies, as far as that is known without reading it."""
+
+    @abstractmethod
+    def has_file(self, key: str) -> bool:
+        """Whether a key has a file or a member of its own."""
+
+    @abstractmethod
+    def table(self) -> KeyTable:
+        """The keys of all files or members."""
+
+    @abstractmethod
+    def write(
+        self, files: dict[str, Window | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
+        lazy: bool = False,
+    ) -> None:  # fmt: skip
+        """Make changes of files, and of the embedded values where these change, the next version.
+
+        With `fresh` the store is made now: leaves of an earlier one in this place go. For `durable` and `lazy` see
+        `NewVersion`.
+        """
+
+    @abstractmethod
+    def exists(self) -> bool:
+        """See `Backend`, as for the others here."""
+
+    @abstractmethod
+    def check_replaceable(self) -> None: ...
+    @abstractmethod
+    def reload(self) -> bool: ...
+    @abstractmethod
+    def cut_tail(self) -> None: ...
+    @abstractmethod
+    def abandon(self) -> None: ...
+    @abstractmethod
+    def name_of(self, key: str) -> str | None: ...
+    @abstractmethod
+    def size(self) -> int: ...
+    @abstractmethod
+    def discard(self) -> None: ...
+    @abstractmethod
+    def forget_staged(self) -> None: ...
+    @abstractmethod
+    def opened(self, moved: Moved) -> Window: ...
+    @abstractmethod
+    def compact(self, progress: Progress | None) -> None: ...
+
+    # ------------------------------------------------------------------ open
+    def load(self) -> None:
+        """Show what is published. If that fails, what was shown before still is."""
+        before = self.shown()
+        try:
+            self.open()
+        except BaseException:
+            self.show(before)
+            raise
+
+    def open(self) -> None:
+        """Show what is published, where nothing was shown before."""
+        self.embedded = embedded = read_embedded(self.embed_window, self.how.verify)
+        self._newer = self._listing = None
+        self.replaces = False
+        if self.advice is not None and embedded.frame.source.advice != self.advice:
+            embedded.frame.source.advise(self.advice)
+
+    def shown(self) -> tuple[Any, ...]:
+        """What is shown, for `show`."""
+        return self.embedded, self._newer, self.replaces, self.behind, self.must_load
+
+    def show(self, shown: tuple[Any, ...]) -> None:
+        """Show again what was shown before something else was read that is of no use."""
+        self.embedded, self._newer, self.replaces, self.behind, self.must_load = shown
+        self._listing = None
+
+    def look_again(self) -> None:
+        """Forget what is known of the keys that are there."""
+        self._listing = None
+
+    def close(self) -> None:
+        """Let go of all; leaves keep the sources that they need."""
+        self._closed = self.replaces = True
+        self.embedded = self._newer = self._listing = None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedStoreError("this is a closed store; leaves taken from it before stay valid", path=self.root)
+
+    # ------------------------------------------------------------------ locate
+    def locate(self, key: str) -> Window | None:
+        """Where the frame of a key lies; None where there is none."""
+        if self.replaces:
+            self._check_open()
+            return None
+        window = self.locate_file(key)
+        return self._locate_embedded(key) if window is None else window
+
+    def _embedded_frame(self, key: str) -> Frame | None:
+        """The frame of a leaf that has no file; None where there is none."""
+        window = None if self.replaces else self._locate_embedded(key)
+        return None if window is None else Frame.open(*window, key)
+
+    def place(self, key: str) -> Window | None:
+        """Where it lies as far as that is known without reading it; None where there is none."""
+        if self.replaces:
+            return None
+        place = self.place_file(key)
+        if place is None and self.embedded is not None:
+            place = self.embedded.place(key)
+        return self.locate(key) if place is None else place
+
+    def __contains__(self, key: str) -> bool:
+        return self.contains_now(key) or (self.embedded is not None and self._find_again(key) is not None)
+
+    def contains_now(self, key: str) -> bool:
+        """The same by one look, during which a writer may move it."""
+        embedded = self.embedded
+        return embedded is not None and (self.has_file(key) or key in embedded.entries)
+
+    def _locate_embedded(self, key: str) -> Window | None:
+        """Where a leaf lies that has no file."""
+        embedded = self.embedded
+        if embedded is None:
+            self._check_open()
+            return None
+        window = embedded.locate(key)
+        return self._find_again(key) if window is None else window
+
+    def _find_again(self, key: str) -> Window | None:  # noqa: ARG002 - where leaves are moved
+        """Where a leaf lies that was in neither tier, and that a writer may just have moved."""
         return None
-    for _ in range(_TRIES):
-        # Mostly there is none, which is seen sooner than by opening it.
-        window = backend.locate_now(key) if backend.path_now(key) is not None else None
-        if window is not None:
-            return window
-        newer = _newer(backend, store._verify)
-        if newer is None:
-            return None if store._newer_embedded is None else store._newer_embedded.locate(key)
-        # Only for leaves that were missed: the others stay as they were when the store was opened.
-        store._newer_embedded = newer
-        window = newer.locate(key)
-        if window is not None:
-            return window
-    return None
 
+    # ------------------------------------------------------------------ list, describe
+    def keys(self) -> list[str]:
+        """All keys, in their order."""
+        found: list[str] = self.listing().below()
+        return found
 
-def list_tiers(backend: DirectoryBackend, embedded: Embedded) -> tuple[KeyTable, Embedded]:
-    """The keys of all files and the embedded values, of which neither lacks a leaf because it was in the other."""
-    files = backend.table()
-    for _ in range(_TRIES):
-        newer = _newer(backend, embedded.verify)
-        if newer is None:
-            break
-        embedded = newer
-        files = backend.table(again=True)
-    return files, embedded
+    def listing(self) -> KeyListing:
+        """All keys, to be asked for groups; kept until others are published."""
+        if self._listing is None:
+            embedded = self.embedded
+            if embedded is None:
+                return KeyListing(KeyTable.of_keys(()))
+            if self.lists_cheaply:
+                files, entries = self.table(), embedded.entries
+            else:
+                files, entries = self._list_tiers(embedded)
+            values = [key for key in entries if files.find(key) < 0] if entries else []
+            more = KeyTable.of_keys(values) if values else None
+            self._listing = KeyListing(files, more, path=self.named)
+        return self._listing
 
+    def list_again(self) -> None:
+        """Keys came or went: list them anew."""
+        self._listing = None
 
-def _newer(backend: DirectoryBackend, verify: bool | None) -> Embedded | None:
-    """The embedded values, if they are not those that were read last."""
-    return read_embedded(backend.embed_now, verify) if backend.embed_has_changed() else None
+    def _list_tiers(self, embedded: Embedded) -> tuple[KeyTable, dict[str, Any]]:
+        """The keys of all files, and those of all embedded values."""
+        return self.table(), embedded.entries
+
+    def stored_bytes(self, key: str) -> int:
+        """The bytes that a leaf takes, as far as that is known without a look at it."""
+        place = self.place_file(key)
+        if place is not None:
+            return place[2]
+        entry = {} if self.embedded is None else self.embedded.entries.get(key, {})
+        length = entry.get("length")
+        return length if type(length) is int else 0
+
+    # ------------------------------------------------------------------ verify, advise
+    def verify(self, key: str, frame: Frame) -> None:
+        """Check what can be checked of a leaf before its chunks are; `FormatError` where it is not as written."""
+        verify_value(self.embedded, key, frame)
+
+    def advise(self, advice: str) -> bool:
+        """Tell the system how all is read; False where leaves have files that were not told."""
+        if advice in LASTING:
+            self.advice = advice
+        if self.embedded is not None:
+            self.embedded.frame.source.advise(advice)
+        return True
+
+    # ------------------------------------------------------------------ publish
+    def publish(self, new: NewVersion) -> None:
+        """Make changes part of the store; `show_published` shows that."""
+        files, values = self._split(new)
+        self._publish_tiers(files, values, new)
+
+    def show_published(self) -> None:
+        """Show what was just published. If that fails, what was shown before still is."""
+        self.load()
+
+    def _split(self, new: NewVersion) -> tuple[dict[str, Window | None], dict[str, Window | None]]:
+        """What changes of files, and of embedded values."""
+        embedded = self.embedded
+        entries: Mapping[str, Any] = {} if embedded is None else embedded.entries
+        files: dict[str, Window | None] = {}
+        values: dict[str, Window | None] = {}
+        for key, window in new.changes.items():
+            to_file = new.tiers.get(key)
+            has_file = embedded is not None and self.has_file(key)
+            if to_file is None:
+                # A leaf that was edited stays where it is.
+                to_file = key not in entries or has_file
+            if key in entries or not to_file:
+                values[key] = None if to_file else window
+            if to_file or has_file:
+                files[key] = window if to_file else None
+        return files, values
+
+    def _publish_tiers(
+        self, files: dict[str, Window | None], values: dict[str, Window | None], new: NewVersion
+    ) -> None:
+        embed = self.changes_of(values, new.registry) if self._changes_embedded(values, new.registry) else None
+        self.write(files, embed, fresh=self.embedded is None, durable=new.durable, lazy=new.lazy)
+
+    def _changes_embedded(self, values: Mapping[str, Window | None], registry: dict[str, Any] | None) -> bool:
+        return bool(self.embedded is None or values or registry is not None)
+
+    def changes_of(
+        self, changes: Mapping[str, Window | None], registry: dict[str, Any] | None = None, old: Any = ...
+    ) -> EmbeddedChanges:
+        """What becomes of the embedded values, or of others that were shown before them."""
+        old = self.embedded if old is ... else old
+        kind = self.kind
+        if old is not None:
+            # Stores of old releases bear the mark of an EmbedStore, which misleads other readers.
+            kind = kind if old.kind in (None, "b2embed") else old.kind
+        metadata = None if registry is None else {REGISTRY: stored_value(registry)}
+        return EmbeddedChanges(kind, old, changes, metadata=metadata)
+
+    def stage(self, changes: dict[str, Window], tiers: Mapping[str, bool]) -> dict[str, Window]:
+        """Move frames that wait to be published out of memory; where they are then."""
+        files = {key: window for key, window in changes.items() if tiers.get(key, True)}
+        values = {key: window for key, window in changes.items() if key not in files}
+        return {**self._stage_values(values), **self.stage_files(files)}
+
+    def _stage_values(self, changes: dict[str, Window]) -> dict[str, Window]:
+        if self._waiting is None:
+            self._waiting = WaitingValues(self.root)
+        return self._waiting.stage(changes)
+
+    @abstractmethod
+    def stage_files(self, changes: dict[str, Window]) -> dict[str, Window]:
+        """The same for frames that get files or members of their own."""
+
+    def moved(self, key: str) -> Moved:
+        """The frame of a key that is to get another one."""
+        if self.has_file(key):
+            return self.moved_file(key)
+        window = self.locate(key)
+        if window is None:
+            raise StoreKeyError(f"Key {key!r} not found in the store", path=self.root)
+        return Moved(window, key)
+
+    @abstractmethod
+    def moved_file(self, key: str) -> Moved:
+        """The same of a key that has a file or member of its own."""

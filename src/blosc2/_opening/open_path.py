@@ -23,12 +23,11 @@ from blosc2._handles import (
     shared_handle,
 )
 from blosc2._options import (
-    check_mmap_mode,
-    check_mode,
     check_modes,
     deserialize_mode,
     local_path,
     refuse_locking,
+    store_options,
     tell_of_mapping,
 )
 from blosc2.dict_store import DictStore
@@ -128,14 +127,15 @@ def open(
         if not kwargs.get("exclusive", True):
             how["exclusive"] = False
     name = local_path(urlpath)
-    policy = str(deserialize_mode(deserialize))
+    policy = deserialize if deserialize == "safe" else str(deserialize_mode(deserialize))
     if mmap_mode == "w+":
         raise ValueError("w+ mmap_mode cannot be used to open an existing file; it would have to be created")
     effective = check_modes(mode, mmap_mode, kwargs.get("initial_mapping_size"))
     if offset < 0:
         raise ValueError(f"offset must not be negative: {offset}")
     locking = bool(kwargs.get("locking"))
-    check_locking(locking, name, mmap_mode)
+    if locking:
+        check_locking(locking, name, mmap_mode)
     if locking and "exclusive" in how:
         raise ValueError("locking=True shares a lock, and exclusive=False goes without: leave one of them out")
     if locking and offset:
@@ -203,8 +203,10 @@ def _check_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 def _open_store(name: str, suffix: str, mode: str, mmap_mode: str | None, policy: str, how: dict[str, Any],
                 locking: bool) -> Any:  # fmt: skip
-    check_mode(mode)
-    check_mmap_mode(mmap_mode, mode)
+    options = store_options(
+        mode, mmap_mode, policy, verify=how.get("verify"), advise=how.get("advise"),
+        timeout=how.get("timeout", 0), exclusive=how.get("exclusive", True),
+    )  # fmt: skip
     if locking:
         refuse_locking(name, mmap_mode)
     if not os.path.lexists(name):
@@ -216,7 +218,7 @@ def _open_store(name: str, suffix: str, mode: str, mmap_mode: str | None, policy
         )
     if suffix == ".b2e" and not os.path.isdir(name):
         return EmbedStore(name, mode=mode, mmap_mode=mmap_mode, deserialize=policy, **how)
-    return DictStore.open_tagged(name, mode, mmap_mode, policy, **how)
+    return DictStore.open_tagged(name, options, how)
 
 
 def _opened(handle: FrameHandle, mode: str, cparams: Any) -> Any:

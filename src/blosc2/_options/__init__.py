@@ -10,6 +10,7 @@ from blosc2._options.modes import check_modes, local_path, tell_of_mapping
 from blosc2._options.out_of_scope import Absent, explain_absent, explain_name
 from blosc2._options.parallel import PARALLEL_WORK, compress, compressed, run
 from blosc2._options.store_modes import check_mmap_mode, check_mode, refuse_locking
+from blosc2._options.store_options import StoreOptions, store_options
 from blosc2._options.threads import (
     check_nthreads,
     detect_number_of_cores,
@@ -23,6 +24,7 @@ __all__ = [
     "PARALLEL_WORK",
     "Absent",
     "DeserializeMode",
+    "StoreOptions",
     "check_mmap_mode",
     "check_mode",
     "check_modes",
@@ -40,6 +42,7 @@ __all__ = [
     "refuse_locking",
     "run",
     "set_nthreads",
+    "store_options",
     "tell_of_mapping",
     "worth_threads",
 ]  # fmt: skip

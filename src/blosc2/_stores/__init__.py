@@ -9,9 +9,10 @@ from blosc2._stores.attributes import ATTRIBUTES, GroupAttributes
 from blosc2._stores.backed import KEYS_AT_ONCE, BackedStore
 from blosc2._stores.endings import end_all
 from blosc2._stores.foreign import ForeignObject
-from blosc2._stores.leaf import metadata_frame
-from blosc2._stores.leaf_descriptions import LeafInfo, codec_name, leaf_info
-from blosc2._stores.statistics import Counter, GroupStats, parts_of, readable
+from blosc2._stores.leaf_publishing import LeafPublishing
+from blosc2._stores.leaves.descriptions import LeafInfo
+from blosc2._stores.leaves.leaf import metadata_frame
+from blosc2._stores.statistics import GroupStats, describe_leaf, store_stats
 from blosc2._stores.store import Store
 from blosc2._stores.transaction import Transaction
 from blosc2._stores.tree_text import FEW_LINES, Drawing, drawn, listed
@@ -23,22 +24,20 @@ __all__ = [
     "KEYS_AT_ONCE",
     "AllOrNone",
     "BackedStore",
-    "Counter",
     "Drawing",
     "ForeignObject",
     "GroupAttributes",
     "GroupStats",
     "Items",
     "LeafInfo",
+    "LeafPublishing",
     "Store",
     "Transaction",
-    "codec_name",
+    "describe_leaf",
     "drawn",
     "end_all",
-    "leaf_info",
     "listed",
     "metadata_frame",
     "pairs",
-    "parts_of",
-    "readable",
+    "store_stats",
 ]  # fmt: skip

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 from blosc2._core.leaves.weak_cache import Block
 
 if TYPE_CHECKING:
-    from blosc2._stores.leaf import LiveHandle
+    from blosc2._stores.leaves.leaf import LiveHandle
     from blosc2._stores.store import Store
 
 #: What is known of a key before it is changed: its pending change (... where there is none), its tier, the handle and
@@ -55,11 +54,10 @@ class AllOrNone(Block):
         if key in self._before:
             return
         store = self._store
-        held = store._held.get(key)
-        leaf = None if held is None else held()
-        handle, edited = store._handles.get(key), key in store._edited
+        leaves = store._leaves
         change: Any = store._changes.get(key, ...)
-        self._before[key] = change, store._tier(key), handle, leaf, edited
+        handle, leaf = leaves.handles.get(key), leaves.find(key)
+        self._before[key] = change, store._external.get(key), handle, leaf, key in leaves.edited
 
     def made(self, key: str, change: Any) -> None:
         """A key was given a pending change, or lost it, for which ... stands."""
@@ -116,19 +114,16 @@ class AllOrNone(Block):
         for key, (window, tier, handle, leaf, edited) in self._before.items():
             if key in self._made and store._changes.get(key, ...) is not self._made[key]:
                 continue
-            store._forget_leaf(key)
+            store._leaves.forget(key)
             if window is ...:
                 store._changes.pop(key, None)
             else:
                 store._changes[key] = window
-            store._set_tier(key, tier)
-            if handle is not None:
-                handle.go_on(store)
-                store._handles[key] = handle
-                if edited:
-                    store._edited[key] = handle
-            if leaf is not None:
-                store._held[key] = weakref.ref(leaf)
+            if tier is None:
+                store._external.pop(key, None)
+            else:
+                store._external[key] = tier
+            store._leaves.bring_back(key, store, handle, leaf, edited=edited)
         store._bring_back_beside(self._beside)
         store._count_memory()
         if store._is_behind:  # what was taken back may be published

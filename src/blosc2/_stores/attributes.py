@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from blosc2._stores.all_or_none import AllOrNone
+from blosc2._stores.leaves.leaf import metadata_frame
 from blosc2.exceptions import MissingMetadataError
 
 if TYPE_CHECKING:
@@ -48,15 +50,36 @@ class GroupAttributes(MutableMapping[str, Any]):
             if not isinstance(value, Mapping):
                 raise TypeError(f"[:] takes a mapping of attributes, not {type(value).__name__}")
             if value:
-                self._store._set_attributes(self._key, value)
+                self._set(value)
         else:
-            self._store._set_attributes(self._key, {name: value})
+            self._set({name: value})
+
+    def _set(self, values: Mapping[str, Any]) -> None:
+        """Set entries of the hidden leaf, which is made where there is none."""
+        store, key = self._store, self._key
+        store._check_not_inside(key)
+        with store._lock:
+            if store._has(key):
+                store._hidden_leaf(key).vlmeta.update(values)
+                return
+            group = key[: -len(ATTRIBUTES) - 1]
+            if group:
+                store._check_new_group(group)
+            with AllOrNone(store):  # what is in memory may have to be written, which may fail
+                store._put(key, metadata_frame(values))
 
     def __delitem__(self, name: str) -> None:
         self._store._check_writable("delete attributes", self._key)
         if name not in self:
             raise self._missing(name)
-        self._store._delete_attribute(self._key, name)
+        store, key = self._store, self._key
+        store._check_not_inside(key)
+        with store._lock:
+            values = store._hidden_leaf(key).vlmeta
+            if list(values) == [name]:
+                store._remove(key)  # the leaf goes with its last entry
+            else:
+                del values[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._values()))
@@ -74,7 +97,11 @@ class GroupAttributes(MutableMapping[str, Any]):
     def clear(self) -> None:
         """Delete all attributes."""
         self._store._check_writable("delete attributes", self._key)
-        self._store._delete_attributes(self._key)
+        store, key = self._store, self._key
+        store._check_not_inside(key)
+        with store._lock:
+            if store._has(key):
+                store._remove(key)  # which is all of them
 
     def getall(self) -> dict[str, Any]:
         """All attributes as a dictionary."""

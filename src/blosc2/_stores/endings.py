@@ -9,14 +9,31 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from typing import TYPE_CHECKING
+import weakref
+from typing import TYPE_CHECKING, Any
 
-from blosc2._stores.reading import writable_stores
+from blosc2._core.io.forking import each, in_child
 
 if TYPE_CHECKING:
     from blosc2._stores.store import Store
+
+# Stores that are not only read. (They are no dictionary keys: stores compare by what they hold.)
+_writable: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 # The child of `multiprocessing` at the end of which stores are ended.
 _seen_to = 0
+
+
+def note_writable(store: Any) -> None:
+    """See to a store that is open for writing, when this process forks and when it ends."""
+    _writable[id(store)] = store
+    _see_to_child()
+
+
+def _begin_child() -> None:
+    each(lambda store: store._begin_child(), list(_writable.values()))
+
+
+in_child(_begin_child)
 
 
 def end_forgotten(store: Store) -> None:
@@ -46,9 +63,9 @@ def end_forgotten(store: Store) -> None:
 def end_all() -> None:
     """The interpreter ends: end all stores that are still open for writing."""
     first: BaseException | None = None
-    for store in writable_stores():
+    for store in list(_writable.values()):
         try:
-            end_forgotten(store)  # type: ignore[arg-type]
+            end_forgotten(store)
         except Exception as error:  # noqa: BLE001 - the others are to be published all the same
             if first is None:
                 first = error
@@ -58,7 +75,7 @@ def end_all() -> None:
         raise first
 
 
-def see_to_child() -> None:
+def _see_to_child() -> None:
     """See that stores are ended at the end of a child of `multiprocessing`, of which `atexit` knows nothing."""
     util = sys.modules.get("multiprocessing.util")
     parent = getattr(sys.modules.get("multiprocessing.process"), "parent_process", None)

@@ -11,33 +11,26 @@ stores differ in where these frames lie. What they share when they are read is h
 from __future__ import annotations
 
 import copy
-import weakref
-from abc import abstractmethod
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, MutableMapping, ValuesView
-from contextlib import suppress
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 
-from blosc2._backends import Embedded, Moved, Window, WriterLock, canonical_key, plain_key
+from blosc2._backends import Backend, Embedded, Moved, Window, WriterLock, canonical_key, plain_key
 from blosc2._core.frame.frame import Frame
-from blosc2._core.io.forking import Lock, each, in_child
+from blosc2._core.io.forking import Lock
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._core.leaves.leaf_lookup import LeafLookup
-from blosc2._core.leaves.weak_cache import hold, sweep
-from blosc2._files import LASTING, advise_windows, check_advice
-from blosc2._frames import check_reads
+from blosc2._core.leaves.weak_cache import hold
+from blosc2._files import LASTING, advise_windows, check_advice, lasting
 from blosc2._functions import wrap
-from blosc2._stores.leaf import LiveHandle, live_handle, read_only
-from blosc2._stores.read_many import read_leaf, read_leaves
-from blosc2.exceptions import ClosedStoreError, FormatError, ReadOnlyError, StoreKeyError, UnsupportedKindError
-
-# References to leaves that may be dead, before they are looked through.
-_SWEEP: Final = 1024
-
-
-# Stores that are not only read. (They are no dictionary keys: stores compare by what they hold.)
-_writable: weakref.WeakValueDictionary[int, ReadableStore] = weakref.WeakValueDictionary()
+from blosc2._options import StoreOptions
+from blosc2._stores.all_or_none import AllOrNone
+from blosc2._stores.endings import note_writable
+from blosc2._stores.leaves.leaf import live_handle, read_only
+from blosc2._stores.leaves.open_leaves import OpenLeaves
+from blosc2._stores.leaves.read_many import read_leaf, read_leaves
+from blosc2.exceptions import ClosedStoreError, ReadOnlyError, StoreKeyError
 
 
 class ReadableStore(LeafLookup, MutableMapping[str, Any]):
@@ -46,19 +39,18 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
     # The last segment of keys that are not shown.
     _hidden_name: ClassVar[str | None] = None
     # Whether what is read is checked against checksums; None checks what is read as a whole.
-    _verify: bool | None = None
+    _verify: bool | None
     # Why a store could not be opened that travelled here, and how it was to be made.
     _lost: tuple[Exception, tuple[Any, ...]] | None = None
     # What was advised for all of it; None where nothing was.
-    _advice: str | None = None
-    # What the frame of embedded values holds; None where there is none yet.
-    _embedded: Embedded | None
+    _advice: str | None
+    # Where its leaves lie.
+    _backend: Backend
 
-    def __init__(self, path: str | None, mode: str, mmap_mode: str | None, deserialize: str) -> None:
+    def __init__(self, path: str | None, options: StoreOptions) -> None:
         self._path = path
-        self._mode = mode
-        self._mmap_mode = mmap_mode
-        self._deserialize = deserialize
+        self._mmap_mode, self._verify, advice, self._mode, self._deserialize, *_ = options
+        self._advice = None if advice is None else lasting(advice)
         self._closed = False
         # New frames by key, None for a key that goes; not published yet.
         self._changes: dict[str, Window | None] = {}
@@ -72,27 +64,38 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         # What keeps other writers out; None in mode "r" and in memory.
         self._writer_lock: WriterLock | None = None
         self._lock = Lock()
-        self._forget_leaves()
-        if mode != "r":
-            _writable[id(self)] = self
+        self._leaves = leaves = OpenLeaves()
+        self._look_among(leaves.held, self._hidden_name)
+        self._sweep_at = leaves.limit
+        # What takes changes back, by the thread that makes them.
+        self._blocks: dict[int, AllOrNone] = {}
+        # Of pending changes, whether they get files of their own, where that is decided.
+        self._external: dict[str, bool] = {}
+        if self._mode != "r":
+            note_writable(self)
 
     # ------------------------------------------------------------------ what a kind of store provides
-    @abstractmethod
     def _published(self, key: str) -> Window | None:
         """Where the published frame of a key lies; None where there is none, or the key is malformed."""
+        return self._backend.locate(key)
 
-    @abstractmethod
     def _is_published(self, key: str) -> bool:
         """Whether there is a published key, be it one whose frame cannot be read."""
+        return key in self._backend
 
-    @abstractmethod
     def _published_keys(self) -> list[str]:
         """All published keys, in the order in which they are listed."""
+        return self._backend.keys()
 
     @property
-    @abstractmethod
+    def _embedded(self) -> Embedded | None:
+        """What the frame of embedded values holds; None where there is none yet."""
+        return self._backend.embedded
+
+    @property
     def _file(self) -> str | None:
         """The path, the same whatever becomes of the working directory."""
+        return self._backend.named
 
     # ------------------------------------------------------------------ reading
     def _open(self, key: str) -> Any:
@@ -111,27 +114,29 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
 
     def _leaf(self, key: str) -> Any | None:
         """The leaf of a key, as it is spelled, opened and remembered; None where there is none."""
-        window = self._window(key)
-        return None if window is None else self._make(key, window)
-
-    def _make(self, key: str, window: Window) -> Any:
-        """A leaf over a window, remembered."""
         if self._mode == "r":
-            return self._leaf_of(key, Frame.open(*window, key))
+            frame = self._frame(key)
+            return None if frame is None else self._leaf_of(key, frame)
         with self._lock:
             # Array, super-chunk and metadata views of one leaf share one handle, or an edit would get lost.
-            handle = self._handles.get(key)
+            handle = self._leaves.handles.get(key)
             if handle is None:
-                handle = live_handle(self._frame(key, window), key, self, self._path, self._deserialize, self._verify)
+                frame = self._frame(key)
+                if frame is None:
+                    return None
+                handle = live_handle(frame, key, self, self._path, self._deserialize, self._verify)
                 if self._verify:
                     self._verify_leaf(key, handle.frame)
                     handle.verify = True
-                self._handles[key] = handle
+                self._leaves.handles[key] = handle
             return self._hold(key, wrap(handle))
 
-    def _frame(self, key: str, window: Window) -> Frame:
-        """The frame of a key, which lies in a window."""
-        return Frame.open(*window, key)
+    def _frame(self, key: str) -> Frame | None:
+        """The current frame of a key, published or not; None where there is none."""
+        if key in self._changes:
+            window = self._window(key)
+            return None if window is None else Frame.open(*window, key)
+        return self._backend.open_frame(key)
 
     def _leaf_of(self, key: str, frame: Frame) -> Any:
         """The leaf that a frame is, of a store that is only read, remembered."""
@@ -144,29 +149,18 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
 
         Raises `FormatError` where a checksum says that something is not as it was written.
         """
-        check_reads(frame)
-        embedded = self._embedded
-        if embedded is None or key not in embedded.entries:
-            return
-        if embedded.frame.checks_chunks or check_reads(embedded.frame):
-            embedded.locate(key)  # which checks the chunks that hold the value
+        self._backend.verify(key, frame)
 
     def _hold(self, key: str, leaf: Any) -> Any:
         """Remember a leaf for as long as somebody holds it; returns the one that another thread has opened before."""
-        leaf = hold(self._held, key, leaf)
-        if len(self._held) > self._sweep_at:
+        held = self._leaves.held
+        leaf = hold(held, key, leaf)
+        if len(held) > self._sweep_at:
             self._sweep()
         return leaf
 
     def _sweep(self) -> None:
-        """Forget references to leaves that are gone.
-
-        References do not remove themselves, which would cost each leaf more than a sweep now and then. There are never
-        more dead ones than leaves that were held at the last sweep, or 1024.
-        """
-        held = self._held
-        sweep(held)
-        self._sweep_at = max(_SWEEP, 2 * len(held))
+        self._sweep_at = self._leaves.sweep()
 
     def _window(self, key: str) -> Window | None:
         """Where the current frame of a key lies, published or not."""
@@ -178,46 +172,24 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
 
     def _opened(self, key: str, moved: Moved) -> Window:
         """The window of a frame that is to get this key and lies in a file of its own."""
-        raise NotImplementedError(moved)
+        try:
+            return self._backend.opened(moved)
+        except OSError:
+            # Another thread, or the process of which this one is a fork, may just have published it.
+            window = self._published(key)
+            if window is None:
+                raise
+            return window
 
     def _forget_leaves(self) -> None:
-        self._held: dict[str, weakref.ref[Any]] = {}
-        self._look_among(self._held, self._hidden_name)
-        self._sweep_at = _SWEEP
-        for handle in list(getattr(self, "_handles", {}).values()):
-            handle.cut_off()
-        self._handles: weakref.WeakValueDictionary[str, LiveHandle] = weakref.WeakValueDictionary()
-        self._edited: dict[str, LiveHandle] = {}
-
-    def _forget_leaf(self, key: str) -> None:
-        """The key stands for something else, or nothing, from now on."""
-        self._held.pop(key, None)
-        self._edited.pop(key, None)
-        handle = self._handles.pop(key, None)
-        if handle is not None:
-            handle.cut_off()
+        """All keys stand for something else from now on."""
+        self._leaves.forget_all()
+        self._look_among(self._leaves.held, self._hidden_name)
+        self._sweep_at = self._leaves.sweep()
 
     def _show_leaves_again(self, keys: Iterable[str]) -> None:
         """Leaves of keys whose changes were dropped show what there is now; where there is nothing, what they did."""
-        self._edited = {}
-        for key in keys:
-            handle = self._handles.get(key)
-            if handle is not None:
-                with suppress(OSError, FormatError, UnsupportedKindError):  # what cannot be read is not shown
-                    window = self._window(key)
-                    if window is not None and handle.show_again(window):
-                        continue
-            self._forget_leaf(key)
-
-    def _note_change(self, handle: LiveHandle) -> None:
-        """A leaf was changed: keep it until it is published."""
-        if handle.key is None:
-            return
-        edited = None
-        # Another thread may be taking the notes over: then this one belongs to the next.
-        while edited is not self._edited:
-            edited = self._edited
-            edited[handle.key] = handle
+        self._leaves.show_again(keys, self._window)
 
     # ------------------------------------------------------------------ advice
     def advise(self, advice: str, *, keys: Iterable[str] | None = None, prefix: str | None = None) -> None:
@@ -284,36 +256,24 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
             known.append(name)
         if advice == "dontneed":
             # Of another version, or in a file of its own, a leaf may have been brought in elsewhere.
-            for leaf in self._held_leaves(known):
+            for leaf in self._leaves.find_all(known):
                 leaf.advise(advice)
         advise_windows(advice, windows)
-
-    def _held_leaves(self, keys: Iterable[str]) -> Iterator[Any]:
-        for key in keys:
-            held = self._held.get(key)
-            leaf = None if held is None else held()
-            if leaf is not None:
-                yield leaf
 
     def _advise_all(self, advice: str) -> None:
         if advice in LASTING:
             self._advice = advice
-        if self._embedded is not None:
-            self._embedded.frame.source.advise(advice)
-
-    def _advise_again(self) -> None:
-        """Say of what was opened just now what was said of all."""
-        embedded = self._embedded
-        if self._advice is not None and embedded is not None and embedded.frame.source.advice != self._advice:
-            embedded.frame.source.advise(self._advice)
+        if self._backend.advise(advice):
+            return
+        if advice not in LASTING:
+            self._advise_leaves(advice, self._keys_below(""))
+            return
+        for leaf in self._leaves.find_all(list(self._leaves.held)):
+            leaf.advise(advice)
 
     def _stored_place(self, key: str) -> Window | None:
         """Where a leaf is stored, without reading anything of it; None where there is none."""
-        if key not in self._changes and self._embedded is not None:
-            place = self._embedded.place(key)
-            if place is not None:
-                return place
-        return self._window(key)
+        return self._window(key) if key in self._changes else self._backend.place(key)
 
     def _keys_below(self, group: str) -> list[str]:
         """The keys of leaves that are a group or below it."""
@@ -329,7 +289,11 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         return self._has(key) or (not key.startswith("/") and self._has("/" + key))
 
     def _has(self, key: str) -> bool:
-        return self._window(key) is not None
+        if self._changes:
+            window = self._changes.get(key, ...)
+            if window is not ...:
+                return window is not None
+        return key in self._backend
 
     def _keys(self) -> list[str]:
         """All keys that are listed, in their order."""
@@ -510,6 +474,7 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
 
     def _look_again_at_keys(self) -> None:
         """Forget what is known of the keys that are there, published or not."""
+        self._backend.look_again()
 
     def _closed_error(self) -> Exception:
         if self._lost is not None:
@@ -517,16 +482,6 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         return ClosedStoreError("this is a closed store; leaves taken from it before stay valid", path=self._path)
 
     def _missing_key(self, key: str) -> StoreKeyError:
-        return StoreKeyError(f"Key {key!r} not found in the store", path=self._path)
-
-
-def writable_stores() -> list[ReadableStore]:
-    """The stores of this process that were not opened to be read only, closed ones among them."""
-    return list(_writable.values())
-
-
-def _begin_child() -> None:
-    each(lambda store: store._begin_child(), writable_stores())
-
-
-in_child(_begin_child)
+        members = self._backend.members
+        why = None if members is None else members.explain_missing(key)
+        return StoreKeyError(why or f"Key {key!r} not found in the store", path=self._path)

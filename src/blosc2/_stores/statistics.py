@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from blosc2._core.frame.frame import Frame
+from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
 from blosc2._core.zip.catalog import Catalog
-from blosc2._frames import format_dtype
-from blosc2._stores.leaf_descriptions import LeafInfo, codec_name, kind_name
+from blosc2._core.zip.descriptions import describe
+from blosc2._frames import format_dtype, parse_dtype
+from blosc2._stores.leaves.descriptions import LeafInfo, codec_name, kind_name, leaf_info
 from blosc2.exceptions import FormatError, StoreKeyError
+
+if TYPE_CHECKING:
+    from blosc2._stores.backed import BackedStore
 
 #: What rows can be told apart by, besides the group.
 PARTS: Final = ("kind", "dtype", "codec")
@@ -164,3 +171,64 @@ def readable(keys: Iterable[str], describe: Callable[[str], LeafInfo]) -> Iterat
             yield key, describe(key)
         except (FormatError, NotImplementedError, StoreKeyError):
             yield key, UNKNOWN
+
+
+def describe_leaf(store: BackedStore, key: str) -> LeafInfo:
+    """What a leaf of a store is, by a catalog where that knows, which exists."""
+    if key not in store._changes and key not in store._leaves.edited:
+        members = store._backend.members
+        catalog = None if members is None else members.catalog()
+        if catalog is not None:
+            position = store._published_listing().position(key)
+            if 0 <= position < catalog.count:
+                with suppress(FormatError):  # of the catalog, without which the leaf itself says it
+                    description = catalog.description(position)
+                    if description:
+                        return leaf_info(description)._replace(key=key, stored=store._backend.stored_bytes(key))
+    edited = store._leaves.edited.get(key)
+    window = store._window(key) if edited is None else edited.window()
+    if window is None:
+        raise store._missing_key(key)
+    frame = Frame.open(*window, key)
+    description = describe(frame, parse_dtype)
+    if description:
+        info = leaf_info(description)
+    else:
+        info = LeafInfo("other", None, None, codec_name(frame.codec), frame.nbytes, frame.cbytes)
+    pending = edited is not None or key in store._changes
+    return info._replace(key=key, stored=int(frame.frame_len) if pending else store._backend.stored_bytes(key))
+
+
+def store_stats(store: BackedStore, path: str, depth: int, by: str | Iterable[str] | None) -> list[GroupStats]:
+    """How much there is below a group of a store; see `DictStore.stats`."""
+    counter = Counter(parts_of(by), hidden=store._has_groups)
+    backend = store._backend
+    listing, embedded = store._published_listing(), backend.embedded
+    catalog = None if backend.members is None else backend.members.described()
+    if backend.replaces:
+        listing = KeyListing(KeyTable.of_keys(()))
+    elif catalog is not None and not counter.add_catalog(
+        catalog, KeyListing(listing.table, path=store._path), path, depth
+    ):
+        catalog = None
+    if catalog is None:
+        keys: list[str] = listing.below(path)
+    else:
+        below = "/" if path == "/" else path + "/"
+        entries = () if embedded is None else embedded.entries
+        keys = [key for key in entries if key.startswith(below) and listing.table.find(key) < 0]
+
+    def published(key: str) -> LeafInfo:
+        window = backend.locate(key)
+        if window is None:
+            raise store._missing_key(key)
+        return leaf_info(describe(Frame.open(*window, key), parse_dtype) or bytes(24))
+
+    counter.add_leaves(readable(keys, published), path, depth)
+    rows = counter.rows()
+    if path == "/" and by is None:
+        try:
+            rows[0] = rows[0]._replace(file_bytes=backend.size())
+        except FileNotFoundError:  # nothing was published yet
+            rows[0] = rows[0]._replace(file_bytes=0)
+    return rows

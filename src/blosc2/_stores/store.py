@@ -7,18 +7,18 @@ In a store open for writing changes gather, those of leaves that were handed out
 from __future__ import annotations
 
 import threading
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from blosc2._backends import MAP_BYTES, Moved, Window, canonical_key, new_key
-from blosc2._files import Compaction, Progress, TemporaryFile
+from blosc2._backends import MAP_BYTES, MEMORY_LIMIT, Moved, NewVersion, Window, canonical_key, new_key
+from blosc2._files import Compaction, Progress
 from blosc2._frames import settled
 from blosc2._handles import LOST_ERRORS
 from blosc2._stores.all_or_none import AllOrNone
-from blosc2._stores.endings import end_forgotten, see_to_child
-from blosc2._stores.leaf import frame_of
+from blosc2._stores.endings import end_forgotten
+from blosc2._stores.leaves.leaf import frame_of
 from blosc2._stores.reading import ReadableStore
 from blosc2._stores.transaction import Transaction
 from blosc2._stores.write_many import Items, no_progress, pairs, set_many
@@ -27,13 +27,6 @@ from blosc2.exceptions import FormatError, explain, name_file
 if TYPE_CHECKING:
     from blosc2._integrity.report import CheckReport
 
-#: Unpublished frames are held in memory up to this; a store that can then puts them into files.
-MEMORY_LIMIT: Final = 64 << 20
-# Smaller ones are not worth a call of the system each.
-_WORTH_MOVING: Final = 64 << 10
-# Files that are kept open for the values in them.
-_MOST_ELSEWHERE: Final = 64
-
 
 class Store(ReadableStore):
     """What every store does; see `EmbedStore`, `DictStore` and `TreeStore`."""
@@ -41,42 +34,69 @@ class Store(ReadableStore):
     #: Checks what lies at a path, or the bytes of a store in memory; see `hooks`.
     checker: ClassVar[Callable[..., CheckReport] | None] = None
     _transaction: Transaction | None = None
-    # Where new values wait that are too many for memory, and have no place of their own yet.
-    _waiting: TemporaryFile | None = None
-    # What takes changes back, by the thread that makes them.
-    _blocks: dict[int, AllOrNone]
-
-    def __init__(self, path: str | None, mode: str, mmap_mode: str | None, deserialize: str) -> None:
-        super().__init__(path, mode, mmap_mode, deserialize)
-        self._blocks = {}
-        if mode != "r":
-            see_to_child()
+    # Whether the publication that is under way need not be durable; and whether the store ends with it.
+    _lazily = _is_ending = False
 
     # ------------------------------------------------------------------ what a kind of store provides
-    @abstractmethod
     def _publish(self, changes: dict[str, Window | None], *, durable: bool = True) -> None:
         """Make the changes part of what is on disk, and look at that from now on."""
+        self._settle()
+        new = self._new_version(changes, durable)
+        try:
+            self._backend.publish(new)
+        except BaseException:
+            # Of a directory some files may be in place.
+            self._look_again_at_keys()
+            raise
+        if not self._is_ending:
+            self._show_published()
 
-    @abstractmethod
-    def _release(self) -> None:
-        """Let go of files; leaves keep the sources that they need."""
+    def _new_version(self, changes: dict[str, Window | None], durable: bool) -> NewVersion:
+        """What is to be published."""
+        return NewVersion(changes, self._external, durable=durable, lazy=self._lazily)
 
-    @abstractmethod
+    def _show_published(self) -> None:
+        """Look at what was just published."""
+        self._show(self._backend.show_published)
+
+    def _load(self) -> None:
+        """Read what is published."""
+        self._show(self._backend.load)
+
+    def _show(self, read: Callable[[], bool | None]) -> bool:
+        """Show what a backend reads, unless it says that it is what is shown. If that fails, that still is."""
+        before = self._backend.shown()
+        try:
+            if read() is False:
+                return False
+            self._start()
+        except BaseException:
+            self._backend.show(before)
+            self._forget_keys()
+            raise
+        return True
+
+    def _start(self) -> None:
+        """Begin to show what is published."""
+        self._forget_keys()
+
+    def _forget_keys(self) -> None:
+        """Forget what was made of the keys of the version that was shown."""
+        self._forget_answers()
+
+    def _settle(self) -> None:
+        """Before anything is built upon what is shown: see that it is what is published, where it has to be that."""
+        if self._backend.must_load:
+            self._load()
+
     def _reload(self) -> bool:
         """Look at what is published now; whether that is another version."""
-
-    @abstractmethod
-    def _compact(self, progress: Progress | None) -> None:
-        """Write what is published anew, without dead bytes."""
-
-    @abstractmethod
-    def _size(self) -> int:
-        """Bytes of all files of the store."""
+        return self._show(self._backend.reload)
 
     @property
     def _is_behind(self) -> bool:
         """Whether something was published here that could not be made durable, or not be read afterwards."""
-        return False
+        return self._backend.behind
 
     def _is_due(self, nbytes: int, block: AllOrNone | None = None) -> bool:  # noqa: ARG002 - for those that do
         """Whether the store publishes by itself now what waits, and so many bytes more; a `block` is about to end."""
@@ -104,9 +124,8 @@ class Store(ReadableStore):
 
     def _catch_up(self) -> None:
         """Show that, after pending changes were dropped."""
-
-    def _abandon(self) -> None:
-        """Forget unpublished changes without touching a file: in a forked child these are the parent's."""
+        if self._backend.behind:
+            self._load()
 
     def _state(self) -> tuple[Any, ...]:
         """What a transaction must be able to bring back; see `_bring_back`."""
@@ -115,13 +134,6 @@ class Store(ReadableStore):
     def _bring_back(self, state: tuple[Any, ...]) -> None:
         self._revision += 1
         self._changes, self._unwritten = state
-
-    def _tier(self, key: str) -> bool | None:  # noqa: ARG002 - for tiers
-        """Whether the pending change of a key goes to a file of its own; None where that is not decided."""
-        return None
-
-    def _set_tier(self, key: str, tier: bool | None) -> None:
-        """Decide that."""
 
     def _beside_keys(self) -> tuple[Any, ...]:
         """What may wait to be published besides the changes of keys."""
@@ -133,20 +145,7 @@ class Store(ReadableStore):
 
     def _drop_unpublished(self) -> None:
         """Remove what was written for changes that are not published."""
-
-    def _stage(self, changes: dict[str, Window]) -> dict[str, Window]:
-        """Move unpublished frames out of memory, where the store can: large ones, by default, to a temporary file."""
-        if self._file is None:
-            return {key: settled(window) for key, window in changes.items()}
-        waiting = self._waiting = self._waiting or TemporaryFile(self._file)
-        staged: dict[str, Window] = {}
-        for key, window in changes.items():
-            # A very large one in a file that carries checksums stays there; but each keeps its file open.
-            stays = window[2] <= _WORTH_MOVING or (
-                window[2] > MEMORY_LIMIT and bool(window[0].checksums) and len(staged) < _MOST_ELSEWHERE
-            )
-            staged[key] = window if stays else waiting.add(window)
-        return staged
+        self._backend.discard()
 
     # ------------------------------------------------------------------ writing
     def __setitem__(self, key: str, value: Any) -> None:
@@ -212,14 +211,14 @@ class Store(ReadableStore):
         self._changes[key] = window
         if block is not None:
             block.made(key, window)
-        self._forget_leaf(key)
+        self._leaves.forget(key)
         if isinstance(window, Moved):
             return
         self._in_memory += window[2]
         if self._in_memory > MEMORY_LIMIT:
             try:
                 before = {k: w for k, w in self._changes.items() if w and is_in_memory(w)}
-                staged = self._stage(before)
+                staged = self._backend.stage(before, self._external)
                 self._changes.update(staged)
                 for block in list(self._blocks.values()):
                     block.staged(before, staged)
@@ -244,7 +243,7 @@ class Store(ReadableStore):
             )
         block = self._note(key)
         self._revision += 1
-        self._forget_leaf(key)
+        self._leaves.forget(key)
         if published:
             self._changes[key] = None
         else:
@@ -333,18 +332,11 @@ class Store(ReadableStore):
 
     def _gather(self) -> None:
         """Take over the leaves that were changed since they were handed out."""
-        edited = self._edited
-        for key, handle in list(edited.items()):
-            try:
-                del edited[key]  # first: what is changed meanwhile is noted again
-                self._changes[key] = handle.window()
-            except BaseException:
-                edited.setdefault(key, handle)
-                raise
+        self._leaves.gather(self._changes)
 
     @property
     def _unpublished(self) -> bool:
-        return bool(self._changes or self._edited)
+        return bool(self._changes or self._leaves.edited)
 
     @property
     def _is_open_end(self) -> bool:
@@ -398,10 +390,12 @@ class Store(ReadableStore):
         self._changes = {}
         self._in_memory = 0
         self._unwritten = False
-        self._waiting = None
+        self._backend.forget_staged()
 
     def _outcome(self) -> str:
         """What became of changes that could not be published."""
+        if not self._backend.all_or_none:
+            return "some leaves may be new already, the others are as they were"
         if self._is_behind:
             return "the changes were written and others may see them, but that did not come to its end"
         return "nothing of the changes was published"
@@ -468,22 +462,15 @@ class Store(ReadableStore):
 
     def _move(self, names: dict[str, str]) -> None:
         """Rename leaves, which exist, to keys that are free: all, or none if anything fails."""
-        if not self._edited.keys().isdisjoint(names):
+        if not self._leaves.edited.keys().isdisjoint(names):
             self._gather()
-        windows = {old: self._changes.get(old) or self._moved(old) for old in names}
+        windows = {old: self._changes.get(old) or self._backend.moved(old) for old in names}
         with AllOrNone(self):
             # All old ones first: what goes is in nobody's way.
             for old in names:
                 self._remove(old)
             for old, new in names.items():
                 self._put(new, windows[old])
-
-    def _moved(self, key: str) -> Window:
-        """A published frame for another key."""
-        window = self._published(key)
-        if window is None:
-            raise self._missing_key(key)
-        return Moved(window, key)
 
     def compact(self, progress: Progress | None = None) -> Compaction:
         """Write the store anew without its dead bytes: those of leaves that were replaced, deleted or moved.
@@ -522,13 +509,15 @@ class Store(ReadableStore):
             self._flush(durable=True)
             if self._embedded is None:  # nothing was ever published, or all of it was dropped
                 return Compaction(0, 0)
-            before = self._size()
+            before = self._backend.size()
             try:
-                self._compact(progress)
+                self._catch_up()
+                self._backend.compact(progress)
+                self._show_published()
             except OSError as error:
                 name_file(error, self._file)
                 raise
-            return Compaction(before, self._size())
+            return Compaction(before, self._backend.size())
 
     def refresh(self) -> bool:
         """Show the newest version; True when it is another one than before.
@@ -573,14 +562,14 @@ class Store(ReadableStore):
             self._check_not_streaming("discard changes")
             if self._transaction is not None:
                 raise RuntimeError("a transaction is under way: it drops its changes when its block raises")
-            touched = {*self._edited, *self._changes}
+            touched = {*self._leaves.edited, *self._changes}
             self._drop()
             if self._is_behind:
                 self._catch_up()
                 self._show_leaves_again(touched)
 
     def _drop(self) -> None:
-        touched = {*self._edited, *self._changes}
+        touched = {*self._leaves.edited, *self._changes}
         self._revision += bool(self._changes)
         try:
             self._drop_now(touched)
@@ -607,9 +596,16 @@ class Store(ReadableStore):
         if self._closed:
             return
         if self._writer_lock is not None and self._writer_lock.inherited:
-            self._abandon()
+            self._backend.abandon()
         else:
-            self.flush(durable)
+            try:
+                self._is_ending = True  # what is published is not read again
+                self.flush(durable)
+            except BaseException:
+                self._is_ending = False
+                with suppress(OSError, FormatError):  # what is published of it all the same is shown
+                    self._catch_up()
+                raise
         self._end()
 
     def _end(self) -> None:
@@ -625,7 +621,8 @@ class Store(ReadableStore):
         self._changes = {}
         try:
             self._forget_leaves()
-            self._release()
+            self._backend.close()
+            self._forget_keys()
         finally:
             if self._writer_lock is not None:
                 self._writer_lock.release()

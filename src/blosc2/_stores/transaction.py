@@ -89,7 +89,7 @@ class Transaction(Block):
         store = self._store
         now: dict[str, Any] = store._changes
         # Kept, as it may have to be done again.
-        self._touched |= store._edited.keys() | now.keys()
+        self._touched |= store._leaves.edited.keys() | now.keys()
         store._bring_back(before)
         was: dict[str, Any] = store._changes
         self._touched |= {key for key in was if now.get(key, ...) is not was[key]}

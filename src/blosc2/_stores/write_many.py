@@ -18,7 +18,7 @@ from blosc2._arrays import TINY, tiny_frame
 from blosc2._backends import Window, filed_as
 from blosc2._files import Owner
 from blosc2._options import get_nthreads
-from blosc2._stores.leaf import frame_of
+from blosc2._stores.leaves.leaf import frame_of
 
 #: Keys and values, as `update` of a dict takes them.
 Items: TypeAlias = "Mapping[str, Any] | Iterable[tuple[str, Any]]"

@@ -4,4 +4,4 @@ One frame holds many, and its map says which bytes are whose. Appending, changin
 a store has, and what waits to be written, does not.
 """
 
-__all__ = ["append", "changes", "file", "frame_bytes", "frame_map"]
+__all__ = ["append", "backend", "changes", "file", "frame_bytes", "frame_map"]

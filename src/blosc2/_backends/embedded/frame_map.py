@@ -19,7 +19,7 @@ from blosc2._core.allocation import allowed, too_much
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._files import Retry, file_identity
-from blosc2._frames import unpack
+from blosc2._frames import check_reads, unpack
 from blosc2.exceptions import FormatError, UnsupportedKindError
 
 #: Metalayers that mark such a frame, and the kind of store that each stands for.
@@ -232,6 +232,21 @@ def read_embedded(open_window: Callable[[], Window], verify: bool | None = None)
                 raise
 
 
+def verify_value(embedded: Embedded | None, key: str, frame: Frame) -> None:
+    """Check what can be checked of a leaf before its chunks are, and see that these are.
+
+    Raises `FormatError` where a checksum says that something is not as it was written.
+    """
+    check_reads(frame)
+    if embedded is None or key not in embedded.entries:
+        return
+    if embedded.frame.checks_chunks or check_reads(embedded.frame):
+        embedded.locate(key)  # which checks the chunks that hold the value
+
+
 def kind_of(frame: Frame) -> str | None:
     """The metalayer that marks a frame of embedded values."""
-    return next((kind for kind in KINDS if frame.metalayer(kind) is not None), None)
+    for kind in KINDS:
+        if frame.metalayer(kind) is not None:
+            return kind
+    return None

@@ -13,7 +13,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from blosc2._backends.directory_files import write_new
+from blosc2._backends.directory.files import write_new
 from blosc2._backends.layout import Moved, Window, suffix_of
 from blosc2._core.frame.frame import Frame
 from blosc2._files import sync_file, sync_files, temporary_name
@@ -21,7 +21,7 @@ from blosc2._frames import verify_frame
 from blosc2.exceptions import FormatError, name_file
 
 if TYPE_CHECKING:
-    from blosc2._backends.directory import DirectoryBackend
+    from blosc2._backends.directory.backend import DirectoryBackend
 
 
 class Unsettled:
@@ -70,7 +70,9 @@ class Placing(Unsettled):
         if key in self.removed:
             return True
         backend = self._backend
-        return backend.path_of(key) is not None and any(path not in self.new for path in backend._files_of(key))
+        return backend.files.path_of(key) is not None and any(
+            path not in self.new for path in backend.files.files_of(key)
+        )
 
     def put(self, key: str, window: Window, *, there: bool, synced: bool) -> bool:
         """Give a leaf its file, be it `there` or not; `synced` waits for the disk before that.
@@ -81,13 +83,13 @@ class Placing(Unsettled):
         owner = backend._owner
         backend.check_unchanged([key])
         suffix = suffix_of(window)
-        if there and any(path != backend.root + key + suffix for path in backend._files_of(key)):
+        if there and any(path != backend.root + key + suffix for path in backend.files.files_of(key)):
             return False
-        path = backend._place_of(key, suffix)
+        path = backend.tree.place_of(key, suffix)
         folder = os.path.dirname(path)
         replacing = False
         # By itself, not in a folder: a writer may be killed, or lose its rights, at any time.
-        aside = temporary_name(backend._temporary.beside)
+        aside = temporary_name(backend.aside.temporary.beside)
         try:
             write_new(aside, window, owner)
             if synced or (path not in self.new and os.path.lexists(path)):
@@ -96,23 +98,23 @@ class Placing(Unsettled):
                 self.new.add(path)
             self.folders.add(folder)
             if not os.path.isdir(folder):
-                self.folders.update(backend._make_folder(folder))
+                self.folders.update(backend.tree.make(folder))
             replacing = True
             owner.replace(aside, path)
         except BaseException as error:
             if replacing and not os.path.lexists(aside):  # it has its place: the error came right behind
-                backend.note_file(key, suffix)
+                backend.files.note_file(key, suffix)
                 if not isinstance(error, OSError):
                     raise
             else:
                 name_file(error, path)
                 with suppress(OSError):
                     owner.unlink(aside)
-                backend._remove_empty(folder)
+                backend.tree.remove_empty(folder)
                 raise
         finally:
-            backend._temporary.tidy()
-        backend.note_file(key, suffix)
+            backend.aside.temporary.tidy()
+        backend.files.note_file(key, suffix)
         backend._mark_leaf()
         return True
 
@@ -120,7 +122,7 @@ class Placing(Unsettled):
         """Remove the file of a leaf; False where there are more than one, for which `publish` has to be called."""
         backend = self._backend
         backend.check_unchanged([key])
-        paths = list(backend._files_of(key))
+        paths = list(backend.files.files_of(key))
         if len(paths) != 1:
             return False
         (path,) = paths
@@ -134,8 +136,8 @@ class Placing(Unsettled):
             if os.path.lexists(path) or not isinstance(error, OSError):
                 raise
         self.new.discard(path)
-        backend.note_file(key, None)
-        self.folders.add(backend._remove_empty(folder))
+        backend.files.note_file(key, None)
+        self.folders.add(backend.tree.remove_empty(folder))
         backend._mark_leaf()
         return True
 
@@ -145,12 +147,16 @@ class Placing(Unsettled):
         backend.check_unchanged(changes)
         backend.publish_files(changes)
         for key, window in changes.items():
-            path = None if window is None else next(backend._files_of(key), None)
-            backend.note_file(key, None if path is None else os.path.splitext(path)[1])
+            path = None if window is None else next(backend.files.files_of(key), None)
+            backend.files.note_file(key, None if path is None else os.path.splitext(path)[1])
+        backend._mark_leaf()
+
+    def forget_aside(self, changes: dict[str, Window | None]) -> None:
+        """These were published, and wait no more: remove the second names that files had meanwhile."""
+        for window in changes.values():
             if isinstance(window, Moved) and window.aside is not None:
                 with suppress(OSError):
-                    backend._owner.unlink(window.aside)
-        backend._mark_leaf()
+                    self._backend._owner.unlink(window.aside)
 
     def came(self, unsynced: set[str], touched: set[str], gone: set[str], keys: set[str]) -> None:
         """Files came without a sync, and went, in these folders; these keys had durable files before."""
@@ -181,12 +187,12 @@ class Placing(Unsettled):
     def _write_again(self, path: str) -> None:
         """Write a file once more, from what the system still has of it."""
         backend = self._backend
-        window = backend._open(path)
+        window = backend.files.open(path)
         if window is None:
             return
         for finding in verify_frame(Frame.open(*window)):
             raise FormatError(f"a leaf could not be made durable, and is damaged by now: {finding.what}", path=path)
-        aside = backend._new_aside()
+        aside = backend.aside.new()
         write_new(aside, window, backend._owner)
         sync_file(aside)
         backend._owner.replace(aside, path)

@@ -1,17 +1,14 @@
-"""Opening one version of a `.b2z`: its file, its members and their keys, which belong together."""
+"""Opening one version of a `.b2z`: its file and its directory, which belong together."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from blosc2._backends.layout import open_source
-from blosc2._backends.zip_tail import END, SEALED, check_tail
+from blosc2._backends.zip.tail import END, SEALED, check_tail
 from blosc2._core.io.source import Source
-from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.zip.archive import Archive
-from blosc2._core.zip.catalog import Catalog
 from blosc2._files import Retry
 from blosc2.exceptions import FormatError
 
@@ -19,25 +16,16 @@ from blosc2.exceptions import FormatError
 _ENDS: Final = (END, SEALED)
 
 
-class Version:
-    """One version of an archive: its file, its members and their keys belong together.
+class Version(NamedTuple):
+    """One version of an archive: its file and its directory belong together.
 
     A reader takes the version once; a writer replaces it as a whole and never changes it.
     """
 
-    __slots__ = ("archive", "described", "find", "keys", "member", "record", "source")
-
-    def __init__(self, source: Source, archive: Archive, record: bytes) -> None:
-        self.source = source
-        self.archive = archive
-        # The last bytes of it, as they were: where they are others, so is the file.
-        self.record = record
-        self.member: Callable[[int], tuple[int, int]] = archive.byte_range_at
-        # Made by the backend when first needed.
-        self.keys: KeyTable | None = None
-        self.find: Callable[[str], int] | None = None
-        # A catalog of leaves that the file does not describe; made when first asked for.
-        self.described: Catalog | None = None
+    source: Source
+    archive: Archive
+    #: The last bytes of it, as they were: where they are others, so is the file.
+    record: bytes
 
     def is_in(self, path: str) -> bool:
         """Whether the end record is what it was in a file, whose time does not tell of every change."""
@@ -68,7 +56,8 @@ def open_version(path: str, mmap_mode: str | None, old: Source | None, advice: s
                 source.advise(advice)
             if archive is None:
                 archive = Archive(source)
-                check_tail(source, archive)
+                if archive.end < source.size:
+                    check_tail(source, archive)
             if not record or archive.end < source.size:
                 start = max(0, archive.end - SEALED)
                 record = source.read(start, archive.end - start)

@@ -67,7 +67,7 @@ class LiveHandle(MemoryHandle):
         super()._adopt(frame)
         store = None if self._store is None else self._store()
         if store is not None:
-            store._note_change(self)
+            store._leaves.note_change(self)
 
     def cut_off(self) -> None:
         """The key stands for something else now: this leaf can still be read."""

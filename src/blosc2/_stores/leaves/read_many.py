@@ -14,7 +14,7 @@ from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._handles import array_of
 from blosc2._indexing import Version, check_out, read_whole
 from blosc2._options import PARALLEL_WORK, get_nthreads
-from blosc2._stores.read_selections import read_selections
+from blosc2._stores.leaves.read_selections import read_selections
 from blosc2.ndarray import NDArray
 
 if TYPE_CHECKING:

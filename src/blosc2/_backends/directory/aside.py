@@ -1,0 +1,159 @@
+"""Files beside the tree of a `.b2d`, on the same file system: what is written before it gets its place."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Final
+
+from blosc2._backends.directory.files import write_in_a_row, write_new
+from blosc2._backends.layout import Window
+from blosc2._backends.temporary_folder import TemporaryPlace
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
+from blosc2._files import Owner, sync_files
+from blosc2._frames import verify_frame
+from blosc2.exceptions import FormatError
+
+# What a file system without hard links answers.
+_NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+# Staged frames from this size on have a file of their own; how the names of files of several end.
+_OWN_FILE: Final = 256 << 10
+_TOGETHER: Final = ".frames"
+
+
+class FilesAside:
+    """The temporary files of one store that is open for writing.
+
+    Parameters
+    ----------
+    root : str
+        The directory.
+    owner : Owner
+        The process that has it open.
+
+    Attributes
+    ----------
+    temporary : TemporaryPlace
+        Where they lie.
+    """
+
+    __slots__ = ("_doubtful", "_owner", "_root", "_staged", "_staging", "temporary")
+
+    def __init__(self, root: str, owner: Owner) -> None:
+        self._root = root
+        self._owner = owner
+        self.temporary = TemporaryPlace(root, owner)
+        self._staging: str | None = None
+        self._staged = 0
+        # Those of which a sync failed.
+        self._doubtful: set[str] = set()
+
+    def stage(self, changes: dict[str, Window]) -> dict[str, Window]:
+        """Move frames out of memory into files beside the tree: large ones each into its own, which is its file later.
+
+        The others go into one file: a process may have some tens of thousands of mappings, and fewer files open.
+        """
+        opener = Source.map if os.name == "posix" else Source.open
+        staged: dict[str, Window] = {}
+        small = {}
+        for key, window in changes.items():
+            if window[2] < _OWN_FILE:
+                small[key] = window
+            else:
+                source = opener(self.write(window))
+                staged[key] = (source, 0, source.size)
+        if small:
+            path = self.new() + _TOGETHER
+            starts = write_in_a_row(path, small.values(), self._owner)
+            source = opener(path)
+            staged.update((key, (source, at, small[key][2])) for key, at in zip(small, starts, strict=True))
+        return staged
+
+    def new(self) -> str:
+        """A name for a file beside the tree, on the same file system."""
+        if self._staging is None:
+            self._staging = self.temporary.new_folder()
+        self._staged += 1
+        return os.path.join(self._staging, f"{self._staged}")
+
+    def write(self, window: Window) -> str:
+        """Write a frame to a file beside the tree; one that is there already stays."""
+        path = self.staged_path(window)
+        if path is None:
+            path = self.new()
+            write_new(path, window, self._owner)
+        return path
+
+    def staged_path(self, window: Window) -> str | None:
+        """The file beside the tree that a frame lies in, if it does, and if it can be taken for the leaf's own."""
+        path = window[0].path
+        if path is None or os.path.dirname(path) != self._staging or path.endswith(_TOGETHER):
+            return None
+        if path not in self._doubtful and os.path.exists(path):
+            return str(path)
+        # It is written once more, from what the system still has of it.
+        for finding in verify_frame(Frame.open(*window)):
+            raise FormatError(f"a leaf that was not published yet could not be written: {finding.what}", path=path)
+        return None
+
+    def sync(self, paths: list[str]) -> None:
+        """Make files beside the tree durable."""
+        try:
+            sync_files(paths)
+        except BaseException:
+            # After a failure the system takes what it could not write for written: another sync would tell nothing.
+            self._doubtful.update(paths)
+            raise
+
+    def keep(self, path: str) -> str | None:
+        """A second name of a file of the tree, to bring it back by; None where the file system has none."""
+        aside = self.new()
+        try:
+            if os.path.islink(path):
+                self._owner.symlink(os.readlink(path), aside)
+            else:
+                self._owner.link(path, aside)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return None
+        return aside
+
+    def link(self, path: str, place: str | None = None) -> str:
+        """Give a file another name beside the tree; of a link, make one that leads there, also from its new place."""
+        aside = self.new() + os.path.splitext(path)[1]
+        if os.path.islink(path):
+            target, root = os.path.realpath(path), os.path.realpath(self._root)
+            if place is not None and target.startswith(root + os.sep):
+                # The store may be moved as a whole.
+                target = os.path.relpath(target, os.path.realpath(os.path.dirname(place)))
+            self._owner.symlink(target, aside)
+            return aside
+        try:
+            self._owner.link(path, aside)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            self._owner.copy(path, aside)
+        return aside
+
+    def abandon(self) -> None:
+        """Leave what was staged where it is; it is another process's."""
+        self._staging = None
+
+    def discard(self) -> None:
+        """Remove what was staged."""
+        staging = self._staging
+        try:
+            self._remove_staging(staging)
+        except BaseException:
+            self._remove_staging(staging)  # an interrupt came between
+            raise
+
+    def _remove_staging(self, staging: str | None) -> None:
+        """Remove the folder of what was staged; it may be done again."""
+        self._staging = None
+        if staging is not None:
+            self._owner.remove_tree(staging)
+        self.temporary.tidy()

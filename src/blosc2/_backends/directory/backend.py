@@ -1,0 +1,476 @@
+"""A `.b2d` store: a directory in which each leaf is a file of its own.
+
+A key leads to its file by name, so nothing is walked until somebody lists keys. A leaf is written outside the tree,
+made durable and renamed into place; no file of the tree is ever half-written.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+import warnings
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from blosc2._backends.directory.aside import FilesAside
+from blosc2._backends.directory.files import has_dead_bytes
+from blosc2._backends.directory.folders import Folders
+from blosc2._backends.directory.leaf_files import LeafFiles
+from blosc2._backends.directory.placing import Placing, Unsettled
+from blosc2._backends.directory.publishing import Publishing
+from blosc2._backends.embedded.changes import EmbeddedChanges
+from blosc2._backends.embedded.file import EmbeddedFile
+from blosc2._backends.embedded.frame_map import Embedded, read_embedded
+from blosc2._backends.layout import (
+    EMBED,
+    LEAF_SUFFIXES,
+    LOCK,
+    RESERVED,
+    Moved,
+    Window,
+    missing,
+    suffix_of,
+    taken,
+)
+from blosc2._backends.protocol import NewVersion
+from blosc2._backends.tiers import TieredBackend
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
+from blosc2._core.keys.keytable import KeyTable
+from blosc2._files import (
+    NewFile,
+    Progress,
+    begins_with,
+    check_same_file,
+    file_identity,
+)
+from blosc2._frames import FrameUpdate, write_frame
+from blosc2._options import StoreOptions
+from blosc2.exceptions import FormatError
+
+# Nanoseconds in which a file system may not tell two changes apart.
+_TICK = 3 * 10**9
+# How often a writer may be faster who moves leaves; each time it has waited for a disk.
+_TRIES = 50
+
+
+class DirectoryBackend(TieredBackend):
+    """The files of one `.b2d` store, and the embedded values beside them; see `TieredBackend`."""
+
+    suffix = ".b2d"
+    lists_cheaply = all_or_none = False
+
+    def __init__(self, root: str, how: StoreOptions = StoreOptions(), kind: str = "b2dict") -> None:  # noqa: B008 - never changes
+        super().__init__(root, how, kind)
+        self._embed_source: Source | None = None
+        self._embed_file = EmbeddedFile(os.path.join(root, EMBED))
+        self._owner = self._embed_file.owner
+        self.files = LeafFiles(root, how.mmap_mode)
+        self.files.advice = self.advice
+        self.aside = FilesAside(root, self._owner)
+        self.tree = Folders(root, self._owner)
+        #: What was published leaf by leaf.
+        self._unsettled = Unsettled()
+        # Whether the directory was there before this backend wrote anything, and what it was when it was read.
+        self._was_there = False
+        self._seen: tuple[int, ...] | None = None
+        # What the file of embedded values was when these were read last, be it for a look.
+        self._latest: tuple[int, ...] | None = None
+        self._read_at = 0
+
+    @property
+    def placing(self) -> Placing:  # type: ignore[override]  # never assigned
+        """What publishes leaf by leaf, and knows of what was."""
+        return Placing(self, self._unsettled)
+
+    @property
+    def unsettled(self) -> Placing | None:  # type: ignore[override]  # never assigned
+        """What was published leaf by leaf, or lazily, and may not be durable yet."""
+        placing = self.placing
+        return placing if placing.unsettled else None
+
+    # ------------------------------------------------------------------ reading
+    def exists(self) -> bool:
+        """Whether there is a store, or what may be made one; `FormatError` for what is neither."""
+        self._was_there = os.path.lexists(self.root)
+        if not self._was_there:
+            return False
+        if not os.path.isdir(self.root):
+            raise NotADirectoryError(errno.ENOTDIR, "a .b2d store is a directory, and this is a file", self.root)
+        # What a writer leaves there before it has published anything does not count.
+        return any(name not in (LOCK, RESERVED.rstrip("/")) for name in os.listdir(self.root))
+
+    def check_replaceable(self) -> None:
+        """Refuse to replace a directory that is no store."""
+        if self.exists() and not os.path.isfile(os.path.join(self.root, EMBED)):
+            raise taken(self.root, f"a directory that is not empty and no store (it has no {EMBED}) is not replaced")
+
+    def embed_window(self) -> Window:
+        """Where the frame of embedded values lies."""
+        path = os.path.join(self.root, EMBED)
+        # Before it is read: a change meanwhile is then noticed too.
+        self._seen, self._read_at = file_identity(self.root), time.time_ns()
+        self._latest = file_identity(path)
+        self._embed_file.was_read(self._latest)
+        return self._open_embedded()
+
+    @property
+    def _identity(self) -> tuple[int, ...] | None:
+        """What the file of embedded values was when it was last read or written here."""
+        return self._embed_file.identity
+
+    def _open_embedded(self) -> Window:
+        window = self.files.open(os.path.join(self.root, EMBED), self._embed_source)
+        self._embed_source = None if window is None else window[0]
+        if window is None:
+            if not os.path.isdir(self.root):
+                raise missing(self.root)
+            raise FormatError(f"not a store: it has no {EMBED}", path=self.root)
+        self.behind = self.must_load = False
+        # What an append to it left unfinished may follow.
+        return window[0], 0, -1
+
+    def shown(self) -> tuple[Any, ...]:
+        """What is shown, for `show`."""
+        return super().shown(), self._seen, self._embed_source, self._embed_file.state()
+
+    def show(self, shown: tuple[Any, ...]) -> None:
+        """Show again what was shown before something else was read that is of no use."""
+        common, self._seen, self._embed_source, state = shown
+        self._embed_file.bring_back(state)
+        super().show(common)
+
+    def locate_file(self, key: str) -> Window | None:
+        """The file of a key, opened; None where there is none."""
+        return self.files.locate(key)
+
+    def place_file(self, key: str) -> Window | None:
+        """The file of a key, opened but not read; None where there is none."""
+        return self.files.place(key)
+
+    def open_frame(self, key: str) -> Frame | None:
+        """The frame of a key, in a file or embedded; None where there is none."""
+        window = None if self.replaces else self.files.locate(key)
+        if window is None:
+            return self._embedded_frame(key)
+        frame = Frame.open(*window, key)
+        if not (frame.only_array and str(window[0].path).endswith(".b2nd")):
+            self._check_suffix(frame, key)
+        return frame
+
+    def _check_suffix(self, frame: Frame, key: str) -> None:
+        """Tell of a leaf whose file was given a name that says something else than what it is."""
+        path = str(frame.source.path)
+        expected = suffix_of((frame.source, frame.offset, frame.frame_len))
+        if os.path.splitext(path)[1] in set(LEAF_SUFFIXES) - {expected}:
+            warnings.warn(
+                f"{path}: the leaf {key!r} has another suffix than its kind, {expected}: was the file renamed?",
+                UserWarning, stacklevel=2,
+            )  # fmt: skip
+
+    def has_file(self, key: str) -> bool:
+        """Whether a key has a file of its own."""
+        return self.files.path_of(key) is not None
+
+    def table(self) -> KeyTable:
+        """The keys of all files."""
+        return self.files.table()
+
+    def advise(self, advice: str) -> bool:
+        """Tell the system how all is read; leaves that were opened are not told."""
+        super().advise(advice)
+        self.files.advice = self.advice
+        return False
+
+    # ------------------------------------------------------------------ leaves that a writer moves
+    def _find_again(self, key: str) -> Window | None:
+        """Where a leaf is that was in no tier when these were looked through; None where there is none.
+
+        After keys were listed, others that came later are none of the store's until its `refresh`.
+        """
+        listed = self._listing
+        if self.lock is not None or (listed is not None and key not in listed):
+            return None
+        for _ in range(_TRIES):
+            # Mostly there is none, which is seen sooner than by opening it.
+            window = self.files.locate_now(key) if self.files.path_now(key) is not None else None
+            if window is not None:
+                return window
+            newer = self._newer_values()
+            if newer is None:
+                return None if self._newer is None else self._newer.locate(key)
+            # Only for leaves that were missed: the others stay as they were when the store was opened.
+            self._newer = newer
+            window = newer.locate(key)
+            if window is not None:
+                return window
+        return None
+
+    def _list_tiers(self, embedded: Embedded) -> tuple[KeyTable, dict[str, Any]]:
+        """The keys of all files and embedded values, of which neither lacks a leaf because it was in the other."""
+        if self.lock is not None:
+            return super()._list_tiers(embedded)
+        newest = self._newer or embedded
+        files = self.files.table()
+        for _ in range(_TRIES):
+            newer = self._newer_values()
+            if newer is None:
+                break
+            newest = newer
+            files = self.files.table(again=True)
+        if newest is embedded:
+            return files, embedded.entries
+        self._newer = newest  # as `_find_again` finds them
+        return files, {**newest.entries, **embedded.entries}
+
+    def _newer_values(self) -> Embedded | None:
+        """The embedded values, if they are not those that were read last."""
+        return read_embedded(self._embed_window_now, self.how.verify) if self.embed_has_changed() else None
+
+    def embed_has_changed(self) -> bool:
+        """Whether there are other embedded values than those that were read last."""
+        now = file_identity(self._embed_file.path)
+        return now is not None and now != self._latest
+
+    def _embed_window_now(self) -> Window:
+        """Where their frame lies, for a look at them beside the version that the store shows."""
+        self._latest = file_identity(self._embed_file.path)
+        return self._open_embedded()
+
+    def name_of(self, key: str) -> str | None:
+        """The file of a key, relative to the directory."""
+        path = self.files.path_of(key)
+        return None if path is None else os.path.relpath(path, self.root).replace(os.sep, "/")
+
+    def close(self) -> None:
+        """Forget what was read, and remove the staged files."""
+        self.discard()
+        self._forget()
+        super().close()
+
+    def look_again(self) -> None:
+        """Look at the files again, and at the embedded values, if it can be told where they are now."""
+        super().look_again()
+        self._forget()
+        window = None
+        # What somebody else has put there stays refused.
+        if self._embed_file.is_behind or file_identity(self._embed_file.path) == self._identity:
+            with suppress(OSError, FormatError):
+                window = self.embed_window()
+        if window is not None and self.embedded is not None:
+            self.embedded = Embedded(window, verify=self.how.verify)
+
+    def _forget(self) -> None:
+        self.files.forget()
+        self.tree.forget()
+
+    # ------------------------------------------------------------------ writing
+    def _publish_tiers(
+        self, files: dict[str, Window | None], values: dict[str, Window | None], new: NewVersion
+    ) -> None:
+        hidden = {
+            key for key in new.hidden
+            if self.embedded is not None and key in self.embedded.entries and key not in new.changes
+            and self.has_file(key)
+        }  # fmt: skip
+        if hidden:
+            self.placing.settle()  # the files that stand for them
+            values.update(dict.fromkeys(hidden))
+        kept: dict[str, Window | None] = {}
+        try:
+            kept = self._keep_moved(files, values, new)
+            super()._publish_tiers(files, values, new)
+        except BaseException as error:
+            if kept:
+                self._take_back_moved(kept, error, new)
+            raise
+
+    def _keep_moved(
+        self, files: dict[str, Window | None], values: dict[str, Window | None], new: NewVersion
+    ) -> dict[str, Window | None]:
+        """Give embedded values their new keys first where files are to come under the old ones.
+
+        These win as soon as they are there, and the value would be under no key until the embedded ones are published.
+        What was under the new keys is returned.
+        """
+        moved: dict[str, Window | None] = {
+            key: window
+            for key, window in values.items()
+            if isinstance(window, Moved) and files.get(window.origin) is not None
+        }
+        embedded = self.embedded
+        if not moved or embedded is None:
+            return {}
+        before = {key: embedded.kept(key) if key in embedded.entries else None for key in moved}
+        Publishing(self).into({}, self.changes_of(moved, new.registry), fresh=False, durable=new.durable)
+        self.embedded = Embedded(self.embed_window(), verify=self.how.verify)
+        for key in moved:
+            del values[key]
+        return before
+
+    def _take_back_moved(self, before: dict[str, Window | None], error: BaseException, new: NewVersion) -> None:
+        """The publication failed for which embedded values were given their new keys: take these away again."""
+        try:
+            Publishing(self).into({}, self.changes_of(before, new.registry), fresh=False, durable=new.durable)
+        except (OSError, FormatError):
+            error.add_note(f"{self.named}: renamed values are there under their new keys, too: {list(before)[:5]}")
+
+    def write(
+        self, files: dict[str, Window | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
+        lazy: bool = False,
+    ) -> None:  # fmt: skip
+        """Make changes part of the tree: leaves first, and then the embedded values."""
+        changes = files
+        for key in changes:
+            self.tree.check_inside(key)
+        self._embed_file.lazy = lazy and not changes
+        try:
+            if fresh and not (os.path.isdir(self.root) and (os.listdir(self.root) or self.aside.temporary.is_inside)):
+                Publishing(self).anew(changes, embed, durable)
+            else:
+                Publishing(self).into(changes, embed, fresh, durable)
+            # Until it is read; what was staged is there for another try as long.
+            self.behind = True
+            if changes or fresh:
+                self._forget()
+        except BaseException:
+            self.behind = self.behind or self._embed_file.is_ahead_of(None)
+            raise
+        finally:
+            self._embed_file.lazy = False
+
+    def check_unchanged(self, keys: Iterable[str]) -> None:
+        """See that files may get these keys, and that what was published last is, and stays, what is shown."""
+        for key in keys:
+            self.tree.check_inside(key)
+        self._owner.check(self.root)
+        check_same_file(os.path.join(self.root, EMBED), self._identity)
+        # A power cut could bring an embedded value back, and a file in its place hide it.
+        if self._embed_file.unsettled:
+            self._embed_file.settle()
+
+    def publish_files(self, changes: dict[str, Window | None]) -> None:
+        """Change the files of leaves alone; what is new is durable when `placing` is settled."""
+        Publishing(self).into(changes, None, fresh=False, durable=False, settles=True)
+
+    def _mark(self) -> None:
+        """Let readers tell a new version, whatever files it touched, and however coarse times are here."""
+        with suppress(OSError):
+            before = 0 if self._seen is None else self._seen[3]
+            self._owner.utime(self.root)
+            for later in (1, _TICK // 3, _TICK):
+                status = os.stat(self.root)
+                if status.st_mtime_ns > before:
+                    break
+                self._owner.utime(self.root, ns=(status.st_atime_ns, before + later))
+
+    def _mark_leaf(self) -> None:
+        """The same for one leaf, after which this store goes on with what it shows."""
+        self._mark()
+        self._seen, self._read_at = file_identity(self.root), time.time_ns()
+
+    def cut_tail(self) -> None:
+        """Cut off what an unfinished append left behind the embedded values; nothing is ever written behind a leaf."""
+        if self.lock is not None and self.lock.held:
+            with suppress(OSError, FormatError):
+                self._embed_file.cut_tail(Frame.open(Source.open(self._embed_file.path)))
+
+    def stage_files(self, changes: dict[str, Window]) -> dict[str, Window]:
+        """Move frames out of memory into files beside the tree."""
+        return self.aside.stage(changes)
+
+    def discard(self) -> None:
+        """Remove what was staged."""
+        self.aside.discard()
+
+    def forget_staged(self) -> None:
+        """All that was moved out of memory is published and read."""
+        self._waiting = None
+        self.discard()
+
+    def abandon(self) -> None:
+        """Leave what was staged where it is; it is another process's."""
+        self.aside.abandon()
+
+    def reload(self) -> bool:
+        """Show what is published where it is another version; whether it is.
+
+        Changes by other programs inside of folders are seen from then on, but may not be told.
+        """
+        path = self._embed_file.path
+        header = b"" if self.embedded is None else self.embedded.frame.header_bytes()
+        changed = (
+            self.behind
+            or (self._seen, self._identity) != (file_identity(self.root), file_identity(path))
+            or not begins_with(path, header)
+        )
+        files = self.files.listed
+        self._forget()
+        if not changed and files is not None and self._seen is not None and self._read_at - self._seen[3] < _TICK:
+            # Read so soon after it was changed that its time would be the same after another change.
+            self.files.table()
+            changed = self.files.listed != files
+        if changed:
+            self.load()
+        return changed
+
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(os.stat(path).st_size for path in self._all_files())
+
+    def _all_files(self) -> list[str]:
+        return [os.path.join(self.root, EMBED), *self.files.all()]
+
+    def compact(self, progress: Progress | None) -> None:
+        """Write the files with dead bytes anew, one after the other."""
+        self.discard()  # what was moved out of memory, and nobody needs any more
+        if self.lock is not None and self.lock.held:
+            self.aside.temporary.remove_leftovers()
+        paths = self._all_files()
+        total = self.size()
+        done = 0
+        for path in paths:
+            size = os.stat(path).st_size
+            frame = Frame.open(Source.open(path))
+            if path == paths[0]:
+                try:
+                    self._compact_embedded()
+                finally:
+                    self.behind = self.must_load = True
+            elif has_dead_bytes(frame, size) and not os.path.islink(path):
+                with NewFile(path, replace=True, beside=self.aside.temporary.beside, owner=self._owner) as file:
+                    write_frame(file, FrameUpdate(frame))
+            done += size
+            if progress is not None:
+                progress(done, total)
+        self.aside.temporary.tidy()
+        self._mark()
+        self._forget()
+
+    def _compact_embedded(self) -> None:
+        embedded = Embedded(self.embed_window())
+        if embedded.frame.nbytes:
+            self._embed_file.beside = self._beside_embedded()
+            self._embed_file.publish(EmbeddedChanges(str(embedded.kind), embedded, {}), anew=True)
+
+    def _beside_embedded(self) -> str | None:
+        """Where a new file of embedded values is written."""
+        return None if os.path.islink(self._embed_file.path) else self.aside.temporary.beside
+
+    def moved_file(self, key: str) -> Moved:
+        """The file of a key that is to get another one: a second name beside the tree keeps it until then."""
+        path = self.files.path_of(key)
+        if path is None:
+            raise taken(self.root, f"the file of the key {key!r} is gone; open the store again")
+        return Moved(None, key, self.aside.link(path))
+
+    def opened(self, moved: Moved) -> Window:
+        """Such a file as a window; an embedded value is one."""
+        if moved.aside is None:
+            return moved
+        window = self.files.open(moved.aside)
+        if window is None:
+            raise taken(self.root, f"the file of the key {moved.origin!r} is gone; open the store again")
+        return window

@@ -1,0 +1,101 @@
+"""The folders of a `.b2d`: where the file of a key belongs, and which folders come and go with files."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from blosc2._backends.keys import is_path
+from blosc2._backends.layout import EMBED
+from blosc2._files import Owner, sync_files, through_link
+
+
+class Folders:
+    """The tree of one store.
+
+    Parameters
+    ----------
+    root : str
+        The directory.
+    owner : Owner
+        The process that has it open for writing.
+    """
+
+    __slots__ = ("_inside", "_owner", "_root")
+
+    def __init__(self, root: str, owner: Owner) -> None:
+        self._root = root
+        self._owner = owner
+        self._inside: set[str] = set()
+
+    def forget(self) -> None:
+        """Forget which folders lie inside."""
+        self._inside = set()
+
+    def place_of(self, key: str, suffix: str) -> str:
+        """The file that a leaf is written to: where a link leads that has its name."""
+        path = self._root + key + suffix
+        if not os.path.islink(path):
+            return path
+        target, root = through_link(path), os.path.realpath(self._root)
+        if not target.startswith(root + os.sep) or os.path.basename(target) == EMBED:
+            raise ValueError(
+                f"{path}: the file of the key {key!r} is a link that leads out of the store; delete it first"
+            )
+        return self._root + target[len(root) :]
+
+    def check_inside(self, key: str) -> None:
+        """Refuse to write through a link that leads out of the tree."""
+        folder = os.path.dirname(self._root + key)
+        if is_path(key) and folder in self._inside:
+            return
+        real, root = os.path.realpath(folder), os.path.realpath(self._root)
+        if not is_path(key) or (real != root and not real.startswith(root + os.sep)):
+            raise ValueError(f"{self._root}: the key {key!r} leads out of the store")
+        self._inside.add(folder)
+
+    def prepare(self, paths: list[str]) -> set[str]:
+        """Make the folders of files, and see that nothing is in the way, before any of the files is moved there.
+
+        The folders that will have changed are returned.
+        """
+        folders = {os.path.dirname(path) for path in paths}
+        touched = set(folders)
+        try:
+            for folder in folders:
+                if not os.path.isdir(folder):
+                    touched.update(self.make(folder))
+            for path in paths:
+                if os.path.isdir(path):
+                    raise IsADirectoryError(errno.EISDIR, "a folder is where the file of a leaf should be", path)
+        except BaseException:
+            for folder in folders:
+                self.remove_empty(folder)
+            raise
+        return touched
+
+    def make(self, folder: str) -> list[str]:
+        """Make a folder; those in which a new name appears are returned."""
+        changed = []
+        above = folder
+        while not os.path.isdir(above):
+            above = os.path.dirname(above)
+            changed.append(above)
+        self._owner.makedirs(folder)
+        return changed
+
+    def remove_empty(self, folder: str) -> str:
+        """Remove a folder and those above it as far as they are empty; the first that stays is returned."""
+        while folder != self._root and folder.startswith(self._root):
+            try:
+                self._owner.rmdir(folder)
+            except FileNotFoundError:
+                pass
+            except OSError:
+                break
+            folder = os.path.dirname(folder)
+        return folder
+
+    def sync(self, folders: set[str]) -> None:
+        """Make the names in folders durable."""
+        sync_files((), [folder for folder in folders if os.path.isdir(folder)])

@@ -1,0 +1,211 @@
+"""The files of leaves of a `.b2d`: found by their keys, by name, and listed by one walk that is remembered."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+from blosc2._backends.directory.scan import Folder, scan
+from blosc2._backends.keys import is_path
+from blosc2._backends.layout import LEAF_SUFFIXES, RESERVED, Window, open_source
+from blosc2._core.frame.header import file_range
+from blosc2._core.io.source import Source
+from blosc2._core.keys.keytable import KeyTable
+
+_RESERVED: Final = "/" + RESERVED
+# What a file system answers where there is no file of a name, or cannot be one.
+_NO_FILE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+# Up to here reading a whole file costs less than mapping it.
+_SMALL_FILE: Final = 64 << 10
+# Whatever lies under the name of a leaf, opening it must not wait.
+_FLAGS: Final = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+class LeafFiles:
+    """The files of one store.
+
+    Parameters
+    ----------
+    root : str
+        The directory.
+    mmap_mode : {None, 'r'}
+        How they are opened.
+
+    Attributes
+    ----------
+    advice : str or None
+        What the system is told of each that is opened.
+    """
+
+    __slots__ = ("_files", "_folders", "_mmap_mode", "_root", "_table", "_table_is_old", "_warned", "advice")
+
+    def __init__(self, root: str, mmap_mode: str | None) -> None:
+        self._root = root
+        self._mmap_mode = mmap_mode
+        self.advice: str | None = None
+        self._warned = False
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget which files there are."""
+        self._table: KeyTable | None = None
+        # Whether files came or went since that was made.
+        self._table_is_old = False
+        self._files: dict[str, str] = {}
+        self._folders: dict[str, dict[str, str]] = {}
+
+    @property
+    def listed(self) -> dict[str, str] | None:
+        """The file of each key, relative to the directory, as they were listed; None where they were not."""
+        return None if self._table is None else self._files
+
+    def locate(self, key: str) -> Window | None:
+        """The file of a key, opened; None where there is none."""
+        if self._table is None:
+            return self.locate_now(key)
+        name = self._files.get(key)
+        return None if name is None else self.open(os.path.join(self._root, name))
+
+    def locate_now(self, key: str) -> Window | None:
+        """The same, whatever files there were when they were listed."""
+        if not is_path(key) or key.startswith(_RESERVED):
+            return None
+        stem = self._root + key
+        for suffix in LEAF_SUFFIXES:
+            window = self.open(stem + suffix)
+            if window is not None:
+                return window
+        stranger = self._stranger(key)
+        return None if stranger is None else self.open(stranger)
+
+    def place(self, key: str) -> Window | None:
+        """The file of a key, opened but not read; None where there is none."""
+        path = self.path_of(key)
+        if path is None:
+            return None
+        with suppress(FileNotFoundError):  # somebody may have removed it since the files were listed
+            source = open_source(path, None)
+            return source, 0, source.size
+        return None
+
+    def open(self, path: str, old: Source | None = None) -> Window | None:
+        """The frame in a file; None where there is none, or something else. For `old` see `open_source`."""
+        try:
+            descriptor = os.open(path, _FLAGS)
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                return None
+            raise
+        # A small file is read at once: cheaper than a mapping, and a thousand of them need no descriptors.
+        try:
+            data = os.read(descriptor, _SMALL_FILE)
+            if (not data or len(data) == _SMALL_FILE) and not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
+        except (IsADirectoryError, BlockingIOError):
+            return None
+        finally:
+            os.close(descriptor)
+        if len(data) < _SMALL_FILE:
+            return file_range(Source.of_buffer(data, path))
+        source = open_source(path, self._mmap_mode, old)
+        if self.advice is not None:
+            source.advise(self.advice)
+        return file_range(source)
+
+    def path_of(self, key: str) -> str | None:
+        """The file of a key."""
+        if self._table is not None:
+            name = self._files.get(key)
+            return None if name is None else os.path.join(self._root, name)
+        return self.path_now(key)
+
+    def path_now(self, key: str) -> str | None:
+        """The same, whatever files there were when they were listed."""
+        if not is_path(key) or key.startswith(_RESERVED):
+            return None
+        stem = self._root + key
+        for suffix in LEAF_SUFFIXES:
+            if os.path.isfile(stem + suffix):
+                return stem + suffix
+        return self._stranger(key)
+
+    def files_of(self, key: str) -> Iterator[str]:
+        """Every file that stands for a key: each suffix of leaves, and a stranger."""
+        for suffix in LEAF_SUFFIXES:
+            if os.path.isfile(self._root + key + suffix):
+                yield self._root + key + suffix
+        stranger = self._stranger(key)
+        if stranger is not None:
+            yield stranger
+
+    def all(self) -> list[str]:
+        if not os.path.isdir(self._root):
+            return []
+        self.table()
+        return [path for key in self._files for path in self.files_of(key)]
+
+    def table(self, *, again: bool = False) -> KeyTable:
+        """The keys of all files, by one walk of the directory that is then remembered."""
+        if self._table is None or again:
+            ranked = scan(self._root)
+            files: dict[str, str] = {}
+            # From the last to the first, so that of two files for one key the right one stays.
+            for group in reversed(ranked):
+                files.update(group)
+            self._warn(ranked)
+            self._files = files
+            self._table_is_old = True
+        if self._table is None or self._table_is_old:
+            self._table = KeyTable.of_keys(self._files)
+            self._table_is_old = False
+        return self._table
+
+    def note_file(self, key: str, suffix: str | None) -> None:
+        """A key was given a file with this suffix, or has none any more."""
+        if self._table is not None:
+            self._table_is_old = True
+            if suffix is None:
+                self._files.pop(key, None)
+            else:
+                self._files[key] = key[1:] + suffix
+        strangers = self._folders.get(key[: key.rindex("/") + 1])
+        if strangers:
+            strangers.pop(key, None)
+
+    def _warn(self, ranked: list[dict[str, str]]) -> None:
+        if self._warned:
+            return
+        self._warned = True
+        for key, name in ranked[-1].items():
+            warnings.warn(
+                f"{self._root}: {name} is a frame under an unusual suffix; it is the leaf {key!r}",
+                UserWarning,
+                stacklevel=2,
+            )
+        if sum(map(len, ranked)) > len(set().union(*ranked)):
+            warnings.warn(
+                f"{self._root}: some keys have more than one file; of these, the suffixes "
+                f"{', '.join(LEAF_SUFFIXES)} win in this order",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def _stranger(self, key: str) -> str | None:
+        """The file of a key if it has an unusual suffix. Looks at the folder of the key once."""
+        base = key[: key.rindex("/") + 1]
+        known = self._folders.get(base)
+        if known is None:
+            try:
+                known = Folder(self._root, base, unusual=True).ranked[-1]
+            except OSError as error:
+                if error.errno in _NO_FILE:
+                    return None
+                raise
+            self._folders[base] = known
+        name = known.get(key)
+        return None if name is None else os.path.join(self._root, name)

@@ -1,0 +1,202 @@
+"""Publishing changes of a `.b2d`: a whole new tree in one step, or files that take their places in the tree."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from blosc2._backends.directory.files import folders_between, in_steps, write_new
+from blosc2._backends.embedded.changes import EmbeddedChanges
+from blosc2._backends.layout import EMBED, Moved, Window, suffix_of, taken
+from blosc2._files import FileMoves, check_same_file, file_identity, sync_files, sync_folder, temporary_name
+
+if TYPE_CHECKING:
+    from blosc2._backends.directory.backend import DirectoryBackend
+
+
+class Publishing:
+    """Publishes changes of one `.b2d`; made for each, as it refers to the backend.
+
+    Parameters
+    ----------
+    backend : DirectoryBackend
+        The files of the store.
+    """
+
+    __slots__ = ("_backend",)
+
+    def __init__(self, backend: DirectoryBackend) -> None:
+        self._backend = backend
+
+    def anew(self, changes: dict[str, Window | None], embed: EmbeddedChanges | None, durable: bool) -> None:
+        """Build a whole tree beside its place and move it there in one step."""
+        backend = self._backend
+        parent, name = os.path.split(os.path.abspath(backend.root))
+        backend._owner.makedirs(parent)
+        tree = temporary_name(os.path.join(parent, name))
+        backend._owner.mkdir(tree)
+        place = file_identity(tree)
+        try:
+            folders = {tree}
+            for key, window in changes.items():
+                if window is None:
+                    continue
+                path = tree + key + suffix_of(window)
+                folder = os.path.dirname(path)
+                if folder not in folders:
+                    backend._owner.makedirs(folder)
+                    folders.update(folders_between(tree, folder))
+                staged = backend.aside.staged_path(window)
+                if staged is None:
+                    write_new(path, window, backend._owner)
+                else:
+                    backend._owner.rename(staged, path)
+            if embed is not None:
+                with backend._owner.open(os.path.join(tree, EMBED), "xb") as file:
+                    embed.write(file)
+            if durable:
+                sync_files([os.path.join(folder, file.name) for folder in folders for file in os.scandir(folder)
+                            if file.is_file()], folders)  # fmt: skip
+            self._take_over(tree)
+            backend._was_there = True
+        except BaseException:
+            now = file_identity(backend.root)
+            if place is not None and now is not None and now[:2] == place[:2]:  # it has its name
+                backend._was_there = backend.behind = True
+            else:
+                backend._owner.remove_tree(tree)
+            raise
+        if durable:
+            sync_folder(backend.root)
+
+    def _take_over(self, tree: str) -> None:
+        """Give a whole tree the name of the store, where nothing is but perhaps an empty directory."""
+        backend = self._backend
+        lock = backend.lock if os.name == "posix" else None
+        if lock is not None:
+            descriptor = os.open(tree, os.O_RDONLY)
+            try:
+                lock.take(descriptor, tree)
+            finally:
+                os.close(descriptor)
+        elif os.path.isdir(backend.root):
+            backend._owner.rmdir(backend.root)
+        try:
+            backend._owner.rename(tree, backend.root)
+        except BaseException as error:
+            if lock is not None:
+                lock.settle_if_current()
+            if isinstance(error, OSError) and error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+                raise taken(backend.root, "somebody else has put something in this place meanwhile") from None
+            raise
+        if lock is not None:
+            lock.settle()
+
+    def into(
+        self,
+        changes: dict[str, Window | None],
+        embed: EmbeddedChanges | None,
+        fresh: bool,
+        durable: bool,
+        settles: bool = False,
+    ) -> None:
+        """Move new files into the tree that is there, and remove those that go.
+
+        With `settles` this waits for the disk only where something durable could be lost; `placing` knows the rest.
+        """
+        backend = self._backend
+        if fresh and not backend._was_there:
+            raise taken(backend.root, "somebody else has put something in this place meanwhile")
+        if not fresh:
+            check_same_file(os.path.join(backend.root, EMBED), backend._identity)
+        stale = set(backend.files.all()) if fresh else set()
+        renamed: dict[str, str] = {}
+        moves = []
+        for key, window in changes.items():
+            if isinstance(window, Moved) and window.aside is not None:
+                path = backend.tree.place_of(key, os.path.splitext(window.aside)[1])
+                # The file aside stays, in case that this fails and is tried again.
+                moves.append((backend.aside.link(window.aside, path), path))
+                renamed[key] = window.origin
+            elif window is not None:
+                path = backend.tree.place_of(key, suffix_of(window))
+                moves.append((backend.aside.write(window), path))
+        there = [key for key, window in changes.items() if window is not None]
+        placing = backend.placing
+        lost = {key for key in changes if placing.replaces(key)} if settles else set()
+        unsynced = {
+            path
+            for key, (_, path) in zip(there, moves, strict=True)
+            if settles and key not in lost and not isinstance(changes[key], Moved)
+        }
+        ordered = durable or settles
+        if ordered:
+            backend.aside.sync([aside for aside, path in moves if not os.path.islink(aside) and path not in unsynced])
+        for key in changes:
+            stale.update(backend.files.files_of(key))
+        backend._embed_file.was_there = True
+        backend._embed_file.beside = backend._beside_embedded()
+        done = FileMoves(backend.aside.keep, backend._owner)
+        try:
+            # What a copy replaces is another store, to which nothing can be appended.
+            new_embed = None if embed is None else backend._embed_file.prepare(embed, durable=durable, anew=fresh)
+            touched = backend.tree.prepare([path for _, path in moves])
+            if settles:  # before anything is: what is not known here counts as durable
+                placing.came(unsynced, touched, set(), lost)
+            steps = in_steps(there, renamed)
+            places = dict(zip(there, moves, strict=True))
+            for number, step in enumerate(steps):
+                if number and ordered:
+                    backend.tree.sync(touched)
+                done.begin_step()
+                for key in step:
+                    aside, path = places[key]
+                    done.put(aside, path, taken=os.path.lexists(path))
+                    stale.difference_update((path, backend.root + key + os.path.splitext(path)[1]))
+            if ordered and moves and (new_embed is not None or stale):
+                backend.tree.sync(touched)
+            # A value that changes its tier is in both for a moment, never in none: each step is durable first.
+            if new_embed is not None:
+                new_embed.commit()
+                done.forget()
+            done.begin_step()
+            for path in stale:
+                if new_embed is None:
+                    done.remove(path)
+                else:  # too late to go back
+                    backend._owner.unlink(path)
+                touched.add(backend.tree.remove_empty(os.path.dirname(path)))
+            if durable:
+                backend.tree.sync(touched)
+            placing.came(set(), touched if settles else set(), stale, set())
+            if durable:
+                placing.new.difference_update(path for _, path in moves)
+        except BaseException as error:
+            backend._embed_file.end_change()
+            if done.is_final:
+                error.add_note(
+                    f"{backend.root}: all values are published, but some files that they replace may be there"
+                )
+            else:
+                self._take_back(done, [path for _, path in moves], error, durable=durable)
+            raise
+        backend._mark()
+
+    def _take_back(self, done: FileMoves, paths: list[str], error: BaseException, *, durable: bool) -> None:
+        """Bring back the files that were replaced before an error, and remove those that came, with their folders."""
+        backend = self._backend
+
+        def sync(paths: list[str]) -> None:
+            if durable:
+                backend.tree.sync({os.path.dirname(path) for path in paths})
+
+        undone, left = done.take_back(sync)
+        folders = {backend.tree.remove_empty(os.path.dirname(path)) for path in paths + undone}
+        with suppress(OSError):  # what is there is whole either way
+            backend.tree.sync(folders if durable else set())
+        if left:
+            error.add_note(
+                f"{backend.root}: {len(left)} files are new already, and could not be brought back: {left[:5]}"
+            )

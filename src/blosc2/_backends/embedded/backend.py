@@ -1,0 +1,315 @@
+"""An `EmbedStore`: all of its values in one frame, which is a file or lies in memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from blosc2._backends.embedded.changes import EmbeddedChanges
+from blosc2._backends.embedded.file import EmbeddedFile
+from blosc2._backends.embedded.frame_map import Embedded, open_embedded, verify_value
+from blosc2._backends.layout import NOT_REPLACED, Moved, Window, taken
+from blosc2._backends.protocol import NewVersion
+from blosc2._backends.waiting import WaitingValues
+from blosc2._backends.writer_lock import WriterLock
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.source import Source
+from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.keys.listing import KeyListing
+from blosc2._files import Progress, begins_with, file_identity, lasting, remove_leftovers
+from blosc2._options import StoreOptions
+from blosc2.exceptions import ClosedStoreError, FormatError, StoreKeyError
+
+
+class EmbeddedBackend:
+    """The frame of one store.
+
+    Parameters
+    ----------
+    root : str or None
+        The file. None keeps the frame in memory.
+    how : StoreOptions
+        How it is opened.
+    lock : WriterLock, optional
+        What keeps other writers out, where the store is open for writing.
+    meta : mapping, optional
+        Packed content of further metalayers of a new frame.
+    chunksize : int
+        The least size of the chunks that values are gathered in.
+    """
+
+    suffix = ".b2e"
+    lists_cheaply = all_or_none = True
+    replaces = must_load = False
+    embedded: Embedded | None = None
+    placing = members = streaming = None
+
+    def __init__(
+        self,
+        root: str | None,
+        how: StoreOptions,
+        lock: WriterLock | None = None,
+        meta: Mapping[str, bytes] | None = None,
+        chunksize: int = 0,
+    ) -> None:
+        self.root = self.named = root
+        #: What errors call it.
+        self.called = root
+        self.lock = lock
+        self.meta = meta
+        self.chunksize = chunksize
+        self._how = how
+        self._advice = None if how.advise is None else lasting(how.advise)
+        # What the file was when it was last read or written here.
+        self._identity: tuple[int, ...] | None = None
+        self._file = None if root is None or lock is None else EmbeddedFile(root, lock)
+        self._published: Embedded | None = None
+        self._listing: KeyListing | None = None
+        self._waiting = WaitingValues(root)
+        self._closed = False
+
+    @property
+    def behind(self) -> bool:
+        """Whether something else was published than what is shown."""
+        return self._file is not None and self._file.is_ahead_of(self.embedded)
+
+    @property
+    def unsettled(self) -> EmbeddedFile | None:
+        """What was published, and may not be durable yet."""
+        file = self._file
+        return file if file is not None and file.unsettled else None
+
+    # ------------------------------------------------------------------ open
+    def exists(self) -> bool:
+        """Whether there is a file."""
+        # A link that leads nowhere is followed when the file is made.
+        exists = self.root is not None and os.path.exists(self.root)
+        if self._file is not None:
+            self._file.was_there = exists
+        if exists and os.path.isdir(str(self.root)):
+            raise IsADirectoryError(errno.EISDIR, "an EmbedStore is a file, and this is a directory", self.root)
+        return exists
+
+    def check_replaceable(self) -> None:
+        """Refuse to replace a file that neither is a store of this kind nor is named like one."""
+        path = str(self.root)
+        if ".b2e" in (os.path.splitext(path)[1], os.path.splitext(str(self.called))[1]) or not os.path.isfile(path):
+            return
+        if os.path.getsize(path) and not self._is_store(path):
+            raise taken(path, NOT_REPLACED)
+
+    def _is_store(self, path: str) -> bool:
+        try:
+            return open_embedded(path, None).kind == "b2embed"
+        except FormatError:
+            return False
+
+    def load(self) -> None:
+        """Show what is published. If that fails, what was shown before still is."""
+        if self.root is not None:
+            self._load(None)
+
+    def _load(self, old: Source | None) -> None:
+        how = self._how
+        embedded = open_embedded(str(self.root), how.mmap_mode, old, self._advice, verify=how.verify)
+        if self.lock is not None:
+            self._check_kind(embedded)
+        self._show(embedded)
+        if self._file is not None:
+            self._file.was_read(self._identity)
+
+    def load_frame(self, source: Source) -> None:
+        """Show a frame that lies in memory."""
+        embedded = Embedded((source, 0, -1))
+        self._check_kind(embedded)
+        self._show(embedded)
+
+    def _check_kind(self, embedded: Embedded) -> None:
+        if embedded.kind != "b2embed":
+            raise FormatError("not an EmbedStore: this frame belongs to a DictStore or TreeStore", path=self.called)
+
+    def _show(self, embedded: Embedded) -> None:
+        self.embedded = embedded
+        self._listing = None
+        source = embedded.frame.source
+        self._identity = source.identity
+        if self._advice is not None and source.advice != self._advice:
+            source.advise(self._advice)
+
+    def reload(self) -> bool:
+        """Show what is published where it is another version; whether it is."""
+        path, before = self.root, self.embedded
+        identity = None if path is None else file_identity(path)
+        if path is None or (identity is None and before is None):
+            return False
+        header = b"" if before is None else before.frame.header_bytes()
+        if identity == self._identity and not self.behind and begins_with(path, header):
+            return False
+        self._load(None if before is None else before.frame.source)
+        after = self.embedded
+        # A writer at work makes the file longer before anything else is shown.
+        return before is None or after is None or not _are_same(before.frame, after.frame)
+
+    def shown(self) -> tuple[Any, ...]:
+        """What is shown, for `show`."""
+        return self.embedded, self._identity
+
+    def show(self, shown: tuple[Any, ...]) -> None:
+        """Show again what was shown before something else was read that is of no use."""
+        self.embedded, self._identity = shown
+        self._listing = None
+
+    def look_again(self) -> None:
+        """Forget what is known of the keys that are there."""
+        self._listing = None
+
+    def cut_tail(self) -> None:
+        """Cut off what an append left that was not finished."""
+        if self._file is not None and self.embedded is not None and self.lock is not None and self.lock.held:
+            self._file.cut_tail(self.embedded.frame)
+            self._identity = self._file.identity
+
+    def close(self) -> None:
+        """Let go of the frame; leaves that need it keep it."""
+        self._closed = True
+        self.embedded = self._published = self._listing = None
+
+    def abandon(self) -> None:
+        """Let go of values that wait: they are another process's."""
+        self._waiting.forget()
+
+    # ------------------------------------------------------------------ locate
+    def locate(self, key: str) -> Window | None:
+        """Where the frame of a key lies; None where there is none."""
+        embedded = self.embedded
+        if embedded is not None:
+            return embedded.locate(key)
+        if self._closed:
+            raise ClosedStoreError("this is a closed store; leaves taken from it before stay valid", path=self.root)
+        return None
+
+    def open_frame(self, key: str) -> Frame | None:
+        """The frame of a key; None where there is none."""
+        window = self.locate(key)
+        return None if window is None else Frame.open(*window, key)
+
+    def place(self, key: str) -> Window | None:
+        """Where it lies as far as that is known without reading it; None where there is none."""
+        return None if self.embedded is None else self.embedded.place(key)
+
+    def __contains__(self, key: str) -> bool:
+        embedded = self.embedded
+        return embedded is not None and key in embedded.entries
+
+    contains_now = __contains__
+
+    def has_file(self, key: str) -> bool:  # noqa: ARG002 - all are embedded
+        """Whether a key has a file of its own, which none has."""
+        return False
+
+    # ------------------------------------------------------------------ list, describe
+    def keys(self) -> list[str]:
+        """All keys, in the order in which they came."""
+        return [] if self.embedded is None else list(self.embedded.entries)
+
+    def listing(self) -> KeyListing:
+        """All keys, to be asked for groups; kept until others are published."""
+        if self._listing is None:
+            self._listing = KeyListing(KeyTable.of_keys(self.keys()), path=self.named)
+        return self._listing
+
+    def list_again(self) -> None:
+        """Keys came or went: list them anew."""
+        self._listing = None
+
+    def name_of(self, key: str) -> None:
+        """The name of the file of a key, which none has."""
+
+    def stored_bytes(self, key: str) -> int:
+        """The bytes that a leaf takes, as far as that is known without a look at it."""
+        entry = {} if self.embedded is None else self.embedded.entries.get(key, {})
+        length = entry.get("length")
+        return length if type(length) is int else 0
+
+    def size(self) -> int:
+        """Bytes of the file, or of the frame in memory."""
+        if self.root is not None:
+            return os.stat(self.root).st_size
+        return 0 if self.embedded is None else int(self.embedded.frame.frame_len)
+
+    # ------------------------------------------------------------------ verify, advise
+    def verify(self, key: str, frame: Frame) -> None:
+        """Check what can be checked of a leaf before its chunks are; `FormatError` where it is not as written."""
+        verify_value(self.embedded, key, frame)
+
+    def advise(self, advice: str) -> bool:
+        """Tell the system how all is read."""
+        self._advice = lasting(advice) or self._advice
+        if self.embedded is not None:
+            self.embedded.frame.source.advise(advice)
+        return True
+
+    # ------------------------------------------------------------------ stage, publish, compact
+    def changes_of(self, changes: Mapping[str, Window | None]) -> EmbeddedChanges:
+        """What becomes of the values."""
+        return EmbeddedChanges("b2embed", self.embedded, changes, meta=self.meta, chunksize=self.chunksize)
+
+    def stage(self, changes: dict[str, Window], tiers: Mapping[str, bool]) -> dict[str, Window]:  # noqa: ARG002 - one tier
+        """Move frames that wait to be published out of memory; where they are then."""
+        return self._waiting.stage(changes)
+
+    def forget_staged(self) -> None:
+        """All that was staged is published and read."""
+        self._waiting.forget()
+
+    def discard(self) -> None:
+        """Remove what was staged, which goes with the last that needs it."""
+        self._waiting.forget()
+
+    def publish(self, new: NewVersion) -> None:
+        """Make changes part of the frame; `show_published` shows that."""
+        changes = self.changes_of(new.changes)
+        if self._file is None:
+            self._published = Embedded((Source.of_buffer(changes.compose()), 0, -1))
+            return
+        self._file.lazy = new.lazy
+        try:
+            self._published = self._file.publish(changes, durable=new.durable)
+        finally:
+            self._file.lazy = False
+
+    def show_published(self) -> None:
+        """Show what was just published: it is known, and not read again."""
+        assert self._published is not None
+        self._show(self._published)
+        self._published = None
+
+    def moved(self, key: str) -> Moved:
+        """The frame of a key that is to get another one."""
+        window = self.locate(key)
+        if window is None:
+            raise StoreKeyError(f"Key {key!r} not found in the store", path=self.named)
+        return Moved(window, key)
+
+    def opened(self, moved: Moved) -> Window:
+        """All values are windows."""
+        return moved
+
+    def compact(self, progress: Progress | None) -> None:
+        """Write the frame anew, without dead bytes; `show_published` shows that."""
+        if self._file is None:
+            self.publish(NewVersion({}, {}))
+            return
+        if self.lock is not None and self.lock.held:
+            remove_leftovers(self._file.path, self._file.owner)
+        self._published = self._file.publish(self.changes_of({}), anew=True, progress=progress)
+
+
+def _are_same(one: Frame, other: Frame) -> bool:
+    """Whether two frames are the same version of the same file."""
+    first, second = one.source.identity, other.source.identity
+    if first is None or second is None:
+        return False
+    return first[:2] == second[:2] and one.header_bytes() == other.header_bytes()

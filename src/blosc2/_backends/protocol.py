@@ -1,0 +1,212 @@
+"""What a store asks of where its leaves lie: one contract for a ZIP file, a directory, and a frame of embedded values.
+
+A backend shows one version of a store, which `load` reads, and publishes the next. Keys are canonical. What not every
+backend can do is a part of it that may be None, and is asked for by that name: `placing`, `members`, `streaming`,
+`unsettled`. A fourth backend has all that is named here, and passes `tests/backend_kit.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from blosc2._backends.layout import Moved, Window
+from blosc2._backends.writer_lock import WriterLock
+from blosc2._core.frame.frame import Frame
+from blosc2._core.keys.listing import KeyListing
+from blosc2._files import Progress
+
+if TYPE_CHECKING:
+    from blosc2._backends.directory.placing import Placing
+    from blosc2._backends.embedded.frame_map import Embedded
+    from blosc2._backends.zip.members import Members
+    from blosc2._backends.zip.streaming import LeafStream
+
+
+class NewVersion(NamedTuple):
+    """What is to be published.
+
+    Attributes
+    ----------
+    changes : dict
+        New frames by key, None for a key that goes.
+    tiers : mapping
+        Of keys in `changes`, whether they get files of their own; a key that is not named stays where it is.
+    registry : dict or None
+        Objects of other kinds that the store declares, where that changes.
+    hidden : set of str
+        Keys of embedded values that go, because files hide them.
+    durable : bool
+        Whether all of it is on the disk when it is published.
+    lazy : bool
+        Whether embedded values that are changed alone may be certain only when they are settled.
+    """
+
+    changes: dict[str, Window | None]
+    tiers: Mapping[str, bool]
+    registry: dict[str, Any] | None = None
+    hidden: frozenset[str] | set[str] = frozenset()
+    durable: bool = True
+    lazy: bool = False
+
+
+class Settles(Protocol):
+    """What was published and may be lost by a power cut."""
+
+    def settle(self) -> None:
+        """Make it durable."""
+
+
+class Backend(Protocol):
+    """Where the leaves of one store lie.
+
+    Attributes
+    ----------
+    root, named : str or None
+        Where it lies, and what users call that, which may be a link to it; None in memory.
+    lock : WriterLock or None
+        What keeps other writers out; None where the store is open to be read only.
+    embedded : Embedded or None
+        The values that share a frame, of the version that is shown; None before anything is published.
+    lists_cheaply : bool
+        Whether the keys are known without looking at each file.
+    all_or_none : bool
+        Whether a publication that fails leaves all as it was.
+    replaces : bool
+        Whether the next publication makes a new store, and nothing is shown of the one that is there.
+    behind, must_load : bool
+        Whether something else was published than what is shown; whether nothing may be built upon that.
+    placing : Placing or None
+        What publishes leaves one by one.
+    members : Members or None
+        The members of an archive: what it knows of leaves without opening them.
+    streaming : LeafStream or None
+        What takes many leaves as they come.
+    unsettled : Settles or None
+        What was published, and may not be durable yet.
+    """
+
+    suffix: str
+    lock: WriterLock | None
+    embedded: Embedded | None
+    lists_cheaply: bool
+    all_or_none: bool
+    replaces: bool
+
+    # Not all of them are plain attributes.
+    @property
+    def root(self) -> str | None: ...
+    @property
+    def named(self) -> str | None: ...
+    @property
+    def behind(self) -> bool: ...
+    @property
+    def must_load(self) -> bool: ...
+    @property
+    def placing(self) -> Placing | None: ...
+    @property
+    def members(self) -> Members | None: ...
+    @property
+    def streaming(self) -> LeafStream | None: ...
+    @property
+    def unsettled(self) -> Settles | None: ...
+
+    # ------------------------------------------------------------------ open
+    def exists(self) -> bool:
+        """Whether something is there that may be a store; raises where there cannot be one."""
+
+    def check_replaceable(self) -> None:
+        """Refuse to replace what is no store."""
+
+    def load(self) -> None:
+        """Show what is published. If that fails, what was shown before still is."""
+
+    def reload(self) -> bool:
+        """Show what is published where it is another version; whether it is."""
+
+    def shown(self) -> tuple[Any, ...]:
+        """What is shown, for `show`."""
+
+    def show(self, shown: tuple[Any, ...]) -> None:
+        """Show again what was shown before something else was read that is of no use."""
+
+    def look_again(self) -> None:
+        """Forget what is known of the keys that are there."""
+
+    def cut_tail(self) -> None:
+        """Cut off what an append left that was not finished."""
+
+    def close(self) -> None:
+        """Let go of all; leaves keep the sources that they need."""
+
+    def abandon(self) -> None:
+        """Let go of what is being written as it is: it is another process's."""
+
+    # ------------------------------------------------------------------ locate
+    def locate(self, key: str) -> Window | None:
+        """Where the frame of a key lies; None where there is none."""
+
+    def open_frame(self, key: str) -> Frame | None:
+        """The frame of a key, opened in as few reads as possible; None where there is none."""
+
+    def place(self, key: str) -> Window | None:
+        """Where it lies as far as that is known without reading it; None where there is none."""
+
+    def __contains__(self, key: str) -> bool: ...
+
+    def contains_now(self, key: str) -> bool:
+        """The same by one look, during which a writer may move it."""
+
+    def has_file(self, key: str) -> bool:
+        """Whether a key has a file or a member of its own."""
+
+    # ------------------------------------------------------------------ list, describe
+    def keys(self) -> list[str]:
+        """All keys, in their order."""
+
+    def listing(self) -> KeyListing:
+        """All keys, to be asked for groups; kept until others are published."""
+
+    def list_again(self) -> None:
+        """Keys came or went: list them anew."""
+
+    def name_of(self, key: str) -> str | None:
+        """The name of the file or member of a key, where it has one of its own."""
+
+    def stored_bytes(self, key: str) -> int:
+        """The bytes that a leaf takes, as far as that is known without a look at it."""
+
+    def size(self) -> int:
+        """Bytes of all files."""
+
+    # ------------------------------------------------------------------ verify, advise
+    def verify(self, key: str, frame: Frame) -> None:
+        """Check what can be checked of a leaf before its chunks are; `FormatError` where it is not as written."""
+
+    def advise(self, advice: str) -> bool:
+        """Tell the system how all is read; False where leaves have files that were not told."""
+
+    # ------------------------------------------------------------------ stage, publish, compact
+    def stage(self, changes: dict[str, Window], tiers: Mapping[str, bool]) -> dict[str, Window]:
+        """Move frames that wait to be published out of memory; where they are then."""
+
+    def forget_staged(self) -> None:
+        """All that was staged is published and read."""
+
+    def discard(self) -> None:
+        """Remove what was staged."""
+
+    def publish(self, new: NewVersion) -> None:
+        """Make changes part of the store; nothing of them is shown before `show_published`."""
+
+    def show_published(self) -> None:
+        """Show what was just published. If that fails, what was shown before still is."""
+
+    def moved(self, key: str) -> Moved:
+        """The frame of a key that is to get another one."""
+
+    def opened(self, moved: Moved) -> Window:
+        """Such a frame as a window."""
+
+    def compact(self, progress: Progress | None) -> None:
+        """Write all anew, without dead bytes; nothing of it is shown before `load`."""

@@ -1,0 +1,52 @@
+"""Where embedded values wait that are too many for memory, and have no place of their own before they are published."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from blosc2._backends.layout import Window
+from blosc2._files import TemporaryFile
+from blosc2._frames import settled
+
+#: Unpublished frames are held in memory up to this.
+MEMORY_LIMIT: Final = 64 << 20
+# Smaller ones are not worth a call of the system each.
+_WORTH_MOVING: Final = 64 << 10
+# Files that are kept open for the values in them.
+_MOST_ELSEWHERE: Final = 64
+
+
+class WaitingValues:
+    """A temporary file of frames, made when it is needed; it has no name, and goes with the last window of it.
+
+    Parameters
+    ----------
+    path : str or None
+        The store, beside which it lies. None holds all in memory.
+    """
+
+    __slots__ = ("_file", "_path")
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._file: TemporaryFile | None = None
+
+    def stage(self, changes: dict[str, Window]) -> dict[str, Window]:
+        """Move frames there, the large ones of them; where all are then."""
+        if not changes:
+            return {}
+        if self._path is None:
+            return {key: settled(window) for key, window in changes.items()}
+        waiting = self._file = self._file or TemporaryFile(self._path)
+        staged: dict[str, Window] = {}
+        for key, window in changes.items():
+            # A very large one in a file that carries checksums stays there; but each keeps its file open.
+            stays = window[2] <= _WORTH_MOVING or (
+                window[2] > MEMORY_LIMIT and bool(window[0].checksums) and len(staged) < _MOST_ELSEWHERE
+            )
+            staged[key] = window if stays else waiting.add(window)
+        return staged
+
+    def forget(self) -> None:
+        """What was moved is published; further values begin a new file."""
+        self._file = None

@@ -1,0 +1,17 @@
+"""A `.b2z` store: one ZIP file in which each leaf is a stored member.
+
+Its versions are opened, its members found, and new ones appended here. What a member means to a store does not lie
+here, nor the records of ZIP files, which are `_core.zip`'s.
+"""
+
+__all__ = [
+    "backend",
+    "compaction",
+    "directory_records",
+    "member_frames",
+    "members",
+    "publishing",
+    "streaming",
+    "tail",
+    "version",
+]

@@ -1,0 +1,489 @@
+"""A `.b2z` store: one ZIP file in which each leaf is a stored member.
+
+The directory of the archive is read in one pass and leaves are windows of the one file. Changes of an archive that
+exists are appended to it: new members, a new directory, and only then an end record that makes both current. A new
+archive is written beside its place and renamed into it. Nothing is ever unpacked.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from typing import Any
+
+from blosc2._backends.embedded.changes import EmbeddedChanges
+from blosc2._backends.layout import (
+    EMBED,
+    NOT_REPLACED,
+    Moved,
+    Window,
+    filed_as,
+    open_source,
+    pieces,
+    taken,
+)
+from blosc2._backends.tiers import TieredBackend
+from blosc2._backends.zip.directory_records import EMBED_NAME
+from blosc2._backends.zip.member_frames import append_frame
+from blosc2._backends.zip.members import Members
+from blosc2._backends.zip.publishing import ALIGNMENT, Publishing
+from blosc2._backends.zip.streaming import LeafStream
+from blosc2._backends.zip.version import Version, open_version
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.checksum import crc32c
+from blosc2._core.io.forking import keep_from_child
+from blosc2._core.io.source import Source
+from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.zip.archive_writer import ArchiveWriter
+from blosc2._files import (
+    NewFile,
+    Owner,
+    Progress,
+    changed_by_others,
+    file_identity,
+    identity_of,
+)
+from blosc2._options import StoreOptions
+from blosc2.exceptions import FormatError
+
+# Added to whether a file is written: bytes as they are, and not for programs that this one starts.
+_PLAINLY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+class ZipBackend(TieredBackend):
+    """The members of one `.b2z` store, and the embedded values among them; see `TieredBackend`."""
+
+    suffix = ".b2z"
+    lists_cheaply = all_or_none = True
+    unsettled = None
+
+    def __init__(self, root: str, how: StoreOptions = StoreOptions(), kind: str = "b2dict") -> None:  # noqa: B008 - never changes
+        super().__init__(root, how, kind)
+        self._writer: ArchiveWriter | None = None
+        self._descriptor = -1
+        self._new: NewFile | None = None
+        # Names of the members that were written and not published, by key, and where their data lie.
+        self._appended: dict[str, tuple[bytes, int]] = {}
+        # What was told of keys; shared with the members of each version.
+        self._told: set[str] = set()
+        self.members: Members | None = None
+        # Device, inode, size and time of the archive as this backend read or left it.
+        self._identity: tuple[int, ...] | None = None
+        # Whether a file was there before this backend wrote anything.
+        self._was_there = False
+        # Whether frames lie behind the published archive that somebody still needs.
+        self._staged = False
+        # What lies before is never cut off: somebody may have mapped it while it was published.
+        self._floor = 0
+        # Whether something was cut off, and it is not certain that this is on the disk.
+        self._is_cut = False
+        # Whether a write may have stopped in the middle, and whether somebody else's was seen.
+        self._torn = self._foreign = False
+
+    # ------------------------------------------------------------------ reading
+    def exists(self) -> bool:
+        """Whether there is a file."""
+        self._was_there = os.path.lexists(self.root)
+        return self._was_there
+
+    def check_replaceable(self) -> None:
+        """Refuse to put an archive in the place of a directory, or of a file that neither is nor is named like one."""
+        self._check_no_directory()
+        if ".b2z" in (os.path.splitext(path)[1] for path in (self.root, self.named)) or not os.path.isfile(self.root):
+            return
+        if os.path.getsize(self.root) and not self._is_store():
+            raise taken(self.root, NOT_REPLACED)
+
+    def _is_store(self) -> bool:
+        try:
+            return self._open().archive.embedded(EMBED_NAME) is not None
+        except FormatError:
+            return False
+
+    def _check_no_directory(self) -> None:
+        if os.path.isdir(self.root):
+            raise IsADirectoryError(errno.EISDIR, "a .b2z store is a file, and this is a directory", self.root)
+
+    def embed_window(self) -> Window:
+        """Where the frame of embedded values lies. Reads the archive's directory, at the first call."""
+        try:
+            members = self.members
+            old = None if members is None else members.source
+            version = open_version(self.root, self.how.mmap_mode, old, self.advice)
+        except (OSError, ValueError):
+            self._check_no_directory()  # which says it better
+            raise
+        try:
+            window = version.archive.embedded(EMBED_NAME, self.how.verify is not False)
+        except FormatError as error:
+            if "compressed" not in error.reason:
+                raise
+            raise FormatError(
+                f"the archive holds a compressed {EMBED}, and members are read in place: unzip it and open the folder, "
+                "or pack that without compression (zip -0)", path=self.root, offset=error.offset,
+            ) from None  # fmt: skip
+        if window is None:
+            raise FormatError(f"not a store: the archive has no member {EMBED}", path=self.root)
+        self.members = Members(version, self.root, self.how.verify, self._told)
+        self._identity = version.source.identity
+        self._floor = 0
+        self.behind = self.must_load = False
+        return version.source, *window
+
+    def shown(self) -> tuple[Any, ...]:
+        """What is shown, for `show`."""
+        return super().shown(), self.members, self._identity, self._floor
+
+    def show(self, shown: tuple[Any, ...]) -> None:
+        """Show again what was shown before something else was read that is of no use."""
+        common, self.members, self._identity, self._floor = shown
+        super().show(common)
+
+    def _open(self) -> Version:
+        members = self.members
+        return open_version(self.root, self.how.mmap_mode, None if members is None else members.source, self.advice)
+
+    def table(self) -> KeyTable:
+        """The keys of all members."""
+        if self.members is None:
+            self._check_open()
+            return KeyTable.of_keys(())
+        return self.members.table()
+
+    def locate_file(self, key: str) -> Window | None:
+        """The member of a key; None where there is none."""
+        members = self.members
+        if members is None:
+            self._check_open()
+            return None
+        return members.locate(key)
+
+    def open_frame(self, key: str) -> Frame | None:
+        """The frame of a key, in a member or embedded, opened in as few reads as possible; None where there is none."""
+        members = self.members
+        frame = None if members is None or self.replaces else members.open_frame(key)
+        return self._embedded_frame(key) if frame is None else frame
+
+    def place_file(self, key: str) -> Window | None:
+        """Where the member of a key lies, as far as the directory tells; None where there is none."""
+        return None if self.members is None else self.members.place(key)
+
+    def has_file(self, key: str) -> bool:
+        """Whether a key has a member of its own."""
+        members = self.members
+        if members is None:
+            self._check_open()
+            return False
+        return key in members
+
+    def name_of(self, key: str) -> str | None:
+        """The name of a leaf's member."""
+        return None if self.members is None else self.members.name_of(key)
+
+    def verify(self, key: str, frame: Frame) -> None:
+        """Check what can be checked of a leaf before its chunks are, and its member as a whole."""
+        super().verify(key, frame)
+        if self.members is not None:
+            self.members.verify(key)
+
+    def _locate_embedded(self, key: str) -> Window | None:
+        window = super()._locate_embedded(key)
+        if window is not None and self.members is not None and self.embedded is not None:
+            self.members.check_embedded(self.embedded.frame)
+        return window
+
+    def close(self) -> None:
+        """Let go of the file; leaves that need it keep it."""
+        self.discard()
+        self.members = None
+        super().close()
+
+    # ------------------------------------------------------------------ writing
+    def stage_files(self, changes: dict[str, Window]) -> dict[str, Window]:
+        """Move frames out of memory, behind what is published."""
+        if not changes:
+            return {}
+        try:
+            writer = self._begin()
+            self._check_own()
+            places = {key: self._append(key, window) for key, window in changes.items()}
+            writer.drain()
+            source = open_source(self._written_path, None, None if self.members is None else self.members.source)
+        except BaseException:
+            self._give_up()
+            raise
+        self._torn = False
+        self._staged = True
+        return {key: (source, offset, size) for key, (offset, size) in places.items()}
+
+    @property
+    def streaming(self) -> LeafStream | None:  # type: ignore[override]  # never assigned
+        """What takes leaves as they come, where they can be sorted when all are there."""
+        members = self.members
+        return LeafStream(self) if members is None or members.table().regular else None
+
+    def begin_stream(self) -> None:
+        """Begin to write leaves for which nothing is kept but what the directory needs, in sorted runs."""
+        try:
+            writer = self._begin(self.embedded is None)
+            self._check_own()
+            writer.collect(self._folder)
+        except BaseException:
+            self._give_up()
+            raise
+
+    def streaming_writer(self) -> ArchiveWriter:
+        """What leaves are written to as they come: never another one than for those before."""
+        self._owner.check(self.root)
+        if self._writer is None:
+            raise RuntimeError(f"{self.root}: the store was closed while many values were written; none is stored")
+        return self._writer
+
+    def write(
+        self, files: dict[str, Window | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
+        lazy: bool = False,  # noqa: ARG002 - all of an archive becomes durable at once
+    ) -> None:  # fmt: skip
+        """Make changes part of the archive: members, its directory, and then the record that makes both current."""
+        Publishing(self).write(files, embed, fresh=fresh, durable=durable)
+
+    def compact(self, progress: Progress | None) -> None:
+        """Write the archive anew without its dead bytes."""
+        Publishing(self).compact(progress)
+
+    def _begin(self, fresh: bool | None = None) -> ArchiveWriter:
+        """Open what new members are written to: the archive itself, or a file that will replace it."""
+        self._owner.check(self.root)
+        if self._writer is not None:
+            return self._writer
+        members = self.members
+        if members is None or fresh:
+            self._owner.makedirs(self._folder)
+            # What was not there when the store was opened is somebody else's.
+            replace = members is not None or self._was_there
+            self._new = NewFile(self.root, replace=replace, owner=self._owner, buffered=False)
+            self._descriptor = self._new.file.fileno()
+            start = 0
+            seal: int | None = 0
+        else:
+            self._descriptor = os.open(self.root, os.O_RDWR | _PLAINLY)
+            keep_from_child(self)
+            if self._now() != self._identity or not members.version.is_in(self.root):
+                raise self._refusal()
+            size = start = os.fstat(self._descriptor).st_size
+            end, seal = members.archive.end, members.archive.file_checksum
+            if not self._staged:
+                # What lies behind is left from an append that was not finished.
+                start = max(end, self._floor)
+                if size > start or (self._is_cut and size == start):
+                    self._cut(start)
+            if seal is not None and start > end:
+                for piece in pieces((Source.open(self.root), end, start - end)):
+                    seal = crc32c(piece, seal)
+        self._writer = ArchiveWriter(self._descriptor, start, ALIGNMENT, seal)
+        return self._writer
+
+    def _now(self) -> tuple[int, ...]:
+        """The identity of the file that is open for appending."""
+        return identity_of(os.fstat(self._descriptor))
+
+    def _refusal(self) -> OSError:
+        self._foreign = True
+        return changed_by_others(self.root)
+
+    def _check_own(self) -> None:
+        """Refuse to write when the archive is not what this writer left, with nothing waiting to be written."""
+        self._owner.check(self.root)
+        self._torn = False
+        if self._new is None and not self._is_own():
+            raise self._refusal()
+        self._torn = True
+
+    def _is_own(self) -> bool:
+        """Whether the file under the store's name is the open one, and nobody else wrote to it."""
+        if self._foreign or self._writer is None:
+            return False
+        try:
+            named = os.stat(self.root)
+        except OSError:
+            return False
+        device, inode, size, _ = self._now()
+        if (named.st_dev, named.st_ino) != (device, inode):
+            return False
+        if self._torn and self.members is not None:
+            return size >= self.members.archive.end
+        return bool(size == self._writer.written)
+
+    @property
+    def _owner(self) -> Owner:
+        """Who may write."""
+        return Owner() if self.lock is None else self.lock.owner
+
+    @property
+    def _is_inherited(self) -> bool:
+        return self.lock is not None and self.lock.inherited
+
+    def fileno(self) -> int:
+        """The descriptor of what is open for writing, which a forked child must not have."""
+        if self._descriptor < 0:
+            raise ValueError("nothing is open for writing")
+        return self._descriptor
+
+    def _cut(self, size: int) -> None:
+        self._owner.check(self.root)
+        self._is_cut = True
+        os.ftruncate(self._descriptor, size)
+        self._identity = self._now()
+        # Else a sector of it could be beside new bytes after a crash, and both look like a damaged end record.
+        os.fsync(self._descriptor)
+        self._is_cut = False
+
+    def moved_file(self, key: str) -> Moved:
+        """The member of a key that is to get another one."""
+        window = self.locate_file(key)
+        if window is None:
+            raise self._refusal()
+        return Moved(window, key)
+
+    def opened(self, moved: Moved) -> Window:
+        """All members are windows."""
+        return moved
+
+    def cut_tail(self) -> None:
+        """Cut off what an append left that was not finished."""
+        members = self.members
+        if members is None or members.source.size <= members.archive.end or self.lock is None or not self.lock.held:
+            return
+        try:
+            descriptor = os.open(self.root, os.O_RDWR | _PLAINLY)
+        except OSError:  # then nothing can be appended either
+            return
+        self._descriptor = descriptor
+        try:
+            if self._now() == self._identity:
+                self._cut(members.archive.end)
+        finally:
+            self._close()
+
+    def reload(self) -> bool:
+        """Show what is published where it is another version; whether it is."""
+        members, old, new = self.members, self._identity, file_identity(self.root)
+        if (
+            not (members is None or old is None or new is None or self.behind)
+            and members.version.is_in(self.root)
+        ):  # fmt: skip
+            if new == old:
+                return False
+            # A writer may be appending what it has not published yet.
+            appended = self.lock is None and new[:2] == old[:2] and members.archive.file_checksum is not None
+            if appended and self._open().record == members.version.record:
+                return False
+        self._cut_off()
+        self._told.clear()
+        self.load()
+        return True
+
+    def size(self) -> int:
+        """Bytes of the file."""
+        return os.stat(self.root).st_size
+
+    def forget_staged(self) -> None:
+        """What was moved out of memory lies in the file, and is part of what was published."""
+        self._waiting = None
+
+    def look_again(self) -> None:
+        """Forget what is known of keys; frames that were staged are written again, under those that they will have."""
+        super().look_again()
+        for key in list(self._appended):
+            self._drop(key)
+
+    def abandon(self) -> None:
+        """Let go of what is open for writing as it is; it is another process's."""
+        if self._new is not None:
+            self._new.let_go()
+        else:
+            self._close(quietly=True)
+        self._end_writing()
+
+    def _append(self, key: str, window: Window) -> tuple[int, int]:
+        suffix, about = filed_as(window)
+        name = (key[1:] + suffix).encode()
+        self._drop(key)
+        place = append_frame(self._begin(), name, window, about)
+        self._appended[key] = name, place[0]
+        return place
+
+    def _drop(self, key: str) -> None:
+        name, _ = self._appended.pop(key, (None, 0))
+        if name is not None and self._writer is not None:
+            self._writer.drop(name)
+
+    def _is_appended(self, key: str, window: Window) -> bool:
+        """Whether a frame already lies in the file that is being written, under its key."""
+        return self._appended.get(key, (b"", -1))[1] == window[1] and window[0].path == self._written_path
+
+    @property
+    def _folder(self) -> str:
+        return os.path.dirname(os.path.abspath(self.root))
+
+    @property
+    def _written_path(self) -> str:
+        return self.root if self._new is None else self._new.file.name
+
+    def _close(self, *, quietly: bool = False) -> None:
+        """Close what is open for appending, which is forgotten first: when closing fails, it is closed all the same."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor < 0:
+            return
+        try:
+            os.close(descriptor)
+        except OSError:
+            if not quietly:
+                raise
+
+    def discard(self) -> None:
+        """Cut off or remove what was written and not published; what is not this writer's stays as it is."""
+        if not self._is_inherited and self._staged and self._descriptor < 0 and self.members is not None:
+            # Left by an append that failed: opening the archive for the next one cuts it off.
+            self._staged = False
+            with suppress(OSError):
+                self._begin()
+        self._cut_off()
+
+    def _cut_off(self) -> None:
+        if self._is_inherited:
+            self.abandon()
+            return
+        if self._new is not None:
+            self._new.abandon()
+        elif self._descriptor >= 0:
+            if self.members is not None and self._is_own():
+                with suppress(OSError):
+                    self._cut(max(self.members.archive.end, self._floor))
+            self._close(quietly=True)
+        self._end_writing()
+
+    def _give_up(self, end: int = -1) -> None:
+        """An append failed: end it, so that another can begin. Staged frames stay where they can be read."""
+        if self._is_inherited:
+            self.abandon()
+            return
+        if self._new is not None or not self._staged or self._descriptor < 0 or not self._is_own():
+            staged = self._staged and self._new is None
+            self._cut_off()
+            self._staged = staged
+            return
+        with suppress(OSError):
+            # An end record would show what was not published.
+            if end >= 0:
+                self._cut(end)
+            self._identity = self._now()
+        self._close(quietly=True)
+        self._end_writing()
+        self._staged = True
+
+    def _end_writing(self) -> None:
+        self._descriptor = -1
+        self._new = self._writer = None
+        self._appended = {}
+        self._staged = self._torn = self._foreign = False

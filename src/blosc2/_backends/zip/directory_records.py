@@ -1,0 +1,71 @@
+"""The directory of the next version of a `.b2z`: which records of the one before go on in it, and in which order."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from blosc2._backends.layout import EMBED, Window
+from blosc2._backends.zip.members import Members
+from blosc2._core.zip.archive_writer import ArchiveWriter
+from blosc2._core.zip.catalog import NAME
+from blosc2._core.zip.catalog_writer import write_cataloged
+
+EMBED_NAME: Final = EMBED.encode()
+CATALOG_NAME: Final = NAME.encode()
+#: From so many leaves on an archive carries a catalog.
+CATALOG_LEAST = 256
+
+
+def write_directory(
+    writer: ArchiveWriter, changes: dict[str, Window | None], members: Members | None, folder: str, *, embedded: bool
+) -> None:
+    """Write the directory of the next version; nothing shows it yet.
+
+    Of many leaves it is written in the order of their keys, with a catalog before it.
+
+    Parameters
+    ----------
+    changes : dict
+        Keys that have new members, and None for those that go.
+    members : Members or None
+        Those of the version before.
+    folder : str
+        Where files may lie meanwhile that sort many records.
+    embedded : bool
+        Whether there are new embedded values.
+    """
+    keys = None if members is None else members.table()
+    most = len(changes) + writer.collected + (0 if keys is None else len(keys))
+    # What was streamed is sorted already, be it little.
+    if not writer.collected and (most < CATALOG_LEAST or (keys is not None and not keys.regular)):
+        if members is None:
+            writer.write_directory()
+        else:
+            writer.write_directory(*members.archive.records(_outdated(members, changes, embedded)))
+        return
+    runs, others = writer.collect(folder)
+    for key, window in changes.items():
+        if window is None:
+            writer.hide(key[1:].encode("utf-8", "surrogateescape"))
+    if members is not None:
+        keys = members.sound_table()
+        others = keys.others((CATALOG_NAME, EMBED_NAME) if embedded else (CATALOG_NAME,)) + others
+    write_cataloged(writer, keys, runs, others, EMBED_NAME)
+
+
+def _outdated(members: Members, changes: dict[str, Window | None], embedded: bool) -> set[int]:
+    """Places of the records that the new directory leaves out."""
+    archive = members.archive
+    gone: set[int] = set()
+    keys = members.table()
+    shadowed = keys.shadowed
+    for key in changes:
+        place = keys.find(key)
+        if place >= 0:
+            gone.add(place)
+            gone.update(shadowed.get(key, ()))
+        gone.update(keys.packed.get(key, ()))
+    if embedded:
+        gone.update(archive.find_offsets(EMBED_NAME))
+    gone.update(archive.find_offsets(CATALOG_NAME))  # it would not fit any more
+    return gone

@@ -1,0 +1,195 @@
+"""The members of one version of a `.b2z`: found by their keys, opened, checked, and described by its catalog."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Final
+
+from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED, Window, pieces
+from blosc2._backends.zip.member_frames import SMALL_MEMBER
+from blosc2._backends.zip.version import Version
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.checksum import crc32
+from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.zip.catalog import Catalog
+from blosc2._core.zip.catalog_writer import catalog_in_memory
+from blosc2._frames import parse_dtype
+from blosc2.exceptions import FormatError
+
+_SUFFIXES: Final = tuple(suffix.encode() for suffix in LEAF_SUFFIXES)
+_SKIPPED: Final = tuple(name.encode() for name in (EMBED, LOCK, RESERVED))
+_EMBED: Final = EMBED.encode()
+_of_member = Frame.of_member
+# An embed.b2e up to this size that has no checksums of its own is checked as a whole.
+_LARGEST_CHECKED: Final = 1 << 20
+
+
+class Members:
+    """What one version of an archive holds, by key. It never changes, but learns what it is asked for.
+
+    Parameters
+    ----------
+    version : Version
+        The file, its members and its end.
+    root : str
+        What errors call it.
+    verify : bool or None
+        Whether what is read as a whole is checked against the checksums of members: not where this is False.
+    told : set
+        What was told already of keys that are not as writers of this package leave them.
+    """
+
+    __slots__ = ("_check", "_described", "_find", "_is_checked", "_keys", "_member", "_root", "_told", "archive",
+                 "source", "version")  # fmt: skip
+
+    def __init__(self, version: Version, root: str, verify: bool | None, told: set[str]) -> None:
+        self.version = version
+        self.source = version.source
+        self.archive = version.archive
+        self._member: Callable[[int], tuple[int, int]] = version.archive.byte_range_at
+        self._root = root
+        self._check = verify is not False
+        self._told = told
+        # Made when first needed.
+        self._keys: KeyTable | None = None
+        self._find: Callable[[str], int] | None = None
+        # A catalog of leaves that the file does not describe.
+        self._described: Catalog | None = None
+        # Whether its embedded values were checked.
+        self._is_checked = False
+
+    def table(self) -> KeyTable:
+        """The keys of all members."""
+        if self._keys is None:
+            self._keys = keys = KeyTable.of_archive(self.archive, _SUFFIXES, _SKIPPED)
+            self._find = keys.find
+            if keys.unknown_suffixes or keys.clashes or keys.packed:
+                _tell(self._root, keys, self._told)
+        return self._keys
+
+    def sound_table(self) -> KeyTable:
+        """The same by the directory, where what a catalog said of it is wrong."""
+        keys = self.table()
+        sound = keys.sound()
+        if sound is not keys:
+            self._keys, self._find = sound, sound.find
+        return sound
+
+    def locate(self, key: str) -> Window | None:
+        """The member of a key; None where there is none."""
+        find = self._find or self.table().find  # in steps: calling an attribute of a slot at once is slower
+        place = find(key)
+        if place < 0:
+            return None
+        member = self._member
+        offset, length = member(place)
+        return self.source, offset, length
+
+    def place(self, key: str) -> Window | None:
+        """Where the member of a key lies, as far as the directory tells; None where there is none."""
+        place = (self._find or self.table().find)(key)
+        if place < 0:
+            return None
+        offset, length = self.archive.extent_at(place)
+        return self.source, offset, length
+
+    def open_frame(self, key: str) -> Frame | None:
+        """The frame of a key, opened in as few reads as possible; None where there is none."""
+        find = self._find or self.table().find
+        place = find(key)
+        return None if place < 0 else _of_member(self.archive, place, key, self._check)
+
+    def __contains__(self, key: str) -> bool:
+        found: bool = (self._find or self.table().find)(key) >= 0
+        return found
+
+    def name_of(self, key: str) -> str | None:
+        """The name of a leaf's member."""
+        place = (self._find or self.table().find)(key)
+        if place < 0:
+            return None
+        name: str = self.archive.name_at(place)
+        return name
+
+    def explain_missing(self, key: str) -> str | None:
+        """Why a key is not found for which there is a member; None where there is none."""
+        if (key if key.startswith("/") else "/" + key) not in self.table().packed:
+            return None
+        return (
+            f"Key {key!r} cannot be read: another tool has compressed its member, and members are read in place; "
+            "unzip the file and pack it without compression (zip -0)"
+        )
+
+    # ------------------------------------------------------------------ what a catalog knows
+    def catalog(self) -> Catalog | None:
+        """What says of leaves what they are, where the file has it."""
+        return self.archive.catalog if self.table().cataloged else None
+
+    def described(self) -> Catalog | None:
+        """The same with all leaves described; those that are not in the file's catalog are opened for that, once."""
+        catalog = self.catalog()
+        if catalog is not None and catalog.undescribed == 0:
+            return catalog
+        if self._described is None and len(self.table()):
+            self._described = catalog_in_memory(self.table(), parse_dtype)
+        return self._described
+
+    # ------------------------------------------------------------------ checks
+    def verify(self, key: str) -> None:
+        """Check all bytes of a leaf against the checksum of its member; `FormatError` where they do not agree."""
+        place = (self._find or self.table().find)(key)
+        if place < 0:  # an embedded value; their member is read as a whole, once
+            self._verify_embedded(key)
+        else:
+            self._verify_member(place, key)
+
+    def check_embedded(self, frame: Frame) -> None:
+        """Check the frame of embedded values when the first of them is opened, if it is not large and has no checksums.
+
+        A small one was checked when the archive was opened.
+        """
+        if not self._check or frame.checksums_len or not SMALL_MEMBER < frame.frame_len <= _LARGEST_CHECKED:
+            return
+        if not self._is_checked and frame.source is self.source:
+            self._verify_embedded(None)
+
+    def _verify_embedded(self, key: str | None) -> None:
+        place = -1 if self._is_checked else self.archive.find_offset(_EMBED)
+        if place >= 0:
+            self._verify_member(place, key)
+            self._is_checked = True
+
+    def _verify_member(self, place: int, key: str | None) -> None:
+        offset, length = self._member(place)
+        crc = 0
+        for piece in pieces((self.source, offset, length)):
+            crc = crc32(piece, crc)
+        if crc != self.archive.crc_at(place):
+            raise FormatError(
+                "the bytes of the member are not those that were written, as its checksum says",
+                path=self._root, key=key, offset=offset,
+            )  # fmt: skip
+
+
+def _tell(root: str, keys: KeyTable, told: set[str]) -> None:
+    """Warn of keys that are not as writers of this package leave them, once."""
+    if root in told:
+        return
+    told.add(root)
+    for key in keys.unknown_suffixes:
+        warnings.warn(f"{root}: {key!r} is a frame under an unusual suffix", UserWarning, stacklevel=2)
+    for key in keys.packed:
+        warnings.warn(
+            f"{root}: {key!r} is not shown, because another tool has compressed its member, and members are "
+            "read in place: unzip the file and pack it without compression (zip -0)",
+            UserWarning,
+            stacklevel=2,
+        )
+    for key in keys.clashes:
+        warnings.warn(
+            f"{root}: {key!r} has more than one member; of these, the suffixes "
+            f"{', '.join(LEAF_SUFFIXES)} win in this order",
+            UserWarning,
+            stacklevel=2,
+        )

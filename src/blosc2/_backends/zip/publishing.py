@@ -1,0 +1,182 @@
+"""Publishing changes of a `.b2z`: members, a directory, the record that makes both current; and what if that fails."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from blosc2._backends.embedded.changes import EmbeddedChanges
+from blosc2._backends.layout import Window, missing
+from blosc2._backends.zip import directory_records
+from blosc2._backends.zip.compaction import copy_cataloged, copy_members
+from blosc2._backends.zip.directory_records import CATALOG_NAME, EMBED_NAME, write_directory
+from blosc2._backends.zip.member_frames import append_frame
+from blosc2._core.zip.archive_writer import ArchiveWriter
+from blosc2._files import NewFile, Progress, check_writable_file, file_identity, identity_of, remove_leftovers
+from blosc2.exceptions import FormatError
+
+if TYPE_CHECKING:
+    from blosc2._backends.zip.backend import ZipBackend
+
+#: Members begin at multiples of this.
+ALIGNMENT = 64
+
+
+class Publishing:
+    """Publishes changes of one `.b2z`; made for each, as it refers to the backend.
+
+    Parameters
+    ----------
+    backend : ZipBackend
+        The file, and what is being written to it.
+    """
+
+    __slots__ = ("_backend",)
+
+    def __init__(self, backend: ZipBackend) -> None:
+        self._backend = backend
+
+    def write(
+        self, files: dict[str, Window | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
+    ) -> None:  # fmt: skip
+        """Make changes part of the archive: members, its directory, and then the record that makes both current."""
+        backend = self._backend
+        end = -1
+        try:
+            writer = backend._begin(fresh)
+            backend._check_own()
+            for key in [key for key in backend._appended if files.get(key) is None]:
+                backend._drop(key)
+            for key, window in files.items():
+                if window is not None and not backend._is_appended(key, window):
+                    backend._append(key, window)
+            if embed is not None:
+                append_frame(writer, EMBED_NAME, embed.window(backend.root))
+            writer.drain()
+            backend._check_own()
+            members = None if fresh else backend.members
+            write_directory(writer, files, members, backend._folder, embedded=embed is not None)
+            # Of a new file, which nobody sees yet, all is synced before it gets its name.
+            in_place = durable and backend._new is None
+            if in_place:
+                os.fsync(backend._descriptor)
+            backend._check_own()
+            end = writer.position
+            writer.write_end()
+            if in_place:
+                os.fsync(backend._descriptor)
+            self._finish(durable)
+        except BaseException:
+            if end < 0:
+                backend._give_up()
+            else:
+                self._take_back(writer, end)
+            raise
+
+    def compact(self, progress: Progress | None) -> None:
+        """Write the archive anew without its dead bytes."""
+        backend = self._backend
+        backend._owner.check(backend.root)
+        members = backend.members
+        if members is None:
+            raise missing(backend.root)
+        if backend._staged or backend._descriptor >= 0:  # what was moved out of memory, and nobody needs any more
+            backend.discard()
+        if file_identity(backend.root) != backend._identity or not members.version.is_in(backend.root):
+            raise backend._refusal()
+        check_writable_file(backend.root)
+        if backend.lock is not None and backend.lock.held and backend._new is None:
+            remove_leftovers(backend.root, backend._owner)
+        keys = members.table().sound()
+        new = NewFile(backend.root, replace=True, lock=backend.lock, owner=backend._owner)
+        try:
+            writer = ArchiveWriter(new.file.fileno(), 0, ALIGNMENT, file_checksum=0)
+            if len(keys) >= directory_records.CATALOG_LEAST and keys.regular:
+                copy_cataloged(members.source, members.archive, keys, writer, backend._folder, progress)
+            else:
+                copy_members(members.source, members.archive, writer, progress)
+            writer.write_end()
+        except BaseException:
+            new.abandon()
+            raise
+        self._commit(new, durable=True)
+        backend.must_load = True
+
+    def _finish(self, durable: bool) -> None:
+        """The new end record is written: make the file the store's, where it is another one."""
+        backend = self._backend
+        if backend._new is None:
+            self._leave()
+            backend._close(quietly=durable)
+        else:
+            self._commit(backend._new, durable=durable)
+        backend._end_writing()
+
+    def _commit(self, new: NewFile, *, durable: bool) -> None:
+        """Give a new file the store's name. It has that even where it cannot be made durable."""
+        backend = self._backend
+        place = identity_of(os.fstat(new.file.fileno()))[:2]
+        try:
+            new.commit(durable=durable, lock=backend.lock)
+            self._settle_place(place)
+        except BaseException:
+            self._settle_place(place)
+            raise
+
+    def _settle_place(self, place: tuple[int, ...]) -> None:
+        """See whether a new file has the store's name now."""
+        backend = self._backend
+        with suppress(OSError):
+            now = file_identity(backend.root)
+            if now is not None and now[:2] == place:
+                backend._was_there = True
+                backend._identity, backend._floor = now, 0
+                backend.behind = backend.must_load = True
+
+    def _leave(self) -> None:
+        """The file is left as it is now, with another version than the one that is shown."""
+        backend = self._backend
+        backend._identity = backend._now()
+        backend._floor = backend._identity[2]
+        backend.behind = True
+
+    def _take_back(self, writer: ArchiveWriter, end: int) -> None:
+        """An end record was written at a place, or a part of it, and the version that it shows is no success."""
+        backend = self._backend
+        if not backend._owner.is_here:
+            backend.abandon()
+            return
+        if backend._new is not None or backend._descriptor < 0:
+            if backend._new is not None:
+                backend._new.abandon()
+            backend._end_writing()
+            return
+        shown = True
+        with suppress(OSError):
+            shown = os.fstat(backend._descriptor).st_size >= writer.position
+        if not shown:
+            backend._give_up(end)
+            return
+        # Somebody may have mapped it by now. So it stays, and the version before comes once more, behind it.
+        with suppress(OSError):
+            self._leave()
+        with suppress(OSError, FormatError, MemoryError):
+            self._write_again(writer)
+        with suppress(OSError):
+            backend._identity = backend._now()
+            backend._floor = backend._identity[2]
+        backend._close(quietly=True)
+        backend._end_writing()
+
+    def _write_again(self, writer: ArchiveWriter) -> None:
+        """Write the directory of the version that is shown behind all others, and its end record."""
+        backend = self._backend
+        assert backend.members is not None
+        archive = backend.members.archive
+        again = ArchiveWriter(backend._descriptor, writer.position, ALIGNMENT, writer.file_checksum)
+        again.write_directory(*archive.records(set(archive.find_offsets(CATALOG_NAME))))
+        os.fsync(backend._descriptor)
+        again.write_end()
+        backend.behind = False
+        os.fsync(backend._descriptor)

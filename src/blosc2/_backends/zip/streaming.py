@@ -1,0 +1,44 @@
+"""Writing many leaves of a `.b2z` as they come; nothing is kept of each but what the directory needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from blosc2._backends.layout import Window
+from blosc2._backends.zip.member_frames import append_frame
+
+if TYPE_CHECKING:
+    from blosc2._backends.zip.backend import ZipBackend
+
+
+class LeafStream:
+    """Takes leaves one by one, and publishes them together.
+
+    Parameters
+    ----------
+    backend : ZipBackend
+        Where they go; it is asked for its writer each time, as somebody may close it meanwhile.
+    """
+
+    __slots__ = ("_backend",)
+
+    def __init__(self, backend: ZipBackend) -> None:
+        self._backend = backend
+
+    def begin(self) -> None:
+        """Begin behind what is published, or a file that will replace it."""
+        self._backend.begin_stream()
+
+    def add(self, key: str, suffix: str, about: bytes, frame: Window | bytes) -> None:
+        """Write a leaf; `end` makes it part of the archive with all others."""
+        append_frame(self._backend.streaming_writer(), (key[1:] + suffix).encode(), frame, about)
+
+    def end(self, gone: Mapping[str, None], registry: dict[str, Any] | None) -> None:
+        """Publish what was written; these embedded values go with it. Another version is there then than is shown."""
+        backend = self._backend
+        backend.streaming_writer()
+        fresh = backend.embedded is None
+        embed = backend.changes_of(gone, registry) if fresh or gone or registry is not None else None
+        backend.write({}, embed, fresh=fresh)
+        backend.must_load = True  # nothing of it waits any more

@@ -1,0 +1,65 @@
+"""How a store is opened: checked once, in one object that goes all the way down to its backend."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from blosc2._options.deserialization import deserialize_mode
+from blosc2._options.store_modes import check_mmap_mode, check_mode
+
+
+class StoreOptions(NamedTuple):
+    """What was asked for when a store was opened; all of it is legal together.
+
+    Attributes
+    ----------
+    mmap_mode : {None, 'r'}
+        Whether files are mapped.
+    verify : bool or None
+        What is checked against checksums: each read, what is read as a whole (None), or nothing.
+    advise : str or None
+        What the system is told when files are opened.
+    mode : {'r', 'a', 'w', 'x'}
+        Read; read and write; start empty; create only.
+    deserialize : {'safe', 'full'}
+        What happens to active values in the metadata of leaves.
+    timeout : float or None
+        How many seconds to wait for another writer.
+    exclusive : bool
+        Whether other writers are kept out.
+    """
+
+    mmap_mode: str | None = None
+    verify: bool | None = None
+    advise: str | None = None
+    mode: str = "r"
+    deserialize: str = "safe"
+    timeout: float | None = 0
+    exclusive: bool = True
+
+
+def store_options(
+    mode: str,
+    mmap_mode: str | None,
+    deserialize: str | None = None,
+    *,
+    verify: bool | None = None,
+    advise: str | None = None,
+    timeout: float | None = 0,
+    exclusive: bool = True,
+) -> StoreOptions:
+    """Check what was asked for; `advise` is checked by who takes it.
+
+    Examples
+    --------
+    >>> store_options("r", "r", "full").deserialize
+    'full'
+    """
+    if mode != "r" or mmap_mode not in (None, "r"):  # as most are not
+        check_mode(mode)
+        check_mmap_mode(mmap_mode, mode)
+    if deserialize is None:
+        deserialize = "safe"
+    elif deserialize != "safe":
+        deserialize = str(deserialize_mode(deserialize))
+    return StoreOptions(mmap_mode, verify, advise, mode, str(deserialize), timeout, exclusive)
