@@ -203,24 +203,24 @@ def test_a_reader_that_meets_a_change_reads_the_new_version(path: Path, monkeypa
 def test_a_reader_never_takes_chunks_of_several_versions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of a chunk file that was removed is used again."""
     writer = SChunk(chunksize=4, data=b"aaaabbbbcccc", urlpath=path, contiguous=False, cparams={"typesize": 1})
-    chunks = directory_frame._chunks
+    add = directory_frame.ChunkFiles.add
     before = chunk_files(path)
     begun: list[int] = []
 
-    def slowly(name: str, numbers: Any) -> Any:
-        for number, stored in enumerate(chunks(name, numbers)):
-            if number == 1 and not begun:
-                begun.append(number)
-                writer.delete_chunk(0)
-                writer.delete_chunk(1)
-                writer.delete_chunk(0)
-                writer.append_data(b"xxxx")
-                writer.append_data(b"yyyy")
-                writer.append_data(b"zzzz")
-                assert chunk_files(path) == before
-            yield stored
+    def slowly(files: Any, name: str) -> int:
+        size = add(files, name)
+        if len(files.windows) == 2 and not begun:
+            begun.append(1)
+            writer.delete_chunk(0)
+            writer.delete_chunk(1)
+            writer.delete_chunk(0)
+            writer.append_data(b"xxxx")
+            writer.append_data(b"yyyy")
+            writer.append_data(b"zzzz")
+            assert chunk_files(path) == before
+        return size
 
-    monkeypatch.setattr(directory_frame, "_chunks", slowly)
+    monkeypatch.setattr(directory_frame.ChunkFiles, "add", slowly)
     assert blosc2.open(path)[:] == b"xxxxyyyyzzzz"
     assert begun
 

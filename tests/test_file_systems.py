@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2.exceptions import StoreLockedError
+from blosc2.exceptions import OtherFileSystemError, StoreLockedError
 
 if sys.platform == "win32":
     pytest.skip("Windows has no advisory locks and mounts nothing in folders", allow_module_level=True)
@@ -321,3 +321,51 @@ def test_a_file_that_is_a_mount_point(kind: str, tmp_path: Path, mount: Callable
         assert sorted(blosc2.open(place)) == ["/a", "/b"]
     assert caught.value.filename == str(place)
     assert names(tmp_path) == {place.name, real.name}
+
+
+@pytest.mark.parametrize("threshold", [0, 1000])
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_folder_inside_that_is_a_mount_point(
+    threshold: int, fresh: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file can be renamed to it: the error says so, nothing changes, and other keys go on."""
+    path = tmp_path / "s.b2d"
+    with blosc2.DictStore(path, mode="w", threshold=threshold) as store:
+        store["/a"], store["/g/old"] = np.arange(300), np.arange(400)
+    names = sorted(os.listdir(tmp_path)), sorted(os.listdir(path)), sorted(os.listdir(path / "g"))
+    rename = {name: getattr(os, name) for name in ("replace", "rename")}
+
+    def across(name: str) -> Callable[..., None]:
+        def renamed(old: str, new: str) -> None:
+            if "/s.b2d/g/" in os.fspath(new) and "/s.b2d/g/" not in os.fspath(old):
+                raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), old, None, new)
+            rename[name](old, new)
+
+        return renamed
+
+    for name in rename:
+        monkeypatch.setattr(os, name, across(name))
+    with blosc2.DictStore(path, mode="a", threshold=threshold) as store:
+        key, before = ("/g/new", None) if fresh else ("/g/old", np.arange(400))
+        with pytest.raises(OtherFileSystemError, match="mount point of another file system") as caught:
+            store[key] = np.arange(500)
+            store.flush()
+        assert caught.value.errno == errno.EXDEV
+        assert str(path / "g") in str(caught.value)
+        if key in store._changes:
+            store.discard()
+        assert (key in store) is not fresh
+        if before is not None:
+            np.testing.assert_array_equal(store[key][:], before)
+        with pytest.raises(OtherFileSystemError):
+            store.rename("/a", "/g/a")
+            store.flush()
+        store.discard()
+        store["/b"] = np.arange(600)
+    assert sorted(os.listdir(path / "g")) == names[2]
+    assert os.listdir(tmp_path) == ["s.b2d"]
+    with blosc2.DictStore(path, mode="r") as store:
+        assert sorted(store) == ["/a", "/b", "/g/old"]
+        np.testing.assert_array_equal(store["/a"][:], np.arange(300))
+        np.testing.assert_array_equal(store["/g/old"][:], np.arange(400))
+    assert blosc2.check(path).ok

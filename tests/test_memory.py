@@ -28,7 +28,7 @@ ROOM = 1024 if LARGE else 96
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits all private memory of a process")
 
 BEGIN = """
-import resource, sys
+import os, resource, shutil, sys
 import numpy as np
 import blosc2
 
@@ -40,6 +40,14 @@ del warm
 
 def kind(name):
     return blosc2.EmbedStore if name.endswith(".b2e") else blosc2.TreeStore
+
+def remove(*names):
+    "Make room on the disk."
+    for name in names:
+        if os.path.isdir(folder + name):
+            shutil.rmtree(folder + name)
+        else:
+            os.remove(folder + name)
 
 def same(array, changed={}):
     "Whether rows are those of the file, or as they were changed."
@@ -139,6 +147,43 @@ for first in range(0, rows, 16):
     made.resize((first + 16, 1024, 1024))
     made[first:] = array[first : first + 16]
 assert same(made)
+""",
+    "copy to chunk files, and from them": """
+copied = array.copy(urlpath=out, contiguous=False)
+assert same(copied)
+assert same(blosc2.open(out).copy(urlpath=out + ".one")) and blosc2.check(out).ok
+""",
+    "chunk files in stores": """
+array.copy(urlpath=out, contiguous=False)
+for suffix in (".b2z", ".b2d", ".b2e"):
+    with kind(suffix)(folder + "/store" + suffix, mode="w") as store:
+        store["/a"] = blosc2.open(out)
+    with kind(suffix)(folder + "/store" + suffix, mode="r") as store:
+        assert same(store["/a"])
+        store["/a"].copy(urlpath=folder + "/again" + suffix, contiguous=False)
+    remove("/store" + suffix, "/again" + suffix)
+""",
+    "resize and fill chunk files": """
+made = blosc2.empty((0, 1024, 1024), "u1", urlpath=out, chunks=array.chunks, contiguous=False)
+for first in range(0, rows, 16):
+    made.resize((first + 16, 1024, 1024))
+    made[first:] = array[first : first + 16]
+made[1] = 5
+assert same(made, {1: 5}) and same(blosc2.open(out), {1: 5})
+made[:] = array[0]
+assert np.array_equal(made[rows - 1], array[0])
+""",
+    "leaves that grow": """
+for suffix in (".b2z", ".b2d", ".b2e"):
+    with kind(suffix)(folder + "/store" + suffix, mode="w") as store:
+        store["/a"] = blosc2.empty((0, 1024, 1024), "u1", chunks=array.chunks)
+        leaf = store["/a"]
+        for first in range(0, rows, 16):
+            leaf.resize((first + 16, 1024, 1024))
+            leaf[first:] = array[first : first + 16]
+    with kind(suffix)(folder + "/store" + suffix, mode="r") as store:
+        assert same(store["/a"])
+    remove("/store" + suffix)
 """,
     "append": """
 made = blosc2.empty((0,), "u1", urlpath=out, chunks=(1 << 20,))

@@ -122,6 +122,13 @@ class ExistingFileError(FileExistsError, RuntimeError):
     """The path is taken, and the mode does not replace it. Built as (errno, text, path)."""
 
 
+class OtherFileSystemError(OSError):
+    """A folder inside of a store lies on another file system, and no file of the store can be renamed to it.
+
+    Built as (errno, text, path), like any `OSError`.
+    """
+
+
 class ReadOnlyError(_PlacedError, ValueError):
     """A change was asked of something that was opened for reading only."""
 

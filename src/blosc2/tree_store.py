@@ -464,9 +464,8 @@ class TreeStore(DictStore):
         if self._has_objects() and self._object_at(key) is not None:
             raise ValueError(f"Key {key!r} is an object of another kind; delete it first")
         if self._is_group(key):
-            raise ValueError(
-                f"Cannot assign array to structural path {key!r} that already has children: {self.get_children(key)}"
-            )
+            held = self.get_children(key) or "none that is listed, but attributes; delete it first"
+            raise ValueError(f"Cannot assign array to structural path {key!r} that already has children: {held}")
         self._check_above(key)
 
     def _check_above(self, key: str) -> None:

@@ -14,7 +14,7 @@ from unittest import mock
 import blosc2.exceptions
 from faults.crashes import FAST
 from faults.recorder import Fault, Recorder, Stopped
-from faults.stories import ArrayStory, IllegalStateError, Play, Step, StoreStory, Story, show
+from faults.stories import ArrayStory, IllegalStateError, Play, Step, StoreStory, Story, Value, show
 
 FAULTS: tuple[Fault, ...] = ("eio", "eio_late", "eio_on", "enospc", "short", "unwritten", "stop")
 #: What may be raised: errors of the system, and those that this package names.
@@ -119,8 +119,9 @@ def _go_on(story: Story, play: Play, step: Step, attempt: int, error: BaseExcept
             # The block's changes are forgotten, and some of them were published already.
             play.now = shown
             play.settle(seen)
-        elif not kind.atomic and seen == shown and _is_told(error):
-            # Of an operation on several keys, some were published and could not be brought back.
+        elif not kind.atomic and _is_told(error) and _is_made_of(shown, play.now, seen or {}):
+            # Of what was to be published together, some was, and could not be brought back. It shows, beside what
+            # waits as before.
             play.now = shown
             play.settle(seen)
         elif shown != play.now:
@@ -142,6 +143,11 @@ def _is_told(error: BaseException) -> bool:
     """Whether an error says that some leaves are new."""
     told = " ".join([str(error), *getattr(error, "__notes__", [])])
     return "new already" in told or "all values are published" in told
+
+
+def _is_made_of(shown: dict[str, Value], before: dict[str, Value], published: dict[str, Value]) -> bool:
+    """Whether each key is what it was before, or what is published."""
+    return all(shown.get(key) in (before.get(key), published.get(key)) for key in {*shown, *before, *published})
 
 
 def _check_tidy(story: Story, folder: Path) -> None:

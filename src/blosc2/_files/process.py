@@ -7,13 +7,14 @@ and each of its steps goes through that: it refuses them anywhere else. What was
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from io import FileIO
 from typing import BinaryIO, cast
 
 from blosc2._core.io.forking import keep_from_child
-from blosc2.exceptions import StoreLockedError
+from blosc2.exceptions import OtherFileSystemError, StoreLockedError
 
 
 class Owner:
@@ -64,12 +65,18 @@ class Owner:
     def replace(self, old: str, new: str) -> None:
         """Rename, also over what has the name."""
         self.check(new)
-        os.replace(old, new)
+        try:
+            os.replace(old, new)
+        except OSError as error:
+            raise _explained(error, new) from None
 
     def rename(self, old: str, new: str) -> None:
         """Rename, as the system has it."""
         self.check(new)
-        os.rename(old, new)
+        try:
+            os.rename(old, new)
+        except OSError as error:
+            raise _explained(error, new) from None
 
     def link(self, old: str, new: str) -> None:
         """Give a file another name."""
@@ -164,6 +171,16 @@ def refusal(path: str | None, pid: int) -> StoreLockedError:
         "open it here with mode='r'",
         path=path,
     )
+
+
+def _explained(error: OSError, path: str) -> OSError:
+    """An error of a rename; one between file systems says what to do."""
+    if error.errno != errno.EXDEV:
+        return error
+    return OtherFileSystemError(
+        errno.EXDEV, "the folder is the mount point of another file system, to which no finished file can be renamed: "
+        "mount a store as a whole, or use keys outside of that folder", path,
+    )  # fmt: skip
 
 
 class Descriptor:

@@ -20,6 +20,7 @@ from blosc2._frames.checksums import (
     verify_frame,
     with_sums,
 )
+from blosc2._frames.chunk_files import from_file
 from blosc2._frames.chunk_sequence import JoinedChunks
 from blosc2._frames.directory import (
     HEADER_FILE,
@@ -36,6 +37,7 @@ from blosc2._frames.directory import (
     publish_head,
     read_directory,
     read_head,
+    sync_chunks,
     take_back,
     write_chunk,
     write_directory,
@@ -155,6 +157,7 @@ __all__ = [
     "frame_nbytes",
     "frame_of_head",
     "frame_size",
+    "from_file",
     "from_table",
     "head_identity",
     "header_size",
@@ -181,6 +184,7 @@ __all__ = [
     "special_kind",
     "stored_numbers",
     "strict_compatibility",
+    "sync_chunks",
     "take_back",
     "trailers",
     "unpack",

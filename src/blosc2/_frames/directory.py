@@ -1,7 +1,7 @@
 """Frames that are a directory: ``chunks.b2frame`` with header, offsets and trailer, and a file for each chunk.
 
 They are what ``contiguous=False`` with a path asks for. The table of offsets holds the numbers of the chunk files.
-Reading brings a whole frame into memory, as a contiguous one.
+Reading opens all files of a version, which then stays what it is; see `chunk_files`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ from blosc2._files import (
     Spooled,
     file_identity,
     locked,
+    sync_files,
     sync_folder,
     sync_names,
     through_link,
 )
+from blosc2._frames.chunk_files import ChunkFiles
 from blosc2._frames.header_fields import CHUNK_HEADER, CHUNK_SIZES, FRAME_HEADER, FRAME_TYPE_AT, special_kind
 from blosc2._frames.update import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Fields, Stored, lay_out
 from blosc2.exceptions import ExistingFileError, FormatError, name_file
@@ -62,7 +64,7 @@ class Directory(NamedTuple):
     numbers : int64 array
         Of each chunk, its file; or an offset that stands for a chunk without data. One such may stand for all.
     frame : Frame
-        All of it in memory.
+        All of it: in memory where it is small, else with chunks that lie in their files.
     identity : tuple of int or None
         Of the header file: each version has a new one, though it may hold the same bytes as one before.
     """
@@ -101,7 +103,7 @@ def read_head(path: str) -> bytes:
 
 
 def read_directory(path: str) -> Directory:
-    """The frame of a directory, all of it in memory.
+    """The frame of a directory, whose chunks are in memory or in files that are open.
 
     Raises
     ------
@@ -192,31 +194,29 @@ def _size_of_files(path: str) -> int:
 
 def _read(path: str, head: bytes) -> Directory:
     frame, numbers = frame_of_head(os.path.join(path, HEADER_FILE), head)
-    parts: list[bytes] = []
     fields = Fields(frame, frame.chunksize, variable=bool(frame.variable), vlblocks=bool(frame.vlblocks))
-    header = lay_out(
-        parts.append, fields, frame.metalayers(), frame.vlmeta_chunks(), _chunks(path, numbers), _count(frame, numbers),
-        int(frame.nbytes),
+    metalayers, vlmeta = frame.metalayers(), frame.vlmeta_chunks()
+    count, nbytes = _count(frame, numbers), int(frame.nbytes)
+    files = ChunkFiles(path)
+    sizes = np.array([files.add(chunk_file(path, number)) for number in numbers.tolist() if number >= 0], np.int64)
+    if files.is_small:
+        parts: list[bytes] = []
+        chunks = files.bytes()
+        stored = (number if number < 0 else next(chunks) for number in numbers.tolist())
+        header = lay_out(parts.append, fields, metalayers, vlmeta, stored, count, nbytes)
+        return Directory(head, numbers, Frame.open(Source.of_buffer(b"".join([header, *parts]), path)))
+    offsets = numbers.copy()
+    offsets[numbers >= 0] = np.cumsum(sizes) - sizes
+    assembled = Frame.assemble(
+        files.source(path), offsets, count, nbytes, int(frame.chunksize), fields, metalayers, vlmeta,
+        vlblocks=bool(frame.vlblocks), variable=bool(frame.variable),
     )  # fmt: skip
-    return Directory(head, numbers, Frame.open(Source.of_buffer(b"".join([header, *parts]), path)))
+    return Directory(head, numbers, assembled)
 
 
 def _count(frame: Frame, numbers: Integers) -> int:
     """How many chunks there are."""
     return len(numbers) if frame.variable or not frame.nbytes else -(-int(frame.nbytes) // int(frame.chunksize))
-
-
-def _chunks(path: str, numbers: Integers) -> Iterator[Stored]:
-    for number in map(int, numbers):
-        if number < 0:
-            yield number
-            continue
-        name = chunk_file(path, number)
-        try:
-            source = Source.open(name)
-        except FileNotFoundError:
-            raise FormatError("a chunk file of this directory frame is missing", path=name) from None
-        yield source.read(0, source.size)
 
 
 def pack_head(
@@ -236,12 +236,16 @@ def pack_head(
 
 
 def write_chunk(path: str, number: int, stored: bytes | StoredChunk, owner: Owner) -> None:
-    """Write the file of a chunk and make it durable."""
+    """Write the file of a chunk; `sync_chunks` makes it durable."""
     with owner.open_raw(chunk_file(path, number), "wb") as file:
         view = memoryview(stored)
         while view:
             view = view[file.write(view) :]
-        os.fsync(file.fileno())
+
+
+def sync_chunks(path: str, numbers: Iterable[int]) -> None:
+    """Make the files of chunks durable, several at the same time."""
+    sync_files([chunk_file(path, number) for number in numbers])
 
 
 def publish_head(path: str, head: bytes, owner: Owner) -> None:
@@ -275,6 +279,7 @@ def write_directory(
             numbers.append(files)
             files += 1
             cbytes += len(stored)
+        sync_chunks(temporary, range(files))
 
         def head(first: int) -> bytes:
             counted = [number if number < 0 else number + first for number in numbers]

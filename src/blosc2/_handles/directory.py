@@ -1,7 +1,7 @@
 """The frame below an array that is a directory of chunk files, and how its changes are published.
 
 New chunks get files with numbers that no version uses; then the header file is replaced by a new one, in one
-rename; files of chunks that are gone are removed last. All of the frame is in memory too, which is what is read.
+rename; files of chunks that are gone are removed last. What is read are open files, or memory where a frame is small.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
-from blosc2._files import Owner, held, sync_names
+from blosc2._files import Owner, Spool, TemporaryFile, held, sync_names
 from blosc2._frames import (
     Directory,
     Fields,
@@ -22,6 +22,7 @@ from blosc2._frames import (
     Integers,
     chunk_file,
     first_free,
+    from_file,
     head_identity,
     locked_directory,
     numbered,
@@ -29,6 +30,7 @@ from blosc2._frames import (
     publish_head,
     read_directory,
     read_head,
+    sync_chunks,
     take_back,
     write_chunk,
 )
@@ -73,6 +75,16 @@ class ReadOnlyDirectoryHandle(FrameHandle):
         return True
 
 
+class _Chunks(MemoryHandle):
+    """Where the chunks are of a directory frame that is changed: in memory while they are few, else in open files."""
+
+    __slots__ = ()
+
+    def __init__(self, frame: Frame, path: str) -> None:
+        super().__init__(frame)
+        self._waiting = TemporaryFile(path)
+
+
 class DirectoryHandle(ReadOnlyDirectoryHandle):
     """A directory frame that can be changed."""
 
@@ -87,10 +99,13 @@ class DirectoryHandle(ReadOnlyDirectoryHandle):
 
     def _show(self, found: Directory) -> None:
         super()._show(found)
-        self._memory = MemoryHandle(found.frame)
-        # Where a chunk lies in memory -> its file; file -> its size.
+        self._memory = _Chunks(found.frame, self._path)
+        # Where a chunk lies in the frame -> its file; file -> its size.
         self._files = _files_by_offset(found.frame, found.numbers)
-        self._sizes = {number: len(found.frame.chunk_stored_at(at)) for at, number in self._files.items()}
+        self._sizes = {number: found.frame.chunk_offset_at(at)[1] for at, number in self._files.items()}
+
+    def spool(self) -> Spool:
+        return Spool(TemporaryFile(self._path))
 
     def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:  # noqa: ARG002 - nothing is ever overwritten
         with self._lock:
@@ -134,6 +149,7 @@ class DirectoryHandle(ReadOnlyDirectoryHandle):
             fields, update.metalayers, update.vlmeta, numbers if one is None else [int(one)],
             int(self._memory.frame.nchunks), update.nbytes, sum(sizes[number] for number in used),
         )  # fmt: skip
+        sync_chunks(self._path, written)
         sync_names(self._path)
         publish_head(self._path, head, owner)
         gone = set(sizes) - used
@@ -150,6 +166,7 @@ class DirectoryHandle(ReadOnlyDirectoryHandle):
     def _write_new(self, update: FrameUpdate, written: dict[int, int], owner: Owner) -> array[int]:
         """Write files for the new chunks; gives the number of each chunk's file."""
         number = first_free(self._sizes, len(update.new)) - 1
+        large = self._memory.joins(update)
         numbers = array("q")
         for index, offset in numbered(update.offsets):
             stored = update.new.get(index)
@@ -158,6 +175,8 @@ class DirectoryHandle(ReadOnlyDirectoryHandle):
                 written[number] = len(stored)
                 write_chunk(self._path, number, held(stored), owner)
                 numbers.append(number)
+                if large:  # from now on it lies there
+                    update.new[index] = from_file(chunk_file(self._path, number), stored)
             else:
                 numbers.append(offset if offset < 0 else self._files[offset])
         return numbers

@@ -20,7 +20,7 @@ class MemoryHandle(FrameHandle):
     """A frame in memory that nobody else sees.
 
     Chunks lie in one buffer. A change appends to it, so that readers of older versions keep theirs; when it is
-    full it is copied to a larger one. Many chunks that lie in a file stay there: see `JoinedChunks`.
+    full it is copied to a larger one. Many chunks stay in a file, or go to one where they may: see `JoinedChunks`.
     """
 
     __slots__ = ("_buffer", "_buffer_of", "_contiguous", "_joined", "_joined_of", "_lock", "_used", "_waiting")
@@ -53,8 +53,7 @@ class MemoryHandle(FrameHandle):
         # The same of chunks that stay where they are.
         self._joined: JoinedChunks | None = None
         self._joined_of: Frame | None = None
-        # Where new ones wait that are too many for memory, if that is possible.
-        self._waiting: TemporaryFile | None = None
+        self._waiting: TemporaryFile | None = None  # for new ones that are too many for memory, where that may be
         self._lock = Lock()
 
     @property
@@ -74,8 +73,9 @@ class MemoryHandle(FrameHandle):
             check_chunks(frame)  # what is copied to memory has no checksums there
             if self._buffer_of is not frame:
                 self._buffer = None
-            self._buffer_of = None
-            joined = self._join(frame)
+            self._joined = self._joined if self._joined_of is frame else None
+            joined = (self._joined or JoinedChunks(frame, self._waiting)) if self.joins(update) else None
+            self._buffer_of = self._joined_of = None  # until this has come to its end
             fields = Fields(frame, update.chunksize, variable=variable, vlblocks=update.vlblocks)
             if not update.edits_chunks and frame.repeated_offset is not None:
                 offsets: Any = int(frame.repeated_offset)
@@ -87,7 +87,7 @@ class MemoryHandle(FrameHandle):
                     self._append(update)
             source = frame.source if self._buffer is None else Source.of_buffer(memoryview(self._buffer)[: self._used])
             if joined is not None:
-                source = joined.source_after(update) if update.edits_chunks else joined.source()
+                source, self._buffer = joined.source_after(update) if update.edits_chunks else joined.source(), None
             elif self._buffer is None and frame.serialised:
                 start, stop = frame.chunks_range
                 source = Source.of_buffer(frame.source.read(start, stop - start))
@@ -99,14 +99,14 @@ class MemoryHandle(FrameHandle):
             self._buffer_of = assembled
             self._joined, self._joined_of = joined, assembled
 
-    def _join(self, frame: Frame) -> JoinedChunks | None:
-        """The chunks of a frame, to go on with where they are; None where they are few, or in memory already."""
-        if self._joined_of is frame:
-            return self._joined
-        if not frame.serialised or frame.source.in_memory or frame.repeated_offset is not None:
-            return None
-        start, stop = frame.chunks_range
-        return JoinedChunks(frame, self._waiting) if stop - start > SMALL_FRAME else None
+    def joins(self, update: FrameUpdate) -> bool:
+        """Whether the next version lies where its chunks are: not where these are few, or have to be in memory."""
+        frame, (start, stop) = update.frame, update.frame.chunks_range
+        if self._joined is not None and self._joined_of is frame:
+            return True
+        if not frame.source.in_memory:
+            return frame.repeated_offset is None and stop - start > SMALL_FRAME
+        return self._waiting is not None and stop - start + sum(map(len, update.new.values())) > SMALL_FRAME
 
     def window(self) -> tuple[Source, int, int]:
         joined = self._joined

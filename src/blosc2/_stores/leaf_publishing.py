@@ -198,16 +198,20 @@ class LeafPublishing:
     def _publish(self, store: BackedStore, placing: Placing, keys: list[str]) -> None:
         """Publish changes of files, and those that wait; or let them wait, where that is not cheap and they are few."""
         changes = store._changes
+        entries = () if store._embedded is None else store._embedded.entries
         durable = [
             key
             for key in keys
-            if (window := changes[key]) is not None and (isinstance(window, Moved) or placing.replaces(key))
+            if (window := changes[key]) is not None
+            and (isinstance(window, Moved) or key in entries or placing.replaces(key))
         ]
         waiting = self.waiting & changes.keys()
         if durable and len(waiting) + len(keys) < GROUP and not self._is_cheap():
             self.waiting.update(keys)
             return
-        taken = {key: changes[key] for key in {*waiting, *keys}}
+        taken = {key: changes[key] for key in sorted({*waiting, *keys})}
+        # A file hides the embedded value of its key at once: that counts as replaced, too.
+        placing.removed.update(key for key in taken if key in entries)
         waits = bool(durable or waiting)
         try:
             if waits:

@@ -10,7 +10,7 @@ import errno
 import os
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -278,22 +278,24 @@ class DirectoryBackend(TieredBackend):
         if hidden:
             self.placing.settle()  # the files that stand for them
             values.update(dict.fromkeys(hidden))
+        before = {} if self.embedded is None else self.embedded.entries
         kept: dict[str, Window | None] = {}
         try:
-            kept = self._keep_moved(files, values, new)
+            self._keep_moved(files, values, new, kept)
             super()._publish_tiers(files, values, new)
         except BaseException as error:
             if kept:
-                self._take_back_moved(kept, error, new)
+                self._take_back_moved(kept, before, error, new)
             raise
 
     def _keep_moved(
-        self, files: dict[str, Window | None], values: dict[str, Window | None], new: NewVersion
-    ) -> dict[str, Window | None]:
+        self, files: dict[str, Window | None], values: dict[str, Window | None], new: NewVersion,
+        kept: dict[str, Window | None],
+    ) -> None:  # fmt: skip
         """Give embedded values their new keys first where files are to come under the old ones.
 
         These win as soon as they are there, and the value would be under no key until the embedded ones are published.
-        What was under the new keys is returned.
+        What was under the new keys is put into `kept`, first of all: an interrupt may come right behind the rest.
         """
         moved: dict[str, Window | None] = {
             key: window
@@ -302,20 +304,26 @@ class DirectoryBackend(TieredBackend):
         }
         embedded = self.embedded
         if not moved or embedded is None:
-            return {}
-        before = {key: embedded.kept(key) if key in embedded.entries else None for key in moved}
+            return
+        kept.update((key, embedded.kept(key) if key in embedded.entries else None) for key in moved)
         Publishing(self).into({}, self.changes_of(moved, new.registry), fresh=False, durable=new.durable)
         self.embedded = Embedded(self.embed_window(), verify=self.how.verify)
         for key in moved:
             del values[key]
-        return before
 
-    def _take_back_moved(self, before: dict[str, Window | None], error: BaseException, new: NewVersion) -> None:
+    def _take_back_moved(
+        self, kept: dict[str, Window | None], before: Mapping[str, Any], error: BaseException, new: NewVersion
+    ) -> None:
         """The publication failed for which embedded values were given their new keys: take these away again."""
+        self.look_again()
+        now = self.embedded
+        if now is None or all(now.entries.get(key) == before.get(key) for key in kept):
+            return
         try:
-            Publishing(self).into({}, self.changes_of(before, new.registry), fresh=False, durable=new.durable)
+            Publishing(self).into({}, self.changes_of(kept, new.registry), fresh=False, durable=new.durable)
+            self.look_again()
         except (OSError, FormatError):
-            error.add_note(f"{self.named}: renamed values are there under their new keys, too: {list(before)[:5]}")
+            error.add_note(f"{self.named}: renamed values are there under their new keys, too: {list(kept)[:5]}")
 
     def write(
         self, files: dict[str, Window | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,

@@ -34,7 +34,7 @@ class Unsettled:
         self.new: set[str] = set()
         # Folders in which names were changed.
         self.folders: set[str] = set()
-        # Keys whose durable files were removed.
+        # Keys whose durable files were removed, or whose embedded values are to be hidden by files.
         self.removed: set[str] = set()
         # Files of which a sync failed.
         self.doubtful: set[str] = set()

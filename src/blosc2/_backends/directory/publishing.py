@@ -162,7 +162,7 @@ class Publishing:
                 new_embed.commit()
                 done.forget()
             done.begin_step()
-            for path in stale:
+            for path in sorted(stale):
                 if new_embed is None:
                     done.remove(path)
                 else:  # too late to go back

@@ -10,7 +10,14 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._backends.embedded.changes import kept_entry
-from blosc2._backends.embedded.frame_bytes import LARGEST_CHUNK, RawChunks, arrange, stored_map
+from blosc2._backends.embedded.frame_bytes import (
+    LARGEST_CHUNK,
+    RawChunks,
+    arrange,
+    is_checked,
+    stored_map,
+    with_own_sums,
+)
 from blosc2._backends.embedded.frame_map import MAP, Embedded
 from blosc2._backends.layout import Window
 from blosc2._core.frame.frame import Frame
@@ -75,7 +82,7 @@ class Plan:
                 came.append(entry)
             elif window is not None:
                 keys.append(key)
-                windows.append(window)
+                windows.append(window if is_checked(window[2], size) else with_own_sums(window))
         lengths = [window[2] for window in windows]
         self.windows = windows
         self.places = places = arrange(lengths, size, frame.nbytes)

@@ -1,6 +1,7 @@
 """The bytes of frames of embedded values: where each value goes, raw chunks, and a whole new frame.
 
 Values lie at multiples of 64 and do not cross chunks, as far as they fit into one: each is then a window of the file.
+The checksum of a chunk stands for the values in a small one; others have checksums of their own, as leaves in files do.
 """
 
 from __future__ import annotations
@@ -14,11 +15,24 @@ import numpy as np
 from blosc2._backends.embedded.frame_map import MAP
 from blosc2._backends.layout import Window, pieces, whole
 from blosc2._core.codec.codec import Encoding
+from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import with_checksums
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c, crc32c_joined
+from blosc2._core.io.source import Source
 from blosc2._files import Progress
-from blosc2._frames import ALIGNMENT, Fields, Running, encode, hole_before, pack, pack_checked, with_padding
+from blosc2._frames import (
+    ALIGNMENT,
+    Fields,
+    Running,
+    encode,
+    hole_before,
+    pack,
+    pack_checked,
+    parts_with_sums,
+    with_padding,
+)
+from blosc2.exceptions import FormatError
 
 #: Where the frame of a value lies; or the entry of a value that lies nowhere here, to be kept as it is.
 Value = Window | dict[str, Any]
@@ -32,6 +46,8 @@ _CHUNK_TO_VALUE: Final = 4
 _FILLED: Final = 2 * ALIGNMENT
 # What is written at once; up to here a value is one piece.
 _PIECE: Final = 1 << 20
+# Chunks of up to so many bytes are checked when the first value in them is opened: `SMALL_CHUNK` of frame.pyx.
+_CHECKED: Final = (1 << 20) - 32
 
 _NO_FILTERS = (0, 0, 0, 0, 0, 0)
 # Values are compressed already.
@@ -92,6 +108,27 @@ def arrange(lengths: Iterable[int], size: int, position: int = 0) -> list[int]:
         places.append(position)
         position += -(-length // ALIGNMENT) * ALIGNMENT
     return places
+
+
+def is_checked(length: int, size: int) -> bool:
+    """Whether a value lies in one chunk, of a size that is checked as a whole when its first value is opened."""
+    return length <= size <= _CHECKED
+
+
+def with_own_sums(window: Window) -> Window:
+    """A value with checksums of its own; one that is no sound frame, or has them, as it is."""
+    source = window[0]
+    try:
+        frame = Frame.open(*window)
+        if frame.checksums_len:
+            return window
+        parts = parts_with_sums(frame)
+    except FormatError:
+        return window
+    made = [part if isinstance(part, tuple) else (Source.of_buffer(part), 0, len(part)) for part in parts]
+    # What is known of the bytes is of the body, which lies where it did.
+    joined = Source.joined(made, source.path, source.checksums if source.is_joined else False)
+    return joined, 0, joined.size
 
 
 class RawChunks:
@@ -256,8 +293,17 @@ def write_frame(
         Whether the frame carries checksums, as files do.
     """
     local = {key: value for key, value in values.items() if not isinstance(value, dict)}
-    lengths = [window[2] for window in local.values()]
-    size = chunksize_for(lengths, chunksize)
+    sealed_ones: set[str] = set()
+    while True:
+        lengths = [window[2] for window in local.values()]
+        size = chunksize_for(lengths, chunksize)
+        if is_checked(max(lengths, default=0), size):
+            break
+        bare = {key for key, length in zip(local, lengths, strict=True) if not is_checked(length, size)} - sealed_ones
+        if not bare:
+            break
+        local.update((key, with_own_sums(local[key])) for key in bare)
+        sealed_ones |= bare
     places = arrange(lengths, size)
     nbytes = places[-1] + lengths[-1] if places else 0
     if -nbytes % size <= _FILLED:

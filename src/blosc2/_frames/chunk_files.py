@@ -1,0 +1,98 @@
+"""The files of a directory frame as one source: a small frame is read, the chunks of a large one stay in their files.
+
+An open file shows what it holds whatever becomes of its name, so a version that was opened stays whole. Files that are
+too many to be kept open go into one without a name, one behind the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from blosc2._core.io.checksum import crc32c
+from blosc2._core.io.source import Source
+from blosc2._files import Spooled, TemporaryFile, Window
+from blosc2._frames.pieces import SMALL_FRAME
+from blosc2.exceptions import FormatError
+
+# Descriptors that a process may have where nothing tells, and how many of any number are of use here.
+_FEW_DESCRIPTORS: Final = 512
+_MOST_DESCRIPTORS: Final = 8192
+
+
+class ChunkFiles:
+    """Takes the files of chunks in their order.
+
+    Parameters
+    ----------
+    path : str
+        The directory.
+
+    Attributes
+    ----------
+    windows : list
+        Where the chunks lie.
+    is_small : bool
+        Whether all of them are in memory.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._waiting = TemporaryFile(path)
+        self._last = most_descriptors() // 2
+        self.windows: list[Window] = []
+        self._held = 0
+        self.is_small = True
+
+    def add(self, name: str) -> int:
+        """Add the next chunk; its bytes.
+
+        Raises
+        ------
+        FormatError
+            There is no such file, or it is none.
+        """
+        try:
+            source = Source.open(name)
+        except FileNotFoundError:
+            raise FormatError("a chunk file of this directory frame is missing", path=name) from None
+        size = int(source.size)
+        self._held += size
+        if self.is_small and self._held <= SMALL_FRAME:
+            data = source.read(0, size)
+            self.windows.append((Source.of_buffer(data), 0, size))
+        else:
+            self.is_small = False
+            self.windows.append(kept_open(source, self._last) or self._waiting.add((source, 0, size)))
+        return size
+
+    def source(self, path: str) -> Source:
+        """All of them, one behind the other."""
+        return Source.joined(self.windows, path)
+
+    def bytes(self) -> Iterator[bytes]:
+        """The same of a small frame."""
+        return (source.read(offset, length) for source, offset, length in self.windows)
+
+
+def kept_open(source: Source, last: int) -> Window | None:
+    """All of a file that is open, if the process has descriptors enough: a new one gets the lowest number."""
+    return (source, 0, int(source.size)) if source.descriptor < last else None
+
+
+def from_file(name: str, stored: bytes | Spooled) -> bytes | Spooled:
+    """A stored chunk that was written to a file, as what lies there, if that can be kept open."""
+    source = Source.open(name)
+    window = kept_open(source, most_descriptors() // 2)
+    if window is None or window[2] != len(stored):
+        return stored
+    return Spooled(window, stored.sum if isinstance(stored, Spooled) else int(crc32c(stored)))
+
+
+def most_descriptors() -> int:
+    """How many descriptors this process may have."""
+    try:
+        import resource
+    except ImportError:
+        return _FEW_DESCRIPTORS
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _MOST_DESCRIPTORS if soft < 0 else min(soft, _MOST_DESCRIPTORS)
