@@ -8,6 +8,7 @@ import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from fixture_kit.names import shown
 from hypothesis import given
 
 from blosc2._indexing.keys import Selection, basic_selection
@@ -160,7 +161,7 @@ def test_named_tuple_is_a_tuple():
         *[np.array([[0]]), np.array(True), ([0], slice(None)), (None, [0]), (..., [0]), "field", ["field", "other"]],
         np.array([True, False, True]),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_needs_more_than_a_selection(key):
     assert basic_selection(key, (3, 4)) is None
@@ -195,7 +196,7 @@ def test_needs_more_than_a_selection(key):
         ((0, [1.5]), (3, 3), "must be of integer"),
         ((0, ["x"]), (3, 3), "must be of integer"),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_illegal_keys(key, shape, text):
     if not isinstance(key, bytes):

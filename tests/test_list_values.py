@@ -12,6 +12,7 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
+from fixture_kit.names import shown
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,7 +37,7 @@ LENGTHS = "_batch_array_metadata"
         (frozenset([1]), {1}), (2**64 - 1, 2**64 - 1), (-(2**63), -(2**63)), ((1, (2, [()])), (1, (2, [()]))),
         ({b"k": 1}, {b"k": 1}), ("__tuple__", "__tuple__"), (("__tuple__", 1), ("__tuple__", 1)), ([[]], [[]]),
     ],
-    ids=repr,
+    ids=shown,
 )  # fmt: skip
 def test_values(value: Any, back: Any) -> None:
     for values, got in ((ObjectArray(), lambda v: v[0]), (BatchArray(), lambda v: v[0][1])):
@@ -71,7 +72,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", REFUSED, ids=repr)
+@pytest.mark.parametrize("value", REFUSED, ids=shown)
 def test_what_could_not_come_back_is_refused(value: Any) -> None:
     """Dates are not values of this format; and nothing is pickled in their place."""
     values, batches = ObjectArray(), BatchArray()

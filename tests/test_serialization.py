@@ -17,6 +17,7 @@ import msgpack
 import numpy as np
 import pytest
 from fixture_kit import manifest
+from fixture_kit.names import shown
 from hypothesis import given
 
 from blosc2._frames.msgpack_values import pack, unpack
@@ -81,7 +82,7 @@ REFERENCE_BYTES = [
 ]
 
 
-@pytest.mark.parametrize(("value", "packed"), REFERENCE_BYTES, ids=lambda x: repr(x)[:30])
+@pytest.mark.parametrize(("value", "packed"), REFERENCE_BYTES, ids=lambda x: shown(x)[:30])
 def test_bytes_of_the_reference(value, packed):
     assert pack(value).hex() == packed
     assert same(unpack(bytes.fromhex(packed)), value)
@@ -325,7 +326,7 @@ def test_object_arrays_keep_their_items():
         (2**64, OverflowError, "2\\*\\*64"),
         ([-(2**63) - 1], OverflowError, "2\\*\\*63"),
     ],
-    ids=lambda x: repr(x)[:40],
+    ids=lambda x: shown(x)[:40],
 )
 def test_refused_when_packing(value, kind, text):
     with pytest.raises(kind, match=text):

@@ -21,7 +21,9 @@ ITEMS = np.arange(1000, dtype="i4")
 
 
 # ---------------------------------------------------------------------- typesize=None
-@pytest.mark.parametrize("src", [ITEMS, ITEMS.astype("f8"), ITEMS.tobytes(), memoryview(ITEMS)], ids=str)
+@pytest.mark.parametrize(
+    "src", [ITEMS, ITEMS.astype("f8"), ITEMS.tobytes(), memoryview(ITEMS)], ids=["i4", "f8", "bytes", "memoryview"]
+)
 def test_typesize_of_the_data(src: Any) -> None:
     itemsize = getattr(src, "itemsize", 1)
     want = bytes(memoryview(src).cast("B"))
