@@ -7,26 +7,43 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from fixture_kit import slow
 from hypothesis import settings
 
 # its assertions are those of the tests, and are to say as much
 pytest.register_assert_rewrite("fixture_kit.manifest")
 
-if os.environ.get("CI"):
-    # There all tests run for each change; by hand, those of what was changed run with twice as many examples.
-    settings.register_profile("fewer", parent=settings.default, max_examples=50)
-    settings.load_profile("fewer")
+# Who sets one of these asks for more than is run each time.
+MORE = {"BLOSC2_FAULTS", "BLOSC2_FUZZ_CASES", "BLOSC2_KILLS", "BLOSC2_LARGE"}
+
+# Nothing here measures time, and a machine that does something else, too, fails no test.
+settings.register_profile("ours", parent=settings.default, deadline=None)
+settings.register_profile("fewer", parent=settings.get_profile("ours"), max_examples=50)
+# Where all tests run, they run often; by hand, those of what was changed run with twice as many examples.
+settings.load_profile("fewer" if os.environ.get("CI") or "PYTEST_XDIST_WORKER" in os.environ else "ours")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the interoperability tests out unless they are asked for: they install a package."""
-    asked = "interop" in config.getoption("markexpr") or any("interop" in arg for arg in config.args)
-    if asked:
-        return
-    out = [item for item in items if item.get_closest_marker("interop")]
+    """Leave out what is not asked for: slow tests (`-m slow`, or one by its name), and those that install a package."""
+    slow.mark(items, slow.listed(slow.LIST.read_text(encoding="utf-8")))
+    asked = config.getoption("markexpr")
+    left_out = set()
+    if "slow" not in asked and not any("::" in arg for arg in config.args) and not MORE & set(os.environ):
+        left_out.add("slow")
+    if "interop" not in asked and not any("interop" in arg for arg in config.args):
+        left_out.add("interop")
+    out = [item for item in items if any(mark.name in left_out for mark in item.iter_markers())]
     if out:
         config.hook.pytest_deselected(items=out)
-        items[:] = [item for item in items if not item.get_closest_marker("interop")]
+        gone = set(out)
+        items[:] = [item for item in items if item not in gone]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """`-n auto`: no more than four processes, each of which collects all tests, and some of which fill their memory."""
+    return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 4)
 
 
 @pytest.fixture(params=[None, "r"], ids=["pread", "mmap"])

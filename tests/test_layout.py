@@ -96,3 +96,14 @@ def test_no_module_becomes_long() -> None:
     assert set(long) <= set(TOO_LONG), "split what has become long"
     assert all(lines <= TOO_LONG[name] for name, lines in long.items()), long
     assert set(TOO_LONG) <= set(long), "shorter now: take it off the list"
+
+
+@pytest.mark.parametrize("name", ["slow.txt", "skips.txt"])
+def test_lists_of_tests_name_what_is_there(name: str) -> None:
+    for line in (ROOT / "tests" / name).read_text(encoding="utf-8").splitlines():
+        if not line or line.startswith("#"):
+            continue
+        path, _, test = line.split(" | ")[0].partition("::")
+        text = (ROOT / path.rstrip("*")).read_text(encoding="utf-8")
+        wanted = test.rpartition("::")[2].rstrip("*")
+        assert f"def {wanted}" in text if test.endswith("*") else not test or f"def {wanted}(" in text, line
