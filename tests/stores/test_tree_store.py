@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from fixture_kit import manifest
 from store_kit import FileStoreContract, tree_state
-from test_dict_store import writable_copy
+from stores.test_dict_store import writable_copy
 
 import blosc2
 from blosc2.exceptions import FormatError

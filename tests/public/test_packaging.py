@@ -18,7 +18,7 @@ import blosc2
 import blosc2._core
 from blosc2._mixed_install import _FOREIGN, refuse_mixed_install
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "src" / "blosc2" / "_core"
 EXTENSIONS = sorted(
     path for folder in blosc2._core.__path__ for path in Path(folder).glob("*/*") if path.suffix in (".so", ".pyd")

@@ -438,7 +438,7 @@ def test_array_likes_are_taken_everywhere() -> None:
     assert_same(blosc2.squeeze(items[:1])[...], items[0])
 
 
-OPAQUE = sorted((Path(__file__).parent / "data").rglob("kind_*.b2nd"))
+OPAQUE = sorted((Path(__file__).parents[1] / "data").rglob("kind_*.b2nd"))
 
 
 @pytest.mark.parametrize("file", OPAQUE, ids=lambda file: file.stem)

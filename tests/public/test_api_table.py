@@ -11,7 +11,7 @@ import pytest
 
 import blosc2
 
-PAGE = Path(__file__).resolve().parent.parent / "doc" / "api.md"
+PAGE = Path(__file__).resolve().parents[2] / "doc" / "api.md"
 
 
 def rows() -> Iterator[tuple[str, str, str]]:

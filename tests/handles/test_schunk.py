@@ -267,7 +267,7 @@ def test_chunks_that_are_refused(tmp_path: Path) -> None:
     urlpath = tmp_path / "s.b2frame"
     schunk = SChunk(chunksize=16, data=b"0123456789abcdef0123", urlpath=str(urlpath), cparams={"typesize": 1})
     before, wrong = urlpath.read_bytes(), cast("Any", 1)
-    batch = next(p for p in sorted((Path(__file__).parent / "data" / "fixtures" / "objects").glob("*batch*"))
+    batch = next(p for p in sorted((Path(__file__).parents[1] / "data" / "fixtures" / "objects").glob("*batch*"))
                  if blosc2.open(str(p)).schunk.nchunks)  # fmt: skip
     variable = blosc2.open(str(batch)).schunk.get_chunk(0)
     empty = bytes([5, 1, 5, 1]) + bytes(8) + (32).to_bytes(4, "little") + bytes(15) + b"\x10"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_list_values import packed_batches
+from lists.test_list_values import packed_batches
 
 import blosc2
 from blosc2 import BatchArray

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fixture_kit import manifest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "doc" / "design" / "hostile-files.md"
 SOURCES = ROOT / "src" / "blosc2"
 FIXTURES = [Path(entry["path"]).name for entry in manifest.HOSTILE]

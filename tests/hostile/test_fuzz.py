@@ -18,7 +18,7 @@ from fixture_kit.isolated import environment
 
 CASES = os.environ.get("BLOSC2_FUZZ_CASES", "1500")
 SEED = os.environ.get("BLOSC2_FUZZ_SEED", "20261121")
-RUN = Path(__file__).with_name("fuzz") / "run.py"
+RUN = Path(__file__).parents[1] / "fuzz" / "run.py"
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the fuzzer plays its cases in forked children")
 
@@ -46,7 +46,7 @@ def test_it_finds_what_is_wrong(tmp_path: Path) -> None:
         b'{"name": "planted", "suffix": ".b2nd", "files": {"": 4}, "play": "cut", "seed": 1, "what": "planted"}\nDATA'
     )
     assert fuzz(tmp_path, "--replay", str(case)).returncode == 0  # no frame at all: it is refused, as it should be
-    sound = Path(__file__).parent / "data" / "fixtures" / "shapes" / "1d_one.b2nd"
+    sound = Path(__file__).parents[1] / "data" / "fixtures" / "shapes" / "1d_one.b2nd"
     data = sound.read_bytes()
     head = b'{"name": "planted", "suffix": ".b2nd", "files": {"": %d}, "play": "cut", "seed": 1, "what": "planted"}\n'
     case.write_bytes(head % len(data) + data)
@@ -66,7 +66,7 @@ def test_it_sees_deaths_hangs_memory_and_other_errors(tmp_path: Path, how: str) 
     )
     env = environment()
     env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), env["PYTHONPATH"]])
-    one = Path(__file__).parent / "data" / "fixtures" / "shapes" / "1d_one.b2nd"
+    one = Path(__file__).parents[1] / "data" / "fixtures" / "shapes" / "1d_one.b2nd"
     case = tmp_path / "x.case"
     head = b'{"name": "x", "suffix": ".b2nd", "files": {"": %d}, "play": "read", "seed": 1, "what": "x"}\n'
     data = one.read_bytes()

@@ -13,7 +13,7 @@ import pytest
 
 import blosc2
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "RELEASE_NOTES.md", *sorted((ROOT / "doc").rglob("*.md"))]
 WITH_CODE = [ROOT / "README.md", ROOT / "doc" / "arrays.md", ROOT / "doc" / "stores.md"]
 
