@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from fixture_kit import slow
 from hypothesis import settings
 
-# its assertions are those of the tests, and are to say as much
-pytest.register_assert_rewrite("fixture_kit.manifest")
+# their assertions are those of the tests, and are to say as much
+pytest.register_assert_rewrite("fixture_kit", "store_kit", "file_store_kit", "store_makers")
+
+from fixture_kit import slow  # noqa: E402 - now that its assertions are
 
 # Who sets one of these asks for more than is run each time.
 MORE = {"BLOSC2_FAULTS", "BLOSC2_FUZZ_CASES", "BLOSC2_KILLS", "BLOSC2_LARGE"}

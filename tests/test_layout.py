@@ -98,6 +98,18 @@ def test_no_module_becomes_long() -> None:
     assert set(TOO_LONG) <= set(long), "shorter now: take it off the list"
 
 
+def test_no_file_of_tests_becomes_long() -> None:
+    for path in (ROOT / "tests").rglob("*.py"):
+        if "data" not in path.relative_to(ROOT).parts:
+            lines = len(path.read_text(encoding="utf-8").splitlines())
+            assert lines <= 600, f"{path.relative_to(ROOT)} has {lines} lines: split it"
+
+
+def test_tests_lie_in_folders() -> None:
+    """Each beside those of its package; this file is for the tree as a whole."""
+    assert [path.name for path in (ROOT / "tests").glob("test_*.py")] == ["test_layout.py"]
+
+
 @pytest.mark.parametrize("name", ["slow.txt", "skips.txt"])
 def test_lists_of_tests_name_what_is_there(name: str) -> None:
     for line in (ROOT / "tests" / name).read_text(encoding="utf-8").splitlines():

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from faults.disk import Disk, Model, Tree
 from faults.recorder import Recorder
-from faults.stories import IllegalStateError, Kind, Play, Publication, Step, Story, Version
+from faults.scenarios import IllegalStateError, Kind, Play, Publication, Step, Version
+from faults.stories import Story
 
 #: Where states are made, many a second: in memory if possible.
 FAST: str | None = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

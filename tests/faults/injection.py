@@ -12,9 +12,12 @@ from pathlib import Path
 from unittest import mock
 
 import blosc2.exceptions
+from faults.array_stories import ArrayStory
 from faults.crashes import FAST
 from faults.recorder import Fault, Recorder, Stopped
-from faults.stories import ArrayStory, IllegalStateError, Play, Step, StoreStory, Story, Value, show
+from faults.scenarios import IllegalStateError, Play, Step, Value, show
+from faults.store_stories import StoreStory
+from faults.stories import Story
 
 FAULTS: tuple[Fault, ...] = ("eio", "eio_late", "eio_on", "enospc", "short", "unwritten", "stop")
 #: What may be raised: errors of the system, and those that this package names.

@@ -30,7 +30,9 @@ import numpy as np
 
 from faults.crashes import FAST
 from faults.disk import Tree
-from faults.stories import NOISE, Kind, Play, Step, StoreKind, Value, Version, stories, value_of
+from faults.scenarios import NOISE, Kind, Play, Step, Value, Version, value_of
+from faults.store_stories import StoreKind
+from faults.stories import stories
 
 Change = Callable[[Any], Any]
 #: Kills of one file before a new one is begun.

@@ -15,7 +15,8 @@ import pytest
 from faults import FULL
 from faults.crashes import FAST
 from faults.injection import play_on
-from faults.stories import Play, Story, stories
+from faults.scenarios import Play
+from faults.stories import Story, stories
 
 STORIES = stories()
 _PAGE = 4096

@@ -30,7 +30,8 @@ import sys, tempfile
 import numpy as np
 import blosc2
 from faults.kills import kill_once
-from faults.stories import IllegalStateError, StoreKind, value_of
+from faults.store_stories import StoreKind
+from faults.scenarios import IllegalStateError, value_of
 
 def changes(value):
     # A version is three values at once; the careless writer flushes after each.

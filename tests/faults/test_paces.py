@@ -10,7 +10,10 @@ import pytest
 
 from blosc2._backends import publish_pace
 from faults.crashes import record
-from faults.stories import PACES, ForcedPace, Play, StoreKind, StoreStory, stories
+from faults.paces import PACES, ForcedPace
+from faults.scenarios import Play
+from faults.store_stories import StoreKind, StoreStory
+from faults.stories import stories
 
 STORIES = stories()
 

@@ -17,7 +17,9 @@ from blosc2._stores import leaf_publishing
 from blosc2.exceptions import FormatError
 from faults.crashes import FAST
 from faults.recorder import Recorder
-from faults.stories import Play, Publication, StoreStory, stories, value_of
+from faults.scenarios import Play, Publication, value_of
+from faults.store_stories import StoreStory
+from faults.stories import stories
 
 STORIES = stories()
 DIRECTORIES = ["tree b2d", "tree b2d tiers", "dict b2d tiers", "tree b2d tiers, upkeep", "dict b2d, crowd"]

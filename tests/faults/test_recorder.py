@@ -16,7 +16,8 @@ from fixture_kit.isolated import environment
 
 from faults.disk import Tree
 from faults.recorder import Fault, Recorder, Stopped
-from faults.stories import Play, stories
+from faults.scenarios import Play
+from faults.stories import stories
 
 STORIES = stories()
 
@@ -212,7 +213,8 @@ def test_all_is_as_before_afterwards(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ against the kernel
 _PROGRAM = """
 import sys
-from faults.stories import Play, stories
+from faults.stories import stories
+from faults.scenarios import Play
 story = stories()[sys.argv[1]]
 play = Play(story.kind, sys.argv[2])
 for step in story.steps:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from faults.crashes import FAST
 from faults.injection import play_on
-from faults.stories import Play, stories
+from faults.scenarios import Play
+from faults.stories import stories
 
 #: Nobody, on any system.
 _NOBODY = 65534

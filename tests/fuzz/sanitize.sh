@@ -41,9 +41,9 @@ run() {
   "$@" || failed=1
 }
 
-core="arena executor codec frame grid archive catalog keytable checksum source small_frame sums read_many bulk read_many_leaves list_values large_values"
+core="arena executor codec frame grid archive catalog catalog_changes catalog_check catalog_damage keytable checksum source small_frame sums verified_reads read_many bulk bulk_beside read_many_leaves list_values large_values"
 if [ "$kind" = address ]; then
-  names="$core hostile bad_input salvage check buffers"
+  names="$core hostile bad_input salvage check check_reports buffers buffers_of_others"
 else
   # those that use threads; each takes some ten times as long
   names="executor read_many read_many_leaves leaf_batches handles publishing"

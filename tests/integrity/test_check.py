@@ -5,30 +5,28 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import struct
 import subprocess
-import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from fixture_kit import limits, manifest
+from fixture_kit import manifest
+from fixture_kit.checked_files import (
+    FILES,
+    MEMORY,
+    NUMBERS,
+    archive,
+    archive_changed,
+    array,
+    embedded,
+)
 from fixture_kit.isolated import Worker
 from store_kit import tree_state
 
 import blosc2
-from blosc2.__main__ import main
 from blosc2._core.io.checksum import crc32c
-from blosc2._integrity.report import CheckReport, Finding
-
-# far below what the hostile files claim
-MEMORY = 48 << 20
-
-NUMBERS = np.arange(300, dtype="i4")
-NOISE = np.random.default_rng(7).integers(0, 256, 200, dtype="u1")
 
 # files that are not inside of a larger one
 WHOLE = [entry for entry in manifest.FILES if "offset" not in entry]
@@ -43,164 +41,6 @@ def checker() -> Iterator[Worker]:
     worker.ask({"path": str(manifest.ROOT / "stores" / "tree_plain.b2z"), "salvage": True})
     yield worker
     worker.close()
-
-
-# ------------------------------------------------------------------ single bits
-def fill(store: Any) -> None:
-    store["/a"] = NUMBERS[:40]
-    store["/g/raw"] = blosc2.asarray(NOISE[:60], cparams={"clevel": 0})
-    if isinstance(store, blosc2.TreeStore):
-        store["/g"].vlmeta["unit"] = "mm"
-
-
-def change(path: Path, kind: type) -> None:
-    """Changes of several sessions, which leave gaps."""
-    with kind(str(path), mode="a") as store:
-        store["/b"] = [1.5, 2.5]
-        del store["/a"]
-    with kind(str(path), mode="a") as store:
-        store["/b"][0] = 7.0
-        store["/c/d"] = blosc2.SChunk(chunksize=16, data=bytes(40), cparams={"typesize": 1})
-
-
-def array(path: Path) -> None:
-    blosc2.asarray(NUMBERS, urlpath=str(path), chunks=(100,), blocks=(50,))
-
-
-def raw(path: Path) -> None:
-    blosc2.asarray(NOISE, urlpath=str(path), chunks=(80,), cparams={"clevel": 0})
-
-
-def with_metadata(path: Path) -> None:
-    x = blosc2.asarray(NUMBERS[:10], urlpath=str(path), meta={"m": [1, 2]})
-    x.vlmeta["text"] = "abc"
-    x.vlmeta["list"] = [1, 2.5, None]
-
-
-def special(path: Path) -> None:
-    blosc2.zeros(1000, dtype="f8", chunks=(100,), urlpath=str(path))
-
-
-def repeated(path: Path) -> None:
-    blosc2.full(100, 3.5, urlpath=str(path))
-
-
-def empty(path: Path) -> None:
-    blosc2.zeros((0, 3), urlpath=str(path))
-
-
-def scalar(path: Path) -> None:
-    blosc2.asarray(np.float32(5), urlpath=str(path))
-
-
-def appended(path: Path) -> None:
-    x = blosc2.asarray(NUMBERS[:64], urlpath=str(path), chunks=(32,), blocks=(16,))
-    x[3] = -1
-    x.resize((90,))
-    x[80:] = 5
-    x.vlmeta["n"] = 1
-
-
-def schunk(path: Path) -> None:
-    s = blosc2.SChunk(chunksize=64, data=NOISE[:100].tobytes(), urlpath=str(path), cparams={"typesize": 1})
-    s.append_data(b"x" * 30)
-
-
-def embedded(path: Path) -> None:
-    with blosc2.EmbedStore(str(path), mode="w") as store:
-        fill(store)
-
-
-def embedded_changed(path: Path) -> None:
-    embedded(path)
-    change(path, blosc2.EmbedStore)
-
-
-def no_values(path: Path) -> None:
-    blosc2.EmbedStore(str(path), mode="w").close()
-
-
-def archive(path: Path) -> None:
-    with blosc2.TreeStore(str(path), mode="w") as store:
-        fill(store)
-
-
-def archive_changed(path: Path) -> None:
-    archive(path)
-    change(path, blosc2.TreeStore)
-
-
-def archive_embedded(path: Path) -> None:
-    with blosc2.DictStore(str(path), mode="w", threshold=None) as store:
-        fill(store)
-
-
-def compacted(path: Path) -> None:
-    kind = blosc2.EmbedStore if path.suffix == ".b2e" else blosc2.TreeStore
-    embedded_changed(path) if kind is blosc2.EmbedStore else archive_changed(path)
-    with kind(str(path), mode="a") as store:
-        store.rename("/b", "/renamed")
-        store.compact()
-
-
-def in_turns(path: Path) -> None:
-    """Transactions, and commits that do not wait for the disk."""
-    kind = blosc2.EmbedStore if path.suffix == ".b2e" else blosc2.TreeStore
-    with kind(str(path), mode="w") as store:
-        with store.transaction():
-            fill(store)
-        store["/x"] = [1]
-        store.flush(durable=False)
-        with store.transaction():
-            store.rename("/a", "/y/a")
-            del store["/x"]
-        store["/z"] = NOISE
-        with pytest.raises(ZeroDivisionError), store.transaction():
-            store["/w"] = NUMBERS
-            _ = 1 / 0
-
-
-def converted(path: Path) -> None:
-    with blosc2.TreeStore(str(path.with_name("other.b2d")), mode="w", threshold=100) as store:
-        fill(store)
-        store.to_b2z(filename=str(path))
-
-
-def saved(path: Path) -> None:
-    x = blosc2.asarray(NUMBERS[:80], chunks=(40,))
-    x.vlmeta["a"] = 1
-    x[5] = 0
-    x.save(str(path))
-
-
-def copied(path: Path) -> None:
-    saved(path.with_name("other.b2nd"))
-    blosc2.open(str(path.with_name("other.b2nd"))).copy(urlpath=str(path))
-
-
-def shared(path: Path) -> None:
-    x = blosc2.zeros(50, dtype="i2", urlpath=str(path), locking=True)
-    x[:] = NUMBERS[:50]
-    x.vlmeta["a"] = 1
-
-
-def shrunk(path: Path) -> None:
-    x = blosc2.asarray(NUMBERS[:64], urlpath=str(path), chunks=(16,), blocks=(8,))
-    x.resize((20,))
-    x.vlmeta["gone"] = 1
-    del x.vlmeta["gone"]
-
-
-FILES: dict[str, Callable[[Path], None]] = {
-    "array.b2nd": array, "raw.b2nd": raw, "metadata.b2nd": with_metadata, "special.b2nd": special,
-    "repeated.b2nd": repeated, "empty.b2nd": empty, "scalar.b2nd": scalar, "appended.b2nd": appended,
-    "schunk.b2frame": schunk, "embedded.b2e": embedded, "changed.b2e": embedded_changed, "no_values.b2e": no_values,
-    "archive.b2z": archive, "changed.b2z": archive_changed, "embedded.b2z": archive_embedded,
-    "compacted.b2e": compacted, "compacted.b2z": compacted, "compacted.b2d": compacted, "turns.b2e": in_turns,
-    "turns.b2z": in_turns, "turns.b2d": in_turns, "converted.b2z": converted, "saved.b2nd": saved,
-    "copied.b2nd": copied, "shared.b2nd": shared, "shrunk.b2nd": shrunk,
-    "directory.b2d": archive, "changed.b2d": archive_changed, "embedded.b2d": archive_embedded,
-}  # fmt: skip
 
 
 def missed(path: Path, file: Path) -> list[tuple[int, int]]:
@@ -462,152 +302,3 @@ def test_a_directory_of_chunk_files(tmp_path: Path) -> None:
         assert blosc2.check(path).ok
         (path / "chunks.b2frame").write_bytes(b"")
         assert not blosc2.check(path).ok
-
-
-# ------------------------------------------------------------------ the interface
-def test_methods_of_what_is_open(tmp_path: Path) -> None:
-    for kind, name in ((blosc2.EmbedStore, "x.b2e"), (blosc2.DictStore, "x.b2d"), (blosc2.TreeStore, "x.b2z")):
-        path = tmp_path / name
-        with kind(str(path), mode="w") as store:
-            fill(store)
-            store.flush()
-            assert store.check().ok
-            assert store["/a"].check().ok
-            store["/b"] = [1]
-            assert store.check().ok
-        with kind(str(path), mode="r") as store:
-            assert store.check().path == str(path)
-            if kind is blosc2.TreeStore:
-                assert store["/g"].check().path == str(path)  # of a part, all of it
-            assert store["/g/raw"].check().ok
-        with pytest.raises(ValueError, match="closed"):
-            store.check()
-    memory = blosc2.EmbedStore()
-    fill(memory)
-    assert memory.check().ok
-    assert blosc2.asarray(NUMBERS).check().ok
-    assert blosc2.SChunk(data=bytes(100)).check().ok
-    path = tmp_path / "x.b2nd"
-    x = blosc2.asarray(NUMBERS, urlpath=str(path), cparams={"clevel": 0})
-    assert x.check().ok
-    assert x.schunk.check().ok
-    assert blosc2.squeeze(blosc2.open(str(path))).check().path == str(path)
-    folder = os.getcwd()
-    os.chdir(tmp_path)
-    try:
-        near = blosc2.asarray(NUMBERS, urlpath="near.b2nd")
-    finally:
-        os.chdir(folder)
-    assert near.check().path == str(tmp_path / "near.b2nd")
-    with open(path, "r+b") as file:
-        file.seek(-200, os.SEEK_END)
-        file.write(bytes(8))
-    assert not x.check().ok
-
-
-def test_a_damaged_leaf_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2z"
-    archive(path)
-    with blosc2.TreeStore(str(path), mode="r") as store:
-        offset, length = store.member_window("/g/raw")
-    with open(path, "r+b") as file:
-        file.seek(offset + 20)
-        file.write(b"\xff\xff")
-    with blosc2.TreeStore(str(path), mode="r") as store:
-        report = store.check()
-    assert {one.key for one in report} == {"/g/raw", None}
-    places = [one.offset for one in report if one.key]
-    assert places
-    assert all(place is not None and offset <= place < offset + length for place in places)
-
-
-def test_the_report(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2nd"
-    array(path)
-    report = blosc2.check(os.fsencode(path))
-    assert report.ok
-    assert not report
-    assert list(report) == []
-    assert repr(report) == str(report) == f"<CheckReport {path}: ok>"
-    data = bytearray(path.read_bytes())
-    data[200] ^= 1
-    path.write_bytes(data)
-    report = blosc2.check(path)
-    assert report
-    assert not report.ok
-    assert len(report) == len(report.findings) == 1
-    finding = report[0]
-    assert (finding.path, finding.key, finding.kind) == (str(path), None, "damage")
-    assert finding.offset is not None
-    assert finding.offset <= 200
-    assert report[:] == report.findings
-    assert str(finding) in repr(report)
-    with pytest.raises(AttributeError):
-        finding.key = "/x"  # type: ignore[misc]
-
-
-def test_what_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="nothing"):
-        blosc2.check(tmp_path / "none.b2z")
-
-
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    path = tmp_path / "x.b2d"
-    archive(path)
-    (path / "a.b2nd").unlink()
-    (path / "a.b2nd").symlink_to(tmp_path / "elsewhere")
-    assert blosc2.check(path) is not None
-    if os.name == "posix" and os.geteuid() != 0:
-        (path / "g" / "raw.b2nd").chmod(0)
-        assert "/g/raw" in [one.key for one in blosc2.check(path)]
-
-
-def test_progress(tmp_path: Path) -> None:
-    for name, make in FILES.items():
-        path = tmp_path / name
-        make(path)
-        calls: list[tuple[int, int]] = []
-        blosc2.check(path, progress=lambda *call: calls.append(call))  # noqa: B023 - called in this round only
-        assert calls[-1][0] == calls[-1][1] > 0, name
-        assert all(0 <= done <= total for done, total in calls)
-        assert [done for done, _ in calls] == sorted(done for done, _ in calls)
-
-    def stop(done: int, total: int) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        blosc2.check(tmp_path / "array.b2nd", progress=stop)
-
-
-def test_a_large_chunk_takes_little_memory(tmp_path: Path, checker: Worker) -> None:
-    if not limits.LINUX:
-        pytest.skip("measures memory in /proc")
-    path = tmp_path / "large.b2nd"
-    blosc2.asarray(np.arange(16 << 20, dtype="i8"), urlpath=str(path), chunks=(16 << 20,), blocks=(1 << 16,))
-    answer = checker.ask({"path": str(path), "salvage": False})
-    assert answer["findings"] == []
-    assert answer["checked"] < MEMORY
-
-
-def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "x.b2nd"
-    array(path)
-    assert main(["check", str(path)]) == 0
-    assert "ok" in capsys.readouterr().out
-    data = path.read_bytes()
-    path.write_bytes(data[:-3])
-    assert main(["check", str(path), str(manifest.ROOT / "stores" / "embed_raw.b2e")]) == 1
-    assert f"damage: {path}" in capsys.readouterr().out
-    assert main(["check", str(tmp_path / "none")]) == 2
-    assert "nothing" in capsys.readouterr().err
-    path.write_bytes(struct.pack("<Q", 0))
-    done = subprocess.run([sys.executable, "-m", "blosc2", "check", str(path)], capture_output=True, check=False)
-    assert done.returncode == 1
-
-
-def test_the_repr_of_a_report_is_bounded() -> None:
-    found = tuple(Finding("s.b2d", f"/leaf{n}", n, "it is damaged", "damage") for n in range(40))
-    report = CheckReport("s.b2d", found)
-    assert len(str(report).splitlines()) == 41
-    assert repr(report).splitlines()[:11] == str(report).splitlines()[:11]
-    assert repr(report).splitlines()[11:] == ["  ... and 30 more: print() shows all"]

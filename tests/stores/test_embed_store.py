@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from file_store_kit import FileStoreContract
 from fixture_kit import manifest
-from store_kit import FileStoreContract, StoreContract, tree_state
+from store_kit import StoreContract, tree_state
 
 import blosc2
 from blosc2._backends.embedded.frame_map import Embedded

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from file_store_kit import FileStoreContract
 from fixture_kit import manifest
-from store_kit import FileStoreContract, tree_state
+from store_kit import tree_state
 from stores.test_dict_store import writable_copy
 
 import blosc2

@@ -1,0 +1,382 @@
+"""Catalogs of files that were changed: they fit again, or are left."""
+
+from __future__ import annotations
+
+import random
+import zipfile
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fixture_kit.catalogs import (
+    NAME,
+    SKIPPED,
+    SUFFIXES,
+    archive_at,
+    catalog_of,
+    check_descriptions,
+    check_of,
+    compare,
+    leaf_bytes,
+    make,
+    values_of,
+)
+
+import blosc2
+from blosc2._backends.zip import directory_records as zip_backend
+from blosc2._core.io.source import Source
+from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.zip.archive import Archive
+from blosc2._core.zip.archive_writer import ArchiveWriter
+from blosc2._core.zip.catalog_writer import catalog_in_memory, set_slots_budget, write_cataloged
+from blosc2._frames.dtypes import parse_dtype
+
+
+@pytest.fixture(autouse=True)
+def _always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every store gets a catalog, however small it is."""
+    monkeypatch.setattr(zip_backend, "CATALOG_LEAST", 1)
+
+
+def expect_after(path: Path, values: dict[str, Any], source: str | None) -> None:
+    compare(path, values, source)
+    with blosc2.DictStore(str(path), mode="a") as store:
+        store["/later"] = np.arange(4)
+    compare(path, {**values, "/later": np.arange(4)}, source)
+
+
+def test_another_program_adds_a_member(tmp_path: Path, source: str | None) -> None:
+    values = values_of(10)
+    path = make(tmp_path / "s.b2z", values)
+    with zipfile.ZipFile(path, "a") as z:
+        z.writestr("added.b2nd", leaf_bytes())
+    assert catalog_of(path) is None
+    expect_after(path, {**values, "/added": np.arange(7)}, source)
+    assert catalog_of(path) is not None
+    assert zipfile.ZipFile(path).namelist().count(NAME) == 1
+
+
+@pytest.mark.parametrize("order", ["same", "reversed", "sorted", "last"])
+def test_another_program_packs_anew(tmp_path: Path, source: str | None, order: str) -> None:
+    values = values_of(10)
+    old = make(tmp_path / "old.b2z", values)
+    path = tmp_path / "s.b2z"
+    with zipfile.ZipFile(old) as z, zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as new:
+        names = z.namelist()
+        if order == "reversed":
+            names = names[::-1]
+        elif order == "sorted":
+            names = sorted(names)
+        elif order == "last":
+            names = [name for name in names if name != "g.h.b2nd"]
+            values.pop("/g.h")
+        for name in names:
+            new.writestr(name, z.read(name))
+    assert catalog_of(path) is None
+    expect_after(path, values, source)
+    assert zipfile.ZipFile(path).namelist().count(NAME) == 1
+
+
+def test_another_program_writes_the_directory_anew(tmp_path: Path, source: str | None) -> None:
+    values = values_of(10)
+    path = make(tmp_path / "s.b2z", values)
+    with zipfile.ZipFile(path, "a") as z:
+        z.comment = b"looked at"
+    expect_after(path, values, source)
+
+
+def test_a_renamed_record(tmp_path: Path, source: str | None) -> None:
+    """A name of the same length in both headers: the samples of the directory are others."""
+    values = values_of(10)
+    path = make(tmp_path / "s.b2z", values)
+    data = path.read_bytes()
+    assert data.count(b"g/h/c.b2nd") == 2
+    path.write_bytes(data.replace(b"g/h/c.b2nd", b"g/h/d.b2nd"))
+    values["/g/h/d"] = values.pop("/g/h/c")
+    expect_after(path, values, source)
+
+
+def test_a_tail_that_is_cut_or_grows(tmp_path: Path, source: str | None) -> None:
+    values = values_of(10)
+    path = make(tmp_path / "s.b2z", values)
+    first = path.read_bytes()
+    with blosc2.DictStore(str(path), mode="a") as store:
+        store["/new"] = np.arange(4)
+    second = path.read_bytes()
+    assert second.startswith(first)
+    for cut in [*range(len(first), len(first) + 20), *range(len(first) + 20, len(second), 41), len(second) - 1]:
+        path.write_bytes(second[:cut])
+        compare(path, values, source)
+    for more in (b"\0", b"PK\5\6", second[-54:-1], first[-200:-1], bytes(3000)):
+        path.write_bytes(second + more)
+        compare(path, {**values, "/new": np.arange(4)}, source)
+
+
+def test_a_catalog_of_another_place(tmp_path: Path, source: str | None) -> None:
+    """The bytes of a catalog and its directory, moved together."""
+    values = values_of(10)
+    path = make(tmp_path / "s.b2z", values)
+    archive = archive_at(path)
+    data = path.read_bytes()
+    member = data[archive.catalog.start : archive.directory_offset] if archive.catalog else b""
+    with zipfile.ZipFile(path) as z:
+        names = [name for name in z.namelist() if name != NAME]
+        contents = {name: z.read(name) for name in names}
+    with zipfile.ZipFile(path, "w") as z:
+        z.writestr("before.txt", b"x" * 100)
+        for name in names:
+            z.writestr(name, contents[name])
+        z.writestr(NAME, member)
+    assert path.read_bytes()[archive_at(path).directory_offset - len(member) :].startswith(member)
+    assert catalog_of(path) is None
+    expect_after(path, values, source)
+
+
+# ---------------------------------------------------------------------- archives of others
+def test_any_order_of_members_gets_one(tmp_path: Path, source: str | None) -> None:
+    values = values_of(10)
+    made = make(tmp_path / "made.b2z", values)
+    with zipfile.ZipFile(made) as z:
+        members = {name: z.read(name) for name in z.namelist() if name != NAME}
+    names = list(members)
+    random.Random(1).shuffle(names)
+    path = tmp_path / "s.b2z"
+    with zipfile.ZipFile(path, "w") as z:
+        for name in names:
+            z.writestr(name, members[name])
+        z.writestr("notes/readme.txt", "text")
+        z.writestr("notes/empty/", b"")
+    expect_after(path, values, source)
+    catalog = catalog_of(path)
+    assert catalog is not None
+    # Those that it has not seen being written are not described, until all are written anew.
+    assert (catalog.count, catalog.undescribed) == (11, 10)
+    keys = sorted([*values, "/later"])
+    assert [rank for rank in range(11) if catalog.description(rank)] == [keys.index("/later")]
+    assert {"notes/readme.txt", "notes/empty/"} <= set(zipfile.ZipFile(path).namelist())
+    with blosc2.DictStore(str(path), mode="a") as store:
+        store.compact()
+    compare(path, {**values, "/later": np.arange(4)}, source)
+    catalog = catalog_of(path)
+    assert catalog is not None
+    assert (catalog.count, catalog.undescribed) == (11, 0)
+    check_descriptions(path)
+
+
+@pytest.mark.parametrize("odd", ["stranger", "clash", "duplicate", "cp437"])
+def test_irregular_archives_never_get_one(tmp_path: Path, source: str | None, odd: str) -> None:
+    values = values_of(6)
+    made = make(tmp_path / "made.b2z", values)
+    with zipfile.ZipFile(made) as z:
+        members = [(name, z.read(name)) for name in z.namelist() if name != NAME]
+    extra = {"stranger": "odd.frame", "clash": "a.b2f", "duplicate": "a.b2nd", "cp437": "ZZ.b2nd"}[odd]
+    members.append((extra, leaf_bytes()))
+    path = tmp_path / "s.b2z"
+    with zipfile.ZipFile(path, "w") as z:
+        for name, data in members:
+            if odd == "duplicate" and name == extra and name in z.namelist():
+                with pytest.warns(UserWarning, match="Duplicate"):
+                    z.writestr(name, data)
+            else:
+                z.writestr(name, data)
+    if odd == "cp437":
+        path.write_bytes(path.read_bytes().replace(b"ZZ", b"\x82\x81"))
+    new = {"stranger": {"/odd": np.arange(7)}, "clash": {}, "duplicate": {"/a": np.arange(7)},
+           "cp437": {"/éü": np.arange(7)}}[odd]  # fmt: skip
+    values |= new
+    said = {"stranger": "unusual suffix", "clash": "more than one member"}.get(odd)
+    with pytest.warns(UserWarning, match=said) if said else nullcontext():
+        compare(path, values, source)
+        for n in range(2):
+            with blosc2.DictStore(str(path), mode="a") as store:
+                store[f"/later{n}"] = np.arange(4)
+            values[f"/later{n}"] = np.arange(4)
+            compare(path, values, source)
+            assert catalog_of(path) is None
+            assert NAME not in zipfile.ZipFile(path).namelist()
+
+
+def test_descriptions(tmp_path: Path) -> None:
+    path = tmp_path / "s.b2z"
+    dtypes = ["?", "i1", "<u2", ">i4", "<f2", "<f8", ">c8", "S5", "<U7", "<M8[ns]", "V3", "<i4,<f8"]
+    codecs = [blosc2.Codec.LZ4, blosc2.Codec.ZSTD, blosc2.Codec.BLOSCLZ, blosc2.Codec.ZLIB, blosc2.Codec.LZ4HC]
+    shapes: list[tuple[int, ...]] = [(), (0,), (1,), (7,), (300, 30), (2, 1, 3, 1, 2), (1,) * 8, (5, 0, 2)]
+    count = 0
+    with blosc2.DictStore(str(path), mode="w") as store:
+        for n, dtype in enumerate(dtypes):
+            for m, shape in enumerate(shapes):
+                cparams = {"codec": codecs[(n + m) % len(codecs)], "clevel": (n + m) % 10}
+                store[f"/{n}/{m}"] = blosc2.asarray(np.zeros(shape, dtype), cparams=cparams)
+                count += 1
+        store["/table"] = np.zeros(3, [("a", "<i4"), ("b", "<f8", (2, 3))])
+        store["/chunks"] = blosc2.SChunk(data=b"abc" * 1000, cparams={"codec": blosc2.Codec.LZ4})
+        store["/empty"] = blosc2.SChunk()
+    assert check_descriptions(path) == count + 3
+    with blosc2.DictStore(str(path), mode="a") as store:
+        store["/late"] = np.ones((3, 3))
+        store["/3/3"] = np.ones((3, 4), "i2")
+        del store["/4/4"]
+    assert check_descriptions(path) == count + 3
+    catalog = catalog_of(path)
+    assert catalog is not None
+    with pytest.raises(IndexError):
+        catalog.description(catalog.count)
+    with pytest.raises(IndexError):
+        catalog.description(-1)
+    assert check_of(path) == []
+
+
+def test_more_kinds_than_are_kept(tmp_path: Path) -> None:
+    """Leaves of further kinds are not described; nothing else is wrong with them."""
+    path = tmp_path / "s.b2z"
+    with blosc2.DictStore(str(path), mode="w") as store:
+        for n in range(4200):
+            store[f"/{n}"] = np.zeros((), f"S{n + 1}")
+    catalog = catalog_of(path)
+    assert catalog is not None
+    assert (catalog.count, catalog.kind_count) == (4200, 4098)
+    assert catalog.undescribed == 4200 - 4097
+    assert check_descriptions(path) == 4097
+
+
+def test_a_catalog_in_memory(tmp_path: Path) -> None:
+    """The same that a file would have, for an archive that has none."""
+    path = make(tmp_path / "s.b2z", values_of(40), blosc2.DictStore)
+    written = catalog_of(path)
+    assert written is not None
+    archive = Archive(Source.open(str(path)), False)
+    made = catalog_in_memory(KeyTable.of_archive(archive, SUFFIXES, SKIPPED), parse_dtype)
+    assert made is not None
+    assert [made.description(n) for n in range(40)] == [written.description(n) for n in range(40)]
+    assert (made.count, made.groups, made.hidden, made.undescribed) == (40, written.groups, 0, 0)
+    assert catalog_in_memory(KeyTable.of_keys([]), parse_dtype) is None
+
+
+# ---------------------------------------------------------------------- the hash, in parts
+def test_a_hash_that_is_written_in_parts(tmp_path: Path) -> None:
+    names = [f"/g{n % 13}/leaf {n}" for n in range(20_000)]
+    written = []
+    before = set_slots_budget(1)
+    try:
+        for budget in (1, 100_000, before):
+            set_slots_budget(budget)
+            path = tmp_path / f"{budget}.b2z"
+            with path.open("wb") as file:
+                writer = ArchiveWriter(file.fileno(), 0, 8, file_checksum=0)
+                for name in names:
+                    writer.append(name[1:].encode() + b".b2nd", b"", description=b"")
+                runs, others = writer.collect()
+                write_cataloged(writer, None, runs, others, b"embed.b2e")
+                writer.write_end()
+            written.append(path)
+    finally:
+        set_slots_budget(before)
+    for path in written:
+        archive = archive_at(path)
+        assert archive.catalog is not None
+        # More slots than fit into the smallest part, several times.
+        assert archive.catalog.slot_count > 4 * 8192
+        table = KeyTable.of_archive(archive, SUFFIXES, SKIPPED)
+        assert table.sound() is table
+        for name in names:
+            assert archive.name_at(table.find(name)) == name[1:] + ".b2nd"
+            assert table.find(name + " ") == -1
+
+
+# ---------------------------------------------------------------------- changes
+@pytest.mark.parametrize("seed", range(8))
+def test_against_a_dictionary(tmp_path: Path, seed: int, source: str | None) -> None:
+    rng = random.Random(seed)
+    path = tmp_path / "s.b2z"
+    threshold = rng.choice([0, 0, 300])
+    names = ["/a", "/a-/b", "/g/a", "/g/h/c", "/g/h-i", "/é", "/scans/a b", "/scans/a.b", "/q/w/e/r/t", "/+"]
+    names += [f"/many/{n}" for n in range(20)]
+    now: dict[str, Any] = {}
+    published: dict[str, Any] = {}
+    store = blosc2.DictStore(str(path), mode="w", threshold=threshold)
+    store.flush()
+    for _ in range(120):
+        what = rng.choice(["put", "put", "put", "delete", "rename", "edit", "flush", "transaction", "fail", "reopen",
+                           "discard", "compact"])  # fmt: skip
+        key, value = rng.choice(names), np.arange(rng.choice([1, 10, 3000])) * rng.randrange(100)
+        if what == "put":
+            store[key] = value
+            now[key] = value
+        elif what == "delete" and key in now:
+            del store[key]
+            del now[key]
+        elif what == "rename" and now:
+            old = rng.choice(sorted(now))
+            if key not in now:
+                store.rename(old, key)
+                now[key] = now.pop(old)
+        elif what == "edit" and key in now:
+            store[key][0] = 77
+            now[key] = np.concatenate([[77], now[key][1:]])
+        elif what in ("transaction", "fail"):
+            try:
+                with store.transaction():
+                    store[key] = value
+                    for other in [k for k in now if k != key][::2]:
+                        del store[other]
+                    if what == "fail":
+                        raise ZeroDivisionError
+            except ZeroDivisionError:
+                continue
+            for other in [k for k in now if k != key][::2]:
+                del now[other]
+            now[key] = value
+            published = dict(now)
+        elif what == "discard":
+            store.discard()
+            now = dict(published)
+        elif what in ("flush", "compact", "reopen"):
+            if what == "compact":
+                store.compact()
+            store.flush()
+            published = dict(now)
+            compare(path, now, source)
+            if what == "reopen":
+                store.close()
+                store = blosc2.DictStore(str(path), mode="a", threshold=threshold)
+                assert check_of(path) == []
+        assert list(store) == sorted(now)
+        assert len(store) == len(now)
+        for some in rng.sample(names, 3):
+            assert (some in store) == (some in now)
+            if some in now:
+                np.testing.assert_array_equal(store[some][:], now[some])
+    store.close()
+    compare(path, now, source)
+    assert check_of(path) == []
+
+
+def test_an_emptied_store(tmp_path: Path) -> None:
+    path = make(tmp_path / "s.b2z", values_of(5))
+    with blosc2.DictStore(str(path), mode="a") as store:
+        for key in list(store):
+            del store[key]
+    compare(path, {})
+    with blosc2.DictStore(str(path), mode="a") as store:
+        store["/a"] = np.arange(3)
+    compare(path, {"/a": np.arange(3)})
+    assert catalog_of(path) is not None
+
+
+def test_a_reader_keeps_its_version(tmp_path: Path, source: str | None) -> None:
+    values = values_of(20)
+    path = make(tmp_path / "s.b2z", values)
+    reader = blosc2.DictStore(str(path), mode="r", mmap_mode=source)
+    with blosc2.DictStore(str(path), mode="a") as store:
+        for key in list(store)[::2]:
+            del store[key]
+        store["/new"] = [1]
+    assert list(reader) == sorted(values)
+    assert "/new" not in reader
+    for key, value in values.items():
+        np.testing.assert_array_equal(reader[key][()], value)
+    assert reader.refresh()
+    assert list(reader) == sorted([*sorted(values)[1::2], "/new"])
+    reader.close()

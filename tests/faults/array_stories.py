@@ -1,0 +1,228 @@
+"""Scenarios of arrays, super-chunks and lists in files of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import blosc2
+from faults.scenarios import Kind, Play, Step, Value, noise, value_of
+
+
+# ---------------------------------------------------------------------------------------------------------- arrays
+@dataclass
+class ArrayFile(Kind):
+    """An `NDArray` in a file of its own."""
+
+    #: Whether programs share it.
+    locking: bool = False
+
+    def open(self, path: str, mode: str) -> Any:
+        return blosc2.open(path, mode=mode, **({"locking": True} if self.locking else {}))
+
+    def read(self, handle: Any) -> dict[str, Value]:
+        return {"": value_of(handle[:], dict(handle.vlmeta[:]))}
+
+    def extend(self, handle: Any, version: dict[str, Value]) -> dict[str, Value]:
+        array = np.frombuffer(version[""][2], version[""][0]).reshape(version[""][1])
+        handle.resize((len(array) + 1, *array.shape[1:]))
+        array = np.concatenate([array, np.zeros((1, *array.shape[1:]), array.dtype)])
+        return {"": (str(array.dtype), array.shape, array.tobytes(), version[""][3])}
+
+
+@dataclass
+class SChunkFile(ArrayFile):
+    """An `SChunk` in a file of its own."""
+
+    def read(self, handle: Any) -> dict[str, Value]:
+        return {"": value_of(np.frombuffer(handle[:], "i8"), dict(handle.vlmeta[:]))}
+
+    def extend(self, handle: Any, version: dict[str, Value]) -> dict[str, Value]:
+        handle.append_data(np.arange(3))
+        items = np.concatenate([np.frombuffer(version[""][2], "i8"), np.arange(3)])
+        return {"": (str(items.dtype), items.shape, items.tobytes(), version[""][3])}
+
+
+def flat(elements: Iterable[Any]) -> Any:
+    """The elements of a list, numbers or batches of them, as one array: each batch begins with its length."""
+    numbers: list[int] = []
+    for one in elements:
+        numbers += [one] if isinstance(one, int) else [len(one), *one]
+    return np.array(numbers, "i8")
+
+
+@dataclass
+class ListFile(ArrayFile):
+    """An `ObjectArray` or `BatchArray` of numbers in a file of its own."""
+
+    def read(self, handle: Any) -> dict[str, Value]:
+        metadata = {name: value for name, value in handle.vlmeta[:].items() if not name.startswith("_")}
+        return {"": value_of(flat(one[:] if isinstance(one, blosc2.Batch) else one for one in handle), metadata)}
+
+    def extend(self, handle: Any, version: dict[str, Value]) -> dict[str, Value]:
+        one: Any = [1, 2] if isinstance(handle, blosc2.BatchArray) else 7
+        handle.append(one)
+        items = np.concatenate([np.frombuffer(version[""][2], "i8"), flat([one])])
+        return {"": (str(items.dtype), items.shape, items.tobytes(), version[""][3])}
+
+
+@dataclass
+class ArrayStory:
+    """Steps for a file that publishes each change at once; an array and its metadata are the model."""
+
+    kind: Kind
+    steps: list[Step] = field(default_factory=list)
+    array: Any = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, act: Callable[[Any], Any], array: Any = None, **metadata: Any) -> None:
+        """A change of the handle, and what is there after it."""
+        self.array = self.array if array is None else np.asarray(array)
+        self.metadata = {k: v for k, v in {**self.metadata, **metadata}.items() if v is not ...}
+        version = {"": value_of(self.array, self.metadata)}
+
+        def step(play: Play) -> None:
+            play.publish(version, lambda: act(play.handle))
+            play.now = version
+
+        self.steps.append(step)
+
+    def create(self, make: Callable[[str], Any], array: Any) -> None:
+        self.array, self.metadata = np.asarray(array), {}
+        version = {"": value_of(self.array)}
+
+        def step(play: Play) -> None:
+            def act() -> None:
+                play.handle = make(play.path)
+
+            play.publish(version, act)
+            play.now = version
+
+        self.steps.append(step)
+
+    def reopen(self) -> None:
+        def step(play: Play) -> None:
+            play.handle = None
+            play.handle = play.kind.open(play.path, "a")
+
+        self.steps.append(step)
+
+
+def array_story(kind: Kind, *, contiguous: bool = True) -> ArrayStory:
+    story = ArrayStory(kind)
+    array = noise(30 * 8, 1).reshape(30, 8)
+    story.create(
+        lambda path: blosc2.asarray(
+            array, chunks=(10, 8), blocks=(5, 8), urlpath=path, contiguous=contiguous, mode="w"
+        ),
+        array,
+    )
+    story.add(lambda a: a.resize((55, 8)), np.concatenate([story.array, np.zeros((25, 8), "i8")]))
+    changed = story.array.copy()
+    changed[3:27, 2:6] = noise(24 * 4, 3).reshape(24, 4)
+    part = changed[3:27, 2:6].copy()
+    story.add(lambda a: a.__setitem__((slice(3, 27), slice(2, 6)), part), changed)
+    story.add(lambda a: a.vlmeta.__setitem__("note", "first"), note="first")
+    story.add(lambda a: a.vlmeta.update({"note": "second" * 90, "more": 2}), note="second" * 90, more=2)
+    story.reopen()
+    story.add(lambda a: a.resize((70, 8)), np.concatenate([story.array, np.zeros((15, 8), "i8")]))
+    story.add(lambda a: a.resize((33, 8)), story.array[:33])
+    story.add(lambda a: a.resize((33, 11)), np.concatenate([story.array, np.zeros((33, 3), "i8")], axis=1))
+    everything = noise(33 * 11, 4).reshape(33, 11)
+    story.add(lambda a: a.__setitem__(slice(None), everything), everything)
+    story.add(lambda a: a.vlmeta.__delitem__("more"), more=...)
+    story.add(lambda a: a.__setitem__((slice(0, 10), slice(0, 8)), 0), _zeroed(everything))
+    return story
+
+
+def vector_story(kind: Kind, *, contiguous: bool = True) -> ArrayStory:
+    story = ArrayStory(kind)
+    array = noise(100, 1)
+    story.create(
+        lambda path: blosc2.asarray(array, chunks=(64,), blocks=(16,), urlpath=path, contiguous=contiguous, mode="w"),
+        array,
+    )
+    for seed in range(2, 5):
+        more = noise(90, seed)
+        story.add(lambda a, more=more: a.append(more), np.concatenate([story.array, more]))
+    story.reopen()
+    story.add(lambda a: a.vlmeta.__setitem__("note", "x" * 600), note="x" * 600)
+    story.add(lambda a: a.append(noise(10, 5)), np.concatenate([story.array, noise(10, 5)]))
+    story.add(lambda a: a.resize((0,)), story.array[:0])
+    story.add(lambda a: a.append(noise(70, 6)), noise(70, 6))
+    other = noise(80, 7)
+    story.create(
+        lambda path: blosc2.asarray(other, chunks=(50,), blocks=(10,), urlpath=path, contiguous=contiguous, mode="w"),
+        other,
+    )
+    story.add(lambda a: a.append(noise(9, 8)), np.concatenate([other, noise(9, 8)]))
+    return story
+
+
+def _zeroed(array: Any) -> Any:
+    array = array.copy()
+    array[:10, :8] = 0
+    return array
+
+
+def schunk_story(kind: Kind, *, contiguous: bool = True, meta: dict[str, Any] | None = None) -> ArrayStory:
+    story = ArrayStory(kind)
+    items = noise(500, 1)
+    story.create(
+        lambda path: blosc2.SChunk(
+            chunksize=1600,
+            data=items,
+            urlpath=path,
+            contiguous=contiguous,
+            mode="w",
+            cparams={"typesize": 8},
+            meta=meta,
+        ),
+        items,
+    )
+    story.add(lambda s: s.append_data(noise(200, 2)), np.concatenate([items[:500], noise(200, 2)]))
+    story.add(lambda s: s.update_data(1, noise(200, 3)), _put(story.array, 200, noise(200, 3)))
+    story.add(lambda s: s.insert_data(0, noise(200, 4)), np.concatenate([noise(200, 4), story.array]))
+    story.add(lambda s: s.vlmeta.__setitem__("note", [1, 2, 3]), note=[1, 2, 3])
+    story.reopen()
+    story.add(lambda s: s.__setitem__(slice(150, 650), noise(500, 5)), _put(story.array, 150, noise(500, 5)))
+    story.add(lambda s: s.delete_chunk(1), np.concatenate([story.array[:200], story.array[400:]]))
+    story.add(lambda s: s.vlmeta.__setitem__("note", [4]), note=[4])
+    story.add(lambda s: s.append_data(noise(50, 6)), np.concatenate([story.array, noise(50, 6)]))
+    return story
+
+
+def list_story(kind: Kind, cls: Any, *, contiguous: bool = True) -> ArrayStory:
+    """Every change of a list; `elements` is what it holds."""
+    story = ArrayStory(kind)
+    numbers = noise(300, 1).tolist()
+    new = numbers if cls is blosc2.ObjectArray else [numbers[n : n + 1 + n % 7] for n in range(290)]
+    elements: list[Any] = []
+    story.create(lambda path: cls(urlpath=path, contiguous=contiguous, mode="w"), flat([]))
+
+    def add(act: Callable[[Any], Any]) -> None:
+        act(elements)
+        story.add(act, flat(elements))
+
+    add(lambda x: x.append(new[0]))
+    add(lambda x: x.extend(new[1:60]))
+    story.add(lambda x: x.vlmeta.__setitem__("note", [1, 2, 3]), note=[1, 2, 3])
+    add(lambda x: x.insert(3, new[60]))
+    story.reopen()
+    add(lambda x: x.__setitem__(5, new[61]))
+    add(lambda x: x.__setitem__(slice(10, 30), new[70:75]))
+    add(lambda x: x.__delitem__(slice(None, None, 3)))
+    add(lambda x: x.pop(0) and None)
+    add(lambda x: x.reverse())
+    add(lambda x: x.clear())
+    add(lambda x: x.extend(new[:20]))
+    return story
+
+
+def _put(array: Any, at: int, part: Any) -> Any:
+    array = array.copy()
+    array[at : at + len(part)] = part
+    return array
