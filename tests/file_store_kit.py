@@ -33,6 +33,7 @@ class FileStoreContract(StoreContract):
         with pytest.raises(ValueError, match="closed"):
             leaf.vlmeta["x"] = 1
 
+    @pytest.mark.usefixtures("publishes_at_once")
     def test_changes_are_seen_when_published(self, path: Path) -> None:
         with self.make(path) as store:
             store["/a"] = [1]
