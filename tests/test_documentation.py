@@ -14,8 +14,8 @@ import pytest
 import blosc2
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", ROOT / "RELEASE_NOTES.md", *sorted((ROOT / "doc").rglob("*.md"))]
-WITH_CODE = [ROOT / "README.md", ROOT / "doc" / "arrays.md", ROOT / "doc" / "stores.md"]
+PAGES = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "RELEASE_NOTES")), *sorted((ROOT / "doc").rglob("*.md"))]
+WITH_CODE = [ROOT / "README.md", *(ROOT / "doc" / f"{name}.md" for name in ("arrays", "lists", "stores"))]
 
 MODULES = ["blosc2", *sorted(found.name for found in pkgutil.walk_packages(blosc2.__path__, "blosc2."))]
 
@@ -34,10 +34,22 @@ def test_code(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         exec(compile(block, str(page), "exec"), names)
 
 
+def anchors(page: Path) -> set[str]:
+    """The fragments that the headings of a page can be linked by."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_links(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
-        assert "://" in target or (page.parent / target).exists(), target
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
+        if "://" in link:
+            continue
+        target, _, fragment = link.partition("#")
+        linked = page.parent / target if target else page
+        assert linked.exists(), link
+        assert not fragment or fragment in anchors(linked), link
 
 
 def test_commands_are_in_the_readme() -> None:
