@@ -14,7 +14,7 @@ import pytest
 import blosc2
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "RELEASE_NOTES")), *sorted((ROOT / "doc").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "doc").rglob("*.md"))]
 WITH_CODE = [ROOT / "README.md", *(ROOT / "doc" / f"{name}.md" for name in ("arrays", "lists", "stores"))]
 
 MODULES = ["blosc2", *sorted(found.name for found in pkgutil.walk_packages(blosc2.__path__, "blosc2."))]
