@@ -2,7 +2,7 @@
 
 The defaults depend on the shape and the item size only, never on the machine, so that the same program writes
 the same file everywhere. A block is the grain of random access and has 64 to 256 KiB, by the size of its items (the
-figures are in doc/design/partitions.md); a chunk is the grain of parallel work and of the offsets table and is about
+figures are in doc/design/chunk-shapes.md); a chunk is the grain of parallel work and of the offsets table and is about
 2 MiB. Both halve their longest axis until they fit, which keeps them close to cubes: a patch of a volume then touches
 few blocks whatever its orientation.
 """
