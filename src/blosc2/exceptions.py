@@ -50,14 +50,14 @@ def explain(error: BaseException, what: str) -> None:
 
 
 class FormatError(ValueError, RuntimeError):
-    """Bytes that are not what the format asks for: damaged, cut short, or of another kind.
+    """Bytes that violate the format: damaged, truncated, or of another format.
 
     Attributes
     ----------
     reason : str
         What was found and what was expected.
     path : str or None
-        The file, where there is one.
+        The file, if there is one.
     key : str or None
         The key inside a store.
     offset : int or None
@@ -83,9 +83,10 @@ def _rebuild_format_error(
 
 
 class StaleHandleError(FormatError):
-    """A file is not, or no longer, what a handle to it stands for: another handle or process has changed it since.
+    """A file is no longer what a handle stands for, because another handle or process has changed it.
 
-    Nothing is damaged. The text says what to do: open it again, or have ``locking=True`` keep handles together.
+    Nothing is damaged. The message says what to do: open the file again, or use ``locking=True``, with which handles
+    follow each other.
     """
 
 
@@ -155,7 +156,7 @@ class ClosedStoreError(_PlacedError, ValueError):
 
 
 class StoreLockedError(_PlacedError, OSError):
-    """Another handle has the store open for writing, or this process is a fork of one that has; the text says who."""
+    """Another handle, or the parent of this forked process, has the store open for writing; the message says which."""
 
 
 class StoreKeyError(_PlacedError, KeyError):
@@ -167,14 +168,14 @@ class UnsupportedKindError(_PlacedError, NotImplementedError):
 
 
 class UnsafeDeserializationError(ValueError):
-    """Stored metadata holds an active value: one that stands for an object to be opened or rebuilt.
+    """Stored metadata contains an active value, which stands for an object to be opened or rebuilt.
 
     Attributes
     ----------
     kind : str
-        What the value is, for instance ``"embedded cframe"``.
+        The kind of value, for instance ``"embedded cframe"``.
     location : str or None
-        Where it was met.
+        Where it was found.
     """
 
     def __init__(self, kind: str, *, location: str | None = None) -> None:

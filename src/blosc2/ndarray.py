@@ -63,8 +63,8 @@ _CPU = (1, 0)
 class NDArray(Stored):
     """An n-dimensional array of compressed chunks, in memory or in a file.
 
-    Made by `blosc2.asarray`, `blosc2.zeros` and their like, or by `blosc2.open`. Reading with a key gives a NumPy
-    array with the items; any number of threads may read one array.
+    `blosc2.asarray`, `blosc2.zeros` and similar functions make arrays, and `blosc2.open` opens them. Indexing gives a
+    NumPy array with the items; any number of threads may read one array.
 
     Examples
     --------
@@ -103,7 +103,7 @@ class NDArray(Stored):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Items on each axis."""
+        """The length of each axis."""
         return self._geometry.shape
 
     @property
@@ -118,12 +118,12 @@ class NDArray(Stored):
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """Items of a chunk on each axis."""
+        """The length of a chunk on each axis."""
         return self._geometry.chunks
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Items of a block on each axis."""
+        """The length of a block on each axis."""
         return self._geometry.blocks
 
     @property
@@ -148,7 +148,7 @@ class NDArray(Stored):
 
     @property
     def cratio(self) -> float:
-        """Bytes of the super-chunk by compressed ones; 0 when nothing is stored."""
+        """Bytes of the super-chunk divided by compressed bytes; 0 if nothing is stored."""
         return self.schunk.cratio
 
     @property
@@ -191,7 +191,7 @@ class NDArray(Stored):
 
     @property
     def keep_last_read(self) -> bool:
-        """Always True: each thread keeps the blocks that it read last."""
+        """Always True: each thread caches the blocks that it read last."""
         return True
 
     @keep_last_read.setter
@@ -200,7 +200,7 @@ class NDArray(Stored):
 
     @property
     def T(self) -> NDArray:
-        """A copy with the two axes swapped; see `blosc2.permute_dims` for arrays of other axes."""
+        """A copy of a 2-d array with its axes swapped; see `blosc2.permute_dims` for other arrays."""
         if self.ndim != 2:
             raise ValueError(f"T only works for 2-dimensional arrays, not for {self.ndim} axes; see permute_dims")
         return NDArray._of(permuted(self, (1, 0), {}))
@@ -247,25 +247,25 @@ class NDArray(Stored):
         return read(version, key, carrier.nthreads)
 
     def read(self, key: Any = ..., out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
-        """The items of a key, in an array that is there already.
+        """Read the items that a key selects, into an existing array if `out` is given.
 
         Parameters
         ----------
         key : optional
             As between brackets; all items by default.
         out : ndarray, optional
-            Where the items go: writable, of the key's shape and of the array's dtype, with any strides. Items are
-            decoded straight into it as far as blocks are contiguous in it. Without it a new array is made.
+            A writable array of the shape of the selection and the dtype of the array, with any strides. Where blocks
+            are contiguous in it, they are decoded straight into it. Without it a new array is made.
 
         Returns
         -------
         ndarray
-            `out` if there is one.
+            `out` if it was given.
 
         Raises
         ------
         TypeError, ValueError
-            Something else than such an array.
+            `out` is not such an array.
 
         Examples
         --------
@@ -286,34 +286,33 @@ class NDArray(Stored):
     def read_many(
         self, selections: Iterable[Any], out: np.ndarray[Any, Any] | None = None
     ) -> np.ndarray[Any, Any] | list[np.ndarray[Any, Any]]:
-        """The items of many keys at once: the batch of a loader.
+        """Read the items of many keys in one call, such as the batch of a data loader.
 
-        All keys of integers, slices, `None` and `...` are read together, without the GIL and shared by threads: what
-        they need of one chunk is read by one thread, one after the other, and a block that several need is decoded once
-        as a rule. Keys with arrays or masks are taken too; each of them is then read by itself.
+        Keys of integers, slices, `None` and `...` are read together, without the GIL and by several threads. One thread
+        reads everything that the keys need of one chunk, so a block that several keys need is usually decoded only
+        once. Keys with arrays or masks are allowed too; each of them is read by itself.
 
         Parameters
         ----------
         selections : iterable
-            Keys, each as between brackets; no names of fields. The same items may be selected any number of times.
+            Keys, each as between brackets, without field names. The same items may be selected any number of times.
         out : ndarray, optional
-            Where the items go: a writable array of shape ``(number of selections, *shape of each)`` and of the array's
-            dtype, with any strides.
+            A writable array of shape ``(number of selections, *shape of each)`` and of the array's dtype, with any
+            strides.
 
         Returns
         -------
         ndarray or list of ndarray
-            `out` if there is one. Else a new array with the items of each selection in its row, where all selections
-            have the same shape; where they differ, a list with an array for each. Without any selection an array of
-            shape ``(0, *shape[1:])``.
+            `out` if it was given. Otherwise a new array with a row for each selection, or a list of arrays if their
+            shapes differ. Without selections, an array of shape ``(0, *shape[1:])``.
 
         Raises
         ------
         IndexError, TypeError, ValueError
-            For a selection that is wrong, by its place in the batch; for an `out` that does not fit, and for selections
-            of several shapes with `out` (`ValueError`). Nothing was read then.
+            A selection is wrong (the error gives its index in the batch); `out` does not fit, or is given for
+            selections of different shapes (`ValueError`). Nothing was read then.
         FormatError
-            For a chunk that cannot be decoded. Some items may have been read into `out` by then.
+            A chunk cannot be decoded. Some items may have been read into `out` by then.
 
         Examples
         --------
@@ -337,17 +336,17 @@ class NDArray(Stored):
         return read_whole(self._carrier.array, self._carrier.nthreads)  # type: ignore[arg-type]
 
     def to_device(self, device: str, /, *, stream: Any = None) -> NDArray:
-        """The array itself, whose items are decoded to memory of the CPU; `ValueError` for other devices."""
+        """Return the array itself, whose items are always in CPU memory; `ValueError` for other devices."""
         if device != "cpu" or stream is not None:
             raise ValueError(f"items are read to memory of the CPU, not to {device!r}: hand on what was read")
         return self
 
     def view(self, key: Any = ...) -> np.ndarray[Any, Any]:
-        """The items of a key where they lie, without a copy: a read-only view of the mapped file.
+        """Return a read-only view of items in the mapped file or in memory, without a copy.
 
-        Possible for items of one chunk that is stored uncompressed, as in arrays written with ``clevel=0``; in files
-        that are mapped these are aligned to 64 bytes. The view keeps the mapping alive, and goes on showing what it
-        showed whatever is written.
+        The items must lie in one chunk that is stored uncompressed, as in arrays written with ``clevel=0``; in mapped
+        files such chunks are aligned to 64 bytes. The view keeps the mapping alive, and later writes do not change what
+        it shows.
 
         Parameters
         ----------
@@ -357,7 +356,7 @@ class NDArray(Stored):
         Raises
         ------
         ValueError
-            With the reason why it is not possible.
+            A view is not possible; the message gives the reason.
 
         Examples
         --------
@@ -420,7 +419,7 @@ class NDArray(Stored):
             )
 
     def item(self, *index: Any) -> Any:
-        """One item as a Python scalar; without an index, of an array of size 1."""
+        """Return one item as a Python scalar; without an index, the only item of an array of size 1."""
         if index:
             key = index[0] if len(index) == 1 and isinstance(index[0], tuple) else index
             if len(key) == 1 and self.ndim != 1:
@@ -494,10 +493,10 @@ class NDArray(Stored):
                 carrier.publish(draft)
 
     def resize(self, newshape: Any) -> None:
-        """Change the lengths of the axes; what is new reads zeros, what no longer fits is given up.
+        """Change the lengths of the axes. New items are zeros; items outside the new shape are dropped.
 
-        In a file, old chunks stay where they are, unless an axis other than the first gets more or fewer chunks:
-        then the file is written anew.
+        In a file, old chunks stay where they are, unless an axis other than the first gets more or fewer chunks: then
+        the file is rewritten.
 
         Parameters
         ----------
@@ -507,7 +506,7 @@ class NDArray(Stored):
         Raises
         ------
         ValueError
-            Another number of axes, or an array that was made without items and without chunks.
+            The number of axes differs, or the array was made without items and without a chunk shape.
 
         Examples
         --------
@@ -565,7 +564,7 @@ class NDArray(Stored):
 
     # ------------------------------------------------------------ as a whole
     def squeeze(self, axis: Any = None) -> NDArray:
-        """A view without axes of length 1: all of them, or those that are named. See `blosc2.squeeze`.
+        """Return a view without axes of length 1: all of them, or the given ones. See `blosc2.squeeze`.
 
         Examples
         --------
@@ -576,7 +575,7 @@ class NDArray(Stored):
         return NDArray._of(ViewCarrier(self, squeezed_axes(self.shape, axis)))
 
     def reshape(self, shape: Any, c_order: bool = True, **kwargs: Any) -> NDArray:
-        """A new array with the same items in C order in another shape. See `blosc2.reshape`.
+        """Make an array with the same items, in C order, and another shape. See `blosc2.reshape`.
 
         Examples
         --------
@@ -587,7 +586,7 @@ class NDArray(Stored):
         return NDArray._of(reshaped(self, shape_for(self.shape, shape, c_order), kwargs))
 
     def take(self, indices: Any, /, *, axis: int | None = None) -> NDArray:
-        """A new array of items along an axis, by their numbers. See `blosc2.take`.
+        """Take items along an axis, by their indices, as a new array. See `blosc2.take`.
 
         Examples
         --------
@@ -601,8 +600,8 @@ class NDArray(Stored):
     def copy(self, dtype: Any = None, **kwargs: Any) -> NDArray:
         """Copy the array with its metadata.
 
-        Chunks, blocks and compression parameters stay as far as no keyword changes them; then the compressed chunks
-        are copied as they are.
+        Chunks, blocks and compression parameters stay the same unless a keyword changes them. If all stay the same, the
+        compressed chunks are copied unchanged.
 
         Parameters
         ----------
@@ -613,21 +612,21 @@ class NDArray(Stored):
         Raises
         ------
         ValueError
-            For ``meta``, which is copied.
+            ``meta`` is given; it is always copied.
         """
         if "meta" in kwargs:
             raise ValueError("meta should not be passed to copy: the metalayers are copied")
         return NDArray._of(copied(self, dtype, kwargs))
 
     def save(self, urlpath: Any, contiguous: bool = True, **kwargs: Any) -> None:
-        """Copy the array into a file; ``mode="w"`` replaces one that exists. See `copy` for the keywords."""
+        """Copy the array into a file; ``mode="w"`` replaces an existing file. See `copy` for the keywords."""
         self.copy(urlpath=urlpath, contiguous=contiguous, **kwargs)
 
     def slice(self, key: Any, **kwargs: Any) -> NDArray:
-        """The items of a key as a new array; keywords as for `blosc2.asarray`.
+        """Return the items that a key selects as a new `NDArray`; keywords as for `blosc2.asarray`.
 
-        Keys of slices and integers are followed chunk by chunk of the result. Others, which hold arrays, need all of
-        its items in memory once.
+        With slices and integers, the result is made chunk by chunk. With index arrays or masks, all of its items are in
+        memory once.
         """
         selection = None if type(key) is str else basic_selection(key, self.shape)
         if selection is not None:

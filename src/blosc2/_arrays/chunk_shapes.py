@@ -34,17 +34,17 @@ Shape = tuple[int, ...]
 def compute_chunks_blocks(
     shape: Any, chunks: Any = None, blocks: Any = None, dtype: Any = np.uint8, **_: Any
 ) -> tuple[Shape, Shape]:
-    """Chunk and block shapes for an array.
+    """Compute chunk and block shapes for an array.
 
     Parameters
     ----------
     shape : int or sequence of int
     chunks, blocks : int or sequence of int, optional
-        What is given is kept; the rest is chosen. Blocks without chunks are clamped to the shape.
+        Shapes that are given are kept; the others are chosen. Blocks without chunks are clamped to the shape.
     dtype : dtype
-        Its item size counts.
+        Only its item size is used.
     **_
-        Taken and ignored, so that the keywords of a constructor can be passed on.
+        Accepted and ignored, so that the keywords of a constructor can be passed on.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def compute_chunks_blocks(
     Raises
     ------
     ValueError
-        Another number of axes than the shape, zeros, or blocks larger than chunks.
+        The number of axes differs from that of the shape, a length is zero, or blocks are larger than chunks.
 
     Examples
     --------
@@ -202,7 +202,7 @@ def padded_chunk_nbytes(chunks: Shape, blocks: Shape, itemsize: int) -> int:
 
 
 def are_partitions_behaved(shape: Any, chunks: Any, blocks: Any) -> bool:
-    """Whether items lie in C order on disk when chunk follows chunk and block follows block, with no padding.
+    """Whether the items, chunk after chunk and block after block, are in C order, without padding.
 
     Examples
     --------

@@ -48,7 +48,7 @@ def shape_for(old: Shape, shape: Any, c_order: Any = True) -> Shape:
     TypeError
         A second length where the order belongs.
     ValueError
-        Another number of items.
+        The shape has a different number of items.
     """
     if c_order not in (True, False):
         raise TypeError(

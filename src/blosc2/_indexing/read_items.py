@@ -24,7 +24,7 @@ _EVERYTHING = slice(None)
 
 
 def read(version: Version, key: Any, nthreads: int, out: Items | None = None) -> Items:
-    """The items of a key, as NumPy would give them; in `out` if there is one."""
+    """The items of a key, as NumPy would give them; in `out` if it was given."""
     geometry, dtype, frame = version
     if key is Ellipsis or (type(key) is slice and key == _EVERYTHING and geometry.ndim):
         return read_whole(version, nthreads, out)

@@ -256,7 +256,7 @@ class BackedStore(Store):
         return self._leaf_of(key, frame)
 
     def read(self, key: str) -> np.ndarray[Any, Any]:
-        """All items of an array in one step; see `EmbedStore.read`."""
+        """Read all items of an array in one step; see `EmbedStore.read`."""
         reader = self._reader
         if reader is not None:
             found = reader.read(key)
