@@ -1,6 +1,6 @@
 """The library as a whole: versions, threads, small tools.
 
-Programs for the older implementation look here for functions that have rooms of their own, so these are offered too.
+Programs for the older implementation look here for some functions that other modules define, so it has their names too.
 """
 
 from __future__ import annotations

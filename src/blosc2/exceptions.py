@@ -1,7 +1,7 @@
 """Every exception of the package.
 
-Each subclasses the builtins that a caller would catch, pickles, and says which file, key and byte is
-meant, what was expected, and what to do.
+Each subclasses the builtins that a caller would catch, and pickles. Its message gives file, key and byte, what was
+expected, and what to do.
 """
 
 from __future__ import annotations
@@ -116,35 +116,35 @@ def _rebuild_placed_error(kind: type[_PlacedError], reason: str, path: str | Non
 
 
 class MissingFileError(FileNotFoundError, RuntimeError):
-    """There is nothing at this path. Built as (errno, text, path), like any `OSError`."""
+    """The path does not exist. Its arguments are (errno, text, path), like those of any `OSError`."""
 
 
 class ExistingFileError(FileExistsError, RuntimeError):
-    """The path is taken, and the mode does not replace it. Built as (errno, text, path)."""
+    """The path exists, and the mode does not replace it. Its arguments are (errno, text, path)."""
 
 
 class ReadOnlyError(_PlacedError, ValueError):
-    """A change was asked of something that was opened for reading only."""
+    """A change of something that was opened for reading only."""
 
 
 class ShapeError(_PlacedError, ValueError, RuntimeError):
-    """The shape of a value does not fit the place that it should fill."""
+    """The shape of a value does not fit the items that it is assigned to."""
 
 
 class ChunkIndexError(_PlacedError, IndexError, RuntimeError):
-    """A super-chunk has no chunk of this number."""
+    """A super-chunk has no chunk with this number."""
 
 
 class ChunkSizeError(_PlacedError, ValueError, RuntimeError):
-    """Data that does not fit a chunk, or a buffer that a chunk does not fit."""
+    """Data is too large for a chunk, or a chunk for a buffer."""
 
 
 class MissingMetadataError(_PlacedError, KeyError, RuntimeError):
-    """No metadata entry bears this name."""
+    """No metadata entry has this name."""
 
 
 class CompressionError(_PlacedError, ValueError):
-    """A codec or a filter did not take the data: other compression parameters do, which ``copy(cparams=...)`` sets."""
+    """A codec or filter cannot compress the data; use other compression parameters, with ``copy(cparams=...)``."""
 
 
 class UnsupportedValueError(_PlacedError, TypeError, AttributeError):
@@ -152,7 +152,7 @@ class UnsupportedValueError(_PlacedError, TypeError, AttributeError):
 
 
 class ClosedStoreError(_PlacedError, ValueError):
-    """The store was closed; leaves that were taken from it before stay valid."""
+    """The store is closed; leaves taken from it before stay valid."""
 
 
 class StoreLockedError(_PlacedError, OSError):

@@ -1,8 +1,8 @@
 """How data is compressed, decompressed and stored: the parameters, their defaults and their checks.
 
-A parameter object that exists is valid: everything is checked when it is built, not when the C library
-first stumbles over it. The functions ``*_from`` take what callers may pass for such an object (one of them,
-a dictionary, or nothing) and give a checked object of its own.
+A parameter object is always valid: its fields are checked when it is made, not when the C library uses them. The
+functions ``*_from`` take what callers may pass (such an object, a dictionary, or nothing) and return a new, checked
+object.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Progress: TypeAlias = Callable[[int, int], Any]
 
 
 class Compaction(NamedTuple):
-    """Bytes of a file or store before and after its `compact`."""
+    """The bytes of a file or store before and after `compact`."""
 
     before: int
     after: int

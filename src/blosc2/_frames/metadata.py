@@ -281,11 +281,11 @@ class Meta(_Metadata, Mapping[str, Any]):
         return len(self.keys())
 
     def keys(self) -> list[str]:  # type: ignore[override]  # callers index and compare it
-        """Give the names, in the order in which they are stored."""
+        """Return the names, in the order in which they are stored."""
         return list(self._carrier.frame.metalayers())
 
     def getall(self) -> dict[str, Any]:
-        """Read all values, of one version.
+        """Read all values, from one version.
 
         Examples
         --------
@@ -318,10 +318,10 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
     """The variable-length metadata of an array or super-chunk: a mapping of names to values.
 
     ``vlmeta[:]`` reads all entries, ``vlmeta[:] = {...}`` merges a dictionary. Each assignment is published at once;
-    `update`, `clear` and ``[:] =`` publish all their changes together, which many entries should be.
+    `update`, `clear` and ``[:] =`` publish all their changes together, so use them for many entries.
 
-    There can be 8,000 entries. Other Blosc2 programs read that many but change only files with up to 16;
-    ``blosc2.strict_compatibility = True`` refuses further ones. Dates and paths become text, ISO 8601 for dates.
+    There can be 8,000 entries. Other Blosc2 programs can read them all, but change only files with up to 16;
+    ``blosc2.strict_compatibility = True`` refuses more. Dates become ISO 8601 strings, and paths strings.
 
     Examples
     --------
@@ -388,11 +388,11 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
 
     @property
     def initial_mapping_size(self) -> None:
-        """Always None: files are mapped as large as they are."""
+        """Always None: a file is mapped at its size."""
         return None
 
     def getall(self) -> dict[str, Any]:
-        """Read all values, of one version.
+        """Read all values, from one version.
 
         Examples
         --------
@@ -429,11 +429,11 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         return {name.encode(): value for name, value in self.getall().items()}
 
     def get_names(self) -> list[str]:
-        """Give the names, in the order in which they are stored."""
+        """Return the names, in the order in which they are stored."""
         return list(self._carrier.frame.vlmeta_names())
 
     def nvlmetalayers(self) -> int:
-        """Give the number of entries."""
+        """Return the number of entries."""
         return len(self)
 
     def get_vlmeta(self, name: str) -> bytes:
@@ -450,14 +450,14 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         return self._content(name)
 
     def set_vlmeta(self, name: str, content: bytes, **cparams: Any) -> None:
-        """Write the content of an entry as it is, for programs with a format of their own.
+        """Write the content of an entry unchanged, for programs with a format of their own.
 
         Parameters
         ----------
         name : str
         content : bytes-like
-            What `get_vlmeta` will give. Unless it is one msgpack value, reading it by its name, or all entries at once,
-            is refused.
+            The bytes that `get_vlmeta` will return. If they are not one msgpack value, the entry cannot be read by its
+            name, or together with all entries.
         **cparams
             Checked, but metadata is always compressed in the same way.
 

@@ -13,7 +13,7 @@ class HandleProperties:
 
     @property
     def urlpath(self) -> str | None:
-        """The file; None in memory."""
+        """The path of the file; None in memory."""
         path: str | None = self._carrier.urlpath
         return path
 
@@ -25,6 +25,6 @@ class HandleProperties:
 
     @property
     def mmap_mode(self) -> str | None:
-        """How the file is mapped; None when it is not."""
+        """How the file is mapped; None if it is not mapped."""
         how: str | None = self._carrier.mmap_mode
         return how

@@ -28,12 +28,12 @@ class Stored(HandleProperties):
 
     @property
     def meta(self) -> Meta:
-        """Fixed metalayers, by name."""
+        """The fixed metalayers, a mapping by name."""
         return Meta(self._carrier, Carrier.open_cframe)
 
     @property
     def vlmeta(self) -> VLMeta:
-        """Variable-length metadata, by name; the same object at every access."""
+        """The variable-length metadata, a mapping by name; the same object at every access."""
         try:
             return self._vlmeta_
         except AttributeError:
@@ -66,7 +66,7 @@ class Stored(HandleProperties):
         self._carrier.dparams = dparams_from(value)
 
     def to_cframe(self) -> bytes:
-        """The whole frame as bytes, which `blosc2.from_cframe` turns back into an object."""
+        """Return the whole frame as bytes; `blosc2.from_cframe` opens them."""
         return self._carrier.to_cframe()
 
     def refresh(self) -> bool:
