@@ -1,16 +1,16 @@
-"""The table of README.md: how fast are volumes in a store opened and read, beside the reference package?
+"""The table of README.md: how fast are volumes in a store opened and read, compared with the reference package?
 
     python bench/volumes.py                 both mapped and neither mapped, about 3 minutes
     python bench/volumes.py --markdown      the same, printed as the README has it
     python bench/volumes.py --quick         small volumes and two processes a row, to see that it runs
 
-Two stores, which this package writes and both read. One has smooth `int16` volumes of 160x160x160 with noise, as the
-package stores them when nothing is said (zstd). The other has `float32` volumes as nnU-Net writes them: LZ4HC with
-shuffle, level 8, chunks and blocks for patches of 64x96x96; that is where the reference is strongest.
+This package writes two stores, and both packages read them. One has smooth `int16` volumes of 160x160x160 with noise,
+stored with the default parameters (zstd). The other has `float32` volumes as nnU-Net writes them: LZ4HC with shuffle,
+level 8, chunks and blocks for patches of 64x96x96. There the reference is strongest.
 
-Each sample is a new process of each package, one after the other, in turns. A figure is the median of the samples, a
-ratio the median of those within a pair (above 1: this package is faster), with its quartiles. All figures are warm:
-the file is in the page cache, and what is read again and again was read once before.
+Each sample is a new process; the packages take turns. A figure is the median of the samples; a ratio is the median of
+the ratios of the pairs (above 1: this package is faster), with its quartiles. All figures are warm: the file is in the
+page cache, and data that is read repeatedly was read once before.
 """
 
 from __future__ import annotations
