@@ -52,6 +52,15 @@ def test_links(page: Path) -> None:
         assert not fragment or fragment in anchors(linked), link
 
 
+def test_where_to_look_exists() -> None:
+    page = (ROOT / "doc" / "design" / "architecture.md").read_text("utf-8")
+    rows = page.partition("### Where to look\n")[2].partition("\n### ")[0]
+    modules = [name for row in rows.splitlines() for name in re.findall(r"`([\w/]+)`", row.rpartition(" | ")[2])]
+    assert len(modules) > 10
+    for module in modules:
+        assert list((ROOT / "src" / "blosc2").glob(f"{module}.py*")), module
+
+
 def test_commands_are_in_the_readme() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     for name in ("demo", "tests"):
