@@ -1,4 +1,4 @@
-"""`BatchArray`: a compressed list of batches, each a list of values of which single ones can be read."""
+"""`BatchArray`: a compressed list of batches, each a list of values that can be read one by one."""
 
 from __future__ import annotations
 

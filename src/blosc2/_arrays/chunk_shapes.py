@@ -1,10 +1,10 @@
-"""Chunk and block shapes: the defaults, and checking what a caller asks for.
+"""Chunk and block shapes: the defaults, and checks of given shapes.
 
-The defaults depend on the shape and the item size only, never on the machine, so that the same program writes
-the same file everywhere. A block is the grain of random access and has 64 to 256 KiB, by the size of its items (the
-figures are in doc/design/chunk-shapes.md); a chunk is the grain of parallel work and of the offsets table and is about
-2 MiB. Both halve their longest axis until they fit, which keeps them close to cubes: a patch of a volume then touches
-few blocks whatever its orientation.
+The defaults depend only on the shape and the item size, never on the machine, so the same program writes the same file
+everywhere. A block is the unit of random access and has 64 to 256 KiB, depending on its item size
+(doc/design/chunk-shapes.md has the figures). A chunk is the unit of parallel work and of the offsets table, and has
+about 2 MiB. The longest axis is halved until they fit, which keeps them close to cubes: a patch of a volume then
+touches few blocks in any orientation.
 """
 
 from __future__ import annotations

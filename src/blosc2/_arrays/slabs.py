@@ -1,4 +1,4 @@
-"""Making an array of others, band by band, so that none of them need fit into memory.
+"""Making an array from others, slab by slab, so that none of them has to fit into memory.
 
 A band is a box of whole chunks of the result whose numbers follow each other. Its items are read from where they
 are now, put in order and compressed; then comes the next one.

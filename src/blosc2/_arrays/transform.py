@@ -1,4 +1,4 @@
-"""Arrays of the items of another: axes permuted, another shape, or only the items of a key or with some numbers."""
+"""Arrays made from the items of another: permuted axes, another shape, or selected items."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Leaves of a `.b2d` that a writer moves while somebody reads: from a file to the embedded values, or to another file.
+"""Finding leaves of a `.b2d` while a writer moves them between files and the embedded values.
 
-The writer sees to it that a leaf is always in one of these places, and mostly in the new one before it leaves the old
-(`doc/durability.md`). A reader looks into one after the other, and so may miss it in all of them. It is not there when
-it was missed although the embedded values have not changed meanwhile.
+The writer ensures that a leaf is always in one of these tiers, usually in the new one before it leaves the old
+(`doc/durability.md`). A reader looks into one after the other, and so may miss the leaf in both. The leaf does not
+exist if it was missed although the embedded values did not change meanwhile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Opening one version of a `.b2z`: its file, its members and their keys, which belong together."""
+"""Opening one version of a `.b2z`: its file, its members and their keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is common to all that can be written anew without dead bytes."""
+"""What all operations that remove unused bytes (`compact`) share."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Frames that are a directory: ``chunks.b2frame`` with header, offsets and trailer, and a file for each chunk.
 
-They are what ``contiguous=False`` with a path asks for. The table of offsets holds the numbers of the chunk files.
-Reading brings a whole frame into memory, as a contiguous one.
+``contiguous=False`` with a path makes such a frame. Its offsets table holds the numbers of the chunk files. Reading
+loads the whole frame into memory, as a contiguous one.
 """
 
 from __future__ import annotations

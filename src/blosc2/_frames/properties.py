@@ -1,4 +1,4 @@
-"""What arrays, super-chunks, lists and their metadata say of the file that they were opened from."""
+"""Properties of arrays, super-chunks, lists and their metadata that describe the file that they were opened from."""
 
 from __future__ import annotations
 

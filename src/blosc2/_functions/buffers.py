@@ -1,6 +1,6 @@
-"""Compress a buffer into one chunk, and back: no frame, no metadata.
+"""Compressing a buffer into one chunk, and back, without frame or metadata.
 
-A chunk holds at most 2,147,483,615 bytes, and says itself how it is to be decoded.
+A chunk holds at most 2,147,483,615 bytes, and states itself how to decode it.
 """
 
 from __future__ import annotations

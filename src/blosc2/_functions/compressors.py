@@ -1,4 +1,4 @@
-"""What the C library was built with, and what the machine has."""
+"""What the C library was built with, and a description of the processor."""
 
 from __future__ import annotations
 

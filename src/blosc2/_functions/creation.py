@@ -1,6 +1,6 @@
-"""Making arrays: `asarray`, `zeros`, `arange` and their like.
+"""Making arrays: `asarray`, `zeros`, `arange` and similar functions.
 
-`c_order=False` allows items in any order that is convenient; C order is, so it is taken and changes nothing, but in
+`c_order=False` allows items in any order. C order is used all the same, so the keyword has no effect, except in
 `fromiter`.
 """
 

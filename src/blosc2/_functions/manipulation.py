@@ -1,7 +1,7 @@
-"""Functions that make arrays of other arrays: the same items in another order, shape or type.
+"""Functions that make arrays from other arrays: the same items in another order, shape or type.
 
-They work on a part of the result at a time, so that neither it nor the arrays that it is made of need fit into memory;
-with ``urlpath=`` the result goes straight into a file. `squeeze` and `expand_dims` copy nothing at all.
+They work on one part of the result at a time, so neither the result nor the other arrays have to fit into memory; with
+``urlpath=`` the result goes straight into a file. `squeeze` and `expand_dims` copy nothing.
 """
 
 from __future__ import annotations

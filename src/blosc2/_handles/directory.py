@@ -1,7 +1,7 @@
 """The frame below an array that is a directory of chunk files, and how its changes are published.
 
-New chunks get files with numbers that no version uses; then the header file is replaced by a new one, in one
-rename; files of chunks that are gone are removed last. All of the frame is in memory too, which is what is read.
+New chunks get files with numbers that no version uses. Then a new header file replaces the old one, in one rename.
+Files of removed chunks are deleted last. The whole frame is also in memory, and reads use that.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What changes a super-chunk: chunks come, go and move, and items are overwritten.
+"""Methods that change a super-chunk: chunks are added, removed and moved, and items overwritten.
 
-Each change is worked out first and published in one step; when it fails, the super-chunk is what it was.
+Each change is prepared first and then published in one step; if it fails, the super-chunk is unchanged.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""NumPy keys to plain selections: which items of each axis, and what shape the result has.
+"""Parsing NumPy keys: which items of each axis they select, and the shape of the result.
 
-There is no input or output here, and no array: only the key and the shape. Every read and write of an
-array passes through `basic_selection`, also those of six items, which is why it is written as
-straight-line code with a short road for the commonest keys.
+There is no input or output here, and no array: only the key and the shape. Every read and write of an array calls
+`basic_selection`, however small, so it is straight-line code with a fast path for the most common keys.
 """
 
 from __future__ import annotations

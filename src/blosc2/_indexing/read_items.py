@@ -1,4 +1,4 @@
-"""Reading items of an array by a key: into a new NumPy array, or into one that the caller has."""
+"""Reading the items that a key selects, into a new NumPy array or one of the caller."""
 
 from __future__ import annotations
 

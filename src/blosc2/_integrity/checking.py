@@ -1,4 +1,4 @@
-"""`check`: whether what is at a path is whole, read to the last byte and changed in none."""
+"""`check`: whether a file or store is whole. It reads every byte and changes none."""
 
 from __future__ import annotations
 

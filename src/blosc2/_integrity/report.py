@@ -1,4 +1,4 @@
-"""What `check` reports: findings, and what could not be verified, each with its place."""
+"""What `check` reports: findings, and what could not be verified, each with its position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`salvage`: what is whole of a damaged file or store, in a new one."""
+"""`salvage`: copying what is whole of a damaged file or store to a new one."""
 
 from __future__ import annotations
 

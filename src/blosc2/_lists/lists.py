@@ -1,7 +1,7 @@
 """What `ObjectArray` and `BatchArray` share: lists that are a frame, with one chunk for each element.
 
-A change is worked out first and published in one step: all of it shows, or nothing. A read takes the version that is
-current when it begins and stays with it.
+A change is prepared first and then published in one step, completely or not at all. A read uses the version that is
+current when it begins.
 """
 
 from __future__ import annotations

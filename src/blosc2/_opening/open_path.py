@@ -1,4 +1,4 @@
-"""`open`, `load` and `from_cframe`: recognise what is there, check the request, hand it to the right class."""
+"""`open`, `load` and `from_cframe`: recognise the kind of object, check the request, and call the right class."""
 
 from __future__ import annotations
 

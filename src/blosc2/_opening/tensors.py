@@ -1,7 +1,7 @@
-"""NumPy arrays and tensors as plain frames: `pack_array2`, `save_array` and their like.
+"""NumPy arrays and tensors as plain frames: `pack_array2`, `save_array` and similar functions.
 
 The frame is a super-chunk whose metadata entry ``__pack_tensor__`` names kind, shape and dtype; no pickle is involved.
-Tensors of other libraries are taken and given back where that library is already imported; nothing here imports it.
+Tensors of another library are accepted and returned if that library is already imported; nothing here imports it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What may happen to active values when metadata is read."""
+"""Whether active values in metadata are refused or opened."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How many threads new objects use, kept in one place.
 
-The number can be changed at any time, also by assigning ``blosc2.nthreads``. So nobody keeps a copy of it:
-whoever needs it asks `get_nthreads` at the moment of use.
+The number can change at any time, also by assigning ``blosc2.nthreads``. So no code keeps a copy of it: call
+`get_nthreads` at the moment of use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The part of `DictStore` and `TreeStore` between keys and files: looking up, changing and publishing leaves.
+"""What `DictStore` and `TreeStore` share: looking up, changing and publishing leaves through a backend.
 
 Leaves lie behind a backend, each in a file or member of its own, or embedded in the one frame that all share.
 """

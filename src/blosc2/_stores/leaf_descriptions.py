@@ -1,4 +1,4 @@
-"""What a leaf of a store is, without opening it where a catalog knows."""
+"""Describing a leaf of a store; with a catalog, without opening it."""
 
 from __future__ import annotations
 

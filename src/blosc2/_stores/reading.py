@@ -1,11 +1,11 @@
 """Reading a store: its keys, and its leaves as objects.
 
-A store maps keys such as ``/scans/007`` to leaves: arrays and super-chunks, each one compressed frame. The three
-stores differ in where these frames lie. What they share when they are read is here:
+A store maps keys such as ``/scans/007`` to leaves: arrays and super-chunks, each one compressed frame. The three stores
+differ in where these frames lie. This module has what they share for reading:
 
-- a key is looked up without touching any other leaf, and leads to a window (source, offset, length);
-- leaves that are held somewhere are the same object at every access;
-- a leaf that was handed out stays readable whatever becomes of its store.
+- a key is looked up without touching any other leaf, and gives a byte range (source, offset, length);
+- while a leaf is held, every access returns the same object;
+- a leaf stays readable, whatever happens to its store.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much a store holds, by group, dtype and codec."""
+"""Counting leaves and bytes of a store, by group, dtype and codec."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Changing a store: what gathers, and when it is published.
+"""Changing a store: pending changes, and when they are published.
 
-In a store open for writing changes gather, those of leaves that were handed out too, and are published together, by
-`flush` or `close`. One writer at a time has the store's lock.
+A store open for writing collects changes, also those of its live leaves, and `flush` or `close` publishes them
+together. One writer at a time holds the store's lock.
 """
 
 from __future__ import annotations
