@@ -52,6 +52,17 @@ def test_links(page: Path) -> None:
         assert not fragment or fragment in anchors(linked), link
 
 
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_named_files_and_tests_exist(page: Path) -> None:
+    text = page.read_text("utf-8")
+    for name in re.findall(r"`((?:tests|bench|doc|src)/[\w./-]+)`", text):
+        assert (ROOT / name).exists(), name
+    tests = set(re.findall(r"`(test_\w+)`", text)) - {"test_count"}  # the example of CONTRIBUTING.md
+    for path in (ROOT / "tests").rglob("*.py") if tests else ():
+        tests -= set(re.findall(r"def (test_\w+)\(", path.read_text("utf-8")))
+    assert not tests
+
+
 def test_where_to_look_exists() -> None:
     page = (ROOT / "doc" / "design" / "architecture.md").read_text("utf-8")
     rows = page.partition("### Where to look\n")[2].partition("\n### ")[0]
