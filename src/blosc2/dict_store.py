@@ -43,8 +43,8 @@ class DictStore(BackedStore):
     Parameters
     ----------
     localpath : str, bytes or path
-        The directory or file. An existing path is used as what it is; a new one with suffix ``.b2z`` becomes a file,
-        any other a directory.
+        The directory or file. An existing path keeps its kind; a new one becomes a file with suffix ``.b2z``, otherwise
+        a directory.
     mode : {'r', 'a', 'w', 'x'}
         Read only; read and write, created if missing; start empty (the old leaves are removed when the first changes
         are published); create only.
