@@ -63,6 +63,13 @@ def test_named_files_and_tests_exist(page: Path) -> None:
     assert not tests
 
 
+@pytest.mark.parametrize(("index", "folder"), [("README.md", "doc"), ("doc/design/README.md", "doc/design")])
+def test_an_index_lists_each_page(index: str, folder: str) -> None:
+    links = re.findall(r"^\* \[[^]]+\]\(([^)#]+\.md)\): \w", (ROOT / index).read_text("utf-8"), re.MULTILINE)
+    listed = sorted(page_name(((ROOT / index).parent / link).resolve()) for link in links)
+    assert listed == sorted(page_name(path) for path in (ROOT / folder).glob("*.md") if path.name != "README.md")
+
+
 def test_where_to_look_exists() -> None:
     page = (ROOT / "doc" / "design" / "architecture.md").read_text("utf-8")
     rows = page.partition("### Where to look\n")[2].partition("\n### ")[0]
