@@ -1,14 +1,14 @@
-"""Which sizes of blocks and chunks should be the default: how fast is a patch, and how small is the array?
+"""Which sizes of blocks and chunks should be the default? Measures the time of patches and the compression ratio.
 
     python bench/chunk_shapes.py             about a minute
     python bench/chunk_shapes.py --quick     fewer sizes and patches, some seconds
 
-The arrays are real images where the packages nibabel and scikit-image are installed (`pip install '.[demo]'`): the
-brain scan and a photograph that the demo uses, mirrored to a size at which patches are patches; and two made ones, a
-smooth volume of floats with some noise and a signal. Each is cut as `compute_chunks_blocks` would with other limits
-for the bytes of a block and of a chunk. Then random patches are read, by one thread: cubes of 64 and 128, a plane
-through each axis in turn, squares of a photograph, runs of a signal. A figure is the median of the patches; before it
-stands the ratio of compression, behind it how many uncompressed bytes of blocks a patch touches for one of its own.
+If the packages nibabel and scikit-image are installed (`pip install '.[demo]'`), two arrays are real images: the brain
+scan and a photograph of the demo, mirrored until they are much larger than a patch. Two others are generated: a smooth
+volume of floats with some noise, and a signal. `compute_chunks_blocks` divides each of them, with different limits for
+the bytes of a block and of a chunk. Then one thread reads random patches: cubes of 64 and 128, a plane through each
+axis in turn, squares of the photograph, runs of the signal. A row has the compression ratio, the median time of the
+patches, and how many uncompressed bytes of blocks a patch touches for each byte of its own.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ Patches = dict[str, Callable[[np.random.Generator], Box]]
 
 
 def mirrored(image: Array, shape: tuple[int, ...]) -> Array:
-    """An image repeated in mirrors until it has at least this shape, and cut to it."""
+    """An image, mirrored repeatedly until it has at least this shape, and cut to the shape."""
     wider = [(0, max(want - have, 0)) for want, have in zip(shape, image.shape, strict=True)]
     return np.ascontiguousarray(np.pad(image, wider, mode="symmetric")[tuple(slice(n) for n in shape)])
 
 
 def smooth_volume(edge: int, dtype: str) -> Array:
-    """Floats that vary slowly, with noise in the last digits, as a simulation or a reconstruction gives."""
+    """Floats that vary slowly, with noise in the last digits, like the result of a simulation or a reconstruction."""
     rng = np.random.default_rng(1)
     axis = np.linspace(0, 6, edge)
     field = np.sin(axis)[:, None, None] * np.cos(2 * axis)[:, None] + np.sin(axis * 1.5)

@@ -1,11 +1,10 @@
-"""What does a handle of a leaf cost, and does anything stay behind when it is gone?
+"""How much memory does the handle of a leaf take, and is all of it freed?
 
     python bench/handles.py                 100,000 leaves of 64 bytes held; ten million leaves opened and let go
     python bench/handles.py --quick         10,000 and 200,000
 
-Resident bytes are counted in a new process for each source: with the file's pages that became resident, which other
-processes share, and without them (`private`). Growth is what the process has more at the end than after a tenth of the
-cycles.
+A new process for each source counts resident bytes, with the resident pages of the file, which other processes share,
+and without them (`private`). Growth is the difference between the end and the first tenth of the cycles.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ def key_of(number: int) -> str:
 
 
 def resident() -> tuple[int, int]:
-    """Resident bytes, and those of them that are no file's."""
+    """Resident bytes, and those that do not belong to a file."""
     memory = psutil.Process().memory_info()
     return memory.rss, memory.rss - getattr(memory, "shared", 0)
 
 
 def hold(path: str, mmap_mode: str | None, leaves: int) -> None:
-    """Open leaves, keep them, and say what each costs."""
+    """Open leaves, keep them, and report the memory of each."""
     store = blosc2.open(path, mode="r", mmap_mode=mmap_mode)
     keys = [key_of(number) for number in range(leaves)]
     held = [store[key][:] for key in keys[:10]] + [None] * leaves

@@ -1,7 +1,8 @@
 """One side of `many_leaves.py`: jobs on stores of very many small values, with this package, LMDB or booklet.
 
-Like `worker.py`, whose jobs it has too: a process is kept, takes one JSON line a request, measures its own time, and
-returns a sum over what it read. What another package or an older version does not have makes a job fail by name.
+It works like `worker.py` and has its jobs too: the process stays, takes one JSON line for each request, measures its
+own time, and returns a sum over what it read. If another package or an older version lacks something, the job fails
+with its name.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _sample(job: dict[str, Any]) -> list[str]:
 
 
 def _leaf_items(family: str, count: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Keys in order, each with 16 float32 that tell the leaf's number."""
+    """Keys in order, each with 16 float32 from which the leaf's number can be read."""
     make = FAMILIES[family]
     for first in range(0, count, BATCH):
         numbers = range(first, min(first + BATCH, count))
@@ -71,7 +72,7 @@ def _leaf_items(family: str, count: int) -> Iterator[tuple[str, np.ndarray]]:
 
 @functools.lru_cache(maxsize=1)
 def _texts(count: int) -> dict[str, bytes]:
-    """50,000 values of 200 letters or as many as asked for, under keys of 12 letters."""
+    """Values of 200 letters (50,000 by default), under keys of 12 letters."""
     letters = np.random.default_rng(1).integers(97, 123, (count, 200), dtype="u1")
     return {key: row.tobytes() for key, row in zip(map(word_key, range(count)), letters)}
 
@@ -85,7 +86,7 @@ def _sum(values: Any) -> float:
 
 
 def _peak() -> int:
-    """The most memory that this process has had, in bytes."""
+    """The peak memory of this process, in bytes."""
     with contextlib.suppress(OSError), open("/proc/self/status") as status:
         for line in status:
             if line.startswith("VmHWM:"):
@@ -97,7 +98,7 @@ def _peak() -> int:
 
 
 def _write(store: Any, items: Iterable[tuple[str, Any]]) -> str:
-    """Write all items by the fastest way there is, whose name is returned."""
+    """Write all items with the fastest method that the package has; returns its name."""
     if hasattr(store, "write_many"):
         store.write_many(items)
         return "write_many"
@@ -112,7 +113,7 @@ def _reading(job: dict[str, Any]) -> Any:
 
 
 def build(job: dict[str, Any]) -> Answer:
-    """A new store of small leaves, from opening it to having closed it; the worker should be a new one."""
+    """Write a new store of small leaves; times from open to close. The worker should be new."""
     blosc2.remove_urlpath(job["path"])
     before = _peak()
     with _Quiet():
@@ -128,7 +129,7 @@ def build(job: dict[str, Any]) -> Answer:
 
 
 def make_children(job: dict[str, Any]) -> Answer:
-    """A store of groups with so many leaves right below."""
+    """A store of groups with so many leaves directly below each."""
     blosc2.remove_urlpath(job["path"])
     store = getattr(blosc2, job["call"])(job["path"], mode="w")
     value = np.zeros(1, "f4")
@@ -138,7 +139,7 @@ def make_children(job: dict[str, Any]) -> Answer:
 
 
 def without_catalog(job: dict[str, Any]) -> Answer:
-    """A copy of a store whose catalog is not one any more, if it has one."""
+    """A copy of a store, with its catalog (if any) made invalid."""
     from blosc2._core.io.source import Source
     from blosc2._core.zip.archive import Archive
 
@@ -155,7 +156,7 @@ def without_catalog(job: dict[str, Any]) -> Answer:
 
 
 def open_and_find(job: dict[str, Any]) -> Answer:
-    """Open the store and look up one key, or ask how many there are; closing is not measured."""
+    """Open the store and look up one key, or count the keys; closing is not measured."""
     probe = FAMILIES[job["family"]](job["leaves"] // 2)
     spent, found = 0, 0
     for _ in range(job["loops"]):
@@ -257,7 +258,7 @@ def children(job: dict[str, Any]) -> Answer:
 
 
 def commit_one(job: dict[str, Any]) -> Answer:
-    """One leaf more in a store of many, from opening it to having closed it."""
+    """Append one leaf to a store of many; times from open to close."""
     with _Quiet():
         start = _clock()
         store = getattr(blosc2, job["call"])(job["path"], mode="a")
@@ -279,7 +280,7 @@ def stats(job: dict[str, Any]) -> Answer:
 
 
 def commit_and_stats(job: dict[str, Any]) -> Answer:
-    """Both: more than what the catalog adds to a commit, since the directory is written too."""
+    """The bytes of catalog and directory together: more than what the catalog adds to a commit."""
     return {"ns": commit_one(job)["ns"] + stats(job)["ns"]}
 
 
@@ -291,7 +292,7 @@ def _as_items(value: bytes) -> np.ndarray:
 
 
 def texts_write(job: dict[str, Any]) -> Answer:
-    """A new store of texts, from opening it to having closed it."""
+    """Write a new store of texts; times from open to close."""
     arrays = {key: _as_items(value) for key, value in _texts(job["leaves"]).items()}
     blosc2.remove_urlpath(job["path"])
     with _Quiet():

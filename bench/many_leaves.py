@@ -1,16 +1,15 @@
-"""How does a store behave with a million leaves, beside LMDB, booklet and the reference package?
+"""How fast is a store with a million leaves, compared with LMDB, booklet and the reference package?
 
     python bench/many_leaves.py                    a million leaves, about 15 minutes, 3 GB of disk
     python bench/many_leaves.py --leaves 20000     the same rows in small, about a minute
     python bench/many_leaves.py --only texts       some of the rows: leaves, texts, catalog, upstream
 
-Leaves are 16 float32 in nested groups of a `.b2z`; texts are 200 letters under keys of twelve. What stands in one row
-was measured in one run, a sample of one side, then a sample of the other, and so on. A figure is the median with half
-its interquartile range, a ratio (above 1: this package is faster) is taken within each pair of samples. A store is
-built by a process of its own, whose peak of resident memory is that of the whole process. Files are in the page cache,
-and mapped unless told otherwise.
+Leaves are 16 float32 in nested groups of a `.b2z`; texts are 200 letters under keys of twelve. The samples of a row
+alternate between the two sides, in one run. A figure is the median with half its interquartile range; a ratio (above 1:
+this package is faster) is computed for each pair of samples. A process of its own builds each store; the peak of
+resident memory is that of the whole process. Files are in the page cache, and mapped unless an option says otherwise.
 
-LMDB and booklet are used where they are installed (`pip install '.[bench]'`); what is missing fails its row, no other.
+LMDB and booklet are used if they are installed (`pip install '.[bench]'`); if one is missing, only its rows fail.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Row = dict[str, Any]
 
 
 def note(text: str) -> None:
-    """Say what is going on, apart from the results."""
+    """Print progress, apart from the results."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -57,7 +56,7 @@ class Bench:
         return str(self.folder / name)
 
     def side(self, name: str) -> Side:
-        """A worker that is kept: "ours" has the others' packages too, "upstream" is the reference."""
+        """A worker that stays: "ours" has the other packages too, "upstream" is the reference."""
         if name not in self._sides:
             if name == "ours":
                 side = Side("this package", sys.executable, isolated=False, worker=WORKER)
@@ -69,7 +68,7 @@ class Bench:
         return self._sides[name]
 
     def ask(self, job: Job) -> dict[str, Any]:
-        """One sample, by a worker that is kept or by a new one."""
+        """One sample, by a worker that stays or by a new one."""
         job = dict(job)
         name = job.pop("side", "ours")
         if name != "new":
@@ -90,7 +89,7 @@ class Bench:
         repeat: int = 0,
         ratio: bool = True,
     ) -> Row:
-        """A row: a figure of this package, another one beside it, and what was asked of the figure or of the ratio."""
+        """A row: a figure of this package, another to compare it with, and the goal for the figure or for the ratio."""
         jobs = {"ours": ours} | ({"beside": beside[1]} if beside else {})
         times: dict[str, list[float]] = {"ours": [], "beside": []}
         answers: dict[str, list[dict[str, Any]]] = {"ours": [], "beside": []}
@@ -246,7 +245,7 @@ def group_paths(count: int) -> set[str]:
 
 
 def upstream_rows(bench: Bench) -> None:
-    """Beside the reference, which reads the file that this package has written."""
+    """Compare with the reference, which reads the file that this package has written."""
     count = min(100_000, bench.options.leaves)
     what = {"path": bench.path("beside.b2z"), "call": "TreeStore", "family": "nested", "leaves": count}
     bench.ask({"job": "build", **what, "side": "new"})
@@ -297,7 +296,7 @@ def cells(row: Row) -> Iterator[str]:
 
 
 def table(rows: list[Row]) -> str:
-    """What was asked beside what was measured."""
+    """The goals beside the measured figures."""
     lines = [["job", "asked", "measured", "beside", "ratio (quartiles)", ""], *(list(cells(row)) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
@@ -306,7 +305,7 @@ def table(rows: list[Row]) -> str:
 
 
 def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Measure all rows that were asked for."""
+    """Measure all selected rows."""
     with contextlib.ExitStack() as stack:
         bench = Bench(options, folder, stack)
         versions = {"ours": bench.ask({"job": "about"})}

@@ -1,16 +1,17 @@
-"""How much private memory does each operation on a large array take, and how long beside `cp` and `sync`?
+"""How much private memory does each operation on a large array take, and how long, compared with `cp` and `sync`?
 
     python bench/memory.py                    an array of 300 MB that does not compress
     python bench/memory.py --mb 6000 --limit 1024   one of 6 GB; no operation may have more than 1 GB of data
     python bench/memory.py --rows edit        the rows whose names hold a word
 
-Each row is a process of its own, which prepares the operation (opens the array or store), says that it begins, and does
-it. Meanwhile this process reads its private memory every few milliseconds: `RssAnon` of `/proc/PID/status`, that is,
-pages which are in no file. Pages of files, mapped or not, are the system's and are given back when it needs them. The
-figure is the greatest one minus that before. The goal is 64 MB and 4 chunks.
+Each row is a process of its own, which prepares the operation (opens the array or store), signals that it starts, and
+performs it. Meanwhile this process reads the other's private memory every few milliseconds: `RssAnon` of
+`/proc/PID/status`, that is, pages that belong to no file. Pages of files, mapped or not, belong to the system, which
+frees them when it needs memory. The figure is the peak minus the value before the operation. The goal is 64 MB and 4
+chunks.
 
-The last column compares the time with that of `cp` and `sync` of as many bytes as the operation has to move, measured
-right before; files are in the page cache. The goal is 1.5. Where nothing is moved (`check`) there is none.
+The last column compares the time with that of `cp` and `sync` for as many bytes as the operation has to move, measured
+right before; files are in the page cache. The goal is 1.5. Operations that move nothing (`check`) have no such figure.
 
 `--limit` sets `RLIMIT_DATA` of each process, in MB: beyond it the operation fails.
 """
@@ -43,7 +44,7 @@ ROWS: dict[str, tuple[str, Callable[[Any, Path], Callable[[], Any]], float]] = {
 
 
 def row(name: str, start: str = "array", moved: float = 1) -> Callable[[Any], Any]:
-    """Make a function a row: it prepares, and gives what is to be measured."""
+    """Make a function a row: it prepares the operation, and returns what to measure."""
 
     def add(make: Any) -> Any:
         ROWS[name] = (start, make, moved)
@@ -53,12 +54,12 @@ def row(name: str, start: str = "array", moved: float = 1) -> Callable[[Any], An
 
 
 def noise(rows: int) -> Any:
-    """Items that no codec makes smaller."""
+    """Items that no codec can compress."""
     return np.random.default_rng(rows).integers(0, 256, (rows, 1024, 1024), "u1")
 
 
 def prepare(kind: str, mb: int, folder: Path) -> Path:
-    """The array, or a store that has it under the key /big; made once and shared by rows, which get a copy."""
+    """The array, or a store with the array under the key /big; it is made once, and each row gets a copy."""
     import blosc2
 
     path = folder / f"start-{kind.replace('.', '')}{'.b2nd' if kind == 'array' else kind}"
@@ -421,7 +422,7 @@ for _suffix in (".b2z", ".b2d", ".b2e"):
 
 # ------------------------------------------------------------------------------------------------ measuring
 def work(name: str, folder: Path, start: Path, limit: int) -> None:
-    """Do a row in this process, which tells when it begins and ends."""
+    """Run a row in this process, which reports when it begins and ends."""
     run = ROWS[name][1](start, folder)
     import blosc2
 
@@ -436,7 +437,7 @@ def work(name: str, folder: Path, start: Path, limit: int) -> None:
 
 
 def private(pid: int) -> int:
-    """Bytes of pages that belong to a process alone and are in no file."""
+    """Bytes of the pages that only one process uses and that belong to no file."""
     with open(f"/proc/{pid}/status") as file:
         for line in file:
             if line.startswith("RssAnon:"):
@@ -490,7 +491,7 @@ def copying(array: Path, place: Path, times: float) -> float:
 
 
 def main() -> None:
-    """Measure all rows, or those whose names hold a word."""
+    """Measure all rows, or those whose names contain a word."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mb", type=int, default=300, help="size of the array")
     parser.add_argument("--limit", type=int, default=0, help="most MB of data that a process may have")

@@ -1,20 +1,19 @@
-"""How fast are stores opened and read, beside the reference package?
+"""How fast are stores opened and read, compared with the reference package?
 
     python bench/mmap_store_read.py                  everything, about 10 minutes
     python bench/mmap_store_read.py --quick          fewer nodes and repetitions, about 2 minutes
     python bench/mmap_store_read.py --only judged    the rows with a goal
 
-Both packages read the same files, written by the reference, in one run: a sample of one, then a sample of the
-other, and so on. Each is a process in an environment of its own. Files are written by a third process, because one
-that has written them has a warmer heap: `--against-itself` measures the reference on both sides, for ratios of 1.
- A figure is the median of the samples with its
-quartiles; a ratio is taken within each pair of samples (above 1: this package is faster).
+Both packages read the same files, written by the reference, in one run, with alternating samples. Each is a process in
+an environment of its own. A third process writes the files, because a process that has written them has a warmer heap.
+`--against-itself` measures the reference on both sides; its ratios should be 1. A figure is the median of the samples
+with its quartiles; a ratio is computed for each pair of samples (above 1: this package is faster).
 
-`judged` rows: stores of 64-byte leaves. `grid` rows: EmbedStore, DictStore and TreeStore in `.b2e`, `.b2d` and `.b2z`,
-leaves embedded, external or half of each; page cache warm or cold; all of 128 nodes of 100,000 float64, or 8 slices
-of 4,096 items of each; mapped or not. The values are those of an instrument (`signal`, for which both packages mostly
-wait for zstd) or counted (`--values ramp`, which costs the codec little). Cold rows need the right to drop the page
-cache (root on Linux).
+`judged` rows have goals: stores of 64-byte leaves. `grid` rows combine: EmbedStore, DictStore and TreeStore in `.b2e`,
+`.b2d` and `.b2z`; leaves embedded, external or half of each; page cache warm or cold; all of 128 nodes of 100,000
+float64, or 8 slices of 4,096 items of each; mapped or not. The values are those of an instrument (`signal`, for which
+both packages mostly wait for zstd) or a ramp (`--values ramp`, which costs the codec little). Cold rows need the right
+to drop the page cache (root on Linux).
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ SCAN_GOAL = SLICES_GOAL = 3.0
 
 
 def drop_page_cache() -> str | None:
-    """Empty the page cache; the reason when that is not possible."""
+    """Empty the page cache; returns the reason if that is not possible."""
     if not DROP_CACHES.exists():
         return f"this platform has no {DROP_CACHES}"
     os.sync()
@@ -59,7 +58,7 @@ def drop_page_cache() -> str | None:
 
 
 def judged_rows(writer: Side, folder: Path) -> Iterator[dict[str, Any]]:
-    """Rows over 64-byte leaves, each with the ratio that is asked for."""
+    """Rows for 64-byte leaves, each with its goal for the ratio."""
     order = random.Random(1)
     thousand, two_thousand = 1_000, 2_000
     flat, tree = str(folder / "small_dict.b2z"), str(folder / "small_tree.b2z")
@@ -98,7 +97,7 @@ def grid_files() -> Iterator[tuple[str, str, str]]:
 
 
 def grid_rows(writer: Side, folder: Path, nodes: int, values: str) -> Iterator[dict[str, Any]]:
-    """The grid; files are written one at a time, when their turn comes, and removed after it."""
+    """The rows of the grid; each file is written right before it is measured, and removed after it."""
     positions = random.Random(2)
     starts = [[positions.randrange(ITEMS - LENGTH) for _ in range(SLICES)] for _ in range(nodes)]
     for store, suffix, tier in grid_files():
@@ -124,7 +123,7 @@ def grid_rows(writer: Side, folder: Path, nodes: int, values: str) -> Iterator[d
 
 
 def note(text: str) -> None:
-    """Say what is going on, apart from the results."""
+    """Print progress, apart from the results."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -168,7 +167,7 @@ def measure(ours: Side, reference: Side, row: dict[str, Any], repeat: int) -> di
 
 
 def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Measure all rows that were asked for."""
+    """Measure all selected rows."""
     with contextlib.ExitStack() as stack:
         python = reference_python(options.python_upstream)
         if options.against_itself:
@@ -210,7 +209,7 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def processor() -> str:
-    """What the machine calls its processor."""
+    """The name of the processor."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

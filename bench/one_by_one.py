@@ -1,6 +1,6 @@
-"""Assign many leaves one by one to each kind of store, in a ``with`` block: seconds, and bytes of what results.
+"""Assign many leaves one by one to each kind of store, in a ``with`` block: seconds, and bytes of the result.
 
-``python bench/one_by_one.py [NUMBER]``. The time is until all is durable.
+``python bench/one_by_one.py [NUMBER]``. The time ends when everything is durable.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Patches of volumes that are mapped, by codec and size of blocks: this build beside others, and the reference package.
+"""Patches of mapped volumes, by codec and block size: this build compared with others and with the reference package.
 
     python bench/patches.py --other DIR --reference PYTHON      some minutes
     python bench/patches.py --quick                             some seconds, this build alone
 
 A volume of 64 MB of float32 is written with each codec, shuffled, in the layout of nnU-Net (chunks of 1 MB, blocks of
-16 KB) and in one of larger blocks. Each side, a process of its own with one thread, opens the file mapped and reads
-patches of 64 x 96 x 96 of one held array: the same four again and again, four others each time, and then all of the
-array. The sides take turns, some rounds long, and what counts is CPU time, so that other programs disturb little. A
-ratio is the median over the rounds of this build's rate divided by the other side's: above 1 this build is faster.
-All sides return a sum over what they read, and these have to agree.
+16 KB) and in a layout with larger blocks. Each side is a process of its own with one thread. It opens the file mapped
+and reads patches of 64 x 96 x 96 of one open array: the same four again and again, then four others each time, and then
+the whole array. The sides take turns for some rounds, and only CPU time counts, so that other programs disturb little.
+A ratio is this build's rate divided by that of the other side, as the median over the rounds: above 1 this build is
+faster. All sides return a sum over what they read, and the sums must agree.
 
-`--other` is a directory that holds another build of this package (its `src`), as often as wanted. How much is asked
-for ahead of the decoder was decided by this script, with builds that differ in nothing else.
+`--other` is a directory with another build of this package (its `src`); it may be repeated. The rules for prefetching
+were decided with this script, by builds that differ in nothing else.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FIELDS = ("same", "random", "all")
 
 
 def volume() -> np.ndarray[Any, Any]:
-    """Smooth, with noise, in steps of a scanner's integers, and constant outside of the body."""
+    """Smooth, with noise, in integer steps like those of a scanner, and constant outside the body."""
     z, y, x = np.meshgrid(*(np.linspace(0, 6, n, dtype="f4") for n in SHAPE), indexing="ij")
     noise = np.random.default_rng(1).normal(0, 0.05, SHAPE).astype("f4")
     made = np.sin(z) * np.cos(2 * y) + np.sin(1.5 * x) * np.cos(y) + noise
@@ -49,7 +49,7 @@ def volume() -> np.ndarray[Any, Any]:
 
 
 def write(folder: Path) -> dict[str, Path]:
-    """The files, by what the rows are called."""
+    """The files, by the names of the rows."""
     files = {}
     items = volume()
     for layout, (chunks, blocks) in LAYOUTS.items():
@@ -81,7 +81,7 @@ def worker() -> None:
 
 
 class Side:
-    """One build, in a process that is kept."""
+    """One build, in a process that stays."""
 
     def __init__(self, python: str, source: str | None) -> None:
         env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}

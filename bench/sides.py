@@ -15,11 +15,11 @@ WORKER = Path(__file__).resolve().with_name("worker.py")
 
 
 class JobError(Exception):
-    """A side could not do a job; the other one may."""
+    """One side could not do a job; the other side may."""
 
 
 def reference_python(given: str | None) -> str:
-    """A Python that has the reference package: the given one, or a virtual environment that is made once."""
+    """A Python with the reference package: the given one, or a virtual environment that is made once."""
     given = given or os.environ.get("BLOSC2_UPSTREAM_PYTHON")
     if given:
         return given
@@ -35,7 +35,7 @@ def reference_python(given: str | None) -> str:
 
 
 class Side:
-    """A worker that is kept for the whole run."""
+    """A worker that stays for the whole run."""
 
     def __init__(self, name: str, python: str, *, isolated: bool, worker: Path = WORKER) -> None:
         self.name = name

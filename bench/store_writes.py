@@ -1,14 +1,15 @@
-"""How fast are stores written and changed, beside the reference package?
+"""How fast are stores written and changed, compared with the reference package?
 
     python bench/store_writes.py              new stores of 1,000 small leaves; one leaf more in a `.b2z` of 1 GB
     python bench/store_writes.py --quick      the same with a `.b2z` of 50 MB
 
-Each package writes files of its own, a sample of one, then a sample of the other. This package syncs what it writes
-to the disk, the reference does not; a `.b2z` that the reference changes is unpacked and packed again. A figure is the
-median with its quartiles; a ratio is taken within each pair of samples (above 1: this package is faster).
+Each package writes files of its own, with alternating samples. This package syncs what it writes to the disk, the
+reference does not. To change a `.b2z`, the reference unpacks it and packs it again. A figure is the median with its
+quartiles; a ratio is computed for each pair of samples (above 1: this package is faster).
 
-ext4 looks at every inode that was freed in the last minutes before it makes a file: `.b2d` rows on such a disk are slow
-for both sides once files were removed there (some 20 us a file become 600). `--data` names a folder on a calm one.
+Before ext4 makes a file, it looks at every inode that was freed in the last minutes. So after files were removed,
+`.b2d` rows are slow on such a disk for both sides (600 us for each file instead of some 20). `--data` names a folder on
+a disk where no files were removed.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""The table of README.md: how fast are volumes in a store opened and read, beside the reference package?
+"""The table of README.md: how fast are volumes in a store opened and read, compared with the reference package?
 
     python bench/volumes.py                 both mapped and neither mapped, about 3 minutes
     python bench/volumes.py --markdown      the same, printed as the README has it
     python bench/volumes.py --quick         small volumes and two processes a row, to see that it runs
 
-Two stores, which this package writes and both read. One has smooth `int16` volumes of 160x160x160 with noise, as the
-package stores them when nothing is said (zstd). The other has `float32` volumes as nnU-Net writes them: LZ4HC with
-shuffle, level 8, chunks and blocks for patches of 64x96x96; that is where the reference is strongest.
+This package writes two stores, and both packages read them. One has smooth `int16` volumes of 160x160x160 with noise,
+stored with the default parameters (zstd). The other has `float32` volumes as nnU-Net writes them: LZ4HC with shuffle,
+level 8, chunks and blocks for patches of 64x96x96. There the reference is strongest.
 
-Each sample is a new process of each package, one after the other, in turns. A figure is the median of the samples, a
-ratio the median of those within a pair (above 1: this package is faster), with its quartiles. All figures are warm:
-the file is in the page cache, and what is read again and again was read once before.
+Each sample is a new process; the packages take turns. A figure is the median of the samples; a ratio is the median of
+the ratios of the pairs (above 1: this package is faster), with its quartiles. All figures are warm: the file is in the
+page cache, and data that is read repeatedly was read once before.
 """
 
 from __future__ import annotations
@@ -38,17 +38,18 @@ LZ4 = {"volumes": 4, "side": 192, "dtype": "f4", "codec": "LZ4HC", "clevel": 8, 
        "chunks": [96, 192, 192], "blocks": [32, 48, 48]}  # fmt: skip
 ROWS: list[tuple[str, str, dict[str, Any]]] = [
     ("zstd", "open the store", {"job": "open_store"}),
-    ("zstd", "one item of an array at hand", {"job": "read", "key": "item", "loops": 200}),
-    ("zstd", "a patch of 48x48x48 of an array at hand, again and again", {"job": "read", "key": "patch", "loops": 50}),
-    ("zstd", "patches of 48x48x48 at random of 12 arrays at hand", {"job": "patches", "patch": [48] * 3, "loops": 100}),
+    ("zstd", "one item of an open array", {"job": "read", "key": "item", "loops": 200}),
+    ("zstd", "one patch of 48x48x48 of an open array, read again and again",
+     {"job": "read", "key": "patch", "loops": 50}),
+    ("zstd", "random patches of 48x48x48 of 12 open arrays", {"job": "patches", "patch": [48] * 3, "loops": 100}),
     ("zstd", "open, look up, one patch", {"job": "cold_patch"}),
     ("zstd", "1,000 points by index arrays", {"job": "read", "key": "points", "loops": 20}),
     ("zstd", "ten planes by a list", {"job": "read", "key": "planes", "loops": 20}),
     ("zstd", "a whole array of 8 MB", {"job": "read", "key": "whole", "loops": 20}),
     ("zstd", "compress 8 MB in memory", {"job": "compress", "loops": 5}),
-    ("lz4", "LZ4HC: a patch of 64x96x96 of an array at hand, again and again",
+    ("lz4", "LZ4HC: one patch of 64x96x96 of an open array, read again and again",
      {"job": "read", "key": "patch", "patch": [64, 96, 96], "loops": 50}),
-    ("lz4", "LZ4HC: patches of 64x96x96 at random of 4 arrays at hand",
+    ("lz4", "LZ4HC: random patches of 64x96x96 of 4 open arrays",
      {"job": "patches", "patch": [64, 96, 96], "loops": 60}),
     ("lz4", "LZ4HC: a whole array of 28 MB", {"job": "read", "key": "whole", "loops": 10}),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""One side of `volumes.py`: jobs on a store of volumes, one JSON line a request, as in `worker.py`."""
+"""One side of `volumes.py`: jobs on a store of volumes, one JSON line for each request, as in `worker.py`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _open(job: dict[str, Any]) -> Any:
 
 
 def _starts(volumes: int, side: int, patch: list[int], count: int) -> Iterator[tuple[str, tuple[slice, ...]]]:
-    """Keys and patches at random, the same on both sides."""
+    """Random keys and patches, the same on both sides."""
     rng = np.random.default_rng(11)
     for _ in range(count):
         corner = [int(rng.integers(side - length)) for length in patch]
@@ -62,7 +62,7 @@ def cold_patch(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def patches(job: dict[str, Any]) -> dict[str, Any]:
-    """Patches at random of arrays at hand."""
+    """Random patches of open arrays."""
     store = _open(job)
     wanted = list(_starts(job["volumes"], job["side"], job["patch"], job["loops"]))
     arrays = {key: store[key] for key, _ in wanted}
@@ -89,7 +89,7 @@ def _key_of(job: dict[str, Any]) -> Any:
 
 
 def read(job: dict[str, Any]) -> dict[str, Any]:
-    """One key of an array at hand, again and again."""
+    """One key of an open array, read again and again."""
     array, key = _open(job)["/volume/03"], _key_of(job)
     first = array[key]
     start = _clock()

@@ -1,8 +1,8 @@
-"""One side of a comparison: runs jobs with whatever `blosc2` its Python has, one JSON line a request.
+"""One side of a comparison: runs jobs with the `blosc2` of its Python, one JSON line for each request.
 
-Both packages bear the same import name, so each side is a process of its own, started once and kept. Every job
-measures its own time, reads the same items on both sides, touches each page of what it got, and returns a sum
-over what it read, which the driver compares: a result that is lazy or wrong shows.
+Both packages have the same import name, so each side is a process of its own, which is started once. Every job measures
+its own time, reads the same items on both sides, touches each page of the result, and returns a sum over it. The driver
+compares the sums, so a lazy or wrong result is noticed.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def random_slices(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def signal(node: int, items: int) -> np.ndarray:
-    """What an instrument gives: slow oscillations, some drift and noise, recorded to three decimals."""
+    """Values of an instrument: slow oscillations, some drift and noise, recorded to three decimals."""
     rng = np.random.default_rng(node)
     t = np.linspace(0.0, 1.0, items)
     data = 100.0 + 5.0 * rng.standard_normal() * t
@@ -196,7 +196,7 @@ def signal(node: int, items: int) -> np.ndarray:
 
 
 def ramp(node: int, items: int) -> np.ndarray:
-    """Counted values: they decode about as fast as memory is copied, so that what is around the codec shows."""
+    """A ramp: it decodes about as fast as memory is copied, so the time outside the codec shows."""
     return np.arange(node * items, (node + 1) * items, dtype=np.float64)
 
 
@@ -211,7 +211,7 @@ def small_key(n: int) -> str:
 
 
 def make_grid(job: dict[str, Any]) -> dict[str, Any]:
-    """A store of big leaves, all in one tier or every other one embedded."""
+    """A store of large leaves, all in one tier, or every other leaf embedded."""
     values = {"signal": signal, "ramp": ramp}[job["values"]]
     path, tier = job["path"], job["tier"]
     more = {} if job["store"] == "EmbedStore" else {"threshold": {"embedded": 1 << 60, "external": 0}.get(tier)}
@@ -243,7 +243,7 @@ def make_small(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_leaves(job: dict[str, Any]) -> dict[str, Any]:
-    """Write a new store of 64-byte leaves, from opening it to having closed it; the time of one leaf."""
+    """Write a new store of 64-byte leaves, from open to close; returns the time for one leaf."""
     path, count = job["path"], job["count"]
     blosc2.remove_urlpath(path)
     values = [np.arange(16, dtype="f4") + i for i in range(count)]
@@ -274,7 +274,7 @@ def make_large(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def append_leaf(job: dict[str, Any]) -> dict[str, Any]:
-    """Append one leaf of 64 bytes, from opening the store to having closed it."""
+    """Append one leaf of 64 bytes, from opening the store to closing it."""
     with _Quiet():
         start = _clock()
         store = blosc2.DictStore(job["path"], mode="a")

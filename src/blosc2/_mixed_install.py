@@ -1,8 +1,8 @@
 """Refuse to run from a directory that holds the files of two distributions.
 
-This distribution (``python-blosc2``) and the one published as ``blosc2`` both install a package
-named ``blosc2``. pip does not notice: the second overwrites some files of the first and leaves the others, and
-what remains is a package of no known behaviour.
+This distribution (``python-blosc2``) and the one published as ``blosc2`` both install a package named ``blosc2``. pip
+does not notice: the second overwrites some files of the first and leaves the others, and the result behaves
+unpredictably.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""`BatchArray`: a compressed list of batches, each a list of values of which single ones can be read."""
+"""`BatchArray`: a compressed list of batches, each a list of values that can be read one by one."""
 
 from __future__ import annotations
 
@@ -35,35 +35,35 @@ from blosc2.schunk import SChunk
 
 
 class BatchArray(ValueList):
-    """A list of batches, each of them a list of values that is compressed in blocks, in memory or in a file.
+    """A list of batches, in memory or in a file. Each batch is a list of values, compressed in blocks.
 
-    It has the methods of a list, and its elements are batches: ``batches[2]`` is a `Batch`, ``batches[2][5]`` one item,
-    for which one block is decoded. Each call that changes it is published as one: readers see all of it or nothing.
+    It has the methods of a list, and its elements are batches: ``batches[2]`` is a `Batch`, and ``batches[2][5]`` is
+    one item, for which one block is decoded. Readers see each call that changes the list completely or not at all.
 
     Parameters
     ----------
     items_per_block : int, optional
-        Most items of a block. Small blocks are quicker to get one item of, large ones are smaller. By default as many
-        items of the first batch as have 1 MiB of packed bytes up to compression level 3, 8 MiB up to 6, 16 MiB up to 8,
-        and all of them with levels 9 and 0.
+        The largest number of items in a block. Small blocks give single items faster, large blocks compress better. By
+        default, as many items of the first batch as have 1 MiB of packed bytes up to compression level 3, 8 MiB up to
+        6, 16 MiB up to 8, and all of them with levels 9 and 0.
     serializer : {"msgpack", "arrow"}
-        How items are packed: "msgpack" takes what `ObjectArray` takes, "arrow" Arrow arrays and lists of values of one
-        type; it needs pyarrow, which ``pip install 'python-blosc2[arrow]'`` brings.
+        How items are packed. "msgpack" takes the values that `ObjectArray` takes; "arrow" takes Arrow arrays and lists
+        of values of one type, and needs pyarrow (``pip install 'python-blosc2[arrow]'``).
     deserialize : {"full", "safe"}, optional
-        What may happen to items that stand for an object to be opened: those of a new list are opened, those of a file
-        are refused.
+        Whether to open items that stand for an object. By default they are opened in a new list, and refused in a list
+        from a file.
     **kwargs
-        ``cparams``, ``dparams``, ``storage``, or the fields of `blosc2.Storage`. With a ``urlpath`` of a list that
-        exists, modes "a" and "r" open it; "w" replaces it, "x" refuses it.
+        ``cparams``, ``dparams``, ``storage``, or the fields of `blosc2.Storage`. If ``urlpath`` exists, modes "a" and
+        "r" open it, "w" replaces it, and "x" raises.
 
     Raises
     ------
     FileNotFoundError
-        Mode "r", and no such file.
+        The mode is "r" and the file does not exist.
     ImportError
-        Serializer "arrow" without pyarrow.
+        The serializer is "arrow" and pyarrow is not installed.
     FormatError
-        There is something else in the file.
+        The file contains something else.
 
     Examples
     --------
@@ -126,7 +126,7 @@ class BatchArray(ValueList):
 
     @property
     def items_per_block(self) -> int | None:
-        """Items that one block holds at most; None as long as nobody said how many, and there is no batch."""
+        """The largest number of items in a block; None if it was not given and there is no batch yet."""
         return self._layout(self._handle.frame).items_per_block
 
     @property
@@ -232,7 +232,7 @@ class BatchArray(ValueList):
         return self._all_items(self._handle.frame, index)
 
     def iter_items(self) -> Iterator[Any]:
-        """The items of all batches, one after the other.
+        """Iterate over the items of all batches.
 
         Examples
         --------
@@ -248,7 +248,7 @@ class BatchArray(ValueList):
 
     @property
     def items(self) -> BatchArrayItems:
-        """The items of all batches as one sequence, read-only."""
+        """The items of all batches as one read-only sequence."""
         return BatchArrayItems(self)
 
     # ------------------------------------------------------------ changing
@@ -370,7 +370,7 @@ class BatchArray(ValueList):
         return [len(block) for block in self._opened_blocks(frame, index, Together(frame.file_size))]
 
     def chunk_copy(self, **kwargs: Any) -> Self:
-        """A copy whose batches are the compressed bytes of these, moved as they are.
+        """Copy the list, with the compressed bytes of its batches unchanged.
 
         Parameters
         ----------
@@ -380,7 +380,7 @@ class BatchArray(ValueList):
         Raises
         ------
         ValueError
-            `cparams`, `items_per_block` or `serializer`, which would change the bytes: `copy` takes them.
+            `cparams`, `items_per_block` or `serializer` is given, which would change the bytes: use `copy`.
 
         Examples
         --------
@@ -396,14 +396,14 @@ class BatchArray(ValueList):
         return super().copy(**kwargs)
 
     def copy(self, **kwargs: Any) -> Self:
-        """A copy with the same batches and metadata, in memory or where ``urlpath`` says.
+        """Copy the batches and metadata, in memory or to the file ``urlpath``.
 
         Parameters
         ----------
         **kwargs
             ``storage`` or the fields of `blosc2.Storage`, except ``meta``, which is copied too; ``items_per_block``,
-            ``serializer`` and ``cparams`` to pack and compress the items anew, otherwise they are copied as they are
-            stored; ``dparams``.
+            ``serializer`` and ``cparams`` to pack and compress the items again, otherwise the compressed bytes are
+            copied; ``dparams``.
 
         Examples
         --------

@@ -1,7 +1,7 @@
-"""Three functions under the name that the other implementation's extension module has.
+"""Three functions under the name of the other implementation's extension module.
 
-Private: for programs that already call them there. `open` gives what is stored as it is stored, whatever kind of
-object it carries; everybody else wants `blosc2.open`.
+Private: for programs that already call them here. `open` returns an array or super-chunk even if the file contains
+another kind of object; other programs should use `blosc2.open`.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ from blosc2.version import __version__
 
 
 def print_versions() -> None:
-    """Print the versions of this package and of all that it stands on.
+    """Print the versions of this package and of its dependencies.
 
     Examples
     --------
@@ -80,14 +80,14 @@ def print_versions() -> None:
 
 
 def free_resources() -> None:
-    """Release the contexts and scratch memory of compression and decompression that nothing is using."""
+    """Release unused memory of compression and decompression: contexts, scratch memory, cached blocks."""
     free_idle()
     forget_encoders()
     forget_templates()
 
 
 def remove_urlpath(path: str | bytes | os.PathLike[str] | None) -> None:
-    """Remove the file or directory of an array or store; None and what does not exist are silently passed over."""
+    """Remove the file or directory of an array or store; None, or a path that does not exist, is ignored."""
     if path is None:
         return
     name = os.fsdecode(path)

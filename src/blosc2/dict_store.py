@@ -40,76 +40,76 @@ from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from
 
 
 class DictStore(BackedStore):
-    """A mapping of keys to arrays: a `.b2d` directory with a file a leaf, or a `.b2z` file that holds them all.
+    """A mapping of keys to arrays: a `.b2d` directory with a file for each leaf, or a `.b2z` file with all of them.
 
     Parameters
     ----------
     localpath : str, bytes or path
-        The directory or file. What exists is recognised by what it is; what is new, by its suffix: a file for
-        ``.b2z``, else a directory.
+        The directory or file. An existing path keeps its kind; a new one becomes a file with suffix ``.b2z``, otherwise
+        a directory.
     mode : {'r', 'a', 'w', 'x'}
-        Read only; read and write, created if missing; start empty (the old leaves go when the first changes are
-        published); create only.
+        Read only; read and write, created if missing; start empty (the old leaves are removed when the first changes
+        are published); create only.
     tmpdir : str, optional
-        Accepted for compatibility: nothing is ever unpacked.
+        Accepted for compatibility, but not used: nothing is ever unpacked.
     cparams : CParams or dict, optional
-        How arrays are compressed that the store makes of plain values. Arrays of this package keep their own bytes.
+        How to compress arrays that the store makes from other values. Arrays of this package keep their compressed
+        bytes.
     dparams : DParams or dict, optional
         Accepted for compatibility.
     storage : Storage or dict, optional
         `mode` and `mmap_mode` in one object.
     threshold : int or None
-        Values of fewer bytes are embedded in one common frame, ``embed.b2e``; the default 0 gives each a file of its
-        own. None embeds all that did not come from a file.
+        Values of fewer bytes are embedded in one common frame, ``embed.b2e``. The default 0 gives each value a file of
+        its own; None embeds all values that do not come from a file.
     mmap_mode : {None, 'r'}
         ``"r"`` maps each file, and requires ``mode="r"``; see the notes.
     locking : bool
         Must be False.
     deserialize : {'safe', 'full'}
-        What happens to active values in the metadata of leaves.
+        Whether to refuse active values in the metadata of leaves, or to open them.
     timeout : float or None
-        How many seconds a mode other than 'r' waits for another writer; None waits as long as it takes.
+        How many seconds a mode other than 'r' waits for another writer; None waits without limit.
     verify : bool, optional
-        By default what is read as a whole is checked against the checksums of the store; True checks each read, False
+        By default, data read as a whole is verified against the checksums of the store; True verifies each read, False
         none. See `blosc2.open`.
     exclusive : bool
-        False takes no lock, for file systems without any: then nobody else may write meanwhile.
+        False takes no lock, for file systems without locks; make sure that there is no other writer.
     advise : str, optional
         How the store will be read; see `advise`.
 
     Raises
     ------
     ValueError
-        A mode or a combination that does not exist; a path that is no store (`FormatError`).
+        The mode, or the combination of modes, does not exist; or the path is not a store (`FormatError`).
     FileNotFoundError, FileExistsError
-        Mode 'r' without a store; mode 'x' with something in its place; mode 'w' and a directory that is no store, or a
-        file that neither is one nor is named like one.
+        The mode is 'r' and there is no store; it is 'x' and the path exists; or it is 'w' and the path is a directory
+        that is not a store, or a file that is not a store and has no suffix of one.
     StoreLockedError
-        A mode other than 'r', and another handle has the store open for writing, in this process or another.
+        The mode is not 'r', and another handle has the store open for writing, in this process or another.
 
     Notes
     -----
-    **Publishing.** Values set, deleted or changed become part of the store at `flush` or `close`. For a `.b2z` that
-    is one step: new members and a new directory are appended, and one last write of 54 bytes makes them current. An
-    archive that was only read is not touched. In a `.b2d` a leaf with a file of its own is published by its
-    assignment, and its file goes with its deletion; what is embedded is published at once as long as that is cheap
-    (`doc/durability.md`), and all of it is durable at `flush` or `close`. Each leaf is written beside the tree and
-    renamed into it; each of these is atomic, all together are not. A `with` block that raises publishes what was
-    assigned, and so does a store that nobody closes, when it is dropped or the interpreter ends, with a
-    `ResourceWarning`; `discard` drops what waits, and `transaction` gives all or nothing. Leaves of a store open
-    for writing are live: a change of such a leaf is published with the store's next flush. Replaced members leave
-    dead bytes in a `.b2z`; `to_b2z` writes a copy without them.
+    **Publishing.** `flush` and `close` publish changes. A `.b2z` is published in one step: new members and a new
+    directory are appended, and one last write of 54 bytes makes them current. An archive that was only read is not
+    touched. In a `.b2d`, assigning a leaf with a file of its own publishes it, and deleting it removes the file;
+    embedded values are published at once as long as that is cheap (`doc/durability.md`). Everything is durable after
+    `flush` or `close`. Each file of a `.b2d` is replaced atomically, but not all of them together. A `with` block that
+    raises publishes what was assigned. So does a store that is never closed, when it is garbage-collected or the
+    interpreter exits, with a `ResourceWarning`. `discard` drops pending changes, and a `transaction` publishes all of
+    its changes or none. Leaves of a store open for writing are live: their changes are published with the store's next
+    flush. Replaced members leave unused bytes in a `.b2z`; `compact` removes them.
 
-    **Mapping.** With ``mmap_mode="r"`` a `.b2z` is mapped once, however many leaves are open: a leaf is a window of
-    that one mapping and needs no descriptor. In a `.b2d` each leaf is a file, mapped when it is opened. Mapping costs
-    a few microseconds a file and address space of its size; memory is the page cache's, shared by all processes and
-    given back under pressure, though tools count touched pages as the process's own. Leaves keep their mapping alive
-    after `close`. Without it (None) a `.b2z` is one descriptor, and each read is a positional read: slower above some
-    16 KB a read, but indifferent to what becomes of the file.
+    **Mapping.** With ``mmap_mode="r"`` a `.b2z` is mapped once, however many leaves are open: a leaf is a byte range of
+    that mapping and needs no descriptor. In a `.b2d` each leaf is a file, mapped when it is opened. Mapping costs a few
+    microseconds for each file, and address space of its size. Its memory belongs to the page cache: all processes share
+    it, and the system can free it, although tools count touched pages as memory of the process. Leaves keep their
+    mapping alive after `close`. Without mapping (None) a `.b2z` is one descriptor, and reads are positional: slower
+    above some 16 KB for each read, but safe if the file is truncated.
 
-    The limits of mapping: when somebody else truncates a mapped file, the next access kills the process with
-    SIGBUS (this package only replaces files and appends to them); a file on a network file system may behave so when
-    the connection breaks; Windows does not let a mapped file be replaced or deleted.
+    The limits of mapping: if another program truncates a mapped file, the next access kills the process with SIGBUS
+    (this package only replaces files and appends to them). The same may happen on a network file system when the
+    connection breaks. On Windows a mapped file cannot be replaced or deleted.
 
     Examples
     --------
@@ -199,10 +199,10 @@ class DictStore(BackedStore):
 
     @staticmethod
     def open_tagged(path: str, options: StoreOptions, given: Mapping[str, Any]) -> DictStore:
-        """Open the store at a path with the class that its tag names, reading it once.
+        """Open the store at a path with the class that its tag names; the tag is read once.
 
-        A store that is one table of another package has no tree to show, so it opens as a `DictStore`. What else was
-        given are `cparams` and `dparams`.
+        A store that is one table of another package has no tree, so it opens as a `DictStore`. What else was given are
+        `cparams` and `dparams`.
         """
         lock = None
         if options.mode == "a":
@@ -261,9 +261,9 @@ class DictStore(BackedStore):
         Parameters
         ----------
         overwrite : bool
-            Whether a file of that name is replaced. A path in its place is taken as `filename`.
+            Whether to replace an existing file. A path given here is used as `filename`.
         filename : str or path, optional
-            The file; by default the store's own path with the suffix ``.b2z``. Where the store is that file, its
+            The file; by default the store's own path with the suffix ``.b2z``. If the store itself is that file, its
             changes are published, and nothing else is done.
 
         Returns
@@ -299,7 +299,7 @@ class DictStore(BackedStore):
         dirname : str or path, optional
             The directory; by default the store's own path with the suffix ``.b2d``.
         overwrite : bool
-            Whether a store of that name is replaced.
+            Whether to replace an existing store.
 
         Returns
         -------
@@ -309,7 +309,7 @@ class DictStore(BackedStore):
         Raises
         ------
         FileExistsError
-            The directory exists and `overwrite` is False, or it is no store.
+            The directory exists and `overwrite` is False, or it is not a store.
         """
         self._check_open()
         target = os.path.splitext(self._file)[0] + ".b2d" if dirname is None else local_path(dirname)
@@ -364,12 +364,12 @@ class DictStore(BackedStore):
         return os.path.abspath(target)
 
     def member_window(self, key: str) -> tuple[int, int] | None:
-        """Where the published frame of a leaf lies in the `.b2z` file, for tools that map it themselves.
+        """Return the position of a leaf's published frame in the `.b2z` file, for programs that map it themselves.
 
         Returns
         -------
         tuple of int, or None
-            Offset and length in bytes; None for an embedded value, a group, a key that is not there, and in a `.b2d`.
+            Offset and length in bytes; None for an embedded value, a group, a missing key, and in a `.b2d`.
         """
         self._check_open()
         if key not in self:
@@ -380,7 +380,7 @@ class DictStore(BackedStore):
 
     # ------------------------------------------------------------------ description
     def describe(self, key: str) -> LeafInfo:
-        """What a leaf is: kind, shape, dtype, codec, sizes, key; without a look at it where a catalog knows.
+        """Describe a leaf: kind, shape, dtype, codec, sizes, key. With a catalog, the leaf is not opened.
 
         Raises
         ------
@@ -406,10 +406,10 @@ class DictStore(BackedStore):
         return describe_leaf(self, key)
 
     def stats(self, group: str = "/", depth: int = 0, *, by: str | Iterable[str] | None = None) -> list[GroupStats]:
-        """How many leaves there are below a group, and how many bytes, by group, kind, dtype and codec.
+        """Count the leaves below a group and their bytes, by group, kind, dtype and codec.
 
-        In a `.b2z` with a catalog no leaf is looked at, and each row takes as long for a million leaves as for a few.
-        In one without, and in a `.b2d`, each leaf is opened, once for as long as the store shows the same version.
+        In a `.b2z` with a catalog no leaf is opened, and each row takes as long for a million leaves as for a few. In a
+        `.b2z` without one, and in a `.b2d`, each leaf is opened, once for each version that the store shows.
         Unpublished changes are not counted.
 
         Parameters
@@ -417,15 +417,15 @@ class DictStore(BackedStore):
         group : str
             "/" for all.
         depth : int
-            How far below the group there are rows for the groups in it, each with all that it holds.
+            How many levels of groups below `group` have rows of their own. Each row counts everything below its group.
         by : {"kind", "dtype", "codec"} or several of these, optional
-            What else has rows of its own.
+            What else to count in separate rows.
 
         Returns
         -------
         list of GroupStats
-            Named tuples, which ``pandas.DataFrame`` takes; a group comes before those in it. The
-            row of all of the store says what its files take, too.
+            Named tuples, which ``pandas.DataFrame`` accepts; a group comes before the groups in it. The row of the
+            whole store also has the size of its files.
 
         Examples
         --------
@@ -453,7 +453,7 @@ class DictStore(BackedStore):
 
     @property
     def urlpath(self) -> str:
-        """The directory or file, under the name that other classes use."""
+        """The directory or file, under the name used by other classes."""
         return str(self._path)
 
     @property
@@ -473,12 +473,12 @@ class DictStore(BackedStore):
 
     @property
     def working_dir(self) -> str:
-        """Where the files are: the directory itself, or the one that holds the `.b2z` file."""
+        """The directory of the files: the store itself, or the directory of the `.b2z` file."""
         return os.path.dirname(os.path.abspath(self._file)) if self.is_zip_store else self.localpath
 
     @property
     def cparams(self) -> CParams:
-        """How arrays are compressed that the store makes of plain values."""
+        """How arrays that the store makes from other values are compressed."""
         if self._cparams is None:
             self._cparams = cparams_from(None)
         return self._cparams
@@ -492,13 +492,13 @@ class DictStore(BackedStore):
 
     @property
     def storage(self) -> Storage:
-        """Path, modes and the mark of its kind as one object."""
+        """Path, modes and kind of the store as one object."""
         meta = {self._metalayer: {"version": 1}}
         return Storage(urlpath=self._path, mode=self._mode, mmap_mode=self._mmap_mode, meta=meta)
 
     @property
     def estore(self) -> EmbedStore:
-        """The published embedded values alone, read-only."""
+        """The published embedded values only, as a read-only store."""
         self._check_open()
         if self._embedded is None:
             return EmbedStore()

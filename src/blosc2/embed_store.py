@@ -30,30 +30,31 @@ class EmbedStore(Store):
     Parameters
     ----------
     urlpath : str, bytes or path, optional
-        The file. Without it the store lives in memory; `to_cframe` gives its bytes.
+        The file. Without it the store is in memory; `to_cframe` returns its bytes.
     mode : {'r', 'a', 'w', 'x'}
         Read only; read and write, created if missing; start empty (an old file is replaced with the first
         change); create only.
     cparams : CParams or dict, optional
-        How arrays are compressed that the store makes of plain values. Arrays of this package keep their own bytes.
+        How to compress arrays that the store makes from other values. Arrays of this package keep their compressed
+        bytes.
     dparams : DParams or dict, optional
         Accepted for compatibility.
     storage : Storage or dict, optional
         `urlpath`, `mode` and `mmap_mode` in one object.
     chunksize : int
-        The least size of the chunks that values are gathered in.
+        The smallest size of the chunks that hold the values.
     mmap_mode : {None, 'r'}
         ``"r"`` maps the file, and requires ``mode="r"``; see the notes.
     meta : dict, optional
         Further fixed metadata of a new store.
     deserialize : {'safe', 'full'}
-        What happens to active values in the metadata of leaves.
+        Whether to refuse active values in the metadata of leaves, or to open them.
     timeout : float or None
-        How many seconds a mode other than 'r' waits for another writer; None waits as long as it takes.
+        How many seconds a mode other than 'r' waits for another writer; None waits without limit.
     exclusive : bool
-        False takes no lock, for file systems without any: then nobody else may write meanwhile.
+        False takes no lock, for file systems without locks; make sure that there is no other writer.
     verify : bool, optional
-        By default what is read as a whole is checked against the checksums of the store; True checks each read, False
+        By default, data read as a whole is verified against the checksums of the store; True verifies each read, False
         none. See `blosc2.open`.
     advise : str, optional
         How the file will be read; see `advise`.
@@ -61,35 +62,35 @@ class EmbedStore(Store):
     Raises
     ------
     ValueError
-        A mode or a combination that does not exist; a file that is no such store (`FormatError`).
+        The mode, or the combination of modes, does not exist; or the file is not such a store (`FormatError`).
     FileNotFoundError, FileExistsError
-        Mode 'r' without a file; mode 'x' with one.
+        The mode is 'r' and there is no file; or it is 'x' and there is one.
     StoreLockedError
-        A mode other than 'r', and another handle has the file open for writing, in this process or another.
+        The mode is not 'r', and another handle has the file open for writing, in this process or another.
 
     Notes
     -----
-    **Publishing.** A new file is there when it is opened. A value that is set or deleted is published when that
-    returns, as long as that is cheap: it is appended, with a new map of all keys, and one small write makes both
-    current. A large store publishes when what waits is as large as its map, or a second after the last time; and at
-    `flush` and `close`, when all becomes durable too. What readers have open stays as it is. `transaction`, `update`
-    and `write_many` publish all at once. Leaves of a store open for writing are live: a change of such a leaf is
-    published with what is published next. A `with` block that raises publishes what was assigned, and so does a store
-    that nobody closes, when it is dropped or the interpreter ends, with a `ResourceWarning`; `discard` drops what
-    waits. What was replaced or deleted stays as dead bytes until they are more than the live ones, or `compact` is
-    called: then a new file is written and renamed into the place of the old one.
+    **Publishing.** A new file exists as soon as the store is opened. Assigning or deleting a value publishes the change
+    when it returns, as long as that is cheap: the value and a new map of all keys are appended, and one small write
+    makes both current. A large store publishes when the pending changes are as large as its map, or a second after the
+    last publication; and at `flush` and `close`, which also make everything durable. Readers keep the version that they
+    opened. `transaction`, `update` and `write_many` publish all of their changes at once. Leaves of a store open for
+    writing are live: their changes are published with the next publication. A `with` block that raises publishes what
+    was assigned. So does a store that is never closed, when it is garbage-collected or the interpreter exits, with a
+    `ResourceWarning`. `discard` drops pending changes. Replaced or deleted values leave unused bytes in the file, until
+    these exceed twice the bytes in use, or until `compact` is called: then a new file replaces the old one.
 
-    **Mapping.** With ``mmap_mode="r"`` the file is mapped once, however many leaves are open, and leaves read from
-    the mapping without a system call or a copy of compressed bytes. It costs a few microseconds at open and address
-    space of the size of the file; memory is the page cache's, shared by all processes and given back under pressure,
-    though tools count touched pages as the process's own. Leaves keep the mapping alive after `close`. Without
-    it (None) each read is a positional read of a single descriptor: slower above some 16 KB a read, but indifferent to
-    what becomes of the file.
+    **Mapping.** With ``mmap_mode="r"`` the file is mapped once, however many leaves are open. Leaves read from the
+    mapping without a system call or a copy of compressed bytes. Mapping costs a few microseconds at open, and address
+    space of the size of the file. Its memory belongs to the page cache: all processes share it, and the system can free
+    it, although tools count touched pages as memory of the process. Leaves keep the mapping alive after `close`.
+    Without mapping (None), reads are positional reads of one descriptor: slower above some 16 KB for each read, but
+    safe if the file is truncated.
 
-    The limits of mapping: when somebody else truncates a mapped file, the next access kills the process with
-    SIGBUS (this package only replaces files and appends to them); a file on a network file system may behave so when
-    the connection breaks; Windows does not let a mapped file be replaced or deleted. Files whose values were
-    compressed once more (those of other writers) must be decoded first, and mapping gains little.
+    The limits of mapping: if another program truncates a mapped file, the next access kills the process with SIGBUS
+    (this package only replaces files and appends to them). The same may happen on a network file system when the
+    connection breaks. On Windows a mapped file cannot be replaced or deleted. In files of other programs the values are
+    compressed a second time; they must be decoded first, and mapping gains little.
 
     Examples
     --------
@@ -236,7 +237,7 @@ class EmbedStore(Store):
 
     # ------------------------------------------------------------------ besides a mapping
     def to_cframe(self) -> bytes:
-        """The store as the bytes of one frame, unpublished changes included, without checksums."""
+        """Return the store as the bytes of one frame, including unpublished changes, without checksums."""
         self._check_open()
         with self._lock:
             self._gather()
@@ -274,7 +275,7 @@ class EmbedStore(Store):
 
     @property
     def cparams(self) -> CParams:
-        """How arrays are compressed that the store makes of plain values."""
+        """How arrays that the store makes from other values are compressed."""
         return self._cparams
 
     @property
@@ -284,13 +285,13 @@ class EmbedStore(Store):
 
     @property
     def storage(self) -> Storage:
-        """Path, modes and the mark of its kind as one object."""
+        """Path, modes and kind of the store as one object."""
         meta = {"b2embed": {"version": 1}}
         return Storage(urlpath=self._path, mode=self._mode, mmap_mode=self._mmap_mode, meta=meta)
 
     @property
     def chunksize(self) -> int:
-        """The least size of the chunks that values are gathered in."""
+        """The smallest size of the chunks that hold the values."""
         return self._backend.chunksize if self._embedded is None else int(self._embedded.frame.chunksize)
 
     def __repr__(self) -> str:

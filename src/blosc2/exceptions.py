@@ -1,7 +1,7 @@
 """Every exception of the package.
 
-Each subclasses the builtins that a caller would catch, pickles, and says which file, key and byte is
-meant, what was expected, and what to do.
+Each subclasses the builtins that a caller would catch, and pickles. Its message gives file, key and byte, what was
+expected, and what to do.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def explain(error: BaseException, what: str) -> None:
 
 
 class FormatError(ValueError, RuntimeError):
-    """Bytes that are not what the format asks for: damaged, cut short, or of another kind.
+    """Bytes that violate the format: damaged, truncated, or of another format.
 
     Attributes
     ----------
     reason : str
         What was found and what was expected.
     path : str or None
-        The file, where there is one.
+        The file, if there is one.
     key : str or None
         The key inside a store.
     offset : int or None
@@ -83,9 +83,10 @@ def _rebuild_format_error(
 
 
 class StaleHandleError(FormatError):
-    """A file is not, or no longer, what a handle to it stands for: another handle or process has changed it since.
+    """A file is no longer what a handle stands for, because another handle or process has changed it.
 
-    Nothing is damaged. The text says what to do: open it again, or have ``locking=True`` keep handles together.
+    Nothing is damaged. The message says what to do: open the file again, or use ``locking=True``, with which handles
+    follow each other.
     """
 
 
@@ -115,11 +116,11 @@ def _rebuild_placed_error(kind: type[_PlacedError], reason: str, path: str | Non
 
 
 class MissingFileError(FileNotFoundError, RuntimeError):
-    """There is nothing at this path. Built as (errno, text, path), like any `OSError`."""
+    """The path does not exist. Its arguments are (errno, text, path), like those of any `OSError`."""
 
 
 class ExistingFileError(FileExistsError, RuntimeError):
-    """The path is taken, and the mode does not replace it. Built as (errno, text, path)."""
+    """The path exists, and the mode does not replace it. Its arguments are (errno, text, path)."""
 
 
 class OtherFileSystemError(OSError):
@@ -130,27 +131,27 @@ class OtherFileSystemError(OSError):
 
 
 class ReadOnlyError(_PlacedError, ValueError):
-    """A change was asked of something that was opened for reading only."""
+    """A change of something that was opened for reading only."""
 
 
 class ShapeError(_PlacedError, ValueError, RuntimeError):
-    """The shape of a value does not fit the place that it should fill."""
+    """The shape of a value does not fit the items that it is assigned to."""
 
 
 class ChunkIndexError(_PlacedError, IndexError, RuntimeError):
-    """A super-chunk has no chunk of this number."""
+    """A super-chunk has no chunk with this number."""
 
 
 class ChunkSizeError(_PlacedError, ValueError, RuntimeError):
-    """Data that does not fit a chunk, or a buffer that a chunk does not fit."""
+    """Data is too large for a chunk, or a chunk for a buffer."""
 
 
 class MissingMetadataError(_PlacedError, KeyError, RuntimeError):
-    """No metadata entry bears this name."""
+    """No metadata entry has this name."""
 
 
 class CompressionError(_PlacedError, ValueError):
-    """A codec or a filter did not take the data: other compression parameters do, which ``copy(cparams=...)`` sets."""
+    """A codec or filter cannot compress the data; use other compression parameters, with ``copy(cparams=...)``."""
 
 
 class UnsupportedValueError(_PlacedError, TypeError, AttributeError):
@@ -158,11 +159,11 @@ class UnsupportedValueError(_PlacedError, TypeError, AttributeError):
 
 
 class ClosedStoreError(_PlacedError, ValueError):
-    """The store was closed; leaves that were taken from it before stay valid."""
+    """The store is closed; leaves taken from it before stay valid."""
 
 
 class StoreLockedError(_PlacedError, OSError):
-    """Another handle has the store open for writing, or this process is a fork of one that has; the text says who."""
+    """Another handle, or the parent of this forked process, has the store open for writing; the message says which."""
 
 
 class StoreKeyError(_PlacedError, KeyError):
@@ -174,14 +175,14 @@ class UnsupportedKindError(_PlacedError, NotImplementedError):
 
 
 class UnsafeDeserializationError(ValueError):
-    """Stored metadata holds an active value: one that stands for an object to be opened or rebuilt.
+    """Stored metadata contains an active value, which stands for an object to be opened or rebuilt.
 
     Attributes
     ----------
     kind : str
-        What the value is, for instance ``"embedded cframe"``.
+        The kind of value, for instance ``"embedded cframe"``.
     location : str or None
-        Where it was met.
+        Where it was found.
     """
 
     def __init__(self, kind: str, *, location: str | None = None) -> None:

@@ -43,8 +43,8 @@ from blosc2._options import Absent, compressed, explain_absent
 class NDArray(ReadableArray):
     """An n-dimensional array of compressed chunks, in memory or in a file.
 
-    Made by `blosc2.asarray`, `blosc2.zeros` and their like, or by `blosc2.open`. Reading with a key gives a NumPy
-    array with the items; any number of threads may read one array.
+    `blosc2.asarray`, `blosc2.zeros` and similar functions make arrays, and `blosc2.open` opens them. Indexing gives a
+    NumPy array with the items; any number of threads may read one array.
 
     Examples
     --------
@@ -78,14 +78,14 @@ class NDArray(ReadableArray):
         return OrthogonalIndex(self)
 
     def to_device(self, device: str, /, *, stream: Any = None) -> NDArray:
-        """The array itself, whose items are decoded to memory of the CPU; `ValueError` for other devices."""
+        """Return the array itself, whose items are always in CPU memory; `ValueError` for other devices."""
         if device != "cpu" or stream is not None:
             raise ValueError(f"items are read to memory of the CPU, not to {device!r}: hand on what was read")
         return self
 
     @property
     def T(self) -> NDArray:
-        """A copy with the two axes swapped; see `blosc2.permute_dims` for arrays of other axes."""
+        """A copy of a 2-d array with its axes swapped; see `blosc2.permute_dims` for other arrays."""
         if self.ndim != 2:
             raise ValueError(f"T only works for 2-dimensional arrays, not for {self.ndim} axes; see permute_dims")
         return NDArray._of(permuted(self, (1, 0), {}))
@@ -116,10 +116,10 @@ class NDArray(ReadableArray):
                 handle.publish(update)
 
     def resize(self, newshape: Any) -> None:
-        """Change the lengths of the axes; what is new reads zeros, what no longer fits is given up.
+        """Change the lengths of the axes. New items are zeros; items outside the new shape are dropped.
 
-        In a file, old chunks stay where they are, unless an axis other than the first gets more or fewer chunks:
-        then the file is written anew.
+        In a file, old chunks stay where they are, unless an axis other than the first gets more or fewer chunks: then
+        the file is rewritten.
 
         Parameters
         ----------
@@ -129,7 +129,7 @@ class NDArray(ReadableArray):
         Raises
         ------
         ValueError
-            Another number of axes, or an array that was made without items and without chunks.
+            The number of axes differs, or the array was made without items and without a chunk shape.
 
         Examples
         --------
@@ -187,7 +187,7 @@ class NDArray(ReadableArray):
 
     # ------------------------------------------------------------ as a whole
     def squeeze(self, axis: Any = None) -> NDArray:
-        """A view without axes of length 1: all of them, or those that are named. See `blosc2.squeeze`.
+        """Return a view without axes of length 1: all of them, or the given ones. See `blosc2.squeeze`.
 
         Examples
         --------
@@ -198,7 +198,7 @@ class NDArray(ReadableArray):
         return NDArray._of(ViewHandle(self, squeezed_axes(self.shape, axis)))
 
     def reshape(self, shape: Any, c_order: bool = True, **kwargs: Any) -> NDArray:
-        """A new array with the same items in C order in another shape. See `blosc2.reshape`.
+        """Make an array with the same items, in C order, and another shape. See `blosc2.reshape`.
 
         Examples
         --------
@@ -209,7 +209,7 @@ class NDArray(ReadableArray):
         return NDArray._of(reshaped(self, shape_for(self.shape, shape, c_order), kwargs))
 
     def take(self, indices: Any, /, *, axis: int | None = None) -> NDArray:
-        """A new array of items along an axis, by their numbers. See `blosc2.take`.
+        """Take items along an axis, by their indices, as a new array. See `blosc2.take`.
 
         Examples
         --------
@@ -223,8 +223,8 @@ class NDArray(ReadableArray):
     def copy(self, dtype: Any = None, **kwargs: Any) -> NDArray:
         """Copy the array with its metadata.
 
-        Chunks, blocks and compression parameters stay as far as no keyword changes them; then the compressed chunks
-        are copied as they are.
+        Chunks, blocks and compression parameters stay the same unless a keyword changes them. If all stay the same, the
+        compressed chunks are copied unchanged.
 
         Parameters
         ----------
@@ -235,21 +235,21 @@ class NDArray(ReadableArray):
         Raises
         ------
         ValueError
-            For ``meta``, which is copied.
+            ``meta`` is given; it is always copied.
         """
         if "meta" in kwargs:
             raise ValueError("meta should not be passed to copy: the metalayers are copied")
         return NDArray._of(copied(self, dtype, kwargs))
 
     def save(self, urlpath: Any, contiguous: bool = True, **kwargs: Any) -> None:
-        """Copy the array into a file; ``mode="w"`` replaces one that exists. See `copy` for the keywords."""
+        """Copy the array into a file; ``mode="w"`` replaces an existing file. See `copy` for the keywords."""
         self.copy(urlpath=urlpath, contiguous=contiguous, **kwargs)
 
     def slice(self, key: Any, **kwargs: Any) -> NDArray:
-        """The items of a key as a new array; keywords as for `blosc2.asarray`.
+        """Return the items that a key selects as a new `NDArray`; keywords as for `blosc2.asarray`.
 
-        Keys of slices and integers are followed chunk by chunk of the result. Others, which hold arrays, need all of
-        its items in memory once.
+        With slices and integers, the result is made chunk by chunk. With index arrays or masks, all of its items are in
+        memory once.
         """
         selection = None if type(key) is str else basic_selection(key, self.shape)
         if selection is not None:

@@ -21,32 +21,32 @@ _STORED_AS_IT_IS = Encoding(5, 0, 0, False, 1, 0, 3, (0, 0, 0, 0, 0, 0), (0, 0, 
 class ObjectArray(ValueList):
     """A list of Python values, each compressed by itself, in memory or in a file.
 
-    It has the methods of a list. Each call that changes it is published as one: readers see all of it or nothing. A
-    value that was read is a copy: changing it changes nothing here, assign it again.
+    It has the methods of a list. Readers see each call that changes the list completely or not at all. A value that you
+    read is a copy: to change the list, assign the value again.
 
     Parameters
     ----------
     chunksize : int, optional
-        For programs that give one; each value has a chunk of its own size.
+        Accepted for compatibility: each value has a chunk of its own size.
     deserialize : {"full", "safe"}, optional
-        What may happen to values that stand for an object to be opened: those of a new list are opened, those of a file
-        are refused.
+        Whether to open values that stand for an object. By default they are opened in a new list, and refused in a list
+        from a file.
     **kwargs
-        ``cparams``, ``dparams``, ``storage``, or the fields of `blosc2.Storage`. With a ``urlpath`` of a list that
-        exists, modes "a" and "r" open it; "w" replaces it, "x" refuses it.
+        ``cparams``, ``dparams``, ``storage``, or the fields of `blosc2.Storage`. If ``urlpath`` exists, modes "a" and
+        "r" open it, "w" replaces it, and "x" raises.
 
     Raises
     ------
     FileNotFoundError
-        Mode "r", and no such file.
+        The mode is "r" and the file does not exist.
     FormatError
-        There is something else in the file.
+        The file contains something else.
 
     Notes
     -----
     Values are None, bool, int (-2**63 to 2**64 - 1), float, complex, str, bytes, lists, tuples, sets, dictionaries with
-    str or bytes for keys, NumPy arrays and scalars, and the arrays and lists of this package. Scalars come back as
-    plain numbers; dates are stored in arrays, or as text. Nothing is pickled, and nothing is ever unpickled.
+    str or bytes keys, NumPy arrays and scalars, and the arrays and lists of this package. NumPy scalars come back as
+    Python scalars; store dates in arrays, or as strings. Nothing is pickled or unpickled.
 
     Examples
     --------

@@ -56,12 +56,12 @@ class SChunk(ChangeableChunks):
     Parameters
     ----------
     chunksize : int, optional
-        Uncompressed bytes of a chunk; by default all data in one (up to 256 MiB), or 16 MiB without data. -1 is as
-        good as None.
+        Uncompressed bytes of a chunk; by default one chunk for all data (up to 256 MiB), or 16 MiB without data. -1
+        means the same as None.
     data : buffer, optional
-        First content; anything with the buffer protocol.
+        The initial content: anything with the buffer protocol.
     deserialize : {"full", "safe"}, optional
-        What may happen to active values of the metadata.
+        Whether to refuse active values in the metadata, or to open them.
     **kwargs
         ``cparams``, ``dparams``, ``storage``, or the fields of `blosc2.Storage`.
 
@@ -111,8 +111,8 @@ class SChunk(ChangeableChunks):
     def cparams(self) -> CParams:
         """Compression parameters of new chunks.
 
-        Their `typesize` is the width of the numbers that filters work on. It can be changed; what an item is stays as
-        it was at creation.
+        Their `typesize` is the width of the numbers that filters work on. Changing it does not change the size of an
+        item, which is fixed at creation.
         """
         return self._handle.cparams
 
@@ -131,7 +131,7 @@ class SChunk(ChangeableChunks):
 
     @property
     def blocksize(self) -> int:
-        """Uncompressed bytes of a block; 0 when each chunk has blocks that suit it."""
+        """Uncompressed bytes of a block; 0 if the block size is chosen for each chunk."""
         return max(int(self._handle.frame.blocksize), 0)
 
     @property
@@ -150,7 +150,7 @@ class SChunk(ChangeableChunks):
 
     @property
     def change_tick(self) -> int:
-        """Goes up with each change through this handle."""
+        """A number that increases with each change through this handle."""
         return self._handle.version
 
     @property
@@ -199,14 +199,14 @@ class SChunk(ChangeableChunks):
         return read_bytes(frame, *_byte_range(frame, items), self._handle.nthreads)
 
     def get_slice(self, start: int = 0, stop: int | None = None, out: Any = None) -> bytes | None:
-        """Items ``start .. stop`` as bytes, or written into `out`.
+        """Return items ``start .. stop`` as bytes, or write them into `out`.
 
         Parameters
         ----------
         start, stop : int, optional
-            In items; negative ones count from the end, and bounds outside are clipped.
+            In items; negative numbers count from the end, and bounds outside the data are clipped.
         out : writable buffer, optional
-            C-contiguous, of any dtype and number of axes, with room for the bytes; None is returned then.
+            A C-contiguous buffer of any dtype and number of axes, large enough for the bytes; then None is returned.
 
         Raises
         ------
@@ -235,18 +235,18 @@ class SChunk(ChangeableChunks):
         return None
 
     def decompress_chunk(self, nchunk: int, dst: Any = None) -> bytes | None:
-        """The uncompressed bytes of a chunk, or None after writing them into `dst`.
+        """Return the uncompressed bytes of a chunk, or None after writing them into `dst`.
 
         Parameters
         ----------
         nchunk : int
         dst : writable buffer, optional
-            C-contiguous, with room for the chunk.
+            A C-contiguous buffer, large enough for the chunk.
 
         Raises
         ------
         RuntimeError
-            There is no such chunk, or `dst` has no room for it.
+            There is no such chunk, or `dst` is too small.
 
         Examples
         --------
@@ -293,10 +293,11 @@ class SChunk(ChangeableChunks):
         return stored
 
     def get_lazychunk(self, nchunk: int) -> bytes:
-        """What a chunk says of itself, without its data: its header of 32 bytes, and what readers of files need, too.
+        """Return a chunk without its data: its header of 32 bytes and, in a file, the positions of its blocks.
 
-        That is, for a chunk with data in a file, where its blocks begin, the number and place of the chunk, and the
-        length of each block; bit 3 of the last byte of the header says so. `get_chunk` gives all of a chunk.
+        For a chunk with data in a file, the header is followed by the starts of its blocks, the number and offset of
+        the chunk, and the length of each block; bit 3 of the last byte of the header marks this. `get_chunk` returns
+        the whole chunk.
 
         Examples
         --------
@@ -308,14 +309,15 @@ class SChunk(ChangeableChunks):
         return lazy_chunk(self._handle, existing_chunk(frame, nchunk))
 
     def get_vlblock(self, nchunk: int, nblock: int) -> bytes:
-        """The uncompressed bytes of one block of a chunk whose blocks differ in length, as those of `BatchArray` do.
+        """Return the uncompressed bytes of one block of a chunk whose blocks have different lengths, as in a
+        `BatchArray`.
 
         Raises
         ------
         IndexError
             There is no such chunk or block.
         ValueError
-            The blocks of this super-chunk are equal.
+            The blocks of this super-chunk have one length.
         """
         frame = self._handle.frame
         index = existing_chunk(frame, nchunk)
@@ -329,7 +331,7 @@ class SChunk(ChangeableChunks):
         return block
 
     def iterchunks(self, dtype: Any) -> Iterator[np.ndarray[Any, Any]]:
-        """The items of each chunk, as a NumPy array of this dtype.
+        """Iterate over the chunks, as NumPy arrays of a dtype.
 
         Examples
         --------
@@ -356,7 +358,7 @@ class SChunk(ChangeableChunks):
 
     # ------------------------------------------------------------ as a whole
     def copy(self, **kwargs: Any) -> SChunk:
-        """A copy with the same chunks and metadata, in memory or where ``urlpath`` says.
+        """Copy the chunks and metadata, in memory or to the file ``urlpath``.
 
         Parameters
         ----------
@@ -374,11 +376,11 @@ class SChunk(ChangeableChunks):
         return SChunk._of(copy_frame(self._handle.frame, storage, HandleOptions(deserialize="full")))
 
     def lock(self) -> None:
-        """Begin what `holding_lock` does as a context; `unlock` ends it."""
+        """Take the lock that `holding_lock` takes; `unlock` releases it."""
         self._handle.lock()
 
     def unlock(self) -> None:
-        """End what `lock` began."""
+        """Release the lock that `lock` took."""
         self._handle.unlock()
 
 

@@ -1,8 +1,8 @@
 """How data is compressed, decompressed and stored: the parameters, their defaults and their checks.
 
-A parameter object that exists is valid: everything is checked when it is built, not when the C library
-first stumbles over it. The functions ``*_from`` take what callers may pass for such an object (one of them,
-a dictionary, or nothing) and give a checked object of its own.
+A parameter object is always valid: its fields are checked when it is made, not when the C library uses them. The
+functions ``*_from`` take what callers may pass (such an object, a dictionary, or nothing) and return a new, checked
+object.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FILTER_SLOTS = 6
 
 
 class Codec(Enum):
-    """Codecs by their id on disk. Those from 32 on are plugins, which a build may lack."""
+    """Codecs by their id on disk. Codecs from 32 on are plugins, which a build may lack."""
 
     BLOSCLZ = 0
     LZ4 = 1
@@ -66,7 +66,7 @@ class Filter(Enum):
 
 
 class SplitMode(Enum):
-    """When the bytes of a block are compressed as one stream for each byte of an item."""
+    """When to split a block into one stream for each byte of an item."""
 
     ALWAYS_SPLIT = 1
     NEVER_SPLIT = 2
@@ -75,7 +75,7 @@ class SplitMode(Enum):
 
 
 class SpecialValue(Enum):
-    """Chunks that need no data."""
+    """Kinds of chunks without stored data."""
 
     NOT_SPECIAL = 0
     ZERO = 1
@@ -85,7 +85,7 @@ class SpecialValue(Enum):
 
 
 class Tuner(Enum):
-    """Who chooses what is left open. Only STUNE, the fixed rules of C-Blosc2, can be used here."""
+    """How parameters that are not given are chosen. Only STUNE, the fixed rules of C-Blosc2, is available."""
 
     STUNE = 0
     BTUNE = 32
@@ -141,27 +141,27 @@ class CParams:
     ----------
     codec : Codec or int
     codec_meta : int
-        What it means is up to the codec. Negative numbers stand for their byte.
+        Its meaning depends on the codec. Negative numbers are stored as their byte.
     clevel : int
         0 (store only) to 9.
     use_dict : bool
         Let blocks of a chunk share a dictionary.
     typesize : int or None
-        Bytes of an item; arrays put theirs here. None stands for those of the data, or 8 where there are none.
+        Bytes of an item; for arrays, their item size. None means the item size of the data, or 8 if there are no data.
     nthreads : int
     blocksize : int
-        In bytes; 0 chooses one.
+        In bytes; 0 chooses a size.
     splitmode : SplitMode or int
     filters : list of Filter or int
-        Up to six, applied first to last; fewer are filled up with NOFILTER.
+        Up to six, applied first to last; missing ones are NOFILTER.
     filters_meta : list of int
-        One for each filter, 0 to 127. 0 for BYTEDELTA stands for the typesize.
+        One for each filter, 0 to 127. For BYTEDELTA, 0 means the typesize.
     tuner : Tuner or int
 
     Raises
     ------
     TypeError, ValueError
-        When built, for anything that the library could not use later.
+        A value is invalid. This is raised when the object is made.
 
     Examples
     --------
@@ -221,7 +221,7 @@ class DParams:
     Parameters
     ----------
     nthreads : int
-        Threads for reads that are large enough to be shared out.
+        The number of threads for large reads.
     """
 
     nthreads: int = field(default_factory=get_nthreads)
@@ -237,15 +237,15 @@ class Storage:
     Parameters
     ----------
     contiguous : bool, optional
-        Whether all chunks lie in one buffer; by default exactly when there is a file.
+        Whether all chunks lie in one buffer; by default True if there is a file.
     urlpath : str, bytes or path, optional
-        The file; none means memory.
+        The file; without it, data is in memory.
     mode : {'r', 'a', 'w', 'x'}
         Read; read and write, create if missing; replace; create only.
     mmap_mode : {None, 'r', 'r+', 'w+', 'c'}
-        Map the file; it decides over `mode`: r, a, w, a.
+        Map the file. It determines `mode`, in this order: r, a, w, a.
     initial_mapping_size : int, optional
-        Bytes to map at first, where the mapping is for writing.
+        Bytes to map at first, for a mapping that is written.
     locking : bool
         Take an advisory lock around changes.
     meta : dict, optional

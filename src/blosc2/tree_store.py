@@ -42,12 +42,12 @@ _MISSING: Any = object()
 
 
 class TreeStore(DictStore):
-    """A tree of groups and arrays: a `.b2d` directory or a `.b2z` file, as a `DictStore` has them.
+    """A tree of groups and arrays: a `.b2d` directory or a `.b2z` file, like a `DictStore`.
 
-    It is made with the arguments of `DictStore`, whose notes on publishing and mapping hold here too. A key that
-    others begin with, followed by "/", is a group: ``store["/a"]`` is then a view of it, which is a `TreeStore` of
-    its own with shorter keys. Keys without "/" in front get one. Groups have attributes; they appear with their first
-    leaf or attribute, and disappear with their last.
+    It takes the arguments of `DictStore`, whose notes on publishing and mapping hold here too. If keys begin with
+    ``"/a/"``, then ``"/a"`` is a group: ``store["/a"]`` is a view of it, a `TreeStore` with keys relative to the group.
+    Keys without a leading "/" get one. Groups have attributes; a group appears with its first leaf or attribute, and
+    disappears with its last.
 
     Parameters
     ----------
@@ -57,12 +57,12 @@ class TreeStore(DictStore):
 
     Notes
     -----
-    Keys, iteration and `len` cover groups and leaves, in order. A group holds groups and leaves; a leaf holds nothing:
-    no array can be set where a group is, nor below a leaf. The name ``__vlmeta__`` is reserved for attributes, and
-    ``/_meta`` for objects of other packages. Such objects are one key each: their inner leaves are neither listed nor
-    changed, and copied with the store.
+    Keys, iteration and `len` cover groups and leaves, in order. Groups contain groups and leaves; leaves contain
+    nothing. So an array cannot be set at the key of a group, or below a leaf. The name ``__vlmeta__`` is reserved for
+    attributes, and ``/_meta`` for objects of other packages. Each of these objects is one key: its inner leaves are not
+    listed and cannot be changed, but are copied with the store.
 
-    Looking up a leaf takes no longer in a deep or large tree. Listing a group costs what it lists.
+    Looking up a leaf takes no longer in a large tree, and listing a group costs what it lists.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class TreeStore(DictStore):
     # ------------------------------------------------------------------ groups and objects
     @property
     def subtree_path(self) -> str:
-        """The group that this store shows, "/" for all."""
+        """The group that this store shows; "/" is the root."""
         return "/"
 
     def _start(self) -> None:
@@ -334,7 +334,7 @@ class TreeStore(DictStore):
         return count
 
     def get_descendants(self, path: str) -> list[str]:
-        """All groups and leaves below a group, in order; nothing where there is no group.
+        """List all groups and leaves below a group, in order; nothing if there is no such group.
 
         Parameters
         ----------
@@ -354,7 +354,7 @@ class TreeStore(DictStore):
             yield [key for key in batch if not _is_below(key, objects)] if objects else batch
 
     def get_children(self, path: str) -> list[str]:
-        """The groups and leaves right below a group, as full keys, in order."""
+        """List the groups and leaves directly below a group, as full keys, in order."""
         path = _group_path(path)
         groups, leaves = self._children(path)
         # Both are in order, which sorting notices; a leaf may be named like a group.
@@ -375,19 +375,19 @@ class TreeStore(DictStore):
         return groups, leaves
 
     def walk(self, path: str = "/", topdown: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
-        """Go through the groups from one on.
+        """Iterate over a group and all groups below it, like `os.walk`.
 
         Parameters
         ----------
         path : str
-            Where to begin.
+            The group to start from.
         topdown : bool
             Whether a group comes before the groups in it.
 
         Yields
         ------
         tuple
-            The key of a group, the names of the groups in it, and those of the leaves in it.
+            The key of a group, the names of its groups, and the names of its leaves.
         """
         self._check_open()
         return self._walk(_group_path(path), topdown)
@@ -413,21 +413,21 @@ class TreeStore(DictStore):
             waiting += [(f"{group}/{name}", None) for name in reversed(groups)]
 
     def get_subtree(self, path: str) -> TreeStore:
-        """A view of a group, which need not exist yet: it appears with its first leaf or attribute."""
+        """Return a view of a group, which need not exist yet: it appears with its first leaf or attribute."""
         self._check_open()
         path = _group_path(path)
         return self if not path else SubtreeView(self, path)
 
     # ------------------------------------------------------------------ writing
     def create_group(self, key: str) -> TreeStore:
-        """Make a group, also one without leaves, and return its view; one that is there stays as it is.
+        """Make a group without leaves, and return its view; an existing group stays as it is.
 
-        It stays until it is deleted, or the last of its attributes. Groups above it appear with it.
+        The group stays until it, or the last of its attributes, is deleted. Groups above it are made too.
 
         Raises
         ------
         ValueError
-            There is a leaf at this key or above it, or no store can have such a key.
+            There is a leaf at this key or above it, or the key is not allowed in a store.
 
         Examples
         --------
@@ -477,14 +477,14 @@ class TreeStore(DictStore):
             end = key.find("/", end + 1)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a leaf, or a group with all that is below it, another key; see `DictStore.rename`.
+        """Give a leaf, or a group with everything below it, another key; see `DictStore.rename`.
 
         Raises
         ------
         KeyError
             There is no such leaf or group.
         ValueError
-            The new key is taken, lies inside the group, or is not one that a store can have.
+            The new key exists, lies inside the group, or is not allowed in a store.
         """
         old, new = canonical_key(old), new_key(new)
         self._check_writable("rename", old)
@@ -524,14 +524,14 @@ class TreeStore(DictStore):
             del self["/"]
 
     def pop(self, key: str, default: Any = _MISSING) -> Any:
-        """Take a leaf out of the tree, and return it; it stays readable. A default, if given, is for a missing key.
+        """Remove a leaf and return it; it stays readable. For a missing key, return the default if given.
 
         Raises
         ------
         KeyError
-            There is no such key, and no default.
+            There is no such key, and no default is given.
         TypeError
-            It is that of a group, or of an object of another package: ``del`` removes these, with all below them.
+            The key is that of a group, or of an object of another package; ``del`` removes these and all below them.
         """
         with self._lock:
             try:
@@ -548,9 +548,9 @@ class TreeStore(DictStore):
             return leaf
 
     def popitem(self) -> tuple[str, Any]:
-        """Take out the first leaf, in the order of the keys, and return its key and the leaf.
+        """Remove the first leaf, in the order of the keys, and return its key and the leaf.
 
-        Groups that lose their last leaf disappear; one that has attributes stays, and is nothing to be taken out.
+        A group that loses its last leaf disappears, unless it has attributes. Groups are not returned.
 
         Raises
         ------
@@ -657,9 +657,9 @@ class TreeStore(DictStore):
         group : str
             "/" for all.
         depth : int, optional
-            How many levels are drawn; all by default.
+            The number of levels to draw; all by default.
         lines : int
-            How many lines there are at most. Leaves that are drawn are opened where no catalog describes them.
+            The largest number of lines. Without a catalog, the leaves that are drawn are opened.
 
         Examples
         --------

@@ -14,8 +14,8 @@ import pytest
 import blosc2
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "RELEASE_NOTES.md", *sorted((ROOT / "doc").rglob("*.md"))]
-WITH_CODE = [ROOT / "README.md", ROOT / "doc" / "arrays.md", ROOT / "doc" / "stores.md"]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "doc").rglob("*.md"))]
+WITH_CODE = [ROOT / "README.md", *(ROOT / "doc" / f"{name}.md" for name in ("arrays", "lists", "stores"))]
 
 MODULES = ["blosc2", *sorted(found.name for found in pkgutil.walk_packages(blosc2.__path__, "blosc2."))]
 
@@ -34,10 +34,49 @@ def test_code(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         exec(compile(block, str(page), "exec"), names)
 
 
+def anchors(page: Path) -> set[str]:
+    """The fragments that the headings of a page can be linked by."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_links(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
-        assert "://" in target or (page.parent / target).exists(), target
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
+        if "://" in link:
+            continue
+        target, _, fragment = link.partition("#")
+        linked = page.parent / target if target else page
+        assert linked.exists(), link
+        assert not fragment or fragment in anchors(linked), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_named_files_and_tests_exist(page: Path) -> None:
+    text = page.read_text("utf-8")
+    for name in re.findall(r"`((?:tests|bench|doc|src)/[\w./-]+)`", text):
+        assert (ROOT / name).exists(), name
+    tests = set(re.findall(r"`(test_\w+)`", text)) - {"test_count"}  # the example of CONTRIBUTING.md
+    for path in (ROOT / "tests").rglob("*.py") if tests else ():
+        tests -= set(re.findall(r"def (test_\w+)\(", path.read_text("utf-8")))
+    assert not tests
+
+
+@pytest.mark.parametrize(("index", "folder"), [("README.md", "doc"), ("doc/design/README.md", "doc/design")])
+def test_an_index_lists_each_page(index: str, folder: str) -> None:
+    links = re.findall(r"^\* \[[^]]+\]\(([^)#]+\.md)\): \w", (ROOT / index).read_text("utf-8"), re.MULTILINE)
+    listed = sorted(page_name(((ROOT / index).parent / link).resolve()) for link in links)
+    assert listed == sorted(page_name(path) for path in (ROOT / folder).glob("*.md") if path.name != "README.md")
+
+
+def test_where_to_look_exists() -> None:
+    page = (ROOT / "doc" / "design" / "architecture.md").read_text("utf-8")
+    rows = page.partition("### Where to look\n")[2].partition("\n### ")[0]
+    modules = [name for row in rows.splitlines() for name in re.findall(r"`([\w/]+)`", row.rpartition(" | ")[2])]
+    assert len(modules) > 10
+    for module in modules:
+        assert list((ROOT / "src" / "blosc2").glob(f"{module}.py*")), module
 
 
 def test_commands_are_in_the_readme() -> None:

@@ -1,7 +1,7 @@
-"""What arrays are made of: how they are read, chunk shapes, the plan of a new array, slabs written one after the other.
+"""Parts for making arrays: how they are read, chunk shapes, the specification of a new array, slabs written one by one.
 
-`NDArray` and the functions that make arrays stand on this package, which knows neither of them. Arrays that are larger
-than memory are made here slab by slab; nothing here holds a whole one.
+`NDArray` and the functions that make arrays use this package, which knows neither of them. Arrays larger than memory
+are made slab by slab; nothing here holds a whole array.
 """
 
 from blosc2._arrays.axis_view import Axes, ViewHandle, expanded_axes, seen_through, squeezed_axes

@@ -1,7 +1,7 @@
-"""Views: the data of an array under another shape, which differs in axes of length 1 only.
+"""Views: the data of an array with another shape, which differs only in axes of length 1.
 
-Such axes change nothing about where items lie in a chunk or block, as long as chunks are one item long on them. So a
-view reads and writes the very frame of the array below it, under a geometry with more or fewer axes.
+Such axes do not change where items lie in a chunk or block, as long as chunks have length 1 on them. So a view reads
+and writes the frame of the original array, with a geometry of more or fewer axes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Chunk and block shapes: the defaults, and checking what a caller asks for.
+"""Chunk and block shapes: the defaults, and checks of given shapes.
 
-The defaults depend on the shape and the item size only, never on the machine, so that the same program writes
-the same file everywhere. A block is the grain of random access and has 64 to 256 KiB, by the size of its items (the
-figures are in doc/design/partitions.md); a chunk is the grain of parallel work and of the offsets table and is about
-2 MiB. Both halve their longest axis until they fit, which keeps them close to cubes: a patch of a volume then touches
-few blocks whatever its orientation.
+The defaults depend only on the shape and the item size, never on the machine, so the same program writes the same file
+everywhere. A block is the unit of random access and has 64 to 256 KiB, depending on its item size
+(doc/design/chunk-shapes.md has the figures). A chunk is the unit of parallel work and of the offsets table, and has
+about 2 MiB. The longest axis is halved until they fit, which keeps them close to cubes: a patch of a volume then
+touches few blocks in any orientation.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ Shape = tuple[int, ...]
 def compute_chunks_blocks(
     shape: Any, chunks: Any = None, blocks: Any = None, dtype: Any = np.uint8, **_: Any
 ) -> tuple[Shape, Shape]:
-    """Chunk and block shapes for an array.
+    """Compute chunk and block shapes for an array.
 
     Parameters
     ----------
     shape : int or sequence of int
     chunks, blocks : int or sequence of int, optional
-        What is given is kept; the rest is chosen. Blocks without chunks are clamped to the shape.
+        Shapes that are given are kept; the others are chosen. Blocks without chunks are clamped to the shape.
     dtype : dtype
-        Its item size counts.
+        Only its item size is used.
     **_
-        Taken and ignored, so that the keywords of a constructor can be passed on.
+        Accepted and ignored, so that the keywords of a constructor can be passed on.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def compute_chunks_blocks(
     Raises
     ------
     ValueError
-        Another number of axes than the shape, zeros, or blocks larger than chunks.
+        The number of axes differs from that of the shape, a length is zero, or blocks are larger than chunks.
 
     Examples
     --------
@@ -202,7 +202,7 @@ def padded_chunk_nbytes(chunks: Shape, blocks: Shape, itemsize: int) -> int:
 
 
 def are_partitions_behaved(shape: Any, chunks: Any, blocks: Any) -> bool:
-    """Whether items lie in C order on disk when chunk follows chunk and block follows block, with no padding.
+    """Whether the items, chunk after chunk and block after block, are in C order, without padding.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Arrays one behind the other along an axis. Chunks that stay whole are copied as they are stored."""
+"""Joining arrays along an axis. Chunks that stay whole are copied without decompressing them."""
 
 from __future__ import annotations
 

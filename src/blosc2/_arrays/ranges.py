@@ -1,6 +1,6 @@
-"""The items of `arange`, `linspace` and `eye` from their places, so that any part of a long one can be made alone.
+"""The items of `arange`, `linspace` and `eye`, computed from their positions, so that any part can be made alone.
 
-The values are those of NumPy to the last bit: the formulas are its own, in the arithmetic of the items' type.
+The values are those of NumPy to the last bit: the formulas are NumPy's, in the arithmetic of the items' type.
 """
 
 from __future__ import annotations

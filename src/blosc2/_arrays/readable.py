@@ -56,7 +56,7 @@ class ReadableArray(Stored):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Items on each axis."""
+        """The length of each axis."""
         return self._geometry.shape
 
     @property
@@ -71,12 +71,12 @@ class ReadableArray(Stored):
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """Items of a chunk on each axis."""
+        """The length of a chunk on each axis."""
         return self._geometry.chunks
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Items of a block on each axis."""
+        """The length of a block on each axis."""
         return self._geometry.blocks
 
     @property
@@ -101,7 +101,7 @@ class ReadableArray(Stored):
 
     @property
     def cratio(self) -> float:
-        """Bytes of the super-chunk by compressed ones; 0 when nothing is stored."""
+        """Bytes of the super-chunk divided by compressed bytes; 0 if nothing is stored."""
         return self.schunk.cratio
 
     @property
@@ -139,7 +139,7 @@ class ReadableArray(Stored):
 
     @property
     def keep_last_read(self) -> bool:
-        """Always True: each thread keeps the blocks that it read last."""
+        """Always True: each thread caches the blocks that it read last."""
         return True
 
     @keep_last_read.setter
@@ -190,18 +190,18 @@ class ReadableArray(Stored):
         key : optional
             As between brackets; all items by default.
         out : ndarray, optional
-            Where the items go: writable, of the key's shape and of the array's dtype, with any strides. Items are
-            decoded straight into it as far as blocks are contiguous in it. Without it a new array is made.
+            A writable array of the shape of the selection and the dtype of the array, with any strides. Where blocks
+            are contiguous in it, they are decoded straight into it. Without it a new array is made.
 
         Returns
         -------
         ndarray
-            `out` if there is one.
+            `out` if it was given.
 
         Raises
         ------
         TypeError, ValueError
-            Something else than such an array.
+            `out` is not such an array.
 
         Examples
         --------
@@ -222,34 +222,33 @@ class ReadableArray(Stored):
     def read_many(
         self, selections: Iterable[Any], out: np.ndarray[Any, Any] | None = None
     ) -> np.ndarray[Any, Any] | list[np.ndarray[Any, Any]]:
-        """The items of many keys at once: the batch of a loader.
+        """Read the items of many keys in one call, such as the batch of a data loader.
 
-        All keys of integers, slices, `None` and `...` are read together, without the GIL and shared by threads: what
-        they need of one chunk is read by one thread, one after the other, and a block that several need is decoded once
-        as a rule. Keys with arrays or masks are taken too; each of them is then read by itself.
+        Keys of integers, slices, `None` and `...` are read together, without the GIL and by several threads. One thread
+        reads everything that the keys need of one chunk, so a block that several keys need is usually decoded only
+        once. Keys with arrays or masks are allowed too; each of them is read by itself.
 
         Parameters
         ----------
         selections : iterable
-            Keys, each as between brackets; no names of fields. The same items may be selected any number of times.
+            Keys, each as between brackets, without field names. The same items may be selected any number of times.
         out : ndarray, optional
-            Where the items go: a writable array of shape ``(number of selections, *shape of each)`` and of the array's
-            dtype, with any strides.
+            A writable array of shape ``(number of selections, *shape of each)`` and of the array's dtype, with any
+            strides.
 
         Returns
         -------
         ndarray or list of ndarray
-            `out` if there is one. Else a new array with the items of each selection in its row, where all selections
-            have the same shape; where they differ, a list with an array for each. Without any selection an array of
-            shape ``(0, *shape[1:])``.
+            `out` if it was given. Otherwise a new array with a row for each selection, or a list of arrays if their
+            shapes differ. Without selections, an array of shape ``(0, *shape[1:])``.
 
         Raises
         ------
         IndexError, TypeError, ValueError
-            For a selection that is wrong, by its place in the batch; for an `out` that does not fit, and for selections
-            of several shapes with `out` (`ValueError`). Nothing was read then.
+            A selection is wrong (the error gives its index in the batch); `out` does not fit, or is given for
+            selections of different shapes (`ValueError`). Nothing was read then.
         FormatError
-            For a chunk that cannot be decoded. Some items may have been read into `out` by then.
+            A chunk cannot be decoded. Some items may have been read into `out` by then.
 
         Examples
         --------
@@ -273,11 +272,11 @@ class ReadableArray(Stored):
         return read_whole(self._handle.array, self._handle.nthreads)  # type: ignore[arg-type]
 
     def view(self, key: Any = ...) -> np.ndarray[Any, Any]:
-        """The items of a key where they lie, without a copy: a read-only view of the mapped file.
+        """Return a read-only view of items in the mapped file or in memory, without a copy.
 
-        Possible for items of one chunk that is stored uncompressed, as in arrays written with ``clevel=0``; in files
-        that are mapped these are aligned to 64 bytes. The view keeps the mapping alive, and goes on showing what it
-        showed whatever is written.
+        The items must lie in one chunk that is stored uncompressed, as in arrays written with ``clevel=0``; in mapped
+        files such chunks are aligned to 64 bytes. The view keeps the mapping alive, and later writes do not change what
+        it shows.
 
         Parameters
         ----------
@@ -287,7 +286,7 @@ class ReadableArray(Stored):
         Raises
         ------
         ValueError
-            With the reason why it is not possible.
+            A view is not possible; the message gives the reason.
 
         Examples
         --------
@@ -350,7 +349,7 @@ class ReadableArray(Stored):
             )
 
     def item(self, *index: Any) -> Any:
-        """One item as a Python scalar; without an index, of an array of size 1."""
+        """Return one item as a Python scalar; without an index, the only item of an array of size 1."""
         if index:
             key = index[0] if len(index) == 1 and isinstance(index[0], tuple) else index
             if len(key) == 1 and self.ndim != 1:

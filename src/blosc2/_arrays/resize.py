@@ -1,7 +1,7 @@
-"""Other lengths of axes: which chunks stay, which number they get, and what the part that is new reads.
+"""Resizing: which chunks stay, which numbers they get, and what new items read.
 
-Padding is never shown, so what it holds is not known: a shrunk array leaves items there, and so may other
-programs. Where axes grow into the padding of chunks, these are compressed anew with zeros in it.
+Padding is never shown, so its contents are not known: a shrunk array, or another program, may have left items there. If
+an axis grows into the padding of chunks, they are compressed again with zeros there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Frames of small arrays, which are mostly the same: header, index and trailer are made once for each kind of array.
+"""Frames of small arrays, from templates: header, index and trailer are made once for each kind of array.
 
-What `asarray` does for an array of some bytes is nearly all bookkeeping. Arrays of one dtype, shape and compression
-differ in one chunk and two lengths only, so the rest is kept as a template. A template is taken from a frame that was
-made in the general way, when its kind comes for the second time, and only if the same frame can be made with it.
+For an array of some bytes, nearly all work of `asarray` is bookkeeping. Arrays of one dtype, shape and compression
+differ only in one chunk and two lengths, so the rest is kept as a template. A template is taken from a frame that was
+made in the general way, when its kind occurs for the second time, and only if it gives the same frame.
 """
 
 from __future__ import annotations

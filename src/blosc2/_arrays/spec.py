@@ -1,4 +1,4 @@
-"""What a new array will be: its geometry, its compression, its place."""
+"""The specification of a new array: its geometry, its compression, and where it is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunks of new arrays whose items are made, or come, piece by piece: only a piece of them is in memory at a time."""
+"""Chunks of new arrays whose items are made, or arrive, in pieces: only one piece is in memory at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays of the items of another: axes permuted, another shape, or only the items of a key or with some numbers."""
+"""Arrays made from the items of another: permuted axes, another shape, or selected items."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def shape_for(old: Shape, shape: Any, c_order: Any = True) -> Shape:
     TypeError
         A second length where the order belongs.
     ValueError
-        Another number of items.
+        The shape has a different number of items.
     """
     if c_order not in (True, False):
         raise TypeError(

@@ -1,7 +1,7 @@
 """Where the leaves of a store lie: a ZIP file, a directory, or a frame of embedded values.
 
-A backend finds leaves by their keys, publishes what changes, and rewrites what has become sparse. It knows bytes and
-their places, not arrays: a leaf becomes an array, and a value a frame, in `_stores`.
+A backend finds leaves by their keys, publishes changes, and rewrites files to free unused bytes. It knows bytes and
+their positions, not arrays: `_stores` turns leaves into arrays, and values into frames.
 """
 
 from blosc2._backends.directory.backend import DirectoryBackend

@@ -1,4 +1,4 @@
-"""What `.b2d` and `.b2z` have in common: names of files, suffixes of leaves, and the bytes of a window."""
+"""What `.b2d` and `.b2z` have in common: names of files, suffixes of leaves, and reading the bytes of a leaf."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys that many values are to get: each is checked against those of the store and those that came before it."""
+"""Checking the keys of many new values: each against the keys of the store and those before it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How often a store publishes by itself what is assigned to it.
+"""How often a store publishes assignments by itself.
 
 A publication writes the whole map of values and waits for the disk. So small stores publish each assignment, and large
-ones when what waits is as large as the map: then n assignments write in all a constant times what they hold. And what
-publishing takes of the time is bounded, however slow the disk is.
+ones when the pending changes are as large as the map: then n assignments write a constant times the bytes that they
+hold. The time for publishing is bounded too, however slow the disk is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where the temporary files of a `.b2d` lie: beside it, or in a hidden folder of it where that cannot be.
+"""The folder for temporary files of a `.b2d`: beside it or, where that is not possible, a hidden folder inside it.
 
-A file gets its place in the store by a rename, which has to stay on one file system. Beside a store that is a mount
-point lies another one; and a folder may let somebody write to a store in it, but not beside that.
+A file is renamed into the store, so both must be on one file system. If the store is a mount point, the folder around
+it is on another one; and that folder may not be writable although the store is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What archives and directories have in common: leaves in files of their own, and small ones embedded in one frame.
 
 A writer may move leaves of a `.b2d` while somebody reads: from a file to the embedded values, or to another file. The
-writer sees to it that a leaf is always in one of these places, and mostly in the new one before it leaves the old
-(`doc/durability.md`). A reader looks into one after the other, and so may miss it in all of them. It is not there when
-it was missed although the embedded values have not changed meanwhile.
+writer ensures that a leaf is always in one of these tiers, usually in the new one before it leaves the old
+(`doc/durability.md`). A reader looks into one after the other, and so may miss the leaf in both. The leaf does not
+exist if it was missed although the embedded values did not change meanwhile.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """One writer at a time: the lock of a store that is open for writing.
 
-It is an advisory lock of the operating system on the store's own file or directory, so it is gone when its process is,
-and no other file tells of it. (Over NFS a directory cannot be locked: there a file in it is, which stays.) A store that
-is replaced by a new file passes the lock on to that before it takes its name. Readers never ask for it.
+It is an advisory lock of the operating system on the store's own file or directory, so it ends with its process and
+leaves no file behind. (NFS cannot lock a directory: there the lock is on a file in it, which stays.) When a new file
+replaces the store, it is locked before it gets the store's name. Readers never ask for the lock.
 
-For a store that is not there yet a hidden file beside its place is locked (see `creation_lock`). It goes when the store
-is there, or nobody makes it any more. One that a killed process left locks nothing, and is used by the next.
+For a store that does not exist yet, a hidden file beside its path is locked (see `creation_lock`). The file is removed
+when the store exists, or when its creator gives up. A file left by a killed process locks nothing, and the next creator
+uses it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Bytes, in Cython: sources, chunks, frames, grids of arrays, archives, keys, and the fast ways to many leaves.
+"""Bytes, in Cython: sources, chunks, frames, grids of arrays, archives, keys, and fast paths to many leaves.
 
-Nothing is decided here: no modes, no defaults, and no paths beyond opening them. Of the Python layers only `exceptions`
-is imported. `allocation` has the one rule of what a file may make an operation hold.
+It knows no modes, no defaults, and no paths except to open them. Of the Python layers it imports only `exceptions`.
+`allocation` has the rule for how much memory an operation on a file may use.
 """

@@ -1,8 +1,8 @@
-"""The rule of allocation: what a file may make one operation hold (doc/design/hostile-files.md).
+"""The rule for memory: how much one operation on a file may allocate (doc/design/hostile-files.md).
 
-An operation may hold `FREE` bytes, `PER_BYTE` for each byte of the file, and what its caller asked for. Numbers in a
-file that claim more are refused before anything is allocated for them. Whoever writes asks the same question, so that
-nothing is written that could not be read.
+An operation may hold `FREE` bytes, `PER_BYTE` for each byte of the file, and what its caller asked for. If a number in
+a file claims more, it is refused before anything is allocated. Writers apply the same rule, so that nothing is written
+that could not be read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Files and folders of the system: those that appear whole or not at all, locks, copies, who may change them.
+"""Files and folders: files that appear whole or not at all, locks, copies, and which process may change a file.
 
-Bytes are only moved here, never understood: what they mean is for `_frames` and `_backends`. Everything that asks the
-system for durability, for a lock, or for the identity of a file lies here, and nothing else does so.
+Bytes are only moved here; `_frames` and `_backends` know what they mean. Only this package asks the operating system
+for durability, for a lock, or for the identity of a file.
 """
 
 from blosc2._files.advice import LASTING, advise_frame, advise_windows, check_advice, lasting

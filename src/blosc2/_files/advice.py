@@ -1,4 +1,4 @@
-"""Advice to the system about how stored bytes will be read: what it may be, and which bytes it is about."""
+"""Advice to the operating system on how stored bytes will be read: its kinds, and the bytes that it applies to."""
 
 from __future__ import annotations
 

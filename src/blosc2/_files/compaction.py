@@ -1,4 +1,4 @@
-"""What is common to all that can be written anew without dead bytes."""
+"""What all operations that remove unused bytes (`compact`) share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Progress: TypeAlias = Callable[[int, int], Any]
 
 
 class Compaction(NamedTuple):
-    """Bytes of a file or store before and after its `compact`."""
+    """The bytes of a file or store before and after `compact`."""
 
     before: int
     after: int

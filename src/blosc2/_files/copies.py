@@ -1,9 +1,9 @@
-"""Copying bytes from file to file in pieces, by the system where it can.
+"""Copying bytes from file to file in pieces, by the operating system where possible.
 
-No operation holds more than a piece, whatever it copies. A file that is read by position is copied by the system
-(`copy_file_range`), which moves its bytes past this process; where it cannot, and for what lies in memory, they are
-read and written piece by piece. What was copied from a file that somebody changed meanwhile is refused, or can be told
-by its checksums: see `checked_pieces`.
+No copy holds more than one piece in memory. A file that is read by position is copied by the system
+(`copy_file_range`), without passing through this process. Where that is not possible, and for data in memory, pieces
+are read and written. If another program changed the file meanwhile, the copy is refused, or its checksums show the
+change: see `checked_pieces`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What is locked for a store that is not there yet: a hidden file beside its place.
+"""The lock of a store that does not exist yet: a hidden file beside its path.
 
-Whoever wants to make the store locks that file, and then looks again whether somebody else has made the store
-meanwhile. The file is removed only by who has it locked. So whoever got the lock of a file that has lost its name
-begins anew, and two can never have it for the same place.
+A process that wants to create the store locks that file, and then checks again whether another process has created the
+store meanwhile. Only the holder of the lock removes the file. So a process that got the lock of a file that was already
+removed starts again, and two processes never hold the lock for one path.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An exclusive lock on an open file, while a change is being published; and what file systems make of locks."""
+"""An exclusive lock on an open file while a change is published, and how file systems support locks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a file is the one that was read: a change by somebody else is noticed, not overwritten."""
+"""Whether a file is still the one that was read: changes by other programs are noticed, not overwritten."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Who changes files: the process that began to, and no child that is forked from it meanwhile.
+"""Which process may change files: the one that began the change, and no child forked from it meanwhile.
 
-A child has a copy of all that its parent was at. By leaving a block, ending a generator or dropping a buffer it would
-publish, cut off or remove what is its parent's. So each change of files has an `Owner`, made where the change begins,
-and each of its steps goes through that: it refuses them anywhere else. What was open for writing leads nowhere there.
+A child has a copy of everything that its parent was doing. By leaving a block, ending a generator or dropping a buffer
+it would publish, cut off or remove files of its parent. So each change of files has an `Owner`, made where the change
+begins. Every step of the change asks the owner, which refuses it in any other process. In a child, descriptors that
+were open for writing lead nowhere.
 """
 
 from __future__ import annotations

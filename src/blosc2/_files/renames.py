@@ -1,4 +1,4 @@
-"""Files that take their places one after the other, and all leave them again when one of them cannot."""
+"""Renaming several files into place, and undoing all of it if one rename fails."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The lock that programs share which change one file at the same time, and the number of their last change.
+"""The lock shared by programs that change one file at the same time, and the number of their last change.
 
-It is a small file beside the data, of the form that C-Blosc2 gives it: 8 bytes of zero and a count of 8 bytes, which
-goes up each time that somebody gets the lock for changes. The lock itself is one of the operating system on that file;
-it is gone when its process is.
+It is a small file beside the data, in the format of C-Blosc2: 8 bytes of zero and a count of 8 bytes, which increases
+each time that a program gets the lock for changes. The lock itself is a lock of the operating system on that file; it
+ends with its process.
 """
 
 from __future__ import annotations

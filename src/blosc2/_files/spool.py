@@ -1,4 +1,4 @@
-"""What a change has made and is not published yet: in memory up to a budget, beyond it in a temporary file."""
+"""Unpublished data of a change: in memory up to a budget, and in a temporary file beyond it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Files and folders made durable, with every error that the system reports.
+"""Making files and folders durable, with every error that the system reports.
 
-Each file is synced by itself: ``sync()`` tells of no error, and not every file system does what ``syncfs`` asks for.
-A journal writes out many syncs at once where they come from several threads.
+Each file is synced separately: ``sync()`` reports no errors, and not every file system supports ``syncfs``. A journal
+combines syncs that come from several threads.
 """
 
 from __future__ import annotations

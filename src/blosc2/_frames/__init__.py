@@ -1,7 +1,7 @@
 """One frame as bytes: its header fields, metadata, values, checksums, and the bytes of its next version.
 
-What is written to a frame and what is read from it meets here, above the readers of `_core`. Where a frame lives (in
-memory, in a file, in a directory) is for `_handles`; the items in its chunks are for `_indexing` and `_arrays`.
+Reading and writing the parts of a frame meet here, above the readers of `_core`. `_handles` knows where a frame lives
+(in memory, in a file, in a directory); `_indexing` and `_arrays` handle the items in its chunks.
 """
 
 from blosc2._frames.append import append_version, closed_quietly

@@ -1,6 +1,6 @@
-"""Checksums that frames carry in their files: made, checked, gone on with (doc/design/checksums.md).
+"""Checksums of frames in files: making, verifying and continuing them (doc/design/checksums.md).
 
-A file that others changed, or wrote, has none that hold. It is *unverified*, which is no fault.
+A file that another program wrote or changed has no valid checksums. It is *unverified*, which is not an error.
 """
 
 from __future__ import annotations

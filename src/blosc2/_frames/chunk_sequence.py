@@ -1,4 +1,4 @@
-"""The chunks of an array that is edited without being written: old ones stay in place, new ones wait elsewhere."""
+"""The chunks of an array with unpublished changes: old chunks stay in place, new ones wait elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dtypes as the text that an array stores, and back.
+"""Converting dtypes to the string that an array stores, and back.
 
 The text is the one that NumPy itself prints: ``<f8``, ``[('a', '<i4'), ('b', '<f8')]``, or a dictionary where
 fields have gaps between them. What is read comes from a file, so it is checked piece by piece and never

@@ -1,7 +1,7 @@
-"""Encoders that wait to be used again: making one takes longer than compressing a small chunk.
+"""Encoders that are reused: making one takes longer than compressing a small chunk.
 
-An encoder has a compression context of the C library, which serves one thread at a time. So it is taken out of the
-table while it is used; taking and giving back are single steps of the interpreter and need no lock.
+An encoder has a compression context of the C library, which serves one thread at a time. So it is removed from the
+table while it is used; both steps are atomic in the interpreter and need no lock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The keywords that constructors share, split by what they are about.
+"""The keywords that constructors share, divided by subject.
 
-Each constructor refuses a keyword that it does not know, before anything is created: a misspelt `urlpath`
-must not end in an array that lives in memory only.
+Each constructor refuses an unknown keyword before anything is created: a misspelt `urlpath` must not make an array that
+exists only in memory.
 """
 
 from __future__ import annotations

@@ -179,11 +179,11 @@ class Meta(_Metadata, Mapping[str, Any]):
         return len(self.keys())
 
     def keys(self) -> list[str]:  # type: ignore[override]  # callers index and compare it
-        """Give the names, in the order in which they are stored."""
+        """Return the names, in the order in which they are stored."""
         return list(self._handle.frame.metalayers())
 
     def getall(self) -> dict[str, Any]:
-        """Read all values, of one version.
+        """Read all values, from one version.
 
         Examples
         --------
@@ -220,7 +220,7 @@ class HandleProperties:
 
     @property
     def urlpath(self) -> str | None:
-        """The file; None in memory."""
+        """The path of the file; None in memory."""
         path: str | None = self._handle.urlpath
         return path
 
@@ -232,7 +232,7 @@ class HandleProperties:
 
     @property
     def mmap_mode(self) -> str | None:
-        """How the file is mapped; None when it is not."""
+        """How the file is mapped; None if it is not mapped."""
         how: str | None = self._handle.mmap_mode
         return how
 
@@ -241,10 +241,10 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
     """The variable-length metadata of an array or super-chunk: a mapping of names to values.
 
     ``vlmeta[:]`` reads all entries, ``vlmeta[:] = {...}`` merges a dictionary. Each assignment is published at once;
-    `update`, `clear` and ``[:] =`` publish all their changes together, which many entries should be.
+    `update`, `clear` and ``[:] =`` publish all their changes together, so use them for many entries.
 
-    There can be 8,000 entries. Other Blosc2 programs read that many but change only files with up to 16;
-    ``blosc2.strict_compatibility = True`` refuses further ones. Dates and paths become text, ISO 8601 for dates.
+    There can be 8,000 entries. Other Blosc2 programs can read them all, but change only files with up to 16;
+    ``blosc2.strict_compatibility = True`` refuses more. Dates become ISO 8601 strings, and paths strings.
 
     Examples
     --------
@@ -311,11 +311,11 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
 
     @property
     def initial_mapping_size(self) -> None:
-        """Always None: files are mapped as large as they are."""
+        """Always None: a file is mapped at its size."""
         return None
 
     def getall(self) -> dict[str, Any]:
-        """Read all values, of one version.
+        """Read all values, from one version.
 
         Examples
         --------
@@ -352,11 +352,11 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         return {name.encode(): value for name, value in self.getall().items()}
 
     def get_names(self) -> list[str]:
-        """Give the names, in the order in which they are stored."""
+        """Return the names, in the order in which they are stored."""
         return list(self._handle.frame.vlmeta_names())
 
     def nvlmetalayers(self) -> int:
-        """Give the number of entries."""
+        """Return the number of entries."""
         return len(self)
 
     def get_vlmeta(self, name: str) -> bytes:
@@ -373,14 +373,14 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         return self._content(name)
 
     def set_vlmeta(self, name: str, content: bytes, **cparams: Any) -> None:
-        """Write the content of an entry as it is, for programs with a format of their own.
+        """Write the content of an entry unchanged, for programs with a format of their own.
 
         Parameters
         ----------
         name : str
         content : bytes-like
-            What `get_vlmeta` will give. Unless it is one msgpack value, reading it by its name, or all entries at once,
-            is refused.
+            The bytes that `get_vlmeta` will return. If they are not one msgpack value, the entry cannot be read by its
+            name, or together with all entries.
         **cparams
             Checked, but metadata is always compressed in the same way.
 

@@ -1,7 +1,7 @@
-"""The compression parameters in a frame's header, before new chunks are made with them.
+"""Checking the compression parameters in a frame's header before new chunks are made with them.
 
-Reading does not need them: each chunk says how it was compressed. So a damaged header can be read, and what it says is
-looked at when the first chunk is to be written.
+Reading does not need them, because each chunk states how it was compressed. So a file with damaged parameters can be
+read; they are checked when the first chunk is written.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Frames as windows: where their bytes lie, to be copied piece by piece, in place of one buffer with all of them.
+"""Frames as byte ranges, to be copied in pieces, instead of one buffer with all bytes.
 
-What is small, or only made for the window (header, table, trailer), is in memory; chunks stay where they are.
+Small or new parts (header, table, trailer) are in memory; chunks stay where they are.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What lies behind a frame in its file: what an append left that was not finished, or was taken back.
+"""Bytes behind a frame in its file: the remains of an append that did not finish, or was undone.
 
-The header alone says where a frame ends. So bytes behind it that end in a whole trailer may have been a version: one
-that was visible until it could not be made durable, which somebody has mapped since; or the newest one, whose header is
-damaged. They are neither cut off nor written over: an append goes on behind them. Other bytes there never were part of
-any version.
+Only the header says where a frame ends. So bytes behind it that end in a whole trailer may have been a version: one
+that was visible until it could not be made durable, and that a reader may have mapped; or the newest one, whose header
+is damaged. They are neither cut off nor overwritten: an append continues behind them. Other bytes there were never part
+of a version.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The next version of a frame: what changes of it, and its bytes.
+"""The next version of a frame: its changes and its bytes.
 
 A `FrameUpdate` starts as a frame is and is edited; then it becomes a frame in memory, a whole file, or bytes
 appended to a file (see `_handles`). Old chunks are never moved by an edit: they keep their offsets.

@@ -1,7 +1,7 @@
-"""Functions of the package's top: they make arrays, rearrange them, and compress single buffers.
+"""Public functions that make arrays, rearrange them, and compress single buffers.
 
-What has a method of `NDArray` or `SChunk` beside it lies with the class; here is what only exists as a function.
-Nothing here knows stores, or opens what lies at a path.
+Code that a class shares with its methods lies with the class; this package has what exists only as a function. Nothing
+here knows stores, or opens a path.
 """
 
 from blosc2._functions.buffers import (

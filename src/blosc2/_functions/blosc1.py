@@ -1,8 +1,8 @@
-"""Chunks of Blosc 1, whose header has 16 bytes, made into chunks of this format.
+"""Converting chunks of Blosc 1, whose header has 16 bytes, to chunks of this format.
 
-What follows the header is the same in both, so only the header is written anew and block starts are moved by the 16
-bytes that it grows. Blosc 1 filters the bytes of a block whose items are no multiple of 8 differently with bitshuffle:
-such chunks are refused.
+The bytes behind the header are the same in both, so only the header is rewritten, and block starts move by the 16 bytes
+that it grows. With bitshuffle, Blosc 1 filters a block differently if its number of items is not a multiple of 8: such
+chunks are refused.
 """
 
 from __future__ import annotations

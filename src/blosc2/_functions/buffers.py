@@ -1,6 +1,6 @@
-"""Compress a buffer into one chunk, and back: no frame, no metadata.
+"""Compressing a buffer into one chunk, and back, without frame or metadata.
 
-A chunk holds at most 2,147,483,615 bytes, and says itself how it is to be decoded.
+A chunk holds at most 2,147,483,615 bytes, and states itself how to decode it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def compress(
     src: Any, typesize: int | None = 8, clevel: int = 1, filter: Filter = Filter.SHUFFLE, codec: Codec = Codec.ZSTD,
     _ignore_multiple_size: bool = False,
 ) -> bytes:  # fmt: skip
-    """Compress a buffer, with the few parameters that Blosc 1 had.
+    """Compress a buffer, with the parameters of Blosc 1.
 
     Parameters
     ----------
@@ -47,14 +47,14 @@ def compress(
         Anything with the buffer protocol, and any NumPy array without object items, of at most 2,147,483,615 bytes. Its
         size must be a multiple of `typesize`.
     typesize : int or None
-        Bytes of an item. Above 255 bytes are not grouped. None stands for those of `src`, or 1 where it has no items.
+        Bytes of an item. Above 255, bytes are not grouped. None means the item size of `src`, or 1 if it has no items.
     clevel : int
         0 (store only) to 9.
     filter : Filter
-        SHUFFLE (where items have more than one byte) and BITSHUFFLE are applied. The others ask for nothing here:
-        they need parameters, which `compress2` takes.
+        SHUFFLE (if items have more than one byte) and BITSHUFFLE are applied. The others have no effect here, because
+        they need parameters; use `compress2`.
     codec : Codec
-        One that needs nothing but bytes: BLOSCLZ, LZ4, LZ4HC, ZLIB or ZSTD.
+        One of BLOSCLZ, LZ4, LZ4HC, ZLIB and ZSTD.
 
     Returns
     -------
@@ -64,9 +64,9 @@ def compress(
     Raises
     ------
     ValueError
-        A parameter out of its range, or a buffer that is too large or not a multiple of `typesize`.
+        A parameter is out of its range, or the buffer is too large or not a multiple of `typesize`.
     TypeError
-        No buffer, or a parameter of another type.
+        `src` is not a buffer, or a parameter has a wrong type.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def decompress(src: Any, dst: Any = None, as_bytearray: bool = False) -> bytes |
     Parameters
     ----------
     src : buffer
-        A chunk of `compress` or `compress2`; chunks of Blosc 1 are read too. What follows it is ignored.
+        A chunk of `compress` or `compress2`, or a chunk of Blosc 1. Bytes behind it are ignored.
     dst : buffer, optional
         Writable, C-contiguous, and at least as large as the uncompressed data. After an error its content is undefined.
     as_bytearray : bool
@@ -123,9 +123,9 @@ def decompress(src: Any, dst: Any = None, as_bytearray: bool = False) -> bytes |
     Raises
     ------
     FormatError
-        `src` is damaged, or no chunk (a ValueError and a RuntimeError).
+        `src` is damaged or not a chunk. This is a ValueError and a RuntimeError.
     ChunkSizeError
-        `dst` is too small (both, too).
+        `dst` is too small. This is a ValueError and a RuntimeError.
 
     Examples
     --------
@@ -151,9 +151,9 @@ def compress2(src: Any, **kwargs: Any) -> bytes:
         Anything with the buffer protocol, and any NumPy array without object items, of at most 2,147,483,615 bytes. It
         need not be a multiple of the typesize.
     **kwargs
-        The fields of `blosc2.CParams`, or ``cparams`` with such an object or a dictionary of them. ``typesize=None``
-        stands for the size of the items of `src`, 1 where it has none. Unlike there, items
-        of ``filters_meta`` may be negative, as TRUNC_PREC and INT_TRUNC understand it: bits to remove.
+        The fields of `blosc2.CParams`, or ``cparams`` with such an object or a dictionary of its fields.
+        ``typesize=None`` means the item size of `src`, or 1 if it has no items. Here, items of ``filters_meta`` may be
+        negative: for TRUNC_PREC and INT_TRUNC they give the number of bits to remove.
 
     Returns
     -------
@@ -163,9 +163,9 @@ def compress2(src: Any, **kwargs: Any) -> bytes:
     Raises
     ------
     AttributeError
-        ``cparams`` beside fields of it.
+        Both ``cparams`` and fields of it are given.
     TypeError, ValueError
-        Parameters or data that cannot be used.
+        The parameters or the data cannot be used.
 
     Examples
     --------
@@ -216,11 +216,11 @@ def decompress2(src: Any, dst: Any = None, **kwargs: Any) -> bytes | None:
     Parameters
     ----------
     src : buffer
-        A chunk of `compress2` or `compress`; chunks of Blosc 1 are read too. What follows it is ignored.
+        A chunk of `compress2` or `compress`, or a chunk of Blosc 1. Bytes behind it are ignored.
     dst : buffer, optional
         Writable, C-contiguous, and at least as large as the uncompressed data. After an error its content is undefined.
     **kwargs
-        The fields of `blosc2.DParams`, or ``dparams`` with such an object or a dictionary of them.
+        The fields of `blosc2.DParams`, or ``dparams`` with such an object or a dictionary of its fields.
 
     Returns
     -------
@@ -230,11 +230,11 @@ def decompress2(src: Any, dst: Any = None, **kwargs: Any) -> bytes | None:
     Raises
     ------
     FormatError
-        `src` is damaged, or no chunk (a ValueError and a RuntimeError).
+        `src` is damaged or not a chunk. This is a ValueError and a RuntimeError.
     ChunkSizeError
-        `dst` is too small (both, too).
+        `dst` is too small. This is a ValueError and a RuntimeError.
     AttributeError
-        ``dparams`` beside fields of it.
+        Both ``dparams`` and fields of it are given.
 
     Examples
     --------
@@ -253,7 +253,7 @@ def decompress2(src: Any, dst: Any = None, **kwargs: Any) -> bytes | None:
 
 
 def get_cbuffer_sizes(src: Any) -> tuple[int, int, int]:
-    """What the header of a chunk says about sizes.
+    """Return the sizes that the header of a chunk states.
 
     Parameters
     ----------
@@ -263,13 +263,13 @@ def get_cbuffer_sizes(src: Any) -> tuple[int, int, int]:
     Returns
     -------
     nbytes, cbytes, blocksize : int
-        Uncompressed and compressed size of the chunk, and uncompressed size of a block. (Where blocks are of variable
-        length, the last is their number.)
+        Uncompressed and compressed size of the chunk, and uncompressed size of a block (or the number of blocks, if
+        their lengths vary).
 
     Raises
     ------
     FormatError
-        Fewer bytes, or no header of a chunk.
+        There are fewer bytes, or they are not the header of a chunk.
 
     Examples
     --------
@@ -307,7 +307,7 @@ def set_blocksize(blocksize: int = 0) -> None:
 
 
 def get_blocksize() -> int:
-    """The size that `set_blocksize` was given; 0 when blocks have the size that the library chooses.
+    """Return the size given to `set_blocksize`; 0 if the library chooses the block size.
 
     Examples
     --------
@@ -319,9 +319,9 @@ def get_blocksize() -> int:
 
 
 def set_releasegil(gilstate: bool) -> bool:
-    """Keep a switch that other Blosc packages have; returns what it was before.
+    """Set a switch of other Blosc packages, and return its previous value.
 
-    It changes nothing: the GIL is always released while data is compressed and decompressed.
+    It has no effect: the GIL is always released while data is compressed and decompressed.
 
     Examples
     --------

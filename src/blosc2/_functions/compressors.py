@@ -1,4 +1,4 @@
-"""What the C library was built with, and what the machine has."""
+"""What the C library was built with, and a description of the processor."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _compressor = Codec.BLOSCLZ
 
 
 def compressor_list(plugins: bool = False) -> list[Codec]:
-    """The codecs that can be used.
+    """Return the available codecs.
 
     Parameters
     ----------
     plugins : bool
-        Also those that work on the blocks of arrays.
+        Whether to include codecs that work on the blocks of arrays.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def compressor_list(plugins: bool = False) -> list[Codec]:
 
 
 def clib_info(codec: Codec) -> tuple[bytes, bytes]:
-    """Name and version of the library behind a codec; the version is ``b"unknown"`` where it has none.
+    """Return name and version of the library of a codec; the version is ``b"unknown"`` if it has none.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def clib_info(codec: Codec) -> tuple[bytes, bytes]:
 
 
 def get_clib(bytesobj: Any) -> str:
-    """Name of the library that compressed a chunk.
+    """Return the name of the library that compressed a chunk.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def get_clib(bytesobj: Any) -> str:
     Raises
     ------
     FormatError
-        Fewer bytes, or no header of a chunk.
+        There are fewer bytes, or they are not the header of a chunk.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def get_clib(bytesobj: Any) -> str:
 
 
 def get_compressor() -> str:
-    """Name of the codec that `set_compressor` was given; at first ``"blosclz"``.
+    """Return the name of the codec given to `set_compressor`; initially ``"blosclz"``.
 
     Examples
     --------
@@ -100,14 +100,14 @@ def get_compressor() -> str:
 
 
 def set_compressor(codec: Codec) -> int:
-    """Keep the name of a codec for `get_compressor`; returns its id.
+    """Set the codec that `get_compressor` returns, and return its id.
 
-    It changes nothing else: whoever compresses says with what.
+    It has no other effect: the functions that compress take the codec as a parameter.
 
     Raises
     ------
     ValueError
-        A codec that does not compress buffers.
+        The codec does not compress buffers.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def _member(codec: object) -> Codec:
 
 
 def get_cpu_info() -> dict[str, Any]:
-    """The processor: ``arch``, ``count``, and where the system tells them the bytes of its caches.
+    """Describe the processor: ``arch``, ``count``, and the bytes of its caches if the system reports them.
 
     Examples
     --------

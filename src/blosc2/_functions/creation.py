@@ -1,6 +1,6 @@
-"""Making arrays: `asarray`, `zeros`, `arange` and their like.
+"""Making arrays: `asarray`, `zeros`, `arange` and similar functions.
 
-`c_order=False` allows items in any order that is convenient; C order is, so it is taken and changes nothing, but in
+`c_order=False` allows items in any order. C order is used all the same, so the keyword has no effect, except in
 `fromiter`.
 """
 
@@ -46,22 +46,22 @@ _LONG_NBYTES = 16 << 20
 
 
 def asarray(array: Any, copy: bool | None = None, dtype: Any = None, *, shape: Any = None, **kwargs: Any) -> NDArray:
-    """Compress an array, or an iterable of the blocks of one.
+    """Compress an array, or an iterable of blocks that form one.
 
     Parameters
     ----------
     array : array_like or iterable of array_like
-        Anything that NumPy takes, with any strides and byte order; it is compressed from where it is, without a second
-        copy. An `NDArray` is returned as it is when no keyword asks for something else.
+        Anything that NumPy accepts, with any strides and byte order. It is compressed from where it is, without a
+        second copy. An `NDArray` is returned unchanged if no keyword asks for something else.
     copy : bool, optional
-        True always makes a new array; False raises `ValueError` where that would be needed.
+        True always makes a new array; False raises `ValueError` if a new array would be needed.
     dtype : dtype, optional
         By default that of the array, or of the first block.
     shape : tuple of int, optional
-        Of the whole array. Then `array` may be an iterable, a generator for instance, of blocks that follow each other
-        along axis 0: each has any number of rows, and the other axes as in the shape. They are drawn one by one and
-        compressed as soon as a row of chunks is full, so not more than that, ``chunks[0]`` rows, and a block is in
-        memory beside what is stored.
+        The shape of the whole array. With it, `array` may be an iterable, such as a generator, of blocks along axis 0:
+        each block has any number of rows, and the other axes as in the shape. Blocks are taken one by one, and
+        compressed when a row of chunks is full. So memory holds at most ``chunks[0]`` rows and one block, besides what
+        is stored.
     **kwargs
         ``chunks``, ``blocks``, ``cparams``, ``dparams``, ``meta``, ``urlpath``, ``mode`` and the other fields of
         `blosc2.Storage`.
@@ -73,11 +73,11 @@ def asarray(array: Any, copy: bool | None = None, dtype: Any = None, *, shape: A
     Raises
     ------
     FileExistsError
-        The file exists, and ``mode="w"`` does not say to replace it.
+        The file exists, and ``mode="w"`` is not given to replace it.
     TypeError
-        Items that cannot be stored, such as Python objects.
+        The items cannot be stored, such as Python objects.
     ValueError
-        Blocks that do not fit the shape, or have fewer or more rows. No file is left then.
+        Blocks do not fit the shape, or have fewer or more rows in all. No file is left then.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def asarray(array: Any, copy: bool | None = None, dtype: Any = None, *, shape: A
     >>> blosc2.asarray(np.eye(3))[1]
     array([0., 1., 0.])
 
-    Slice by slice, as a camera or a file of another format gives them:
+    From slices that arrive one by one, for instance from a camera or a file of another format:
 
     >>> slices = (np.full((1, 2), n) for n in range(1000))
     >>> blosc2.asarray(slices, shape=(1000, 2))[998:]
@@ -192,7 +192,7 @@ def _special(shape: Any, dtype: Any, offset: int, kwargs: dict[str, Any]) -> NDA
 
 
 def empty(shape: Any, dtype: Any = np.float64, **kwargs: Any) -> NDArray:
-    """Make an array whose items are not defined; reading gives zeros. See `zeros` for the parameters."""
+    """Make an array whose items are undefined; reading it gives zeros. See `zeros` for the parameters."""
     return _special(shape, dtype, UNINIT_OFFSET, kwargs)
 
 
@@ -200,7 +200,7 @@ uninit = empty
 
 
 def zeros(shape: Any, dtype: Any = np.float64, **kwargs: Any) -> NDArray:
-    """Make an array of zeros, which needs no space.
+    """Make an array of zeros, which takes no space.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def zeros(shape: Any, dtype: Any = np.float64, **kwargs: Any) -> NDArray:
 
 
 def nans(shape: Any, dtype: Any = np.float64, **kwargs: Any) -> NDArray:
-    """Make an array of NaN; the dtype must be a floating one. See `zeros` for the parameters."""
+    """Make an array of NaN; the dtype must be floating-point. See `zeros` for the parameters."""
     dtype, more = plain_dtype(dtype)
     if dtype.kind not in "fc":
         raise ValueError(f"there is no NaN in {dtype}; choose a floating dtype")
@@ -231,7 +231,7 @@ def nans(shape: Any, dtype: Any = np.float64, **kwargs: Any) -> NDArray:
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """Make an array of one value. See `zeros` for the parameters; the dtype is the value's unless given.
+    """Make an array with one repeated value. See `zeros` for the parameters; the default dtype is that of the value.
 
     Raises
     ------
@@ -263,7 +263,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> NDArr
 
 
 def ones(shape: Any, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """Make an array of ones, of float64 unless given. See `zeros` for the parameters."""
+    """Make an array of ones; the default dtype is float64. See `zeros` for the parameters."""
     return full(shape, 1, np.float64 if dtype is None else dtype, **kwargs)
 
 
@@ -271,12 +271,12 @@ def arange(
     start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, shape: Any = None, c_order: bool = True,  # noqa: ARG001
     **kwargs: Any,
 ) -> NDArray:  # fmt: skip
-    """Make an array of evenly spaced values, as `numpy.arange`, of any shape.
+    """Make an array of evenly spaced values, like `numpy.arange`, with any shape.
 
     Raises
     ------
     ValueError
-        The shape has another number of items, or the step is zero.
+        The shape has a different number of items, or the step is zero.
 
     Examples
     --------
@@ -317,7 +317,7 @@ def linspace(
     start: Any, stop: Any, num: int | None = None, dtype: Any = None, endpoint: bool = True, shape: Any = None,
     c_order: bool = True, **kwargs: Any,  # noqa: ARG001
 ) -> NDArray:  # fmt: skip
-    """Make an array of `num` evenly spaced values from `start` to `stop`, as `numpy.linspace`, of any shape.
+    """Make an array of `num` evenly spaced values from `start` to `stop`, like `numpy.linspace`, with any shape.
 
     Examples
     --------
@@ -339,7 +339,7 @@ def linspace(
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = np.float64, **kwargs: Any) -> NDArray:
-    """Make a 2-d array with ones on a diagonal, as `numpy.eye`.
+    """Make a 2-d array with ones on a diagonal, like `numpy.eye`.
 
     Examples
     --------
@@ -356,7 +356,7 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = np.float64, **kwa
 
 
 def frombuffer(buffer: Any, shape: Any, dtype: Any = np.uint8, **kwargs: Any) -> NDArray:
-    """Compress the items that a buffer holds, in C order; it may be longer than the shape.
+    """Compress the items of a buffer, in C order; the buffer may be longer than the shape needs.
 
     Raises
     ------
@@ -382,29 +382,29 @@ def frombuffer(buffer: Any, shape: Any, dtype: Any = np.uint8, **kwargs: Any) ->
 
 
 def fromiter(iterable: Any, shape: Any, dtype: Any, c_order: bool = True, **kwargs: Any) -> NDArray:
-    """Compress as many items of an iterable as the shape has.
+    """Compress items of an iterable, as many as the shape has.
 
-    They are drawn and compressed as rows of chunks become full, so not all of them are in memory at a time. For an
+    Items are taken and compressed whenever a row of chunks is full, so they are not all in memory at once. For an
     iterable of whole blocks see `asarray`.
 
     Parameters
     ----------
     iterable : iterable
-        Of items; of arrays, where the dtype has a shape: ``("f8", (10,))`` is that of arrays of ten numbers, whose axis
-        becomes the last one. An array of NumPy with as many items as the shape has, and any axes, is compressed as
-        `asarray` does it, in C order.
+        An iterable of items; or of arrays, if the dtype has a shape: ``("f8", (10,))`` means arrays of ten numbers,
+        whose axis becomes the last one. A NumPy array with any axes, and as many items as the shape has, is compressed
+        in C order, as by `asarray`.
     shape : int, tuple or list
         Without the axes of the dtype.
     dtype : dtype
     c_order : bool
-        False fills one chunk after the other, in the order in which they are stored, which takes the least memory.
+        False fills one chunk after the other, in the order in which they are stored, which needs the least memory.
     **kwargs
         As for `asarray`.
 
     Raises
     ------
     ValueError
-        There are fewer items, or an array with several axes has more.
+        There are fewer items than the shape has, or an array with several axes has more.
 
     Examples
     --------
@@ -437,22 +437,22 @@ def fromiter(iterable: Any, shape: Any, dtype: Any, c_order: bool = True, **kwar
 
 
 def empty_like(x: Any, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """Make an array of undefined items with the shape of another."""
+    """Make an array of undefined items with the shape of another array."""
     return empty(x.shape, x.dtype if dtype is None else dtype, **kwargs)
 
 
 def zeros_like(x: Any, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """Make an array of zeros with the shape of another."""
+    """Make an array of zeros with the shape of another array."""
     return zeros(x.shape, x.dtype if dtype is None else dtype, **kwargs)
 
 
 def ones_like(x: Any, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """Make an array of ones with the shape of another."""
+    """Make an array of ones with the shape of another array."""
     return ones(x.shape, x.dtype if dtype is None else dtype, **kwargs)
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """Make an array of one value with the shape of another."""
+    """Make an array with one repeated value and the shape of another array."""
     return full(x.shape, fill_value, x.dtype if dtype is None else dtype, **kwargs)
 
 
@@ -464,7 +464,7 @@ def save(array: Any, urlpath: Any, contiguous: bool = True, **kwargs: Any) -> No
     array : NDArray, SChunk or array_like
     urlpath : str, bytes or path
     **kwargs
-        As for `asarray`; ``mode="w"`` replaces a file.
+        As for `asarray`; ``mode="w"`` replaces an existing file.
 
     Examples
     --------

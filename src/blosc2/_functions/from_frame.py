@@ -1,4 +1,4 @@
-"""From a frame to the object that it is (FORMATS 5.1)."""
+"""Making the object that a frame contains (FORMATS 5.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Items that an iterable gives, as arrays and chunks."""
+"""Collecting the items of an iterable into arrays and chunks."""
 
 from __future__ import annotations
 

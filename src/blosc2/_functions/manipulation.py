@@ -1,7 +1,7 @@
-"""Functions that make arrays of other arrays: the same items in another order, shape or type.
+"""Functions that make arrays from other arrays: the same items in another order, shape or type.
 
-They work on a part of the result at a time, so that neither it nor the arrays that it is made of need fit into memory;
-with ``urlpath=`` the result goes straight into a file. `squeeze` and `expand_dims` copy nothing at all.
+They work on one part of the result at a time, so neither the result nor the other arrays have to fit into memory; with
+``urlpath=`` the result goes straight into a file. `squeeze` and `expand_dims` copy nothing.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ _TOO_SMALL = 8
 
 
 def take(x: Any, indices: Any, axis: int | None = None) -> NDArray:
-    """Make an array of items, along an axis, by their numbers.
+    """Take items of an array along an axis, by their indices.
 
     Parameters
     ----------
     x : NDArray or array_like
     indices : array_like of int
-        Negative ones count from the end. Their shape takes the place of the axis.
+        Negative indices count from the end. The shape of `indices` replaces the axis.
     axis : int, optional
-        Without it, items are counted in C order over all axes, and the result has the shape of `indices`.
+        By default, indices count items in C order over all axes, and the result has the shape of `indices`.
 
     Raises
     ------
     IndexError
-        An index out of bounds.
+        An index is out of bounds.
     TypeError
-        Indices that are no integers.
+        The indices are not integers.
     ValueError
-        No such axis; it is an `IndexError` too.
+        There is no such axis; this is an `IndexError` too.
 
     Examples
     --------
@@ -74,24 +74,25 @@ def take(x: Any, indices: Any, axis: int | None = None) -> NDArray:
 
 
 def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> NDArray:
-    """Make an array of items by their numbers on an axis, each in the row of its number; as `numpy.take_along_axis`.
+    """Take items of an array by matching index arrays along an axis, like `numpy.take_along_axis`.
 
     Parameters
     ----------
     x : NDArray or array_like
     indices : array_like of int
-        With as many axes as `x`; on the axes other than `axis`, of its lengths or 1. Negative ones count from the end.
+        It has as many axes as `x`; on axes other than `axis`, its length is that of `x` or 1. Negative indices count
+        from the end.
     axis : int or None
-        None takes all items as one axis, in C order.
+        None treats all items as one axis, in C order.
 
     Raises
     ------
     IndexError
-        An index out of bounds.
+        An index is out of bounds.
     TypeError
-        Indices that are no integers.
+        The indices are not integers.
     ValueError
-        Indices that do not fit the shape, or no such axis, which is an `IndexError` too.
+        The indices do not fit the shape, or there is no such axis, which is an `IndexError` too.
 
     Examples
     --------
@@ -111,14 +112,14 @@ def permute_dims(arr: Any, axes: Any = None, **kwargs: Any) -> NDArray:
     ----------
     arr : NDArray or array_like
     axes : sequence of int, optional
-        For each axis of the result, the axis of `arr` that it is; reversed by default.
+        For each axis of the result, the axis of `arr` that it comes from; reversed by default.
     **kwargs
-        As for `blosc2.asarray`. Chunks and blocks follow the axes unless said otherwise.
+        As for `blosc2.asarray`. By default, chunks and blocks follow the axes.
 
     Raises
     ------
     ValueError
-        Not each axis named exactly once.
+        Not every axis is named exactly once.
 
     Examples
     --------
@@ -144,7 +145,7 @@ def matrix_transpose(arr: Any, **kwargs: Any) -> NDArray:
     Raises
     ------
     ValueError
-        Fewer than two axes.
+        The array has fewer than two axes.
 
     Examples
     --------
@@ -159,7 +160,7 @@ def matrix_transpose(arr: Any, **kwargs: Any) -> NDArray:
 def transpose(x: Any, **kwargs: Any) -> NDArray:
     """Make an array of one or two axes with the axes reversed.
 
-    It warns: `permute_dims` does the same for any number of axes.
+    It warns, because `permute_dims` does the same for any number of axes.
 
     Examples
     --------
@@ -177,7 +178,7 @@ def transpose(x: Any, **kwargs: Any) -> NDArray:
 
 
 def squeeze(x: Any, axis: Any = None) -> NDArray:
-    """Look at an array without axes of length 1.
+    """Return a view of an array without its axes of length 1.
 
     Parameters
     ----------
@@ -188,13 +189,13 @@ def squeeze(x: Any, axis: Any = None) -> NDArray:
     Returns
     -------
     NDArray
-        A view: what is written into it is written into `x`, and it shows what is written into `x`. It cannot be
-        resized. Copies of it, saved or in memory, are arrays of their own, of its shape.
+        A view: writing to it writes to `x`, and it shows changes of `x`. It cannot be resized. Copies of it, saved or
+        in memory, are independent arrays with its shape.
 
     Raises
     ------
     ValueError
-        An axis of another length, or whose chunks have room for more than one item; no such axis, which is an
+        The axis has another length, or its chunks have a length above 1; or there is no such axis, which is an
         `IndexError` too.
 
     Examples
@@ -209,13 +210,13 @@ def squeeze(x: Any, axis: Any = None) -> NDArray:
 
 
 def expand_dims(array: Any, axis: Any = 0) -> NDArray:
-    """Look at an array with more axes, of length 1.
+    """Return a view of an array with more axes, of length 1.
 
     Parameters
     ----------
     array : NDArray or array_like
     axis : int or sequence of int
-        Where the new axes are in the result.
+        The positions of the new axes in the result.
 
     Returns
     -------
@@ -225,7 +226,8 @@ def expand_dims(array: Any, axis: Any = 0) -> NDArray:
     Raises
     ------
     ValueError
-        An axis named twice, more than 16 axes, or no such axis, which is an `IndexError` too.
+        An axis is named twice, there would be more than 16 axes, or there is no such axis, which is an `IndexError`
+        too.
 
     Examples
     --------
@@ -238,22 +240,22 @@ def expand_dims(array: Any, axis: Any = 0) -> NDArray:
 
 
 def reshape(src: Any, shape: Any, c_order: bool = True, **kwargs: Any) -> NDArray:
-    """Make an array with the same items, in C order, in another shape.
+    """Make an array with the same items, in C order, and another shape.
 
     Parameters
     ----------
     src : NDArray or array_like
     shape : int or sequence of int
-        One length may be -1, for what the others leave.
+        One length may be -1; it follows from the others.
     c_order : bool
-        False allows any order; it is C order all the same.
+        Accepted for compatibility: the order is always C order.
     **kwargs
         As for `blosc2.asarray`.
 
     Raises
     ------
     ValueError
-        Another number of items.
+        The shape has a different number of items.
 
     Examples
     --------
@@ -273,16 +275,16 @@ def astype(array: Any, dtype: Any, casting: Any = "unsafe", copy: bool = True, *
     array : NDArray or array_like
     dtype : dtype
     casting : {"unsafe", "same_kind", "safe", "equiv", "no"}
-        What kinds of conversions are allowed, as for `numpy.ndarray.astype`.
+        Which conversions are allowed, as for `numpy.ndarray.astype`.
     copy : bool
-        False gives `array` itself back where there is nothing to be done.
+        False returns `array` itself if it needs no conversion.
     **kwargs
-        As for `blosc2.asarray`. Chunks and blocks are those of `array` where items keep their size.
+        As for `blosc2.asarray`. By default, chunks and blocks are those of `array` if items keep their size.
 
     Raises
     ------
     TypeError
-        A conversion that `casting` does not allow.
+        `casting` does not allow the conversion.
 
     Examples
     --------
@@ -307,22 +309,22 @@ def astype(array: Any, dtype: Any, casting: Any = "unsafe", copy: bool = True, *
 
 
 def concat(arrays: Iterable[Any], /, axis: int | None = 0, **kwargs: Any) -> NDArray:
-    """Make an array of others, one behind the other along an axis.
+    """Join arrays along an existing axis.
 
     Parameters
     ----------
     arrays : sequence of NDArray or array_like
-        Their shapes differ on the axis only. Other types than that of the first are promoted as NumPy does.
+        Their shapes differ only on the axis. Different dtypes are promoted as in NumPy.
     axis : int or None
-        None joins all items in C order.
+        None joins the items of all arrays in C order.
     **kwargs
-        As for `blosc2.asarray`. Chunks and blocks are those of the first array unless said otherwise or they are
-        very small. Chunks that stay whole are then copied as they are stored, without being decompressed.
+        As for `blosc2.asarray`. By default, chunks and blocks are those of the first array, unless they are very small.
+        Chunks that stay whole are then copied without decompressing them.
 
     Raises
     ------
     ValueError
-        No arrays, other shapes, or no such axis, which is an `IndexError` too.
+        There are no arrays, their shapes do not fit, or there is no such axis, which is an `IndexError` too.
 
     Examples
     --------
@@ -351,20 +353,20 @@ def concat(arrays: Iterable[Any], /, axis: int | None = 0, **kwargs: Any) -> NDA
 
 
 def stack(arrays: Iterable[Any], axis: int = 0, **kwargs: Any) -> NDArray:
-    """Make an array of others of one shape, one beside the other along a new axis.
+    """Join arrays of one shape along a new axis.
 
     Parameters
     ----------
     arrays : sequence of NDArray or array_like
     axis : int
-        Where the new axis is in the result.
+        The position of the new axis in the result.
     **kwargs
         As for `concat`.
 
     Raises
     ------
     ValueError
-        No arrays, arrays of different shapes, or no such axis, which is an `IndexError` too.
+        There are no arrays, their shapes differ, or there is no such axis, which is an `IndexError` too.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Opaque objects: those of other packages, which can be described and copied, not read."""
+"""Objects of other packages, which can be described and copied, but not read."""
 
 from __future__ import annotations
 

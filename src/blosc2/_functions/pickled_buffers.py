@@ -17,12 +17,12 @@ from blosc2.storage import MAX_TYPESIZE, Codec, Filter
 def pack(obj: Any, clevel: int = 9, filter: Filter = Filter.SHUFFLE, codec: Codec = Codec.BLOSCLZ) -> bytes:
     """Pickle an object and compress the pickle.
 
-    `pack_array2` keeps arrays without pickling, and should be preferred.
+    Prefer `pack_array2`, which stores arrays without pickling.
 
     Parameters
     ----------
     obj : object
-        With an attribute `itemsize` (the bytes that are grouped) and `size`, as arrays have.
+        An object with the attributes `itemsize` (the bytes to group) and `size`, like an array.
     clevel, filter, codec
         As for `compress`.
 
@@ -35,7 +35,7 @@ def pack(obj: Any, clevel: int = 9, filter: Filter = Filter.SHUFFLE, codec: Code
     AttributeError
         The object has no `itemsize` or no `size`.
     ValueError
-        A parameter out of its range, or a pickle of more than 2,147,483,615 bytes.
+        A parameter is out of its range, or the pickle has more than 2,147,483,615 bytes.
 
     Examples
     --------
@@ -55,10 +55,10 @@ def pack(obj: Any, clevel: int = 9, filter: Filter = Filter.SHUFFLE, codec: Code
 
 
 def unpack(packed_object: Any, **kwargs: Any) -> Any:
-    """Unpickle what `pack` gave.
+    """Unpickle the result of `pack`.
 
     .. warning::
-       Only for bytes from a source that you trust: a pickle can run any code when it is read.
+       Use it only for bytes from a source that you trust: reading a pickle can run any code.
 
     Parameters
     ----------
@@ -73,11 +73,11 @@ def unpack(packed_object: Any, **kwargs: Any) -> Any:
     Raises
     ------
     FormatError
-        No chunk, or a damaged one.
+        The bytes are not a chunk, or a damaged one.
     TypeError
         No buffer.
     pickle.UnpicklingError, or whatever the pickled classes raise
-        The chunk holds no pickle, or a damaged one.
+        The chunk does not contain a pickle, or the pickle is damaged.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def pack_array(
 ) -> bytes:
     """Pickle an array and compress the pickle; the same as `pack`.
 
-    `pack_array2` keeps arrays without pickling, is not limited to 2 GiB, and should be preferred.
+    Prefer `pack_array2`, which stores arrays without pickling and is not limited to 2 GiB.
 
     Examples
     --------
@@ -107,16 +107,16 @@ def pack_array(
 
 
 def unpack_array(packed_array: Any, **kwargs: Any) -> np.ndarray[Any, Any]:
-    """Unpickle what `pack_array` gave.
+    """Unpickle the result of `pack_array`.
 
     .. warning::
-       Only for bytes from a source that you trust: a pickle can run any code when it is read.
+       Use it only for bytes from a source that you trust: reading a pickle can run any code.
 
     Parameters
     ----------
     packed_array : buffer
     **kwargs
-        For `pickle.loads`. With any of them, an array of bytes is taken for UTF-8 text, as Python 2 wrote it.
+        For `pickle.loads`. If any is given, an array of bytes is decoded as UTF-8 text, as Python 2 wrote it.
 
     Returns
     -------

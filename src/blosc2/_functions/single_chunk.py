@@ -1,4 +1,4 @@
-"""One chunk that stands alone: the bytes that callers give, and decoding it into memory of theirs or into new."""
+"""Single chunks without a frame: checking the bytes of callers, and decoding a chunk into new memory or theirs."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _PIECE: Final = 1 << 16
 
 
 def get_slice_nchunks(schunk: Any, key: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Which chunks a key touches.
+    """Return the numbers of the chunks that a key touches.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def get_slice_nchunks(schunk: Any, key: Any) -> np.ndarray[Any, np.dtype[np.int6
     Raises
     ------
     IndexError
-        A step, an integer out of bounds, or a key of another kind.
+        The key has a step, an integer is out of bounds, or the key is of another kind.
 
     Examples
     --------

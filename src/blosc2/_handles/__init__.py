@@ -1,7 +1,8 @@
 """Frame handles: where a frame lives, which version is current, and how a change of it is published.
 
-A handle is what every array, super-chunk and list has. Here are those for memory, files, directories and files that
-several processes change, the base class of what users hold, and the changes of single chunks. Nothing here knows axes.
+Every array, super-chunk and list has a frame handle. This package has those for memory, for files, for directories and
+for files that several processes change; the base class of the public array classes; and changes of single chunks.
+Nothing here knows axes.
 """
 
 from blosc2._handles.byte_ranges import chunk_range, chunks_as_items, read_bytes, read_into

@@ -1,4 +1,4 @@
-"""The uncompressed bytes of a super-chunk, by range: in threads where these pay.
+"""Reading ranges of the uncompressed bytes of a super-chunk, in threads where that is faster.
 
 To `_core.grid` the items are an array of one axis, of which a range is a selection. That holds as far as blocks
 are whole; what is left over (the end of a chunk that blocks do not divide, a short last chunk) is read by `Frame`.

@@ -1,8 +1,8 @@
 """One buffer for the chunks of a new array in memory.
 
-It is as large from the start as the chunks can become, so that none of them is moved; what is not written to takes no
-memory. NumPy allocates it, which asks the system for large pages: with small ones, their page faults would take as
-long as all the copying.
+From the start it is as large as the chunks can become, so no chunk is moved; parts that are not written take no memory.
+NumPy allocates it, because NumPy asks the system for large pages: with small ones, the page faults would take as long
+as all the copying.
 """
 
 from __future__ import annotations

@@ -28,12 +28,12 @@ class Stored(HandleProperties):
 
     @property
     def meta(self) -> Meta:
-        """Fixed metalayers, by name."""
+        """The fixed metalayers, a mapping by name."""
         return Meta(self._handle, FrameHandle.open_cframe)
 
     @property
     def vlmeta(self) -> VLMeta:
-        """Variable-length metadata, by name; the same object at every access."""
+        """The variable-length metadata, a mapping by name; the same object at every access."""
         try:
             return self._vlmeta_
         except AttributeError:
@@ -66,34 +66,34 @@ class Stored(HandleProperties):
         self._handle.dparams = dparams_from(value)
 
     def to_cframe(self) -> bytes:
-        """The whole frame as bytes, which `blosc2.from_cframe` turns back into an object."""
+        """Return the whole frame as bytes; `blosc2.from_cframe` opens them."""
         return self._handle.to_cframe()
 
     def refresh(self) -> bool:
-        """Take up a version that another handle published since; True when there is one."""
+        """Show the newest version; True if another handle published one since."""
         return self._handle.refresh()
 
     def advise(self, advice: str, key: Any = None) -> None:
-        """Tell the system how the stored bytes will be read, so that it reads ahead, or not.
+        """Tell the operating system how the stored bytes will be read, so that it can read ahead.
 
-        It changes no result, and does nothing where the system takes no advice or the data are in memory.
+        Advice never changes a result. It has no effect if the system takes no advice, or if the data are in memory.
 
         Parameters
         ----------
         advice : {"normal", "random", "sequential", "willneed", "dontneed"}
-            The first three are about all of the file, that of a store for a leaf of one, until other advice comes:
-            read some ahead; read nothing ahead; read much ahead. "willneed" begins to read what is stored of this
-            array, and does not wait for it; "dontneed" gives back the memory that it takes in this process.
+            "normal", "random" and "sequential" apply to the whole file (for a leaf, the file of its store) until the
+            next advice: read some ahead, nothing, or much. "willneed" starts to read the stored bytes of this array,
+            without waiting; "dontneed" frees the memory that they take in this process.
         key : object, optional
-            With "willneed" and "dontneed", the items that are meant: the chunks that hold them. Keys with lists or
-            arrays mean all chunks.
+            With "willneed" and "dontneed", the items that are meant; the advice applies to their chunks. A key with
+            lists or arrays means all chunks.
 
         Raises
         ------
         ValueError
-            Unknown advice, or advice about all of a file with a key.
+            The advice is unknown, or applies to the whole file and a key is given.
         IndexError
-            A key that is none for this shape.
+            The key does not fit the shape.
 
         Examples
         --------
@@ -113,9 +113,10 @@ class Stored(HandleProperties):
             advise_frame(advice, handle.frame, self.touched(self, key))
 
     def check(self, *, progress: Callable[[int, int], object] | None = None) -> CheckReport:
-        """Read all of it and say what is damaged; see `blosc2.check`.
+        """Read everything and report damage; see `blosc2.check`.
 
-        What has a file of its own is checked as it is there; what is in a store or in memory, as it is shown.
+        An object with a file of its own is checked as it is in the file; one in a store or in memory, as the handle
+        shows it.
 
         Examples
         --------
@@ -127,19 +128,19 @@ class Stored(HandleProperties):
         return self.checker(self._handle, progress)
 
     def compact(self) -> Compaction:
-        """Write the file anew without its dead bytes: those of chunks, tables and metadata that were replaced.
+        """Rewrite the file without unused bytes, which replaced chunks, tables and metadata leave behind.
 
-        Handles that are open keep the version that they show. In memory, and in a store, there is nothing to do here.
+        Open handles keep the version that they show. For an object in memory or in a store, this does nothing.
 
         Returns
         -------
         Compaction
-            Bytes `before` and `after`.
+            The bytes `before` and `after`.
 
         Raises
         ------
         ValueError
-            It was opened for reading only.
+            The object was opened for reading only.
 
         Examples
         --------
@@ -156,10 +157,10 @@ class Stored(HandleProperties):
         return self._handle.compact()
 
     def holding_lock(self) -> AbstractContextManager[Any]:
-        """A context in which no other handle changes the data, with ``locking=True``; otherwise it does nothing.
+        """Return a context in which no other handle changes the data, with ``locking=True``; otherwise it does nothing.
 
-        It starts from the last version of the file. Each change is published at once all the same. A handle that a
-        thread holds the lock with keeps that thread's other handles waiting too, for ever.
+        It starts from the last version of the file. Inside it, too, each change is published at once. The lock belongs
+        to this handle: if the same thread changes the data through another handle, it waits forever.
 
         Examples
         --------
@@ -200,18 +201,18 @@ class StoredFrame(Stored):
 
     @property
     def cratio(self) -> float:
-        """Uncompressed bytes by compressed ones; 0 when nothing is stored."""
+        """Uncompressed bytes divided by compressed bytes; 0 if nothing is stored."""
         cbytes = self.cbytes
         return self.nbytes / cbytes if cbytes else 0.0
 
     @property
     def typesize(self) -> int:
-        """Bytes of an item; 1 for lists, whose values are packed bytes."""
+        """Bytes of an item; 1 for lists, whose values are packed as bytes."""
         return int(self._handle.frame.typesize)
 
     @property
     def chunksize(self) -> int:
-        """Uncompressed bytes of a chunk; 0 when chunks differ, -1 when the first one will decide."""
+        """Uncompressed bytes of a chunk; 0 if chunks have different sizes, -1 if the first chunk will decide."""
         return int(self._handle.frame.chunksize)
 
     @property

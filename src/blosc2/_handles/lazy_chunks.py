@@ -1,4 +1,4 @@
-"""Chunks without their data, as the C library knows them: who has one can read single blocks from the file."""
+"""Chunks without their data, as in the C library: with one, a program can read single blocks from the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handles that travelled to another process and found no more what they stood for: each use of them says so."""
+"""Unpickled handles whose data no longer exist: every use of them raises an error."""
 
 from __future__ import annotations
 

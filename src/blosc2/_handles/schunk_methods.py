@@ -1,6 +1,6 @@
-"""What changes a super-chunk: chunks come, go and move, and items are overwritten.
+"""Methods that change a super-chunk: chunks are added, removed and moved, and items overwritten.
 
-Each change is worked out first and published in one step; when it fails, the super-chunk is what it was.
+Each change is prepared first and then published in one step; if it fails, the super-chunk is unchanged.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ChangeableChunks(StoredFrame):
         Parameters
         ----------
         data : buffer
-            At most `chunksize` bytes. After a shorter chunk others may follow.
+            At most `chunksize` bytes. Other chunks may follow a shorter chunk.
 
         Returns
         -------
@@ -78,7 +78,7 @@ class ChangeableChunks(StoredFrame):
     def insert_data(self, nchunk: int, data: Any, copy: bool = True) -> int:  # noqa: ARG002
         """Compress a buffer into a new chunk before the one of this number; see `append_data`.
 
-        `copy` is without meaning: the data is always compressed into memory of its own.
+        `copy` has no effect: the data is always compressed into memory of its own.
 
         Examples
         --------
@@ -94,7 +94,7 @@ class ChangeableChunks(StoredFrame):
 
     @_change
     def update_data(self, nchunk: int, data: Any, copy: bool = True) -> int:  # noqa: ARG002
-        """Compress a buffer in the place of a chunk; see `insert_data`.
+        """Replace a chunk with a compressed buffer; see `insert_data`.
 
         Examples
         --------
@@ -109,12 +109,12 @@ class ChangeableChunks(StoredFrame):
     # ------------------------------------------------------------ whole chunks, compressed already
     @_change
     def append_chunk(self, chunk: Any) -> int:
-        """Append a compressed chunk, as `get_chunk` gives it.
+        """Append a compressed chunk, as returned by `get_chunk`.
 
         Parameters
         ----------
         chunk : bytes-like
-            Of at most `chunksize` bytes uncompressed. It is decoded once, to know that it can be.
+            At most `chunksize` uncompressed bytes. It is decoded once, to check it.
 
         Returns
         -------
@@ -126,7 +126,7 @@ class ChangeableChunks(StoredFrame):
         RuntimeError
             The chunk is larger than those of this super-chunk.
         ValueError
-            The bytes are no chunk.
+            The bytes are not a chunk.
 
         Examples
         --------
@@ -153,7 +153,7 @@ class ChangeableChunks(StoredFrame):
 
     @_change
     def update_chunk(self, nchunk: int, chunk: Any) -> int:
-        """Put a compressed chunk in the place of another; see `append_chunk`.
+        """Replace a chunk with another compressed chunk; see `append_chunk`.
 
         Examples
         --------
@@ -182,7 +182,7 @@ class ChangeableChunks(StoredFrame):
     # ------------------------------------------------------------ chunks without data
     @_change
     def fill_special(self, nitems: int, special_value: SpecialValue, value: Any = None) -> int:
-        """Append chunks of zeros, NaN, undefined or one repeated item, for which next to nothing is stored.
+        """Append chunks of zeros, NaN, undefined items or one repeated item, which take almost no space.
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class ChangeableChunks(StoredFrame):
 
     @_change
     def update_special(self, nchunk: int, special_value: SpecialValue, value: Any = None) -> int:
-        """Put zeros, NaN, undefined or one repeated item in the place of a chunk's items; see `fill_special`.
+        """Replace the items of a chunk with zeros, NaN, undefined items or one repeated item; see `fill_special`.
 
         Examples
         --------
@@ -222,12 +222,12 @@ class ChangeableChunks(StoredFrame):
 
     @_change
     def reorder_offsets(self, order: Any) -> None:
-        """Give the chunks another order: chunk ``order[i]`` becomes chunk ``i``. None of them is moved or read.
+        """Reorder the chunks: chunk ``order[i]`` becomes chunk ``i``. No chunk is moved or read.
 
         Parameters
         ----------
         order : sequence of int
-            Each number of a chunk once.
+            The number of each chunk, exactly once.
 
         Examples
         --------
@@ -242,20 +242,20 @@ class ChangeableChunks(StoredFrame):
     # ------------------------------------------------------------ items
     @_change
     def set_slice(self, value: Any, start: int = 0, stop: int | None = None) -> None:
-        """Replace items ``start .. stop``; beyond the end the super-chunk grows.
+        """Replace items ``start .. stop``; the super-chunk grows if the slice reaches beyond its end.
 
         Parameters
         ----------
         value : buffer
             Exactly the bytes of the slice.
         start, stop : int, optional
-            In items; negative ones count from the end. Without `stop` the slice ends where the super-chunk does, or
-            where `value` does if that is further.
+            In items; negative numbers count from the end. Without `stop` the slice ends at the end of the super-chunk
+            or of `value`, whichever is further.
 
         Raises
         ------
         ValueError
-            The value is shorter or longer than the slice, or the slice starts behind the end.
+            The value is shorter or longer than the slice, or the slice starts beyond the end.
 
         Examples
         --------

@@ -1,8 +1,8 @@
 """FrameHandles of frames that several processes change at the same time: ``locking=True``.
 
-Every change waits for the lock, takes up what others published, and is published before the lock is given back. A
-read takes up the last version first. What describes an array, such as its shape, changes with the next read, change
-or `refresh`, not between two of them.
+Every change waits for the lock, loads the last published version, and is published before the lock is released. A read
+loads the last version first. Properties of an array, such as its shape, change with the next read, change or `refresh`,
+not between two of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tells the versions of a frame apart, at a small price: whether a pickled handle finds what it stood for."""
+"""Identifying the version of a frame cheaply: whether a pickled handle finds the data that it stood for."""
 
 from __future__ import annotations
 

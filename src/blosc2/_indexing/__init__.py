@@ -1,7 +1,7 @@
-"""NumPy keys: what a key selects, and reading and writing of what it selects.
+"""NumPy keys: what a key selects, and reading and writing the selected items.
 
-A key is parsed once, to a selection; a selection is read into an array, or becomes new chunks. Which chunks and blocks
-that touches is for `_core`; making arrays is for `_arrays`.
+A key is parsed once, into a selection; a selection is read into an array, or becomes new chunks. `_core` finds the
+chunks and blocks that it touches; `_arrays` makes arrays.
 """
 
 from blosc2._core.ndim.grid_read import check_out

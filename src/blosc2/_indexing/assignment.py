@@ -1,4 +1,4 @@
-"""What is assigned to items of an array, as NumPy would take it."""
+"""Converting values that are assigned to items of an array, as in NumPy."""
 
 from __future__ import annotations
 

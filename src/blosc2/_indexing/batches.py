@@ -1,4 +1,4 @@
-"""Reading many selections of one array in one call, for loaders: together, and in threads together."""
+"""Reading many selections of one array in one call, in several threads, for data loaders."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""NumPy keys with integer and boolean arrays to points: which items, and where each belongs in the result.
+"""Parsing NumPy keys with integer and boolean arrays: which items they select, and where each goes in the result.
 
-As in `keys` there is no input or output here, and no array but those of the key.
+As in `keys`, there is no input or output here, and no array except those of the key.
 """
 
 from __future__ import annotations

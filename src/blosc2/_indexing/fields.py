@@ -48,7 +48,7 @@ class NDField:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Items on each axis of the array."""
+        """The length of each axis of the array."""
         shape: tuple[int, ...] = self._array.shape
         return shape
 
@@ -68,7 +68,7 @@ class NDField:
         return np.asarray(self._array[key][self.field], order="C")  # which has no axes where one item is read
 
     def read(self, key: Any = ..., out: np.ndarray[Any, Any] | None = None) -> Any:
-        """The items of a key; in `out`, of their shape and dtype, if there is one. All fields are decoded for them."""
+        """Read the items that a key selects, into `out` (of their shape and dtype) if given. All fields are decoded."""
         if out is None:
             return self[key]
         found = np.asarray(self._array[key])[self.field]

@@ -1,4 +1,4 @@
-"""NumPy keys to plain selections: which items of each axis, and what shape the result has.
+"""Parsing NumPy keys: which items of each axis they select, and the shape of the result.
 
 There is no input or output here, and no array: only the key and the shape. Assignments, views and keys with `None` come
 here; reads of integers, slices and `...` are parsed in `_core` by the same rules.

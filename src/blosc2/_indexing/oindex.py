@@ -13,10 +13,10 @@ from blosc2._indexing.write_items import write_fancy
 
 
 class OrthogonalIndex:
-    """What `NDArray.oindex` gives: ``array.oindex[[0, 2], 1:3]`` picks rows 0 and 2 of columns 1 and 2.
+    """The result of `NDArray.oindex`: ``array.oindex[[0, 2], 1:3]`` selects rows 0 and 2 of columns 1 and 2.
 
-    There is a list, integer array, boolean array, slice or integer for each axis; integers drop theirs. A list of such
-    keys stands for a tuple of them.
+    A key has a list, integer array, boolean array, slice or integer for each axis; an integer drops its axis. A list of
+    such keys means a tuple of them.
     """
 
     def __init__(self, array: Any) -> None:

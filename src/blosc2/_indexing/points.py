@@ -1,4 +1,4 @@
-"""Reading and writing the items of a key with arrays: point by point, or out of the box around them."""
+"""Reading and writing the items of index arrays and masks: point by point, or through their bounding box."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading items of an array by a key: into a new NumPy array, or into one that the caller has."""
+"""Reading the items that a key selects, into a new NumPy array or one of the caller."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Items = np.ndarray[Any, Any]
 
 
 def read(version: Version, key: Any, nthreads: int, out: Items | None = None) -> Items:
-    """The items of a key, as NumPy would give them; in `out` if there is one."""
+    """The items of a key, as NumPy would give them; in `out` if it was given."""
     items = read_basic_into(version, key, nthreads, out)
     return read_other(version, key, nthreads, out) if items is None else items
 

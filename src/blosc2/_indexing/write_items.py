@@ -1,4 +1,4 @@
-"""New items for a key of an array: the chunks that hold them, compressed and ready to be published."""
+"""Writing items: the new chunks for a selection, compressed and ready to be published."""
 
 from __future__ import annotations
 

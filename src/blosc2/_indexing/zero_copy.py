@@ -1,4 +1,4 @@
-"""Items as they lie in a file: NumPy views of chunks that are stored without compression."""
+"""NumPy views of chunks that are stored uncompressed, without a copy."""
 
 from __future__ import annotations
 

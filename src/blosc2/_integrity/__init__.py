@@ -1,7 +1,7 @@
-"""Check and salvage: whether what lies at a path is whole, and what of it can be had when it is not.
+"""Check and salvage: whether a file or store is whole, and what can be recovered if it is not.
 
-Everything is read that a file claims, in every format, and reported as findings; nothing is repaired in place.
-`salvage` writes what is whole to a new file. Nothing below imports this package.
+`check` reads everything, in every format, and reports findings; nothing is repaired in place. `salvage` writes what is
+whole to a new file. No lower layer imports this package.
 """
 
 from blosc2._integrity.checking import check, check_opened_handle, check_store

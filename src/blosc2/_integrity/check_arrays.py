@@ -1,4 +1,4 @@
-"""Checking what is one array, super-chunk or list: a file, a directory of chunk files, or an object that is open."""
+"""Checking one array, super-chunk or list: a file, a directory of chunk files, or an open object."""
 
 from __future__ import annotations
 

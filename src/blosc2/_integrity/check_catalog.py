@@ -1,4 +1,4 @@
-"""Checking the catalog of a `.b2z` against the directory, and against what the leaves say of themselves."""
+"""Checking the catalog of a `.b2z` against the directory and against the leaves."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Checking frames: header, metadata and tables, and that every chunk decodes to its size.
 
-Nothing is written and no byte is believed: what is wrong becomes a finding, and the check goes on with what is left.
-Memory stays within a few pieces of 8 MiB, or one block that is larger; or one chunk, where that can only be decoded
-whole.
+Nothing is written and no byte is trusted: an error becomes a finding, and the check continues with the rest. Memory
+stays within a few pieces of 8 MiB, or one larger block; or one chunk, if it can only be decoded whole.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The seal of a `.b2z`: a checksum of the whole file in the comment of its end record.
+"""Checking the file checksum of a `.b2z`, which is in the comment of its end record.
 
-The comment is ``blosc2 <position> <sum>``: where the end record lies, in 16 hexadecimal digits, and the CRC-32C of
-every byte of the file before the last 8 digits. An archive that others wrote has none, and one that others changed has
-one for another position: both are unverified. A seal that names its own position and does not fit the bytes tells of
-damage.
+The comment is ``blosc2 <position> <checksum>``: the position of the end record, in 16 hexadecimal digits, and the
+CRC-32C of every byte of the file before the last 8 digits. An archive of another program has no such comment, and one
+that another program changed has one for another position: both are unverified. A comment with its own position and a
+wrong checksum means damage.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`check`: whether what is at a path is whole, read to the last byte and changed in none."""
+"""`check`: whether a file or store is whole. It reads every byte and changes none."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ ARCHIVE, DIRECTORY, EMBEDDED, FRAME = "archive", "directory", "embedded", "frame
 
 
 def check(path: str | bytes | os.PathLike[Any], *, progress: Callable[[int, int], object] | None = None) -> CheckReport:
-    """Read all of an array or store, and say what is damaged.
+    """Read all of an array or store, and report what is damaged.
 
-    Structure, checksums, and that every chunk decodes to its size: of a file that this package wrote and nobody changed
-    since, one wrong bit anywhere is found. Files of others are checked as far as they tell; what they do not tell is
-    listed apart, as unverified. Nothing is modified, and memory stays bounded by the largest chunk.
+    It checks the structure, the checksums, and that every chunk decodes to its size. In a file that this package wrote
+    and no other program changed, a wrong bit anywhere is found. Files of other programs are checked as far as possible,
+    and listed as unverified. Nothing is modified, and memory is bounded by the largest chunk.
 
     Parameters
     ----------
     path : str, bytes or path
         A file or directory of any kind that `open` takes, however damaged.
     progress : callable, optional
-        Called now and then with the bytes that are done and those in all. What it raises ends the check.
+        Called from time to time with the bytes checked so far and the bytes in all. An exception that it raises ends
+        the check.
 
     Returns
     -------
     CheckReport
-        A sequence of findings, which is empty when nothing is wrong. Each names file, key, byte and problem. Its
-        attributes `unverified` and `notes` have what is no damage.
+        A sequence of findings, empty if nothing is wrong. Each names file, key, byte and problem. Its attributes
+        `unverified` and `notes` list findings that are not damage.
 
     Raises
     ------
@@ -46,7 +47,7 @@ def check(path: str | bytes | os.PathLike[Any], *, progress: Callable[[int, int]
 
     See Also
     --------
-    salvage : Recover what is whole of a damaged file.
+    salvage : Copy what is whole of a damaged file.
 
     Examples
     --------
@@ -87,7 +88,7 @@ def check(path: str | bytes | os.PathLike[Any], *, progress: Callable[[int, int]
 
 
 def check_store(place: str | bytes, progress: Callable[[int, int], object] | None = None) -> CheckReport:
-    """Check a store: the file or directory at a path, or one in memory as the bytes of its frame."""
+    """Check a store: the file or directory at a path, or the bytes of the frame of a store in memory."""
     if isinstance(place, str):
         return check(place, progress=progress)
     found = Findings("in memory", progress)

@@ -1,8 +1,7 @@
-"""Versions of a frame that its header does not lead to: found by what their trailers and offsets tables look like.
+"""Finding versions of a frame without its header, by searching for their trailers and offsets tables.
 
-A file that is appended to keeps the tables of older versions (FORMATS 8.1), and one whose header is damaged in part
-still has its newest. Where no table is left, chunks that follow each other from the header on are found by their own
-headers.
+A file that was appended to keeps the tables of older versions (FORMATS 8.1), and one with a damaged header still has
+its newest. If no table is left, chunks that follow each other behind the header are found by their own headers.
 """
 
 from __future__ import annotations

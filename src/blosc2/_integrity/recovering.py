@@ -1,4 +1,4 @@
-"""Recovering what lies at a path, and writing it to a new file or store."""
+"""Recovering a file or store of any kind, and writing it to a new one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `check` reports: findings, and what could not be verified, each with its place."""
+"""What `check` reports: findings, and what could not be verified, each with its position."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _ADVISED: Final = ("salvage", "restore", "remove it", "compact()")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that `check` has to say.
+    """One finding of `check`.
 
     Attributes
     ----------
     path : str
-        The file; of a `.b2d` the one inside of the directory.
+        The file; for a `.b2d`, the file inside the directory.
     key : str or None
         The key in a store.
     offset : int or None
@@ -35,8 +35,8 @@ class Finding:
     problem : str
         What is wrong, and what to do.
     kind : {"damage", "unverified", "note"}
-        Whether something is wrong; or could not be verified, because it was written by others or is not of this
-        package; or is merely worth knowing.
+        Something is wrong; something could not be verified, because another program wrote it or this package does not
+        know it; or a fact that does no harm.
     """
 
     path: str
@@ -55,7 +55,7 @@ class Finding:
 
 
 class CheckReport(Sequence[Finding]):
-    """What `check` found: a sequence of what is wrong, which is empty, and so false, when all is well.
+    """The result of `check`: a sequence of findings, which is empty, and so false, if nothing is wrong.
 
     Attributes
     ----------
@@ -64,9 +64,9 @@ class CheckReport(Sequence[Finding]):
     findings : tuple of Finding
         What is wrong.
     unverified : tuple of Finding
-        What could not be verified. Nothing is known to be wrong with it.
+        What could not be verified. It is not known to be wrong.
     notes : tuple of Finding
-        What is in order, but worth knowing: the remains of an interrupted write, for instance.
+        Facts that do no harm, such as the remains of an interrupted write.
     """
 
     __slots__ = ("findings", "notes", "path", "unverified")
@@ -124,7 +124,7 @@ class Findings:
     path : str
         What is said to be the file of a finding that does not name one.
     progress : callable, optional
-        Called with the bytes that are done and those in all.
+        Called with the bytes done so far and the bytes in all.
     """
 
     def __init__(self, path: str, progress: Callable[[int, int], object] | None = None) -> None:

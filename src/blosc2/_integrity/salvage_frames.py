@@ -1,4 +1,4 @@
-"""Recovering one frame: as it is, in an older version, or with what is lost of it replaced by a value."""
+"""Recovering one frame: as it is, in an older version, or with a value in place of lost items."""
 
 from __future__ import annotations
 

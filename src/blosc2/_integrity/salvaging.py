@@ -1,4 +1,4 @@
-"""`salvage`: what is whole of a damaged file or store, in a new one."""
+"""`salvage`: copying what is whole of a damaged file or store to a new one."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _STORES: Final = (".b2z", ".b2d", ".b2e")
 
 
 class SalvageReport:
-    """What `salvage` recovered, and what it did not.
+    """The result of `salvage`: what it recovered, and what it did not.
 
     Attributes
     ----------
     path, out : str
         The damaged file, and the new one.
     recovered : tuple of str
-        The keys that `out` has; "/" for a single array.
+        The keys in `out`; "/" for a single array.
     lost : tuple of Finding
-        What was not recovered, and why. A key that was recovered in part is here too.
+        What was not recovered, and why. It includes keys that were recovered in part.
     notes : tuple of Finding
-        What else is to be known of what was recovered: that it is an older version, for instance.
+        Facts about what was recovered, for instance that it is an older version.
     """
 
     __slots__ = ("lost", "notes", "out", "path", "recovered")
@@ -63,42 +63,43 @@ def salvage(
     fill: Any = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> SalvageReport:
-    """Recover what is whole of a damaged array or store, and write it to a new one.
+    """Copy what is whole of a damaged array or store to a new one.
 
-    The damaged file is only read. Where its directory, map or offsets table is lost, members, frames and chunks are
-    looked for by what they look like; older versions count where the newest is damaged. Nothing is made up: what cannot
-    be recovered is listed with the reason. Of a list of values, entries that are damaged are left out, and those behind
-    them move up; a key that the new store cannot have is not written, and all others are.
+    The damaged file is only read. If its directory, map or offsets table is lost, it is searched for members, frames
+    and chunks by their signatures. If the newest version is damaged, an older one is used. Nothing is invented: what
+    cannot be recovered is listed with the reason. In a list of values, damaged entries are left out, and the entries
+    behind them move up. A key that the new store cannot have is left out, too.
 
     Parameters
     ----------
     path : str, bytes or path
         A file or directory of any kind that `open` takes.
     out : str, bytes or path
-        What to write; nothing may be there. The suffix says what it is: a store (``.b2z``, ``.b2d``, ``.b2e``) for a
-        store, anything else for a single array.
+        The new file or directory, which must not exist. A store needs the suffix ``.b2z``, ``.b2d`` or ``.b2e``, a
+        single array any other one.
     fill : number, optional
-        Recover arrays that miss chunks too, with this in the place of the items that are lost.
+        Recover arrays with missing chunks too, with this value for the lost items.
     progress : callable, optional
-        Called now and then with the bytes that are done and those in all. What it raises ends the work.
+        Called from time to time with the bytes done so far and the bytes in all. An exception that it raises ends the
+        work.
 
     Returns
     -------
     SalvageReport
-        The keys that were recovered, and what was not.
+        The keys that were recovered, and what was not recovered.
 
     Raises
     ------
     FormatError
-        Nothing could be recovered; says why. Nothing is written.
+        Nothing could be recovered, with the reason. Nothing is written.
     FileExistsError
-        There is something at `out`.
+        `out` exists.
     ValueError
         `out` has the suffix of a store and `path` is a single array, or the other way round.
 
     See Also
     --------
-    check : Say what is damaged.
+    check : Report what is damaged.
 
     Examples
     --------

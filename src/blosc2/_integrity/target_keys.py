@@ -1,6 +1,6 @@
-"""Which keys of a damaged store a new one can have.
+"""Which keys of a damaged store can be used in a new one.
 
-These are more than those that are allowed as new keys: what can be read where it is, and written, is not lost.
+They are more than the keys that are allowed for new values, so that nothing is lost that can be read and written.
 """
 
 from __future__ import annotations

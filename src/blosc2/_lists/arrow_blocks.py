@@ -1,7 +1,7 @@
 """Blocks of a `BatchArray` that are Arrow streams: each a table of one column, `values`.
 
-pyarrow reads what it is given as it is, so what may come from anywhere is looked at first: nothing in it may be
-compressed, be of a type that programs add, or stand for more values than its bytes allow; and all offsets are checked.
+pyarrow trusts its input, so a stream from a file is checked first: nothing in it may be compressed, have an extension
+type, or claim more values than its bytes allow; and all offsets are checked.
 """
 
 from __future__ import annotations

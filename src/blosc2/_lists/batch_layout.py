@@ -1,4 +1,4 @@
-"""How the batches of a `BatchArray` are stored: what its metalayer and its own metadata entry say, and new batches."""
+"""How the batches of a `BatchArray` are stored: its metalayer, its metadata entry, and new batches."""
 
 from __future__ import annotations
 

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 class Batch(Sequence[Any]):
-    """One batch of a `BatchArray`, as it was when it was asked for: a sequence of items, read-only.
+    """One batch of a `BatchArray`: a read-only sequence of items, as they were when the batch was requested.
 
-    Of an item, one block is decoded, which is kept for the next one; an item is a new object each time.
+    Reading an item decodes one block, which is cached for the next item. An item is a new object each time.
 
     Attributes
     ----------
     nbytes, cbytes : int
-        Uncompressed and compressed bytes.
+        The uncompressed and compressed bytes.
     cratio : float
-        The one by the other.
+        Uncompressed bytes divided by compressed bytes.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """What `ObjectArray` and `BatchArray` share: lists that are a frame, with one chunk for each element.
 
-A change is worked out first and published in one step: all of it shows, or nothing. A read takes the version that is
-current when it begins and stays with it.
+A change is prepared first and then published in one step, completely or not at all. A read uses the version that is
+current when it begins.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         return self._handle.encoding()
 
     def append(self, value: Any) -> int:  # type: ignore[override]  # as the older package has it
-        """Add an element at the end, and publish that.
+        """Add an element at the end, and publish the change.
 
         Returns
         -------
@@ -263,9 +263,9 @@ class ValueList(StoredFrame, MutableSequence[Any]):
             return self._change(len(self), 0, [new])
 
     def extend(self, values: Iterable[Any]) -> None:
-        """Add elements at the end, and publish them together; of more than 32 MB compressed, so many at a time.
+        """Add elements at the end, and publish them together, or in parts of 32 MB (compressed).
 
-        When the iterable raises, what it gave since the last such time is not added.
+        If the iterable raises, elements that were not published yet are not added.
         """
         encoding = self._encoding()
         self._extend(self._chunk_of(value, encoding) for value in values)
@@ -285,7 +285,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
                 self._change(len(self), 0, new)
 
     def insert(self, index: int, value: Any) -> int:  # type: ignore[override]
-        """Add an element before the one of a number, as `list.insert` does, and publish that.
+        """Insert an element before an index, like `list.insert`, and publish the change.
 
         Returns
         -------
@@ -303,7 +303,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
             return self._change(place, 0, [new])
 
     def pop(self, index: Any = -1) -> Any:
-        """Take out an element, and publish that.
+        """Remove and return an element, and publish the change.
 
         Returns
         -------
@@ -320,7 +320,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
             return value
 
     def delete(self, index: int | slice) -> int:
-        """Take out an element or a slice, and publish that.
+        """Remove an element or a slice, and publish the change.
 
         Returns
         -------
@@ -368,11 +368,11 @@ class ValueList(StoredFrame, MutableSequence[Any]):
                 self._publish(update)
 
     def clear(self) -> None:
-        """Take out all elements, and publish that."""
+        """Remove all elements, and publish the change."""
         self.delete(slice(None))
 
     def reverse(self) -> None:
-        """Turn the order round, and publish that."""
+        """Reverse the order of the elements, and publish the change."""
         with self._handle.editing():
             count = len(self)
             if count > 1:
@@ -427,13 +427,13 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         return InfoReporter(self)
 
     def copy(self, **kwargs: Any) -> Self:
-        """A copy with the same values and metadata, in memory or where ``urlpath`` says.
+        """Copy the values and metadata, in memory or to the file ``urlpath``.
 
         Parameters
         ----------
         **kwargs
             ``storage`` or the fields of `blosc2.Storage`, except ``meta``, which is copied too; ``cparams`` to compress
-            the values anew, otherwise they are copied as they are stored; ``dparams``.
+            the values again, otherwise the compressed bytes are copied; ``dparams``.
         """
         if "meta" in kwargs:
             raise ValueError("meta should not be passed to copy: the copy has the same")

@@ -1,4 +1,4 @@
-"""Values that are packed to be stored in lists: what would not come back as it was is refused."""
+"""Packing values for lists. A value that would not come back the same is refused."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""From a path, bytes or a pickle to the object that it is: `open`, `load`, `from_cframe`, tensors, pickles.
+"""Opening a path, bytes or a pickle: `open`, `load`, `from_cframe`, tensors, pickles.
 
-What lies there is recognised, and what was asked for is checked against it, before a class is called. What importing
-the package sets up, who registers with whom, is in `hooks`.
+The kind of object is recognised, and the request checked against it, before a class is called. `hooks` has what
+importing the package sets up.
 """
 
 from blosc2._opening.hooks import install

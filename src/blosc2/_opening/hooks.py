@@ -1,6 +1,6 @@
-"""What importing the package sets up: who registers with whom. Nothing else does so.
+"""What importing the package sets up: hooks between modules. No other module registers any.
 
-A module that may not import another one has a place for what it needs of it, and here that place is filled.
+A module that needs a function of a higher layer, which it may not import, has an attribute for it; it is set here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`open`, `load` and `from_cframe`: recognise what is there, check the request, hand it to the right class."""
+"""`open`, `load` and `from_cframe`: recognise the kind of object, check the request, and call the right class."""
 
 from __future__ import annotations
 
@@ -64,29 +64,29 @@ def open(
     Parameters
     ----------
     urlpath : str, bytes or path
-        What it is comes from its content; the suffix only settles which store an untagged one is. A path that does
-        not exist is also tried with ``.b2d``, ``.b2z`` and ``.b2e``.
+        The content decides what it is; the suffix only decides between kinds of stores, if the content does not. A path
+        that does not exist is also tried with ``.b2d``, ``.b2z`` and ``.b2e``.
     mode : {"r", "a", "w"}
-        Read; read and write; write after emptying. Arrays keep their items in mode "w".
+        Read; read and write; empty it, then write. Arrays keep their items in mode "w".
     offset : int
         Where a frame starts in the file. Frames that do not start at 0 can only be read.
     mmap_mode : {None, "r", "r+", "c"}
         Map the file instead of reading it by position. "r" makes the mode "r", "r+" and "c" make it "a"; with "c"
         changes stay in memory. Stores take None and "r", and "r" only together with ``mode="r"``.
     deserialize : {"safe", "full"}
-        Whether metadata may hold frames to be opened.
+        Whether frames in metadata are opened.
     verify : bool, optional
-        What to check against the checksums that files of this package carry. By default whatever is read as a whole:
-        headers, tables, metadata, chunks all of which is wanted, and small leaves of stores. True checks parts of
-        chunks too: each chunk whenever something of it is read, for which all of its stored bytes are read, and leaves
-        of a ``.b2z`` when they are opened. False checks nothing. In a file that others wrote or changed there is
-        nothing to check, but for leaves of a ``.b2z``. `check` looks at all bytes of a file at once.
+        What to verify against the checksums in files of this package. By default, whatever is read as a whole: headers,
+        tables, metadata, whole chunks, and small leaves of stores. True verifies reads of parts of chunks too (each
+        such read loads the whole chunk), and leaves of a ``.b2z`` when they are opened. False verifies nothing. Files
+        that other programs wrote or changed have no checksums, except for leaves of a ``.b2z``. `check` verifies all
+        bytes of a file at once.
     advise : {None, "normal", "random", "sequential", "willneed", "dontneed"}
-        What to tell the system about how the file will be read; see `NDArray.advise` and `DictStore.advise`.
+        How the file will be read, as advice to the operating system; see `NDArray.advise` and `DictStore.advise`.
     **kwargs
         ``cparams`` and ``dparams``; ``locking=True`` to change a file together with other programs, see
-        `NDArray.holding_lock`; ``exclusive=False`` to change it without any lock, on file systems that have none; for
-        stores ``timeout``, see `DictStore`; anything else is ignored with a warning.
+        `NDArray.holding_lock`; ``exclusive=False`` to change it without a lock, on file systems without locks; for
+        stores ``timeout``, see `DictStore`. Other keywords are ignored with a warning.
 
     Returns
     -------
@@ -97,10 +97,10 @@ def open(
     FileNotFoundError
         There is nothing at this path.
     FormatError
-        What is there is damaged or is no file of this format; says which file, byte and reason. Later reads may
-        raise it too.
+        The file is damaged, or not a file of this format; the error gives file, byte and reason. Later reads may raise
+        it too.
     ValueError
-        Modes that do not go together, before any file is touched.
+        The modes do not fit together. This is raised before any file is touched.
 
     Examples
     --------
@@ -243,7 +243,7 @@ def _empty(handle: FrameHandle) -> None:
 
 
 def load(urlpath: str | bytes | os.PathLike[Any], offset: int = 0, *, deserialize: str = "safe", **kwargs: Any) -> Any:
-    """Read an array or super-chunk into memory, where it can be changed without the file noticing.
+    """Read an array or super-chunk into memory. Changes do not affect the file.
 
     Parameters are those of `open`.
 
@@ -268,13 +268,13 @@ def load(urlpath: str | bytes | os.PathLike[Any], offset: int = 0, *, deserializ
 
 
 def from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") -> Any:
-    """The object in the bytes of a frame, as `to_cframe` gives them.
+    """Open the object in the bytes of a frame, as returned by `to_cframe`.
 
     Parameters
     ----------
     cframe : bytes-like
     copy : bool
-        False keeps the buffer instead of copying it; it must not change then.
+        False keeps the buffer instead of copying it; the buffer must not change then.
     deserialize : {"safe", "full"}
 
     Returns
@@ -284,7 +284,7 @@ def from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") ->
     Raises
     ------
     FormatError
-        Could not get an object from the bytes.
+        The bytes do not contain an object, or are damaged.
 
     Examples
     --------
@@ -315,7 +315,7 @@ def _handle_of(cframe: Any, copy: bool, deserialize: str) -> MemoryHandle:
 
 
 def ndarray_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "safe") -> NDArray:
-    """The array in the bytes of a frame; see `from_cframe`."""
+    """Open the array in the bytes of a frame; see `from_cframe`."""
     handle = _handle_of(cframe, copy, deserialize)
     if handle.frame.metalayer("b2nd") is None:
         raise FormatError("Could not get the NDArray from the cframe: it has no b2nd metalayer")
@@ -324,12 +324,12 @@ def ndarray_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "
 
 
 def schunk_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "safe") -> SChunk:
-    """The super-chunk in the bytes of a frame, that of an array too; see `from_cframe`."""
+    """Open the super-chunk in the bytes of a frame, also that of an array; see `from_cframe`."""
     return SChunk._of(_handle_of(cframe, copy, deserialize))
 
 
 def estore_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "safe") -> EmbedStore:
-    """The store in the bytes of a frame; see `from_cframe`."""
+    """Open the store in the bytes of a frame; see `from_cframe`."""
     handle = _handle_of(cframe, copy, deserialize)
     if handle.frame.metalayer("b2embed") is None:
         raise FormatError("the cframe is not an EmbedStore: it has no b2embed metalayer")
@@ -337,7 +337,7 @@ def estore_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "s
 
 
 def objectarray_from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") -> ObjectArray:
-    """The list of values in the bytes of a frame; see `from_cframe`."""
+    """Open the list of values in the bytes of a frame; see `from_cframe`."""
     found = from_cframe(cframe, copy, deserialize=deserialize)
     if not isinstance(found, ObjectArray):
         raise FormatError("the cframe is not tagged as an ObjectArray")

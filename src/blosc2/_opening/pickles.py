@@ -1,8 +1,8 @@
-"""Pickling of arrays and super-chunks: those with a file as its name, those in memory as their bytes.
+"""Pickling arrays and super-chunks: those in files as a path, those in memory as their bytes.
 
-A pickle of a file says which version of it the handle showed. Where that is opened again, it is the same items or an
-error. Nothing raises while a pickle is read: a pool of processes loses a task whose arguments cannot be unpickled, and
-its caller waits for ever. What cannot be opened raises when it is used, see `LostHandle`.
+A pickle of a file states which version the handle showed. Unpickled, it has the same items or raises an error. Nothing
+raises while a pickle is read: a process pool loses a task whose arguments cannot be unpickled, and its caller waits
+forever. What cannot be opened raises when it is used, see `LostHandle`.
 """
 
 from __future__ import annotations

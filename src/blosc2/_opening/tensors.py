@@ -1,7 +1,7 @@
-"""NumPy arrays and tensors as plain frames: `pack_array2`, `save_array` and their like.
+"""NumPy arrays and tensors as plain frames: `pack_array2`, `save_array` and similar functions.
 
 The frame is a super-chunk whose metadata entry ``__pack_tensor__`` names kind, shape and dtype; no pickle is involved.
-Tensors of other libraries are taken and given back where that library is already imported; nothing here imports it.
+Tensors of another library are accepted and returned if that library is already imported; nothing here imports it.
 """
 
 from __future__ import annotations
@@ -55,23 +55,23 @@ def pack_tensor(tensor: Any, chunksize: int | None = None, **kwargs: Any) -> byt
     Parameters
     ----------
     tensor : numpy.ndarray, NDArray, torch.Tensor or tensorflow.Tensor
-        Of any shape, strides and dtype but objects. It is stored in C order.
+        An array or tensor of any shape, strides and dtype except objects. It is stored in C order.
     chunksize : int, optional
-        Uncompressed bytes of a chunk; by default all data in one (up to 256 MiB).
+        Uncompressed bytes of a chunk; by default one chunk for all data (up to 256 MiB).
     **kwargs
         As for `SChunk`: ``cparams``, ``dparams``, ``urlpath``, ``mode``, ...
 
     Returns
     -------
     bytes or int
-        The frame; with ``urlpath`` the bytes of the file that was written.
+        The frame; with ``urlpath``, the number of bytes written.
 
     Raises
     ------
     TypeError
-        Something else than these, or a dtype that cannot be stored.
+        `tensor` is something else, or its dtype cannot be stored.
     FileExistsError
-        There is a file at ``urlpath``; ``mode="w"`` replaces it.
+        ``urlpath`` exists; ``mode="w"`` replaces it.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def pack_tensor(tensor: Any, chunksize: int | None = None, **kwargs: Any) -> byt
 
 
 def unpack_tensor(cframe: Any) -> Any:
-    """The array or tensor that `pack_tensor` was given.
+    """Unpack the array or tensor of `pack_tensor`.
 
     Parameters
     ----------
@@ -111,16 +111,16 @@ def unpack_tensor(cframe: Any) -> Any:
     Returns
     -------
     numpy.ndarray, torch.Tensor or tensorflow.Tensor
-        Of the kind that was packed.
+        An object of the packed kind.
 
     Raises
     ------
     FormatError
-        No frame, or a damaged one.
+        The bytes are not a frame, or a damaged one.
     KeyError
-        The frame holds something else.
+        The frame contains something else.
     ImportError
-        A tensor of a library that is not imported; `unpack_array2` gives it as an array.
+        The library of the tensor is not imported; `unpack_array2` returns it as an array.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def pack_array2(arr: Any, chunksize: int | None = None, **kwargs: Any) -> bytes 
 
 
 def unpack_array2(cframe: Any) -> Array:
-    """The array that `pack_array2` or `pack_tensor` was given, a tensor too, as a NumPy array.
+    """Unpack the array or tensor of `pack_array2` or `pack_tensor`, as a NumPy array.
 
     Parameters and errors are those of `unpack_tensor`; no other library is needed.
 
@@ -167,18 +167,18 @@ def save_tensor(tensor: Any, urlpath: str | bytes | os.PathLike[Any], chunksize:
     Parameters
     ----------
     tensor, chunksize, **kwargs
-        As for `pack_tensor`. ``mode="w"`` replaces a file that exists.
+        As for `pack_tensor`. ``mode="w"`` replaces an existing file.
     urlpath : str, bytes or path
 
     Returns
     -------
     int
-        The bytes of the file.
+        The size of the file in bytes.
 
     Raises
     ------
     TypeError, FileExistsError
-        As `pack_tensor`; what is on disk stays as it was.
+        As `pack_tensor`; an existing file stays as it was.
 
     Examples
     --------
@@ -196,19 +196,19 @@ def save_tensor(tensor: Any, urlpath: str | bytes | os.PathLike[Any], chunksize:
 
 def load_tensor(urlpath: str | bytes | os.PathLike[Any], dparams: DParams | dict[str, Any] | None = None, *,
                 storage_options: dict[str, Any] | None = None) -> Any:  # fmt: skip
-    """The array or tensor in a file of `save_tensor`.
+    """Load the array or tensor in a file of `save_tensor`.
 
     Parameters
     ----------
     urlpath : str, bytes or path
     dparams : DParams or dict, optional
     storage_options : None
-        For remote files, which this package does not open.
+        Must be None: this package does not open remote files.
 
     Returns
     -------
     numpy.ndarray, torch.Tensor or tensorflow.Tensor
-        Of the kind that was saved.
+        An object of the saved kind.
 
     Raises
     ------
@@ -249,7 +249,7 @@ def save_array(arr: Any, urlpath: str | bytes | os.PathLike[Any], chunksize: int
 
 def load_array(urlpath: str | bytes | os.PathLike[Any], dparams: DParams | dict[str, Any] | None = None, *,
                storage_options: dict[str, Any] | None = None) -> Array:  # fmt: skip
-    """The array in a file of `save_array` or `save_tensor`, a tensor too, as a NumPy array.
+    """Load the array or tensor in a file of `save_array` or `save_tensor`, as a NumPy array.
 
     Parameters and errors are those of `load_tensor`; no other library is needed.
 

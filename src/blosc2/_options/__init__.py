@@ -1,7 +1,7 @@
 """What a caller may ask for, checked once: modes of files and stores, threads, how metadata is unpacked.
 
-Nothing here knows of frames, arrays or stores, and nothing is opened. A keyword that several entries of the package
-take is checked here, so that it means the same everywhere.
+Nothing here knows frames, arrays or stores, and nothing is opened. A keyword of several functions is checked here, so
+that it means the same everywhere.
 """
 
 from blosc2._core.ndim.grid import worth_threads

@@ -1,4 +1,4 @@
-"""What may happen to active values when metadata is read."""
+"""Whether active values in metadata are refused or opened."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class DeserializeMode(StrEnum):
-    """What to do with active values, which stand for an object to be opened or rebuilt: refuse them, or not."""
+    """Whether to refuse active values, which stand for an object to be opened or rebuilt."""
 
     SAFE = "safe"
     FULL = "full"

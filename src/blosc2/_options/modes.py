@@ -1,4 +1,4 @@
-"""The modes in which files are opened, and what a path may be. Every entry of the package checks them here."""
+"""The modes in which files are opened, and valid paths. Every public function checks them here."""
 
 from __future__ import annotations
 

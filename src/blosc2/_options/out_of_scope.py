@@ -1,6 +1,6 @@
 """Names of the published `blosc2` that this package does not have: what to use instead.
 
-It stores and reads arrays. It does not compute with them, and opens no data of servers.
+It stores and reads arrays. It does not compute with them, and does not open remote data.
 """
 
 from __future__ import annotations

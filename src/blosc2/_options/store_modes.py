@@ -1,4 +1,4 @@
-"""The modes of a store, and what goes together with them."""
+"""The modes of a store, and their valid combinations."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class StoreOptions(NamedTuple):
     mode : {'r', 'a', 'w', 'x'}
         Read; read and write; start empty; create only.
     deserialize : {'safe', 'full'}
-        What happens to active values in the metadata of leaves.
+        Whether to refuse active values in the metadata of leaves, or to open them.
     timeout : float or None
         How many seconds to wait for another writer.
     exclusive : bool

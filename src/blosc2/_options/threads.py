@@ -1,7 +1,7 @@
 """How many threads new objects use, kept in one place.
 
-The number can be changed at any time, also by assigning ``blosc2.nthreads``. So nobody keeps a copy of it:
-whoever needs it asks `get_nthreads` at the moment of use.
+The number can change at any time, also by assigning ``blosc2.nthreads``. So no code keeps a copy of it: call
+`get_nthreads` at the moment of use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _MAX_NTHREADS = 2**31 - 1
 
 
 def detect_number_of_cores() -> int:
-    """Give the number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0)) or 1
     except AttributeError:  # macOS and Windows do not tell
@@ -32,7 +32,7 @@ def get_nthreads() -> int:
 
 
 def set_nthreads(nthreads: int) -> int:
-    """Set the number of threads that objects made from now on use unless told otherwise.
+    """Set the default number of threads for objects made from now on.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def set_nthreads(nthreads: int) -> int:
     Returns
     -------
     int
-        The number before.
+        The previous number.
 
     Raises
     ------

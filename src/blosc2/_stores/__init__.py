@@ -1,6 +1,6 @@
-"""What all stores share: keys and leaves, changes that wait, transactions, batches of leaves, statistics.
+"""What all stores share: keys and leaves, pending changes, transactions, batches of leaves, statistics.
 
-A store has a backend and asks it for bytes; here they become leaves. The classes that users see (`DictStore`,
+A store has a backend and asks it for bytes; this package turns them into leaves. The public classes (`DictStore`,
 `TreeStore`, `EmbedStore`) lie at the top of the package.
 """
 

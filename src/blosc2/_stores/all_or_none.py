@@ -1,4 +1,4 @@
-"""Changes of several keys of a store: all of them, or none when something raises."""
+"""Changes of several keys of a store: all of them, or none if something raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of `DictStore` and `TreeStore` between keys and files: looking up, changing and publishing leaves.
+"""What `DictStore` and `TreeStore` share: looking up, changing and publishing leaves through a backend.
 
 Leaves lie behind a backend, each in a file or member of its own, or embedded in the one frame that all share.
 """
@@ -135,7 +135,7 @@ class BackedStore(Store):
         return None if frame is None else self._leaf_of(key, frame)
 
     def read(self, key: str) -> np.ndarray[Any, Any]:
-        """All items of an array in one step; see `EmbedStore.read`."""
+        """Read all items of an array in one step; see `EmbedStore.read`."""
         reader = self._reader
         if reader is not None:
             found = reader.read(key)

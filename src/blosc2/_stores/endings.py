@@ -1,6 +1,6 @@
-"""How stores end that nobody closes: dropped, or still open when the interpreter ends.
+"""Stores that are never closed: garbage-collected, or still open when the interpreter exits.
 
-What was assigned to them is published then, with a `ResourceWarning`. A kill in that moment harms nothing, as with any
+Their pending changes are published then, with a `ResourceWarning`. A kill in that moment does no harm, as with any
 publication; a forked child publishes nothing of its parent's stores.
 """
 

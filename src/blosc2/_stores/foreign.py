@@ -1,4 +1,4 @@
-"""Objects of other kinds that lie in a store as several leaves, a table for instance."""
+"""Objects of other packages that are stored as several leaves, for instance tables."""
 
 from __future__ import annotations
 

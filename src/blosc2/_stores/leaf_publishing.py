@@ -1,4 +1,4 @@
-"""When leaves of a `.b2d` get their files: at their assignment, and lose them at their deletion.
+"""Publishing leaves of a `.b2d` as files: written at their assignment, removed at their deletion.
 
 That needs no disk (`placing`), but where something durable is replaced or renamed. Such changes wait for the disk each;
 as soon as that is no longer cheap, they are published in groups, which wait for it together. Embedded values are

@@ -1,11 +1,11 @@
 """Reading a store: its keys, and its leaves as objects.
 
-A store maps keys such as ``/scans/007`` to leaves: arrays and super-chunks, each one compressed frame. The three
-stores differ in where these frames lie. What they share when they are read is here:
+A store maps keys such as ``/scans/007`` to leaves: arrays and super-chunks, each one compressed frame. The three stores
+differ in where these frames lie. This module has what they share for reading:
 
-- a key is looked up without touching any other leaf, and leads to a window (source, offset, length);
-- leaves that are held somewhere are the same object at every access;
-- a leaf that was handed out stays readable whatever becomes of its store.
+- a key is looked up without touching any other leaf, and gives a byte range (source, offset, length);
+- while a leaf is held, every access returns the same object;
+- a leaf stays readable, whatever happens to its store.
 """
 
 from __future__ import annotations
@@ -193,27 +193,27 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
 
     # ------------------------------------------------------------------ advice
     def advise(self, advice: str, *, keys: Iterable[str] | None = None, prefix: str | None = None) -> None:
-        """Tell the system how the stored bytes will be read, so that it reads ahead, or not.
+        """Tell the operating system how the stored bytes will be read, so that it can read ahead.
 
-        It changes no result, and does nothing where the system takes no advice.
+        Advice never changes a result. It has no effect if the system takes no advice.
 
         Parameters
         ----------
         advice : {"normal", "random", "sequential", "willneed", "dontneed"}
-            The first three are about all of the store, until other advice comes: read some ahead; read nothing ahead;
-            read much ahead. "willneed" begins to read, and does not wait for it: give it all keys of a batch at once,
-            as neighbours then become one request. "dontneed" gives back the memory that bytes take in this process.
+            "normal", "random" and "sequential" apply to the whole store until the next advice: read some ahead,
+            nothing, or much. "willneed" starts to read, without waiting; give it all keys of a batch at once, since
+            neighbours become one request. "dontneed" frees the memory that the bytes take in this process.
         keys : iterable of str, optional
-            With "willneed" and "dontneed", the leaves that are meant.
+            With "willneed" and "dontneed", the leaves to which the advice applies.
         prefix : str, optional
-            The same for all leaves whose keys begin with this and a "/": those of a group.
+            The same, for all leaves of a group: those whose keys begin with this prefix and a "/".
 
         Raises
         ------
         ValueError
-            Unknown advice, or advice about all of a store with keys.
+            The advice is unknown, or applies to the whole store and keys are given.
         KeyError
-            There is no such leaf, or none with this prefix. Nothing is advised then.
+            There is no such leaf, or none with this prefix. No advice is given then.
 
         Examples
         --------
@@ -325,7 +325,7 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         return len(self._keys())
 
     def keys(self) -> KeysView[str]:
-        """The keys, in a fixed order; the view compares and combines like a set."""
+        """The keys, in a fixed order, as a view with comparisons and operations of a set."""
         self._check_open()
         return KeysView(self)
 
@@ -340,17 +340,17 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
         return ItemsView(self)
 
     def read(self, key: str) -> np.ndarray[Any, Any]:
-        """All items of an array: ``store[key][...]`` in one step, without an object for the array.
+        """Read all items of an array: ``store[key][...]`` in one step, without an object for the array.
 
-        In a mapped `.b2z` that is read only it takes about a third of the time for small arrays, if they are like
-        the one that was read before in shape, dtype and compression.
+        For small arrays of a mapped read-only `.b2z` it takes about a third of the time, if each has the shape, dtype
+        and compression of the one read before.
 
         Raises
         ------
         KeyError
             There is no such key.
         TypeError
-            It is that of a group, or of something else that is no array.
+            The key is that of a group, or of something else that is not an array.
 
         Examples
         --------
@@ -366,35 +366,35 @@ class ReadableStore(LeafLookup, MutableMapping[str, Any]):
     def read_many(
         self, keys: Iterable[str | tuple[str, Any]], out: np.ndarray[Any, Any] | None = None
     ) -> np.ndarray[Any, Any] | list[np.ndarray[Any, Any]]:
-        """The items of many arrays, as a loader needs them for a batch: one call, whose work is spread over threads.
+        """Read the items of many arrays in one call, in several threads, such as the batch of a data loader.
 
         Parameters
         ----------
         keys : iterable of str, or of (str, selection)
-            They may be repeated. With a selection, which is what goes between the brackets of an array, the items that
-            it stands for: patches of many volumes. Those of one array are read together, and blocks that several
-            need are decoded once as a rule.
+            Keys may be repeated. A selection is what you would write between the brackets of an array, for instance a
+            patch of a volume. Selections of one array are read together, and a block that several need is usually
+            decoded only once.
         out : ndarray, optional
-            What to read into, of shape ``(len(keys), *shape)`` and the dtype of the arrays, any strides.
+            An array to read into, of shape ``(len(keys), *shape)`` and the dtype of the arrays, with any strides.
 
         Returns
         -------
         ndarray or list of ndarray
-            The arrays stacked, when they have one shape and dtype, otherwise a list of them; `out` if it was given.
-            An empty list without keys.
+            `out` if it was given. Otherwise the arrays stacked, if they have one shape and dtype, or a list of them.
+            Without keys, an empty list.
 
         Raises
         ------
         KeyError
-            A key is not there. Nothing has been read then.
+            A key does not exist. Nothing has been read then.
         ValueError
-            `out` does not fit the arrays, or they do not fit into one. Nothing has been written to it then.
+            `out` does not fit the arrays, or their shapes differ. Nothing has been written to `out` then.
         IndexError
-            A selection is outside of its array; says which one.
+            A selection is outside its array; the error says which one.
         TypeError
-            A key is a group or something else that is no array; some items are keys and others pairs.
+            A key is that of a group or of something else that is not an array; or some items are keys and others pairs.
         FormatError
-            An array is damaged. What `out` holds then is not defined.
+            An array is damaged. The contents of `out` are undefined then.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""How much a store holds, by group, dtype and codec."""
+"""Counting leaves and bytes of a store, by group, dtype and codec."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ _Sums = list[int]
 
 
 class GroupStats(NamedTuple):
-    """What a group holds, with all groups in it; a row of `DictStore.stats`.
+    """What is in a group and all groups below it; a row of `DictStore.stats`.
 
     Attributes
     ----------
     group : str
-        Its key, "/" for all.
+        The key of the group; "/" is the root.
     depth : int
-        How far below the first group it is.
+        How many levels it is below the first group.
     kind, dtype, codec : str or None
-        What the leaves of this row are, as far as rows are told apart by it.
+        What the leaves of this row have in common; None if rows are not separated by it.
     leaves : int
-        How many there are.
+        The number of leaves.
     nbytes, cbytes : int
-        Their uncompressed bytes, and the compressed ones of their chunks.
+        Their uncompressed bytes, and the compressed bytes of their chunks.
     cratio : float
-        The first by the second; 0 where nothing is stored.
+        `nbytes` divided by `cbytes`; 0 if nothing is stored.
     file_bytes : int or None
-        Of the row of the whole store: bytes of its files. They hold some 300 to 500 bytes more for each leaf (header,
-        metadata, names, checksums), and what was replaced and not compacted away. None in all other rows.
+        The bytes of the store's files, in the row of the whole store; None in other rows. Files have some 300 to 500
+        more bytes for each leaf (header, metadata, name, checksums), and replaced data until it is compacted.
     """
 
     group: str

@@ -1,7 +1,7 @@
-"""Changing a store: what gathers, and when it is published.
+"""Changing a store: pending changes, and when they are published.
 
-In a store open for writing changes gather, those of leaves that were handed out too, and are published together, by
-`flush` or `close`. One writer at a time has the store's lock.
+A store open for writing collects changes, also those of its live leaves, and `flush` or `close` publishes them
+together. One writer at a time holds the store's lock.
 """
 
 from __future__ import annotations
@@ -256,11 +256,11 @@ class Store(ReadableStore):
         self._in_memory = sum(window[2] for window in self._changes.values() if window and is_in_memory(window))
 
     def update(self, other: Items = (), /, **more: Any) -> None:  # type: ignore[override]  # one for all of its forms
-        """Set many keys, of a mapping or of pairs of key and value, as a dict does; if anything raises, none of them.
+        """Set many keys, from a mapping or from pairs of key and value, like a dict; if anything raises, none of them.
 
-        They are published with the next flush, like all changes. Only when a `.b2z` without pending changes is given
-        256 or more, outside of a transaction, they are too many to wait: they are published when all are written, with
-        what other threads set meanwhile. Keys that another thread gives a value of its own meanwhile keep that one.
+        They are published with the next flush, like all changes. Only 256 keys or more, for a `.b2z` without pending
+        changes and outside a transaction, are published at once, when all are written, together with what other threads
+        set meanwhile. A key that another thread sets meanwhile keeps that thread's value.
         """
         with AllOrNone(self):
             self._update(pairs(other, more))
@@ -269,34 +269,34 @@ class Store(ReadableStore):
         set_many(self, items)
 
     def write_many(self, items: Items, *, progress: Callable[[int, int], Any] | None = None) -> int:
-        """Set many keys at once: values are taken as they come, compressed in several threads, and published together.
+        """Set many keys at once: values are taken one by one, compressed in several threads, and published together.
 
-        What was changed before is published first. Then all of it becomes visible in one step when the last value is
-        written; if anything raises, nothing of it is there. Within a transaction, it is published with that.
+        Changes made before the call are published first. The values become visible in one step, after the last one is
+        written; if anything raises, none of them is stored. Inside a transaction, they are published with it.
 
-        A `.b2z` is written as the values come, and memory is bounded, whatever their number: what the directory needs
-        is sorted in files when it exceeds 96 MiB. (Hashes are kept to notice keys that exclude each other, 24 to
-        60 bytes a leaf up to 4 million leaves; further ones are not compared with each other.) The other stores keep
-        some hundred bytes a leaf until the end.
+        A `.b2z` is written as the values come, and memory is bounded, whatever their number: the records of the
+        directory are sorted in files when they exceed 96 MiB. (To notice keys that exclude each other, hashes of 24 to
+        60 bytes are kept for up to 4 million leaves; further keys are not compared with each other.) The other stores
+        keep some hundred bytes for each leaf until the end.
 
         Parameters
         ----------
         items : mapping, or iterable of (str, array_like)
-            Keys and values. Of equal keys the last one counts. An array may be used again for the next value.
+            Keys and values. If a key comes twice, the last value counts. An array may be used again for the next value.
         progress : callable, optional
-            Called now and then, and at the end, with how many leaves are written, and their uncompressed bytes.
+            Called from time to time, and at the end, with the number of leaves written and their uncompressed bytes.
 
         Returns
         -------
         int
-            How many values were written.
+            The number of values written.
 
         Raises
         ------
         ValueError, TypeError
-            A key or value that cannot be stored, as for ``store[key] = value``.
+            A key or value cannot be stored, as for ``store[key] = value``.
         RuntimeError
-            Whoever gives the values of a `.b2z` changes, flushes or closes it meanwhile. Reading it is fine.
+            The iterable changes, flushes or closes the `.b2z` meanwhile. It may read it.
 
         Examples
         --------
@@ -344,20 +344,20 @@ class Store(ReadableStore):
         return self._unpublished
 
     def flush(self, durable: bool = True) -> None:
-        """Publish all changes: when it returns they are on disk, and other readers see them.
+        """Publish all changes: when it returns, they are on disk and visible to new readers.
 
-        A store without changes is left alone. Leaves that were handed out stay live.
+        Without changes it does nothing. Leaves that you hold stay live.
 
         Parameters
         ----------
         durable : bool
-            False does not wait until the disk has the bytes: quicker, safe when the process dies, but a power cut may
-            then take the last changes, or damage files that were changed in place.
+            False does not wait for the disk. This is faster, and safe if the process dies, but a power cut may lose the
+            last changes, or damage files that were changed in place.
 
         Raises
         ------
         RuntimeError
-            Within a transaction, which publishes when it ends.
+            Called inside a transaction, which publishes when it ends.
         """
         self._check_open()
         if self._mode == "r":
@@ -406,11 +406,11 @@ class Store(ReadableStore):
             block.forget()
 
     def transaction(self) -> Transaction:
-        """Publish all changes of a ``with`` block at once, or none of them when it raises.
+        """Publish all changes of a ``with`` block at once, or none of them if it raises.
 
-        Changes that were made before the block and not published yet go with those of the block, and are kept if it
-        raises. Until it ends, the thread that began it is the only one that can change the store. What others see at
-        any moment, and after a crash, is told in `doc/durability.md`.
+        Changes that were pending before the block are published with those of the block, and stay pending if it raises.
+        Until the block ends, only the thread that began it can change the store. `doc/durability.md` says what others
+        see at any moment, and after a crash.
 
         Examples
         --------
@@ -434,17 +434,17 @@ class Store(ReadableStore):
         return Transaction(self)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a leaf another key, with its data as it is; published with the next flush.
+        """Give a leaf another key; its data stay as they are. The change is published with the next flush.
 
-        In a `TreeStore` a group can be renamed too, with all that is below it. Bytes of leaves are not read, except in
-        a `.b2z`, where a member's name stands before its data: there the stored bytes are copied.
+        In a `TreeStore` a group can be renamed too, with everything below it. Leaves are not read, except in a `.b2z`:
+        there the stored bytes are copied, because the name of a member comes before its data.
 
         Raises
         ------
         KeyError
             There is no such key.
         ValueError
-            The new key is taken, or not one that a store can have.
+            The new key exists, or is not allowed in a store.
         """
         old, new = canonical_key(old), new_key(new)
         self._check_writable("rename", old)
@@ -473,20 +473,20 @@ class Store(ReadableStore):
                 self._put(new, windows[old])
 
     def compact(self, progress: Progress | None = None) -> Compaction:
-        """Write the store anew without its dead bytes: those of leaves that were replaced, deleted or moved.
+        """Rewrite the store without unused bytes, which replaced, deleted or renamed leaves leave behind.
 
-        Unpublished changes are published first. The old files serve their readers until they let go of them; a crash
-        leaves the old version or the new one. Memory is bounded, and the disk must have room for both.
+        Unpublished changes are published first. Open readers keep the old files; a crash leaves the old version or the
+        new one. Memory is bounded, and the disk must have space for both versions.
 
         Parameters
         ----------
         progress : callable, optional
-            Called with the bytes that are done and those in all.
+            Called with the bytes done so far and the bytes in all.
 
         Returns
         -------
         Compaction
-            Bytes of the store `before` and `after`.
+            The bytes of the store `before` and `after`.
 
         Examples
         --------
@@ -520,10 +520,10 @@ class Store(ReadableStore):
             return Compaction(before, self._backend.size())
 
     def refresh(self) -> bool:
-        """Show the newest version; True when it is another one than before.
+        """Show the newest version; True if it differs from the one before.
 
-        Until then a store shows what it showed when it was opened. Leaves that were handed out stay what they are: ask
-        the store for new ones.
+        Until then, a store shows the version that it opened. Leaves that you hold do not change: get them from the
+        store again.
 
         Raises
         ------
@@ -542,9 +542,9 @@ class Store(ReadableStore):
             return True
 
     def check(self, *, progress: Progress | None = None) -> CheckReport:
-        """Read all that is published and say what is damaged; see `blosc2.check`.
+        """Read everything that is published and report damage; see `blosc2.check`.
 
-        Unpublished changes are not looked at.
+        Unpublished changes are not checked.
         """
         self._check_open()
         path = self._file
@@ -555,7 +555,7 @@ class Store(ReadableStore):
         return self.checker(path, progress)
 
     def discard(self) -> None:
-        """Drop all changes that were not published, in the leaves that were handed out too."""
+        """Drop all unpublished changes, also in leaves that you hold."""
         self._check_open()
         self._check_own()
         with self._lock:
@@ -586,7 +586,7 @@ class Store(ReadableStore):
         self._show_leaves_again(touched)
 
     def close(self, durable: bool = True) -> None:
-        """Publish what is left and end the store. Leaves handed out stay readable; closing twice is fine.
+        """Publish pending changes and close the store. Leaves that you hold stay readable; closing twice is fine.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Drawing the tree of a store, for people."""
+"""Drawing the tree of a store as text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Frames of many values, for a store that takes them as they come.
+"""Turning many values into frames, for a store that writes them one by one.
 
-Values are drawn some at a time, so that memory is bounded whatever their number, and large ones are compressed at the
-same time.
+Values are taken some at a time, so memory is bounded, whatever their number; large ones are compressed in parallel.
 """
 
 from __future__ import annotations

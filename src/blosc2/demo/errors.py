@@ -1,4 +1,4 @@
-"""What can keep the demo from running."""
+"""Errors that keep the demo from running."""
 
 
 class DemoError(Exception):

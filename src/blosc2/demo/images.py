@@ -1,4 +1,4 @@
-"""The demo's images, all of which lie inside installed packages: nothing is downloaded."""
+"""The demo's images, which come with installed packages: nothing is downloaded."""
 
 import importlib
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""One line of progress on standard error: rewritten on a terminal, printed now and then elsewhere."""
+"""One line of progress on standard error: rewritten on a terminal, printed from time to time elsewhere."""
 
 import sys
 import time

@@ -1,7 +1,7 @@
 """A `.b2d` store: a directory in which each leaf is a file of its own.
 
-A key leads to its file by name, so nothing is walked until somebody lists keys. A leaf is written outside the tree,
-made durable and renamed into place; no file of the tree is ever half-written.
+A key gives the path of its file, so the directory is walked only to list keys. A leaf is written outside the tree and
+renamed into place; no file of the tree is ever half-written.
 """
 
 from __future__ import annotations

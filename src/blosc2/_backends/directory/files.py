@@ -1,4 +1,4 @@
-"""Files of a `.b2d`: how a leaf is written to one, and in which order new ones take their places."""
+"""Files of a `.b2d`: how a leaf is written to a file, and in which order new files are renamed into place."""
 
 from __future__ import annotations
 

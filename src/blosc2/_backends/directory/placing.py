@@ -1,10 +1,10 @@
-"""Files of leaves that take their places in a `.b2d` at once, and become durable later.
+"""Files of leaves that are renamed into a `.b2d` at once, and become durable later.
 
-A leaf is written beside the tree and renamed into it, so that a killed process leaves it whole or not at all. That
-needs no disk. What a power cut may take is bounded by two rules:
+A leaf is written outside the tree and renamed into it, so that a killed process leaves it whole or not at all. This
+does not wait for the disk. Two rules bound what a power cut may take:
 
 - What replaces something durable is durable before it takes the place; so is a new name before the old one goes.
-- Only a new leaf may be empty or torn after a power cut before `settle`, and readers refuse that.
+- Only a new leaf may be empty or incomplete after a power cut before `settle`, and readers refuse it.
 """
 
 from __future__ import annotations

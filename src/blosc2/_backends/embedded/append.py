@@ -1,4 +1,4 @@
-"""Appending to a frame of embedded values: where new values go, and the bytes that come behind its old ones."""
+"""Appending to a frame of embedded values: the positions of new values, and the bytes that are appended."""
 
 from __future__ import annotations
 

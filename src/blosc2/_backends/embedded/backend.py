@@ -37,7 +37,7 @@ class EmbeddedBackend:
     meta : mapping, optional
         Packed content of further metalayers of a new frame.
     chunksize : int
-        The least size of the chunks that values are gathered in.
+        The smallest size of the chunks that hold the values.
     """
 
     suffix = ".b2e"

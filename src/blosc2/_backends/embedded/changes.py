@@ -1,4 +1,4 @@
-"""What becomes of embedded values: which stay, which come, what the new frame says about them."""
+"""Changes of embedded values: which stay, which are new, and what the new frame says about them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Changes of a file of embedded values: appended and published, or the whole file written anew.
+"""Changes of a file of embedded values: appended and published, or the whole file rewritten.
 
-An append leaves every byte of the published version where it is (FORMATS 8.1): behind it come the last chunk again,
-if it was short, with the new values after the old ones; further chunks; a new table of chunks and a new map. When
-these are on the disk, one write of the header makes them current. Values that are deleted or replaced stay as dead
-bytes until the file is written anew, which happens by itself when they outweigh the live ones.
+An append leaves every byte of the published version where it is (FORMATS 8.1). Behind it come the last chunk again, if
+it was short, with the new values after the old ones; further chunks; a new table of chunks and a new map. When these
+are on the disk, one write of the header makes them current. Deleted or replaced values stay as unused bytes until the
+file is rewritten, which happens by itself when they outweigh the bytes in use.
 """
 
 from __future__ import annotations

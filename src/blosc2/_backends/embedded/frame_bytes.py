@@ -1,6 +1,6 @@
 """The bytes of frames of embedded values: where each value goes, raw chunks, and a whole new frame.
 
-Values lie at multiples of 64 and do not cross chunks, as far as they fit into one: each is then a window of the file.
+Values lie at multiples of 64 and do not cross chunks, if they fit into one: each is then a byte range of the file.
 The checksum of a chunk stands for the values in a small one; others have checksums of their own, as leaves in files do.
 """
 

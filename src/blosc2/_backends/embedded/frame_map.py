@@ -1,8 +1,8 @@
 """The frame of embedded values: a `.b2e` file, and `embed.b2e` inside the other stores.
 
 Its uncompressed bytes are the frames of the values, end to end, and one metadata entry says where each begins. Values
-are compressed already, so this frame is written without compression, in chunks that no value of common size crosses:
-a value is then a window of the file, opened like any other leaf. Frames written by others may be compressed; there a
+are compressed already, so this frame is written without compression, in chunks that no value of common size crosses. A
+value is then a byte range of the file, opened like any other leaf. Frames of other programs may be compressed; there a
 value is decoded first.
 """
 

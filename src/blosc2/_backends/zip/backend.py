@@ -1,8 +1,8 @@
 """A `.b2z` store: one ZIP file in which each leaf is a stored member.
 
-The directory of the archive is read in one pass and leaves are windows of the one file. Changes of an archive that
-exists are appended to it: new members, a new directory, and only then an end record that makes both current. A new
-archive is written beside its place and renamed into it. Nothing is ever unpacked.
+The directory of the archive is read in one pass, and leaves are byte ranges of the file. Changes of an existing archive
+are appended: new members, a new directory, and only then an end record that makes both current. A new archive is
+written beside its path and renamed. Nothing is ever unpacked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Copying the members of one version of a `.b2z` to a new archive, without the bytes that no member has."""
+"""Copying the members of one version of a `.b2z` to a new archive, without unused bytes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Frames as members of a `.b2z`: which carry checksums of their own, and how they are appended.
 
-The directory has a CRC-32 of each member, which tells of all its bytes together. That is enough for what one read
-brings in. A larger frame gets checksums, as files have them, so that each of its chunks can be checked alone.
+The directory has a CRC-32 of each member, which covers all of its bytes together. That is enough for a member that one
+read loads. A larger frame gets checksums like those in files, so that each chunk can be verified alone.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""What lies behind the last version of an archive that is whole.
+"""Bytes behind the last whole version of an archive.
 
-Mostly nothing. It may be what an append left that was not finished: members, a directory, a beginning of the end
-record. That is no version, and the next change cuts it off. Or it is a version that was published and is damaged since:
-its end record is there, or nearly, and says where it lies. That one is never passed over for the version before it, and
-never cut off.
+Usually there are none. They may be the remains of an unfinished append: members, a directory, the start of an end
+record. These are not a version, and the next change cuts them off. Or they are a published version that was damaged
+later: its end record is there, or almost, and states its own position. Such a version is never skipped for the one
+before it, and never cut off.
 
-The end record is one write, after all before it is durable. So of a whole one that its directory does not fit, the
-directory is damaged. A record that is not whole is that of an unfinished append where the file ends in it, or where a
-beginning or an end of it, up to a sector, is zeros; what else is a few bits away from a record for its place was one.
+The end record is written in one write, after everything before it is durable. So if a whole end record does not fit its
+directory, the directory is damaged. An incomplete record belongs to an unfinished append if the file ends in it, or if
+its start or end, up to a sector, is zeros. Anything else that differs in a few bits from a record for its position was
+a record.
 """
 
 from __future__ import annotations

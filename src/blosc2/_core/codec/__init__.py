@@ -1,6 +1,6 @@
 """Chunks and blocks: checks of their headers, compression and decompression, the cache of blocks, the pool of threads.
 
-`codec` is the only module that links C-Blosc2. What a chunk belongs to, and where it lies, is not known here.
+`codec` is the only module that links C-Blosc2. This package does not know what a chunk belongs to, or where it lies.
 """
 
 __all__ = [

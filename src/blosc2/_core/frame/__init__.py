@@ -1,7 +1,6 @@
-"""One frame: its header, the table of its chunks, its checksums, and the parts of one that is written.
+"""One frame: its header, the table of its chunks, its checksums, and the parts of a frame to be written.
 
-Everything that a frame claims is checked here, once, before it is used. Axes are for `ndim`, members of archives for
-`zip`.
+Every value in a frame is checked here, once, before it is used. `ndim` handles axes, `zip` members of archives.
 """
 
 __all__ = [

@@ -1,7 +1,6 @@
-"""Where bytes come from: mapped and read files, checksums, what a forked child has anew.
+"""Where bytes come from: mapped files, positional reads, checksums; and what a forked child resets.
 
-A source gives bytes by their place, whatever lies there; nothing here knows a format. Every other part may
-use all of it.
+A source gives bytes by their offset; nothing here knows a format. Every other package may use all of it.
 """
 
 __all__ = [

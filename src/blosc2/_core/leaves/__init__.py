@@ -1,6 +1,6 @@
 """Leaves of an archive: opening one, reading one, and reading many together, without making objects for each.
 
-The fast ways of stores; whatever they cannot do, `blosc2._stores` does.
+These are the fast paths of stores; `blosc2._stores` does whatever they cannot do.
 """
 
 __all__ = [

@@ -1,6 +1,6 @@
-"""Arrays of chunks of blocks: what a shape divides into, and reading and writing what a selection touches.
+"""Arrays of chunks and blocks: how a shape is divided, and reading and writing what a selection touches.
 
-A selection comes in as plain numbers; keys of NumPy are for `blosc2._indexing`.
+A selection arrives as plain numbers; `blosc2._indexing` handles NumPy keys.
 """
 
 __all__ = [

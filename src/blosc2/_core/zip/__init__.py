@@ -1,6 +1,6 @@
 """ZIP archives: records, directories, catalogs of leaves, and writing them.
 
-Members are byte ranges here; leaves are for `leaves`.
+Members are byte ranges here; `leaves` turns them into leaves.
 """
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What a leaf of a store is, without opening it where a catalog knows."""
+"""Describing a leaf of a store; with a catalog, without opening it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_SHAPE: Final = 255
 
 
 class LeafInfo(NamedTuple):
-    """What is known of a leaf.
+    """The description of a leaf.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class LeafInfo(NamedTuple):
     dtype : numpy.dtype or None
         Of an array.
     codec : str
-        Name of what it is compressed with.
+        The name of the codec.
     nbytes : int
         Uncompressed bytes.
     cbytes : int
@@ -37,7 +37,7 @@ class LeafInfo(NamedTuple):
     key : str
         Its key in the store.
     stored : int
-        Bytes that it takes in the file, with headers, metadata, its name, and up to 63 bytes that align it.
+        The bytes that it takes in the file, including headers, metadata, its name, and up to 63 bytes of alignment.
     """
 
     kind: str

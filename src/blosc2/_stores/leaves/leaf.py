@@ -1,4 +1,4 @@
-"""Leaves of a store: a window becomes an array or super-chunk, and a value becomes a frame."""
+"""Leaves of a store: opening a byte range as an array or super-chunk, and turning a value into a frame."""
 
 from __future__ import annotations
 

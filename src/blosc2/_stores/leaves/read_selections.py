@@ -1,4 +1,4 @@
-"""Reading selections of many leaves of a store in one call: the batch of a loader from many volumes."""
+"""Reading selections of many leaves of a store in one call, such as a data loader's batch from many volumes."""
 
 from __future__ import annotations
 
