@@ -107,7 +107,13 @@ from blosc2.batch_array import Batch, BatchArray
 from blosc2.core import free_resources, print_versions, remove_urlpath
 from blosc2.dict_store import DictStore
 from blosc2.embed_store import EmbedStore
-from blosc2.exceptions import FormatError, StaleHandleError, StoreLockedError, UnsafeDeserializationError
+from blosc2.exceptions import (
+    FormatError,
+    OtherFileSystemError,
+    StaleHandleError,
+    StoreLockedError,
+    UnsafeDeserializationError,
+)
 from blosc2.ndarray import NDArray, NDField
 from blosc2.objectarray import ObjectArray
 from blosc2.schunk import SChunk
@@ -198,8 +204,8 @@ __all__ = [
     "MAX_BUFFERSIZE", "MAX_DIM", "MAX_OVERHEAD", "MAX_TYPESIZE", "MIN_HEADER_LENGTH", "USER_REGISTERED_CODECS_STOP",
     "VERSION_DATE", "VERSION_STRING", "Batch", "BatchArray", "CParams", "CheckReport", "Codec", "DParams",
     "DeserializeMode", "DictStore", "EmbedStore", "Filter", "Finding", "FormatError", "NDArray", "NDField",
-    "ObjectArray", "SChunk", "SalvageReport", "SpecialValue", "SplitMode", "StaleHandleError", "Storage",
-    "StoreLockedError", "TreeStore", "Tuner", "UnsafeDeserializationError", "__upstream_api__", "__version__",
+    "ObjectArray", "OtherFileSystemError", "SChunk", "SalvageReport", "SpecialValue", "SplitMode", "StaleHandleError",
+    "Storage", "StoreLockedError", "TreeStore", "Tuner", "UnsafeDeserializationError", "__upstream_api__", "__version__",
     "arange", "are_partitions_aligned", "are_partitions_behaved", "array", "asarray", "astype", "blosclib_version",
     "check", "clib_info", "compress", "compress2", "compressor_list", "compute_chunks_blocks", "concat", "copy",
     "cparams_dflts", "decompress", "decompress2", "detect_number_of_cores", "dparams_dflts", "empty", "empty_like",

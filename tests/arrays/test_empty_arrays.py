@@ -43,7 +43,7 @@ ILLEGAL: list[tuple[Shape, Shape, Shape]] = [
 
 def public(array: blosc2.NDArray) -> list[str]:
     """Names of what may be asked without an argument."""
-    return [name for name in dir(type(array)) if not name.startswith("_") and name not in ("T", "mT")]
+    return [name for name in dir(array) if not name.startswith("_") and name not in ("T", "mT")]
 
 
 @pytest.mark.parametrize(("shape", "chunks", "blocks"), LEGAL)

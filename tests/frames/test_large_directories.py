@@ -12,7 +12,7 @@ import pytest
 
 import blosc2
 from blosc2._frames import chunk_files
-from blosc2._handles import handle
+from blosc2._handles import memory
 from blosc2.exceptions import FormatError
 
 SHAPE, CHUNKS = (40, 100), (3, 100)
@@ -22,7 +22,7 @@ SHAPE, CHUNKS = (40, 100), (3, 100)
 def everything_large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is small; of chunk files all are kept open, or some, or none."""
     monkeypatch.setattr(chunk_files, "SMALL_FRAME", 0)
-    monkeypatch.setattr(handle, "SMALL_FRAME", 0)
+    monkeypatch.setattr(memory, "SMALL_FRAME", 0)
     if request.param != "descriptors":
         at = os.open(os.devnull, os.O_RDONLY)
         os.close(at)

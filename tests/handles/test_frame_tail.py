@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._frames.tail import end_of_versions
+from blosc2._frames.append import end_of_versions
 from blosc2._handles import file as frame_file
 from blosc2._handles import handle as frame_handle
 from blosc2._handles.open_frame import open_frame

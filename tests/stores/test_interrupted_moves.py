@@ -10,7 +10,8 @@ import pytest
 
 import blosc2
 from blosc2._backends import DirectoryBackend
-from blosc2._stores import backed
+from blosc2._backends.directory import backend
+from blosc2._backends.directory.publishing import Publishing
 
 SMALL, OTHER, LARGE = np.arange(10), np.arange(20), np.arange(5000)
 
@@ -39,8 +40,8 @@ def once(monkeypatch: pytest.MonkeyPatch, place: Any, name: str, *, after: bool,
 @pytest.mark.parametrize("taken", [False, True])
 @pytest.mark.parametrize(
     ("place", "name", "after"),
-    [(DirectoryBackend, "publish_embedded", False), (DirectoryBackend, "publish_embedded", True),
-     (backed, "Embedded", False), (backed, "Embedded", True), (DirectoryBackend, "publish", False)],
+    [(Publishing, "into", False), (Publishing, "into", True),
+     (backend, "Embedded", False), (backend, "Embedded", True), (DirectoryBackend, "publish", False)],
 )  # fmt: skip
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), OSError(5, "a broken disk")], ids=repr)
 def test_a_renamed_value_is_under_one_key(

@@ -21,11 +21,8 @@ class Retry:
     (True, True, False)
     """
 
-    __slots__ = ("_last", "_tries")
-
-    def __init__(self) -> None:
-        self._last: object = None
-        self._tries = 0
+    _last: object = None
+    _tries = 0
 
     def again(self, state: object) -> bool:
         """Whether to read once more; `state` says how the file looks now."""

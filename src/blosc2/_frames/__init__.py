@@ -4,7 +4,7 @@ Reading and writing the parts of a frame meet here, above the readers of `_core`
 (in memory, in a file, in a directory); `_indexing` and `_arrays` handle the items in its chunks.
 """
 
-from blosc2._frames.append import append_version, closed_quietly
+from blosc2._frames.append import TRAILER_START, TRAILER_TAIL, append_version, closed_quietly, end_of_versions, trailers
 from blosc2._frames.checksums import (
     MARK_AT,
     Running,
@@ -77,7 +77,6 @@ from blosc2._frames.msgpack_values import FEW_BYTES, Together, check_stored_read
 from blosc2._frames.parameters import LOSSY_CODECS, check_declared, check_lossy_codec
 from blosc2._frames.payload_alignment import ALIGNMENT, PADDING, hole_before, with_padding
 from blosc2._frames.pieces import SMALL_FRAME, plain_window, settled, update_window
-from blosc2._frames.tail import TRAILER_START, TRAILER_TAIL, end_of_versions, trailers
 from blosc2._frames.update import (
     NAN_OFFSET,
     UNINIT_OFFSET,
