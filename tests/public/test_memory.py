@@ -35,7 +35,9 @@ import blosc2
 blosc2.set_nthreads(2)
 path, folder, rows = sys.argv[1], sys.argv[2], int(sys.argv[3])
 warm = blosc2.asarray(np.random.default_rng(0).integers(0, 256, (8, 1024, 1024), "u1"), chunks=(1, 1024, 1024))
-warm[:]  # threads and their stacks are there
+warm[:]  # threads and their stacks are there, also those that wait for the disk: the system keeps the stacks
+warm.copy(urlpath=folder + "/warm", contiguous=False)
+shutil.rmtree(folder + "/warm")
 del warm
 
 def kind(name):
