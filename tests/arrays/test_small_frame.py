@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -275,3 +276,20 @@ def test_values_that_stores_take(tmp_path: Any) -> None:
             read = store[f"/{n}"][()]
             np.testing.assert_array_equal(read, np.asarray(value))
             assert read.dtype == np.asarray(value).dtype
+
+
+@pytest.mark.parametrize("dtype", ["i8", "f4", "U3", "S5", "?", "i2,f8"])
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_what_is_stored_does_not_depend_on_what_was_before(rows: int, dtype: str, tmp_path: Path) -> None:
+    """Tiny values of stores: the first of a kind in a process is stored like the fifth."""
+    forget_templates()
+    columns = 240 // np.dtype(dtype).itemsize // max(rows, 1)
+    shape = (rows, columns) if rows else (columns,)
+    value = (np.arange(np.prod(shape)) % 2).astype(dtype).reshape(shape)  # which would shrink
+    with blosc2.DictStore(tmp_path / "s.b2z", mode="w") as store:
+        for n in range(5):
+            store[f"/k{n}"] = value
+        frames = {store[f"/k{n}"].to_cframe() for n in range(5)}
+        forget_templates()
+        store["/later"] = value
+        assert frames == {store["/later"].to_cframe()}

@@ -103,7 +103,7 @@ def cframe_of(items: Items, keywords: dict[str, Any]) -> bytes:
 def tiny_frame(items: Items, keywords: dict[str, Any]) -> tuple[bytes, bytes] | None:
     """The frame of an array that is not worth compressing, and its description; None for others.
 
-    It is that of `cframe_of` with a chunk that is stored as it is.
+    It is that of `cframe_of` with a chunk that is stored as it is, whatever was made before.
     """
     if keywords or items.nbytes > TINY:
         return None
@@ -111,8 +111,15 @@ def tiny_frame(items: Items, keywords: dict[str, Any]) -> tuple[bytes, bytes] | 
     if templates is None:
         return None
     dtype = items.dtype
-    known = templates.known.get((dtype if dtype.names is None else id(dtype), items.shape))
-    if known is None or known.template is None or known.names is not dtype.names:
+    key = (dtype if dtype.names is None else id(dtype), items.shape)
+    known = templates.known.get(key)
+    if known is None or known.names is not dtype.names:
+        # At once, not at the second time as above: what is stored must not depend on what was stored before.
+        known = _learn(items, *_in_general(items, keywords))
+        if len(templates.known) >= _MOST:
+            templates.known.clear()
+        templates.known[key] = known
+    if known.template is None:
         return None
     frame = known.template.raw_frame(items)
     if frame is None:
