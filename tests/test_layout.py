@@ -19,7 +19,7 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py"))
 TOO_LONG = {
     "_stores/store.py": 690,
     "dict_store.py": 593,
-    "tree_store.py": 912,
+    "tree_store.py": 913,
 }
 
 

@@ -154,9 +154,11 @@ class TreeStore(DictStore):
     def _has_objects(self) -> bool:
         """Whether there may be objects of other kinds; cheap, and mostly False."""
         if self._objects_possible is None:
-            backend = self._backend
-            listing = backend.listing() if self._mode == "r" else self._listing()
-            self._objects_possible = bool(self._registry or not backend.lists_cheaply or listing.named(_DESCRIPTION))
+            possible = bool(self._registry) or not self._backend.lists_cheaply
+            if not possible:  # listing is not cheap elsewhere
+                listing = self._backend.listing() if self._mode == "r" else self._listing()
+                possible = bool(listing.named(_DESCRIPTION))
+            self._objects_possible = possible
         return self._objects_possible
 
     def _object_at(self, path: str) -> dict[str, Any] | None:

@@ -125,6 +125,7 @@ def test_names_of_countless_groups_are_refused(tmp_path: Path) -> None:
         assert "/a/a" in tree
 
 
+@pytest.mark.usefixtures("publishes_at_once")
 def test_a_change_does_not_look_at_all_keys(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with made() as tree:
         for n in range(100):
