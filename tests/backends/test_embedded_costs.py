@@ -22,7 +22,7 @@ from fixture_kit.embedded_files import (
 )
 
 import blosc2
-from blosc2._backends.embedded.frame_bytes import arrange, raw_header
+from blosc2._backends.embedded.frame_layout import arrange, raw_header
 from blosc2._backends.embedded.frame_map import MAP, open_embedded
 from blosc2._core.codec.codec import Encoder, Encoding
 

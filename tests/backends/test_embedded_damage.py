@@ -33,7 +33,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 import blosc2
 from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.embedded.file import EmbeddedFile
-from blosc2._backends.embedded.frame_bytes import raw_header
+from blosc2._backends.embedded.frame_layout import raw_header
 from blosc2._backends.embedded.frame_map import Embedded, open_embedded
 from blosc2._core.io.source import Source
 from blosc2._frames.checksums import carried, verify_frame
@@ -315,11 +315,11 @@ def test_a_failed_append_in_a_directory_can_be_tried_again(tmp_path: Path, monke
 @pytest.fixture
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Limits so small that every road is taken by small stores."""
-    monkeypatch.setattr("blosc2._backends.embedded.frame_bytes._LEAST_CHUNK", 1 << 10)
+    monkeypatch.setattr("blosc2._backends.embedded.frame_layout._LEAST_CHUNK", 1 << 10)
     for module in ("frame_bytes", "append"):
         monkeypatch.setattr(f"blosc2._backends.embedded.{module}.LARGEST_CHUNK", 1 << 13)
         monkeypatch.setattr(f"blosc2._backends.embedded.{module}._PIECE", 1 << 9)
-    monkeypatch.setattr("blosc2._backends.embedded.frame_bytes._ZEROS", bytes(1 << 9))
+    monkeypatch.setattr("blosc2._backends.embedded.frame_layout._ZEROS", bytes(1 << 9))
     monkeypatch.setattr("blosc2._backends.embedded.append._SHORT_TAIL", 1 << 10)
     monkeypatch.setattr("blosc2._backends.embedded.append._SLACK", 1 << 14)
     return

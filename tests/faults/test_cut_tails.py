@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._backends.zip.tail import SEALED
+from blosc2._backends.zip.unpublished_tail import SEALED
 from faults.crashes import FAST, Surveyor, go_on
 from faults.disk import Tree
 from faults.stories import stories

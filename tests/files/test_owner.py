@@ -34,7 +34,7 @@ EXCEPT = {
     ("_backends.zip.backend", "_cut"),  # the same
     ("_backends.zip.backend", "cut_tail"),  # when a store is opened
     ("_files.sync", "sync_file"),  # changes nothing
-    ("_files.frame_lock", "_open_for_writing"),  # a lock file
+    ("_files.file_lock", "_open_for_writing"),  # a lock file
     ("_files.identity", "check_writable_file"),  # changes nothing
     ("_files.copies", "_copy_by_system"),  # to a file that an owner has opened
     ("_files.spool", "add"),  # a file without a name, of which the owner is asked first

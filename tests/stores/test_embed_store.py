@@ -59,7 +59,7 @@ def test_values_are_windows_of_the_file(tmp_path: Path, source: str | None) -> N
 
 
 def test_a_value_larger_than_any_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str | None) -> None:
-    monkeypatch.setattr("blosc2._backends.embedded.frame_bytes.LARGEST_CHUNK", 1 << 16)
+    monkeypatch.setattr("blosc2._backends.embedded.frame_layout.LARGEST_CHUNK", 1 << 16)
     path = tmp_path / "x.b2e"
     large = np.random.default_rng(1).random(50_000)
     with blosc2.EmbedStore(path) as store:

@@ -8,7 +8,7 @@ from blosc2._backends.directory.backend import DirectoryBackend
 from blosc2._backends.embedded.backend import EmbeddedBackend
 from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.embedded.file import EmbeddedFile
-from blosc2._backends.embedded.frame_bytes import stored_value
+from blosc2._backends.embedded.frame_layout import stored_value
 from blosc2._backends.embedded.frame_map import (
     MAP,
     REGISTRY,
@@ -19,7 +19,7 @@ from blosc2._backends.embedded.frame_map import (
     open_embedded,
     read_embedded,
 )
-from blosc2._backends.keys import (
+from blosc2._backends.key_rules import (
     KEY_RULES,
     MAX_SEGMENTS,
     absolute,
@@ -53,7 +53,7 @@ from blosc2._backends.writer_lock import WriterLock
 from blosc2._backends.zip.backend import ZipBackend
 from blosc2._backends.zip.directory_records import CATALOG_LEAST
 from blosc2._backends.zip.streaming import LeafStream
-from blosc2._backends.zip.tail import DIGITS, END, FEW_BITS, SEALED, lost_end, sealed_end, wrong_bits
+from blosc2._backends.zip.unpublished_tail import DIGITS, END, FEW_BITS, SEALED, lost_end, sealed_end, wrong_bits
 
 __all__ = [
     "CATALOG_LEAST",

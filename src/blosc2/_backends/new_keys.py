@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from blosc2._backends.keys import new_key, suffixed_folders
+from blosc2._backends.key_rules import new_key, suffixed_folders
 from blosc2._backends.layout import EMBED, LEAF_SUFFIXES
 from blosc2._core.keys.folded_keys import AGAIN, GROUP, LIKE_ANOTHER, KeyAdmission
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from blosc2._backends.embedded.changes import EmbeddedChanges
-from blosc2._backends.embedded.frame_bytes import stored_value
+from blosc2._backends.embedded.frame_layout import stored_value
 from blosc2._backends.embedded.frame_map import REGISTRY, Embedded, read_embedded, verify_value
 from blosc2._backends.layout import Moved, Window
 from blosc2._backends.protocol import NewVersion, Settles

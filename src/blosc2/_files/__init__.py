@@ -9,7 +9,7 @@ from blosc2._files.atomic_file import Lock, NewFile, remove_leftovers, temporary
 from blosc2._files.compaction import Compaction, Progress
 from blosc2._files.copies import Part, Window, check_unchanged, checked_parts, checked_pieces, pieces_of, write_parts
 from blosc2._files.creation_lock import CreationLock
-from blosc2._files.frame_lock import flock, locked
+from blosc2._files.file_lock import flock, locked
 from blosc2._files.identity import (
     begins_with,
     changed_by_others,

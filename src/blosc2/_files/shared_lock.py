@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final
 
 from blosc2._core.io.forking import Lock
-from blosc2._files.frame_lock import flock
+from blosc2._files.file_lock import flock
 from blosc2._files.process import Descriptor, refusal
 
 if sys.platform != "win32":

@@ -8,8 +8,8 @@ from blosc2._core.ndim.grid_read import check_out
 from blosc2._indexing.assignment import as_items, lossless, plain
 from blosc2._indexing.batches import Reader, planned, read_many, reading
 from blosc2._indexing.fields import FieldViews, NDField, short_text
-from blosc2._indexing.keys import Selection, basic_selection, list_index
 from blosc2._indexing.oindex import OrthogonalIndex
+from blosc2._indexing.parse_key import Selection, basic_selection, list_index
 from blosc2._indexing.read_items import Items, Version, read, read_other, read_whole
 from blosc2._indexing.write_items import Chunks, chunks_with
 from blosc2._indexing.zero_copy import view_items

@@ -11,7 +11,7 @@ from blosc2._core.ndim.grid_read import check_out, work_of
 from blosc2._core.ndim.grid_read_many import ReadMany
 from blosc2._indexing.assignment import plain_key
 from blosc2._indexing.fancy import advanced_selection
-from blosc2._indexing.keys import Selection, basic_selection
+from blosc2._indexing.parse_key import Selection, basic_selection
 from blosc2._indexing.read_items import Items, Version, is_mask, is_names, read, read_fancy
 from blosc2._options import run
 

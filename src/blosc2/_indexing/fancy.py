@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from blosc2._indexing.keys import NOT_INTEGERS, ONLY_THESE, ascending
+from blosc2._indexing.parse_key import NOT_INTEGERS, ONLY_THESE, ascending
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 

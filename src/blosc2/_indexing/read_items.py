@@ -12,7 +12,7 @@ from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read, check_out, read_basic_into, work_of
 from blosc2._indexing.assignment import plain_key
 from blosc2._indexing.fancy import FancySelection, advanced_selection, with_rows
-from blosc2._indexing.keys import Selection, basic_selection
+from blosc2._indexing.parse_key import Selection, basic_selection
 from blosc2._indexing.points import as_bytes, bounding_box, is_dense, pieces, points_of, reads_whole, take
 from blosc2._options import run
 

@@ -12,7 +12,7 @@ from blosc2._files import Spool, Spooled
 from blosc2._handles import FrameHandle
 from blosc2._indexing.assignment import as_items, plain_key
 from blosc2._indexing.fancy import FancySelection, advanced_selection, with_rows
-from blosc2._indexing.keys import basic_selection
+from blosc2._indexing.parse_key import basic_selection
 from blosc2._indexing.points import bounding_box, is_dense, pieces, points_of, put, reads_whole
 from blosc2._indexing.read_items import Version, as_box, is_mask, is_names, read, read_whole
 from blosc2._options import compressed

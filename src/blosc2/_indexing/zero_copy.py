@@ -8,7 +8,7 @@ import numpy as np
 
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._frames import CHUNK_HEADER
-from blosc2._indexing.keys import Selection, basic_selection
+from blosc2._indexing.parse_key import Selection, basic_selection
 from blosc2._indexing.read_items import Version
 
 

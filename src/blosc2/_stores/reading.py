@@ -26,10 +26,10 @@ from blosc2._files import LASTING, advise_windows, check_advice, lasting
 from blosc2._functions import wrap
 from blosc2._options import StoreOptions
 from blosc2._stores.all_or_none import AllOrNone
-from blosc2._stores.endings import note_writable
 from blosc2._stores.leaves.leaf import live_handle, read_only
 from blosc2._stores.leaves.open_leaves import OpenLeaves
 from blosc2._stores.leaves.read_many import read_leaf, read_leaves
+from blosc2._stores.unclosed import note_writable
 from blosc2.exceptions import ClosedStoreError, ReadOnlyError, StoreKeyError
 
 

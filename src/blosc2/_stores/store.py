@@ -17,10 +17,10 @@ from blosc2._files import Compaction, Progress
 from blosc2._frames import settled
 from blosc2._handles import LOST_ERRORS
 from blosc2._stores.all_or_none import AllOrNone
-from blosc2._stores.endings import end_forgotten
 from blosc2._stores.leaves.leaf import frame_of
 from blosc2._stores.reading import ReadableStore
 from blosc2._stores.transaction import Transaction
+from blosc2._stores.unclosed import end_forgotten
 from blosc2._stores.write_many import Items, no_progress, pairs, set_many
 from blosc2.exceptions import FormatError, explain, name_file
 

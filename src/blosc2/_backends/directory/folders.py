@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from blosc2._backends.keys import is_path
+from blosc2._backends.key_rules import is_path
 from blosc2._backends.layout import EMBED
 from blosc2._files import Owner, sync_files, through_link
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from blosc2._backends.directory.scan import Folder, scan
-from blosc2._backends.keys import is_path
+from blosc2._backends.key_rules import is_path
 from blosc2._backends.layout import LEAF_SUFFIXES, RESERVED, Window, open_source
 from blosc2._core.frame.header import file_range
 from blosc2._core.io.source import Source

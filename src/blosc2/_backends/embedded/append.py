@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._backends.embedded.changes import kept_entry
-from blosc2._backends.embedded.frame_bytes import (
+from blosc2._backends.embedded.frame_layout import (
     LARGEST_CHUNK,
     RawChunks,
     arrange,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, Final
 
-from blosc2._backends.embedded.frame_bytes import Value, metalayers_of, write_frame
+from blosc2._backends.embedded.frame_layout import Value, metalayers_of, write_frame
 from blosc2._backends.embedded.frame_map import Embedded, chunks_of_value
 from blosc2._backends.layout import Moved, Window
 from blosc2._core.frame.frame_writer import header_length

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from blosc2._backends.keys import all_safe, is_safe
+from blosc2._backends.key_rules import all_safe, is_safe
 from blosc2._backends.layout import FRAME_MAGIC, Window, open_source
 from blosc2._core.allocation import allowed, too_much
 from blosc2._core.frame.frame import Frame

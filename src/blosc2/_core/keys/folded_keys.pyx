@@ -184,7 +184,7 @@ cdef class KeyAdmission:
 
 
 cdef bint ends_badly(const uint8_t *text, int64_t start, int64_t end) noexcept nogil:
-    """Whether a segment ends in a dot, or may be a device on Windows; the rule itself is in `blosc2._backends.keys`."""
+    """Whether a segment ends in a dot, or may be a device on Windows; the rule itself is in `blosc2._backends.key_rules`."""
     cdef int64_t stem = start
     cdef uint8_t first
     if text[end - 1] == 0x2E:
