@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._backends.zip import tail as archive_tail
+from blosc2._backends.zip import unpublished_tail as archive_tail
 from blosc2._backends.zip.unpublished_tail import SEALED, lost_end
 from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive

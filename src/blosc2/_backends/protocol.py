@@ -73,7 +73,7 @@ class Backend(Protocol):
     all_or_none : bool
         Whether a publication that fails leaves all as it was.
     replaces : bool
-        Whether the next publication makes a new store, and nothing is shown of the one that is there.
+        Whether the next publication makes a new store, and nothing is shown of the existing one.
     behind, must_load : bool
         Whether something else was published than what is shown; whether nothing may be built upon that.
     placing : Placing or None

@@ -139,7 +139,7 @@ class _Check:
         catalog, start = self.catalog, self.catalog.start
         kinds = catalog.kinds()
         tallies = [[0, 0, 0] for _ in kinds]
-        nbytes = cbytes = groups = hidden = vague = tables = 0
+        nbytes = cbytes = groups = hidden = undescribed = tables = 0
         before = ""
         # Lengths of the keys of leaves that the one before begins with, the longest last.
         leaves: list[int] = []
@@ -167,7 +167,7 @@ class _Check:
             cbytes += csize
             for tally, more in enumerate((1, size, csize)):
                 tallies[kind][tally] += more
-            vague += not about
+            undescribed += not about
             # Groups that appear here, but for those that are named like a leaf.
             pairs = enumerate(zip(before, key, strict=False))
             common = next((i for i, (a, b) in pairs if a != b), min(len(before), len(key)))
@@ -184,7 +184,7 @@ class _Check:
             hidden += name == ATTRIBUTES
             tables += name == _TABLE
             before = key
-        if (catalog.groups, catalog.hidden, catalog.undescribed, catalog.tables) != (groups, hidden, vague, tables):
+        if (catalog.groups, catalog.hidden, catalog.undescribed, catalog.tables) != (groups, hidden, undescribed, tables):
             _wrong(self.found, "the catalog's counts of groups and leaves are not those of the directory",
                    start + catalog.size - _FOOTER.size + 56)  # fmt: skip
 

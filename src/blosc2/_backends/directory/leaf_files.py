@@ -80,8 +80,8 @@ class LeafFiles:
             window = self.open(stem + suffix)
             if window is not None:
                 return window
-        stranger = self._stranger(key)
-        return None if stranger is None else self.open(stranger)
+        other = self._unknown_suffix(key)
+        return None if other is None else self.open(other)
 
     def place(self, key: str) -> Window | None:
         """The file of a key, opened but not read; None where there is none."""
@@ -132,16 +132,16 @@ class LeafFiles:
         for suffix in LEAF_SUFFIXES:
             if os.path.isfile(stem + suffix):
                 return stem + suffix
-        return self._stranger(key)
+        return self._unknown_suffix(key)
 
     def files_of(self, key: str) -> Iterator[str]:
-        """Every file that stands for a key: each suffix of leaves, and a stranger."""
+        """Every file that stands for a key: each suffix of leaves, and one with an unknown suffix."""
         for suffix in LEAF_SUFFIXES:
             if os.path.isfile(self._root + key + suffix):
                 yield self._root + key + suffix
-        stranger = self._stranger(key)
-        if stranger is not None:
-            yield stranger
+        other = self._unknown_suffix(key)
+        if other is not None:
+            yield other
 
     def all(self) -> list[str]:
         if not os.path.isdir(self._root):
@@ -173,9 +173,9 @@ class LeafFiles:
                 self._files.pop(key, None)
             else:
                 self._files[key] = key[1:] + suffix
-        strangers = self._folders.get(key[: key.rindex("/") + 1])
-        if strangers:
-            strangers.pop(key, None)
+        others = self._folders.get(key[: key.rindex("/") + 1])
+        if others:
+            others.pop(key, None)
 
     def _warn(self, ranked: list[dict[str, str]]) -> None:
         if self._warned:
@@ -195,7 +195,7 @@ class LeafFiles:
                 stacklevel=2,
             )
 
-    def _stranger(self, key: str) -> str | None:
+    def _unknown_suffix(self, key: str) -> str | None:
         """The file of a key if it has an unusual suffix. Looks at the folder of the key once."""
         base = key[: key.rindex("/") + 1]
         known = self._folders.get(base)

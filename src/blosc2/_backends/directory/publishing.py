@@ -102,7 +102,7 @@ class Publishing:
         durable: bool,
         settles: bool = False,
     ) -> None:
-        """Move new files into the tree that is there, and remove those that go.
+        """Move new files into the existing tree, and remove those that go.
 
         With `settles` this waits for the disk only where something durable could be lost; `placing` knows the rest.
         """

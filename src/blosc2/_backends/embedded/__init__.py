@@ -4,4 +4,4 @@ One frame holds many values, and its map says which bytes belong to which key. T
 rewrites it; it does not know the pending changes of a store.
 """
 
-__all__ = ["append", "backend", "changes", "file", "frame_bytes", "frame_map"]
+__all__ = ["append", "backend", "changes", "file", "frame_layout", "frame_map"]

@@ -12,6 +12,6 @@ __all__ = [
     "members",
     "publishing",
     "streaming",
-    "tail",
+    "unpublished_tail",
     "version",
 ]

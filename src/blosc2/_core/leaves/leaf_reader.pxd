@@ -12,7 +12,7 @@ cdef class LeafReader:
     cdef Archive archive
     cdef Template template
     cdef bytes hidden
-    cdef type arrays, carriers
+    cdef type arrays, handles
     cdef object dtype_of, mode, path, mmap_mode, deserialize
     cdef bint check
 

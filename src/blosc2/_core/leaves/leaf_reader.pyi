@@ -13,7 +13,7 @@ class LeafReader:
         table: KeyTable,
         hidden: str | None,
         arrays: type,
-        carriers: type,
+        handles: type,
         dtype_of: Callable[[str], np.dtype[Any]],
         how: tuple[Any, ...],
         check: bool,

@@ -50,22 +50,22 @@ cdef class LeafReader:
         The keys of the archive.
     hidden : str, optional
         The last segment of keys that count as not there.
-    arrays, carriers : type
+    arrays, handles : type
         Classes of an array and of what it holds its frame by, which is made of a frame and `how`, with the key as the
         fourth of these; its `array` gets geometry, dtype and frame.
     dtype_of : callable
         Gives the dtype that a text stands for; `ValueError` for what it refuses.
     how : tuple
-        Other arguments of a carrier.
+        Other arguments of a handle.
     check : bool
         Whether what is read as a whole is checked against the checksums of members.
     """
 
-    def __cinit__(self, KeyTable table not None, str hidden, type arrays not None, type carriers not None, dtype_of,
+    def __cinit__(self, KeyTable table not None, str hidden, type arrays not None, type handles not None, dtype_of,
                   tuple how not None, bint check):
         self.table, self.archive = table, table.archive
         self.hidden = None if hidden is None else hidden.encode()
-        self.arrays, self.carriers, self.dtype_of = arrays, carriers, dtype_of
+        self.arrays, self.handles, self.dtype_of = arrays, handles, dtype_of
         self.mode, self.path, self.mmap_mode, self.deserialize = how
         self.check = check
 
@@ -98,12 +98,12 @@ cdef class LeafReader:
             return frame
         array = geometry_of(frame, self.dtype_of)
         if self.check:
-            carrier = self.carriers(frame, self.mode, self.path, self.mmap_mode, key, self.deserialize)
+            handle = self.handles(frame, self.mode, self.path, self.mmap_mode, key, self.deserialize)
         else:
-            carrier = self.carriers(frame, self.mode, self.path, self.mmap_mode, key, self.deserialize, verify=False)
-        carrier.array = array
+            handle = self.handles(frame, self.mode, self.path, self.mmap_mode, key, self.deserialize, verify=False)
+        handle.array = array
         leaf = made(self.arrays, _nothing)
-        leaf._handle = carrier
+        leaf._handle = handle
         return leaf
 
     def read(self, key):
