@@ -184,7 +184,12 @@ class _Check:
             hidden += name == ATTRIBUTES
             tables += name == _TABLE
             before = key
-        if (catalog.groups, catalog.hidden, catalog.undescribed, catalog.tables) != (groups, hidden, undescribed, tables):
+        if (catalog.groups, catalog.hidden, catalog.undescribed, catalog.tables) != (
+            groups,
+            hidden,
+            undescribed,
+            tables,
+        ):
             _wrong(self.found, "the catalog's counts of groups and leaves are not those of the directory",
                    start + catalog.size - _FOOTER.size + 56)  # fmt: skip
 
