@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,8 +21,6 @@ _RESERVED: Final = "/" + RESERVED
 _NO_FILE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 # Up to here reading a whole file costs less than mapping it.
 _SMALL_FILE: Final = 64 << 10
-# Whatever lies under the name of a leaf, opening it must not wait.
-_FLAGS: Final = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class LeafFiles:
@@ -95,23 +92,10 @@ class LeafFiles:
 
     def open(self, path: str, old: Source | None = None) -> Window | None:
         """The frame in a file; None where there is none, or something else. For `old` see `open_source`."""
-        try:
-            descriptor = os.open(path, _FLAGS)
-        except OSError as error:
-            if error.errno in _NO_FILE:
-                return None
-            raise
         # A small file is read at once: cheaper than a mapping, and a thousand of them need no descriptors.
-        try:
-            data = os.read(descriptor, _SMALL_FILE)
-            if (not data or len(data) == _SMALL_FILE) and not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return None
-        except (IsADirectoryError, BlockingIOError):
-            return None
-        finally:
-            os.close(descriptor)
-        if len(data) < _SMALL_FILE:
-            return file_range(Source.of_buffer(data, path))
+        source = Source.of_small_file(path, _SMALL_FILE)
+        if source is None or source.size < _SMALL_FILE:
+            return None if source is None else file_range(source)
         source = open_source(path, self._mmap_mode, old)
         if self.advice is not None:
             source.advise(self.advice)

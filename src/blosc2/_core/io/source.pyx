@@ -11,15 +11,16 @@ the end of the file, whose pages nobody touches before the file has them: each s
 
 import mmap
 import os
+import stat
 import sys
 
 cimport cython
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.errno cimport errno
+from libc.errno cimport EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR, errno
 from libc.stdint cimport int64_t, uint8_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from blosc2.exceptions import FormatError
@@ -27,6 +28,13 @@ from blosc2.exceptions import FormatError
 cdef extern from "io/positional_read.h" nogil:
     int64_t positional_read(int fd, void *destination, int64_t length, int64_t offset)
     void close_descriptor(int fd)
+
+cdef extern from "Python.h":
+    bytes PyUnicode_EncodeFSDefault(str)
+
+cdef extern from "io/small_file.h" nogil:
+    const bint B2_READS_SMALL_FILES
+    int64_t read_small_file(const char *path, int flags, void *into, int64_t limit)
 
 cdef extern from "io/mapping.h" nogil:
     const bint B2_MAPS_FILES
@@ -138,6 +146,35 @@ cdef class Source:
         if isinstance(buffer, memoryview):
             self.hold_below(buffer)
         return self
+
+    @staticmethod
+    def of_small_file(path, Py_ssize_t limit):
+        """The first `limit` bytes of a file, copied into memory; None where there is no regular file.
+
+        One call of the system each to open, read and close it, and nothing of Python between them. A source of `limit`
+        bytes may be the beginning of a larger file.
+        """
+        cdef bytes name = PyUnicode_EncodeFSDefault(path), data
+        cdef const char *where = name
+        cdef int flags = _O_FLAGS
+        cdef int64_t got
+        cdef void *into
+        if not B2_READS_SMALL_FILES:
+            return _small_file(path, limit)
+        into = malloc(limit)
+        if into == NULL:
+            raise MemoryError
+        try:
+            with nogil:
+                got = read_small_file(where, flags, into, limit)
+            if got < 0:
+                if -got in (ENOENT, ENOTDIR, ENAMETOOLONG, EISDIR):
+                    return None
+                raise OSError(-got, os.strerror(-got), path)
+            data = PyBytes_FromStringAndSize(<char *> into, got)
+        finally:
+            free(into)
+        return Source.of_buffer(data, path)
 
     cdef int hold_below(self, object view) except -1:
         """Hold what a view is of, and not the view: a collector that finds both clears it although it is held."""
@@ -457,6 +494,27 @@ cdef class Source:
     def __repr__(self):
         how = "mapped" if self.mapped else "positional" if self.fd >= 0 else "joined" if self.runs else "memory"
         return f"<Source {self.path or 'buffer'}: {self.size} bytes, {how}>"
+
+
+def _small_file(path, limit):
+    """See `Source.of_small_file`: the same by Python's own calls."""
+    try:
+        descriptor = os.open(path, _O_FLAGS)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno == ENAMETOOLONG:
+            return None
+        raise
+    try:
+        data = os.read(descriptor, limit)
+        if len(data) in (0, limit) and not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+    except (IsADirectoryError, BlockingIOError):
+        return None
+    finally:
+        os.close(descriptor)
+    return Source.of_buffer(data, path)
 
 
 cdef _advise(OpenFile file, int kind, int64_t offset, int64_t length):
