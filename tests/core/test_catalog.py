@@ -19,9 +19,9 @@ from fixture_kit.catalogs import (
     archive_at,
     catalog_of,
     compare,
+    full_tree,
     make,
     parts,
-    values_of,
 )
 from fixture_kit.siphash import siphash13
 
@@ -51,20 +51,7 @@ def without(path: Path) -> Path:
 
 @pytest.fixture
 def full(tmp_path: Path) -> Path:
-    """A tree with leaves of several kinds, attributes of groups, embedded values and two versions."""
-    path = tmp_path / "full.b2z"
-    with blosc2.TreeStore(str(path), mode="w", threshold=200) as store:
-        for key, value in values_of(60).items():
-            store[key] = value
-        store["/chunks"] = blosc2.SChunk(data=bytes(range(256)) * 40)
-        store["/g"].vlmeta["what"] = "a group"
-        store["/scans/3"].vlmeta["n"] = 3
-    with blosc2.TreeStore(str(path), mode="a", threshold=200) as store:
-        store["/scans/late"] = np.arange(1000)
-        del store["/scans/1"]
-        store["/a"] = np.zeros(500)
-    assert catalog_of(path) is not None
-    return path
+    return full_tree(tmp_path / "full.b2z")
 
 
 # ---------------------------------------------------------------------- the same answers

@@ -28,6 +28,18 @@ ZIPS = ["dict-zip", "tree-zip"]
 FEW, MANY = 40, 300
 
 Maker = Callable[..., Any]
+#: Without those that have nothing of their own except where a test asks for it.
+MOST_KINDS = [kind for kind in KINDS if kind not in ("dict-zip", "tree-directory")]
+
+
+def maker_of(kind: str, folder: Path) -> Maker:
+    """What opens the one store of a kind in a folder."""
+    cls, suffix, options = KINDS[kind]
+
+    def opened(mode: str = "a", **more: Any) -> Any:
+        return cls(str(folder / f"store{suffix}"), mode=mode, **({} if mode == "r" else options), **more)
+
+    return opened
 
 
 def numbered(count: int, start: int = 0, group: str = "/g") -> Iterator[tuple[str, np.ndarray[Any, Any]]]:

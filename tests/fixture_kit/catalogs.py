@@ -64,6 +64,22 @@ def catalog_of(path: Path) -> Catalog | None:
     return archive_at(path).catalog
 
 
+def full_tree(path: Path) -> Path:
+    """A tree with leaves of several kinds, attributes of groups, embedded values and two versions."""
+    with blosc2.TreeStore(str(path), mode="w", threshold=200) as store:
+        for key, value in values_of(60).items():
+            store[key] = value
+        store["/chunks"] = blosc2.SChunk(data=bytes(range(256)) * 40)
+        store["/g"].vlmeta["what"] = "a group"
+        store["/scans/3"].vlmeta["n"] = 3
+    with blosc2.TreeStore(str(path), mode="a", threshold=200) as store:
+        store["/scans/late"] = np.arange(1000)
+        del store["/scans/1"]
+        store["/a"] = np.zeros(500)
+    assert catalog_of(path) is not None
+    return path
+
+
 def answers(path: Path, source: str | None = None, kind: Any = blosc2.TreeStore) -> dict[str, Any]:
     """All that a store says of its keys and leaves."""
     store = kind(str(path), mode="r", mmap_mode=source)

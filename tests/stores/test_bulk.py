@@ -13,6 +13,7 @@ import pytest
 from fixture_kit.bulk import (
     KINDS,
     MANY,
+    MOST_KINDS,
     ZIPS,
     Broken,
     Maker,
@@ -20,6 +21,7 @@ from fixture_kit.bulk import (
     assert_sound,
     failing,
     leaves,
+    maker_of,
     numbered,
 )
 from hypothesis import HealthCheck, given, settings
@@ -29,8 +31,7 @@ from store_kit import BAD_KEYS, BAD_VALUES, VALUES, tree_state
 import blosc2
 
 
-# What the two others have of their own is where it is asked for.
-@pytest.fixture(params=[kind for kind in KINDS if kind not in ("dict-zip", "tree-directory")])
+@pytest.fixture(params=MOST_KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
@@ -38,12 +39,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def make(kind: str, tmp_path: Path) -> Maker:
-    cls, suffix, options = KINDS[kind]
-
-    def opened(mode: str = "a", **more: Any) -> Any:
-        return cls(str(tmp_path / f"store{suffix}"), mode=mode, **({} if mode == "r" else options), **more)
-
-    return opened
+    return maker_of(kind, tmp_path)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from fixture_kit.bulk import (
     FEW,
     KINDS,
     MANY,
+    MOST_KINDS,
     ZIPS,
     Broken,
     Maker,
@@ -24,6 +25,7 @@ from fixture_kit.bulk import (
     assert_sound,
     failing,
     leaves,
+    maker_of,
     numbered,
 )
 from fixture_kit.isolated import environment
@@ -33,8 +35,7 @@ import blosc2
 from blosc2._core.zip.archive_writer import set_runs_budget
 
 
-# What the two others have of their own is where it is asked for.
-@pytest.fixture(params=[kind for kind in KINDS if kind not in ("dict-zip", "tree-directory")])
+@pytest.fixture(params=MOST_KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
@@ -42,12 +43,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def make(kind: str, tmp_path: Path) -> Maker:
-    cls, suffix, options = KINDS[kind]
-
-    def opened(mode: str = "a", **more: Any) -> Any:
-        return cls(str(tmp_path / f"store{suffix}"), mode=mode, **({} if mode == "r" else options), **more)
-
-    return opened
+    return maker_of(kind, tmp_path)
 
 
 @pytest.fixture
