@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import venv
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +38,21 @@ def reference_python(given: str | None) -> str:
 class Side:
     """A worker that stays for the whole run."""
 
-    def __init__(self, name: str, python: str, *, isolated: bool, worker: Path = WORKER) -> None:
+    def __init__(
+        self, name: str, python: str, *, isolated: bool, worker: Path = WORKER, arguments: Iterable[str] = ()
+    ) -> None:
         self.name = name
         env = dict(os.environ)
         if isolated:
             # the package under test must not shadow the reference
             env.pop("PYTHONPATH", None)
         self._child = subprocess.Popen(
-            [python, str(worker)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env, encoding="utf-8"
+            [python, str(worker), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=env,
+            encoding="utf-8",
         )
 
     def ask(self, job: str, **arguments: Any) -> dict[str, Any]:
