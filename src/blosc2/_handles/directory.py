@@ -48,10 +48,7 @@ class ReadOnlyDirectoryHandle(FrameHandle):
     def __init__(self, path: str, options: HandleOptions) -> None:
         self._path = os.path.abspath(path)  # stays right when the process goes to another folder
         found = read_directory(self._path)
-        mode, mmap_mode, deserialize, dparams, cparams, verify, _ = options
-        super().__init__(
-            found.frame, mode, path, mmap_mode, None, deserialize, dparams=dparams, cparams=cparams, verify=verify
-        )
+        super().__init__(found.frame, options, path)
         self._show(found)
 
     def _show(self, found: Directory) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager
 from io import FileIO
-from typing import Any, Self
+from typing import Any
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
@@ -26,21 +26,13 @@ class FileHandle(FrameHandle):
 
     writable = True
 
-    def __init__(self, frame: Frame, path: str, options: HandleOptions) -> None:
-        mode, mmap_mode, deserialize, dparams, cparams, verify, exclusive = options
-        super().__init__(
-            frame, mode, path, mmap_mode, None, deserialize, dparams=dparams, cparams=cparams, verify=verify
-        )
+    def __init__(self, frame: Frame, options: HandleOptions, path: str) -> None:
+        super().__init__(frame, options, path)
         self._behind = False
         # Whether a change waits for the lock of the file; without, nobody else may change it.
-        self._exclusive = exclusive
+        self._exclusive = options.exclusive
         self._lock = Lock()
         self._path = os.path.abspath(path)  # stays right when the process goes to another folder
-
-    @classmethod
-    def opened(cls, frame: Frame, path: str | None, options: HandleOptions) -> Self:
-        """A handle of a frame that was found at a path."""
-        return cls(frame, str(path), options)
 
     def spool(self) -> Spool:
         return Spool(TemporaryFile(self._path))
@@ -132,8 +124,8 @@ def open_handle(path: str, options: HandleOptions, offset: int = 0, *, advice: s
     # By its full path, which stays right when the process goes to another folder.
     frame = open_frame(os.path.abspath(path), options.mmap_mode, offset, advice=advice)
     if options.mmap_mode == "c":
-        return MemoryHandle.opened(frame, path, options)
+        return MemoryHandle(frame, options, path)
     if options.mode == "r" or offset:
-        return FrameHandle.opened(frame, path, options)
+        return FrameHandle(frame, options, path)
     check_permission(os.path.abspath(path))
-    return FileHandle(frame, path, options)
+    return FileHandle(frame, options, path)

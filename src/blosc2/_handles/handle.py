@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,10 +33,10 @@ from blosc2._frames import (
     update_window,
 )
 from blosc2._handles.open_frame import open_frame
-from blosc2._handles.options import HandleOptions
+from blosc2._handles.options import READ_ONLY, HandleOptions
 from blosc2._options import get_nthreads
 from blosc2.exceptions import FormatError, ReadOnlyError
-from blosc2.storage import CParams, DParams, cparams_of
+from blosc2.storage import CParams, cparams_of
 
 # Metadata entries are compressed like this, whatever the data's parameters are.
 _VLMETA_ENCODING = Encoding(5, 0, 5, False, 1, 0, 3, (0, 0, 0, 0, 0, 0), (0, 0, 0, 0, 0, 0))
@@ -76,16 +76,11 @@ class FrameHandle:
     def __init__(
         self,
         frame: Frame,
-        mode: str = "r",
+        options: HandleOptions = READ_ONLY,
         urlpath: str | None = None,
-        mmap_mode: str | None = None,
         key: str | None = None,
-        deserialize: str = "safe",
-        *,
-        dparams: DParams | None = None,
-        cparams: CParams | None = None,
-        verify: bool | None = None,
     ) -> None:
+        self.mode, self.mmap_mode, self.deserialize, self.dparams, cparams, verify, _ = options
         self.verify = verify
         if verify:
             check_reads(frame)
@@ -93,22 +88,12 @@ class FrameHandle:
             frame.check_wholes()
         self.frame = frame
         self.array: tuple[Geometry, np.dtype[Any], Frame] | None = None
-        self.mode = mode
         self.urlpath = urlpath
-        self.mmap_mode = mmap_mode
         self.key = key
-        self.deserialize = deserialize
-        self.dparams = dparams
         self.version = 0
         self._cparams = cparams
         # Whether these are what the frame says.
         self._declared = cparams is None
-
-    @classmethod
-    def opened(cls, frame: Frame, path: str | None, options: HandleOptions) -> Self:
-        """A handle of a frame that was found at a path."""
-        mode, mmap_mode, deserialize, dparams, cparams, verify, _ = options
-        return cls(frame, mode, path, mmap_mode, None, deserialize, dparams=dparams, cparams=cparams, verify=verify)
 
     @property
     def contiguous(self) -> bool:

@@ -10,7 +10,7 @@ from blosc2._core.io.source import Source
 from blosc2._files import TemporaryFile, held
 from blosc2._frames import SMALL_FRAME, Fields, FrameUpdate, JoinedChunks, check_chunks, update_window
 from blosc2._handles.handle import FrameHandle
-from blosc2.storage import CParams, DParams
+from blosc2._handles.options import IN_MEMORY, HandleOptions
 
 # Dead bytes of an array in memory are dropped when they outweigh the live ones by this much.
 _SLACK: Final = 1 << 16
@@ -30,20 +30,13 @@ class MemoryHandle(FrameHandle):
     def __init__(
         self,
         frame: Frame,
-        mode: str = "a",
+        options: HandleOptions = IN_MEMORY,
         urlpath: str | None = None,
-        mmap_mode: str | None = None,
         key: str | None = None,
-        deserialize: str = "full",
         *,
-        dparams: DParams | None = None,
-        cparams: CParams | None = None,
-        verify: bool | None = None,
         contiguous: bool | None = None,
     ) -> None:
-        super().__init__(
-            frame, mode, urlpath, mmap_mode, key, deserialize, dparams=dparams, cparams=cparams, verify=verify
-        )
+        super().__init__(frame, options, urlpath, key)
         # What was asked for; else as the frame came. In memory there is no other difference.
         self._contiguous = bool(frame.serialised) if contiguous is None else contiguous
         self._buffer: bytearray | None = None

@@ -91,10 +91,7 @@ def new_handle(storage: Storage, encoding: Encoding, content: FrameContent, opti
 
 
 def _handle_in_memory(frame: Frame, storage: Storage, options: HandleOptions) -> MemoryHandle:
-    return MemoryHandle(
-        frame, storage.mode, deserialize=options.deserialize, dparams=options.dparams, cparams=options.cparams,
-        contiguous=storage.contiguous,
-    )  # fmt: skip
+    return MemoryHandle(frame, options._replace(mode=storage.mode), contiguous=storage.contiguous)
 
 
 def _in_memory(
@@ -142,4 +139,4 @@ def _opened_again(storage: Storage, options: HandleOptions) -> FrameHandle:
         return directory_handle(path, options)
     frame = open_frame(path, storage.mmap_mode)
     tell_of_mapping(path, storage.mmap_mode, storage.initial_mapping_size, frame.source.size)
-    return FileHandle(frame, path, options)
+    return FileHandle(frame, options, path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from blosc2._frames import Stored
 from blosc2.storage import CParams, DParams
@@ -35,6 +35,12 @@ class HandleOptions(NamedTuple):
     cparams: CParams | None = None
     verify: bool | None = None
     exclusive: bool = True
+
+
+#: How a frame is opened that is only read.
+READ_ONLY: Final = HandleOptions()
+#: How a frame in memory is opened, which this process made itself.
+IN_MEMORY: Final = HandleOptions("a", deserialize="full")
 
 
 class FrameContent(NamedTuple):

@@ -121,20 +121,17 @@ _ARRAY: Any = FrameHandle.__dict__["array"]
 class _SharedReader(_Shared):
     __slots__ = ("_sidecar",)
 
-    def __init__(self, frame: Frame, path: str, options: HandleOptions, sidecar: Sidecar) -> None:
+    def __init__(self, frame: Frame, options: HandleOptions, path: str, sidecar: Sidecar) -> None:
         self._share(sidecar)
-        super().__init__(
-            frame, options.mode, path, None, None, options.deserialize, dparams=options.dparams,
-            cparams=options.cparams, verify=options.verify,
-        )  # fmt: skip
+        super().__init__(frame, options, path)
 
 
 class _SharedFile(_Shared, FileHandle):
     __slots__ = ("_sidecar",)
 
-    def __init__(self, frame: Frame, path: str, options: HandleOptions, sidecar: Sidecar) -> None:
+    def __init__(self, frame: Frame, options: HandleOptions, path: str, sidecar: Sidecar) -> None:
         self._share(sidecar)
-        FileHandle.__init__(self, frame, path, options)
+        FileHandle.__init__(self, frame, options, path)
 
 
 class _SharedDirectoryReader(_Shared, ReadOnlyDirectoryHandle):
@@ -176,4 +173,4 @@ def shared_handle(path: str, options: HandleOptions, *, new: bool = False) -> Fr
         if is_directory_frame(path):
             return (_SharedDirectoryReader if reading else _SharedDirectory)(path, options, sidecar)
         frame = open_frame(os.path.abspath(path), None)
-        return (_SharedReader if reading else _SharedFile)(frame, path, options, sidecar)
+        return (_SharedReader if reading else _SharedFile)(frame, options, path, sidecar)

@@ -19,7 +19,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._frames import is_verifiable, trailers, unpack, verify_frame
 from blosc2._functions import OPAQUE_KINDS, wrap
-from blosc2._handles import FrameHandle, array_of, make_plugin
+from blosc2._handles import FrameHandle, HandleOptions, array_of, make_plugin
 from blosc2._integrity.report import FAULTS, MOST, Findings
 from blosc2._lists import LENGTHS, stored_lengths
 from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError
@@ -343,7 +343,7 @@ def wrong_values(
     Those whose numbers are `known` are not looked at. `lengths` is told how many items there are in each other one.
     """
     work = _WORK * allowed(frame.file_size)
-    values = wrap(FrameHandle(frame, "r", frame.source.path, None, key, "full"))
+    values = wrap(FrameHandle(frame, HandleOptions(deserialize="full"), frame.source.path, key))
     count, repeated = len(values), frame.repeated_offset
     # Of any number of chunks that are one and the same, the last may be shorter.
     alike = repeated is not None and repeated < 0

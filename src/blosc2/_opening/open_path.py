@@ -264,7 +264,8 @@ def load(urlpath: str | bytes | os.PathLike[Any], offset: int = 0, *, deserializ
             return EmbedStore._from_buffer(found.to_cframe(), deserialize=deserialize)
         raise NotImplementedError("stores of several files cannot be loaded into memory; open them with mode='r'")
     frame = Frame.open(Source.of_buffer(found.to_cframe()))
-    return wrap(MemoryHandle(frame, deserialize=str(deserialize_mode(deserialize)), dparams=found._handle.dparams))
+    policy = str(deserialize_mode(deserialize))
+    return wrap(MemoryHandle(frame, HandleOptions("a", deserialize=policy, dparams=found._handle.dparams)))
 
 
 def from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") -> Any:
@@ -311,7 +312,7 @@ def _handle_of(cframe: Any, copy: bool, deserialize: str) -> MemoryHandle:
         frame = Frame.open(Source.of_buffer(buffer))
     except FormatError as error:
         raise FormatError(f"Could not get the schunk from the cframe: {error.reason}", offset=error.offset) from None
-    return MemoryHandle(frame, deserialize=str(deserialize_mode(deserialize)))
+    return MemoryHandle(frame, HandleOptions("a", deserialize=str(deserialize_mode(deserialize))))
 
 
 def ndarray_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "safe") -> NDArray:

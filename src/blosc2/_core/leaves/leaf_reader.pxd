@@ -13,7 +13,7 @@ cdef class LeafReader:
     cdef Template template
     cdef bytes hidden
     cdef type arrays, handles
-    cdef object dtype_of, mode, path, mmap_mode, deserialize
+    cdef object dtype_of, options, path
     cdef bint check
 
     cdef int64_t find(self, str key) noexcept

@@ -15,7 +15,8 @@ class LeafReader:
         arrays: type,
         handles: type,
         dtype_of: Callable[[str], np.dtype[Any]],
-        how: tuple[Any, ...],
+        options: tuple[Any, ...],
+        path: str | None,
         check: bool,
     ) -> Self: ...
     def learn(self, frame: Frame, geometry: Geometry, dtype: np.dtype[Any]) -> None: ...

@@ -51,22 +51,24 @@ cdef class LeafReader:
     hidden : str, optional
         The last segment of keys that count as not there.
     arrays, handles : type
-        Classes of an array and of what it holds its frame by, which is made of a frame and `how`, with the key as the
-        fourth of these; its `array` gets geometry, dtype and frame.
+        Classes of an array and of its frame handle. A handle is made from a frame, the options, the path and the key;
+        its `array` is set to geometry, dtype and frame.
     dtype_of : callable
         Gives the dtype that a text stands for; `ValueError` for what it refuses.
-    how : tuple
-        Other arguments of a handle.
+    options : tuple
+        How handles are opened; they check nothing if `check` is false.
+    path : str or None
+        Where the archive is.
     check : bool
         Whether what is read as a whole is checked against the checksums of members.
     """
 
     def __cinit__(self, KeyTable table not None, str hidden, type arrays not None, type handles not None, dtype_of,
-                  tuple how not None, bint check):
+                  options, path, bint check):
         self.table, self.archive = table, table.archive
         self.hidden = None if hidden is None else hidden.encode()
         self.arrays, self.handles, self.dtype_of = arrays, handles, dtype_of
-        self.mode, self.path, self.mmap_mode, self.deserialize = how
+        self.options, self.path = options, path
         self.check = check
 
     def learn(self, Frame frame not None, Geometry geometry not None, cnp.dtype dtype not None):
@@ -97,10 +99,7 @@ cdef class LeafReader:
         if not frame.holds_only_array() or frame.wants_geometry():
             return frame
         array = geometry_of(frame, self.dtype_of)
-        if self.check:
-            handle = self.handles(frame, self.mode, self.path, self.mmap_mode, key, self.deserialize)
-        else:
-            handle = self.handles(frame, self.mode, self.path, self.mmap_mode, key, self.deserialize, verify=False)
+        handle = self.handles(frame, self.options, self.path, key)
         handle.array = array
         leaf = made(self.arrays, _nothing)
         leaf._handle = handle

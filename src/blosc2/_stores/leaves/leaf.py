@@ -19,7 +19,7 @@ from blosc2._core.leaves.leaf_reader import LeafReader
 from blosc2._files import Spool, TemporaryFile
 from blosc2._frames import parse_dtype
 from blosc2._functions import wrap
-from blosc2._handles import FrameHandle, MemoryHandle, Stored
+from blosc2._handles import FrameHandle, HandleOptions, MemoryHandle, Stored
 from blosc2._indexing import lossless
 from blosc2.exceptions import ClosedStoreError, UnsupportedValueError
 from blosc2.ndarray import NDArray
@@ -43,8 +43,8 @@ class LiveHandle(MemoryHandle):
 
     _owns_file = True
 
-    def __init__(self, frame: Frame, store: ReadableStore, **how: Any) -> None:
-        super().__init__(frame, **how)
+    def __init__(self, frame: Frame, store: ReadableStore, options: HandleOptions, path: str | None, key: str) -> None:
+        super().__init__(frame, options, path, key)
         self._store: weakref.ref[ReadableStore] | None = weakref.ref(store)
         if self.urlpath is not None:
             self._waiting = TemporaryFile(os.path.abspath(self.urlpath))
@@ -89,23 +89,30 @@ class LiveHandle(MemoryHandle):
         self._store = weakref.ref(store)
 
 
+# How the last leaf was opened. Mostly the next is opened in the same way, and making the options takes time.
+_recent: tuple[str | None, str, HandleOptions] = (None, "safe", HandleOptions())
+
+
 def read_only(
     frame: Frame, key: str, path: str | None, mmap_mode: str | None, deserialize: str, verify: bool | None = None
 ) -> Any:
     """The leaf that a frame is, of a store that is only read; `verify` True says that it was checked."""
-    # Arguments by position: this is on the way of every leaf that is opened.
-    if verify is None:
-        return wrap(FrameHandle(frame, "r", path, mmap_mode, key, deserialize))
-    handle = FrameHandle(frame, "r", path, mmap_mode, key, deserialize, verify=False)
+    global _recent
+    mapping, policy, options = _recent
+    if mapping is not mmap_mode or policy is not deserialize:
+        options = HandleOptions("r", mmap_mode, deserialize)
+        _recent = (mmap_mode, deserialize, options)
+    handle = FrameHandle(frame, options if verify is None else options._replace(verify=False), path, key)
     handle.verify = verify
-    return wrap(handle)
+    return NDArray._of(handle) if frame.only_array else wrap(handle)  # as most are: `wrap` finds out the same
 
 
 def leaf_reader(
     table: KeyTable, hidden: str | None, path: str | None, mmap_mode: str | None, deserialize: str, *, check: bool
 ) -> LeafReader:
     """What reads leaves of an archive, as `read_only` would, without coming back here for those that are arrays."""
-    return LeafReader(table, hidden, NDArray, FrameHandle, parse_dtype, ("r", path, mmap_mode, deserialize), check)
+    options = HandleOptions("r", mmap_mode, deserialize, verify=None if check else False)
+    return LeafReader(table, hidden, NDArray, FrameHandle, parse_dtype, options, path, check)
 
 
 def live_handle(
@@ -113,7 +120,7 @@ def live_handle(
 ) -> LiveHandle:
     """A leaf that can be changed, over a frame that never is; `verify` True says that it will be checked."""
     whole = None if verify is None else False
-    return LiveHandle(frame, store, mode="a", urlpath=path, key=key, deserialize=deserialize, verify=whole)
+    return LiveHandle(frame, store, HandleOptions("a", None, deserialize, verify=whole), path, key)
 
 
 def window_of_bytes(frame: bytes) -> Window:
