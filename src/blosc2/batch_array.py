@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from blosc2._core.allocation import allowed
-from blosc2._core.codec.codec import Encoder, Encoding
+from blosc2._core.codec.codec import Encoder
 from blosc2._core.frame.frame import Frame
 from blosc2._frames import MAX_ENTRIES, FrameUpdate, Together, VLMeta
 from blosc2._handles import FrameHandle, vlmeta_chunk
@@ -29,6 +29,7 @@ from blosc2._lists import (
 )
 from blosc2._lists import Batch as Batch
 from blosc2._lists import BatchArrayItems as BatchArrayItems
+from blosc2._options import Encoding
 from blosc2.exceptions import FormatError, UnsupportedKindError
 from blosc2.info import size_text
 from blosc2.schunk import SChunk

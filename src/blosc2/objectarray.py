@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from blosc2._core.codec.codec import Encoding
 from blosc2._core.frame.frame import Frame
 from blosc2._frames import FEW_BYTES, Together, encode, pack, unpack
 from blosc2._lists import Chunk, ValueList, packed_value, readable, unreadable
+from blosc2._options import Encoding, zstd_encoding
 from blosc2.exceptions import FormatError, UnsupportedKindError
 from blosc2.info import size_text
 from blosc2.schunk import SChunk
@@ -15,7 +15,7 @@ from blosc2.schunk import SChunk
 # The content of the metalayer.
 _USUAL = pack({"version": 1, "serializer": "msgpack"})
 # What is left of such a list where nothing may be compressed.
-_STORED_AS_IT_IS = Encoding(5, 0, 0, False, 1, 0, 3, (0, 0, 0, 0, 0, 0), (0, 0, 0, 0, 0, 0))
+_STORED_AS_IT_IS = zstd_encoding(0)
 
 
 class ObjectArray(ValueList):

@@ -28,7 +28,6 @@ from blosc2._handles import (
     compressed_pieces,
     copy_frame,
     directory_handle,
-    encoding_of,
     existing_chunk,
     lazy_chunk,
     new_handle,
@@ -37,7 +36,7 @@ from blosc2._handles import (
     read_into,
     shared_handle,
 )
-from blosc2._options import deserialize_mode
+from blosc2._options import deserialize_mode, encoding_of
 from blosc2.exceptions import ChunkSizeError
 from blosc2.info import InfoReporter, size_text
 from blosc2.storage import CParams, SpecialValue, Storage, cparams_from, storage_from

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
+from blosc2._options import FILTER_SLOTS, check_modes, check_nthreads, get_nthreads, keep_in_step, local_path
+from blosc2._options import Codec as Codec
 from blosc2._options import DeserializeMode as DeserializeMode
-from blosc2._options import check_modes, check_nthreads, get_nthreads, keep_in_step, local_path
+from blosc2._options import Filter as Filter
 
 # Limits of the format and of C-Blosc2, in bytes where they are sizes.
 MAX_TYPESIZE = 536866816
@@ -28,41 +30,6 @@ MAX_DIM = 16
 DEFINED_CODECS_STOP = 31
 GLOBAL_REGISTERED_CODECS_STOP = 159
 USER_REGISTERED_CODECS_STOP = 255
-
-_FILTER_SLOTS = 6
-
-
-class Codec(Enum):
-    """Codecs by their id on disk. Codecs from 32 on are plugins, which a build may lack."""
-
-    BLOSCLZ = 0
-    LZ4 = 1
-    LZ4HC = 2
-    ZLIB = 4
-    ZSTD = 5
-    NDLZ = 32
-    ZFP_ACC = 33
-    ZFP_PREC = 34
-    ZFP_RATE = 35
-    OPENHTJ2K = 36
-    GROK = 37
-    OPENZL = 38
-    J2K = 39
-    HTJ2K = 40
-
-
-class Filter(Enum):
-    """Filters by their id on disk."""
-
-    NOFILTER = 0
-    SHUFFLE = 1
-    BITSHUFFLE = 2
-    DELTA = 3
-    TRUNC_PREC = 4
-    NDCELL = 32
-    NDMEAN = 33
-    BYTEDELTA = 35
-    INT_TRUNC = 36
 
 
 class SplitMode(Enum):
@@ -120,17 +87,17 @@ def _integer(value: object, name: str, low: int, high: int) -> int:
 def _sequence(value: object, name: str) -> list[Any]:
     if not isinstance(value, (list, tuple)):
         raise TypeError(f"{name} must be a list, not {value!r}")
-    if len(value) > _FILTER_SLOTS:
-        raise ValueError(f"the number of {name} exceeds {_FILTER_SLOTS}: {len(value)}")
+    if len(value) > FILTER_SLOTS:
+        raise ValueError(f"the number of {name} exceeds {FILTER_SLOTS}: {len(value)}")
     return list(value)
 
 
 def _default_filters() -> list[Filter]:
-    return [Filter.NOFILTER] * (_FILTER_SLOTS - 1) + [Filter.SHUFFLE]
+    return [Filter.NOFILTER] * (FILTER_SLOTS - 1) + [Filter.SHUFFLE]
 
 
 def _default_filters_meta() -> list[int]:
-    return [0] * _FILTER_SLOTS
+    return [0] * FILTER_SLOTS
 
 
 @dataclass
@@ -206,11 +173,11 @@ class CParams:
             raise ValueError(
                 f"the number of filters cannot exceed number of filters meta: {len(filters)} and {len(metas)}"
             )
-        filters += [Filter.NOFILTER] * (_FILTER_SLOTS - len(filters))
-        metas += [0] * (_FILTER_SLOTS - len(metas))
+        filters += [Filter.NOFILTER] * (FILTER_SLOTS - len(filters))
+        metas += [0] * (FILTER_SLOTS - len(metas))
         for slot, item in enumerate(filters):
-            if item is Filter.BYTEDELTA and metas[slot] == 0 and self.typesize is not None:
-                metas[slot] = _integer(self.typesize, "typesize under the filter BYTEDELTA", 1, 127)
+            if item.facts.takes_typesize and metas[slot] == 0 and self.typesize is not None:
+                metas[slot] = _integer(self.typesize, f"typesize under the filter {item.name}", 1, 127)
         self.filters, self.filters_meta = filters, metas
 
 
@@ -300,10 +267,10 @@ def cparams_from(
     """
     if isinstance(value, CParams):
         given = {item.name: getattr(value, item.name) for item in fields(CParams)}
-        # A meta that BYTEDELTA took from the typesize follows it.
+        # A meta that a filter took from the typesize follows it.
         if overrides.get("typesize", value.typesize) != value.typesize:
             given["filters_meta"] = [
-                0 if item is Filter.BYTEDELTA and meta == value.typesize else meta
+                0 if item.facts.takes_typesize and meta == value.typesize else meta
                 for item, meta in zip(value.filters, value.filters_meta, strict=False)
             ]
     else:

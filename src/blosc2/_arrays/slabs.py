@@ -19,15 +19,11 @@ from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import FrameUpdate, Stored
 from blosc2._handles import FrameHandle
 from blosc2._indexing import Items, Version
-from blosc2._options import compress, compressed, run
-from blosc2.storage import Codec, CParams, Filter
+from blosc2._options import Codec, Filter, Support, compress, compressed, run
+from blosc2.storage import CParams
 
 #: Uncompressed bytes of the items of a slab, except where one chunk has more.
 SLAB_NBYTES: Final = 24 << 20
-
-# What gives back the very items, whatever number of axes they have.
-_CODECS: Final = (Codec.BLOSCLZ, Codec.LZ4, Codec.LZ4HC, Codec.ZLIB, Codec.ZSTD)
-_FILTERS: Final = (Filter.NOFILTER, Filter.SHUFFLE, Filter.BITSHUFFLE, Filter.DELTA, Filter.BYTEDELTA)
 
 Shape = tuple[int, ...]
 
@@ -185,7 +181,10 @@ def _parameters_like(old: CParams, old_dtype: np.dtype[Any], dtype: np.dtype[Any
     None, for the default ones, where the old ones lose something, or depend on what lies beside what: that was a
     choice for those items in their places.
     """
-    if old.codec not in _CODECS or any(item not in _FILTERS for item in old.filters):
+    for item in (old.codec, *old.filters):
+        if not isinstance(item, (Codec, Filter)) or item.facts.support not in (Support.BLOCK, Support.WHOLE_CHUNK):
+            return None
+    if any(item.facts.lossy for item in old.filters):
         return None
     names = ["codec", "codec_meta", "clevel", "use_dict", "splitmode", "nthreads"]
     if dtype.itemsize == old_dtype.itemsize and (dtype.kind == "U") == (old_dtype.kind == "U"):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from blosc2._arrays.chunk_shapes import Shape, as_shape, can_hold_items, geometry_of, padded_chunk_nbytes
-from blosc2._core.codec.codec import Encoding, Plugin
+from blosc2._core.codec.codec import Plugin
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import (
@@ -25,8 +25,8 @@ from blosc2._frames import (
     pack_metalayers,
     with_padding,
 )
-from blosc2._handles import FrameContent, FrameHandle, HandleOptions, check_target, encoding_of, new_handle
-from blosc2._options import compress
+from blosc2._handles import FrameContent, FrameHandle, HandleOptions, check_target, new_handle
+from blosc2._options import Encoding, compress, encoding_of
 from blosc2.storage import MAX_BLOCKSIZE, MAX_TYPESIZE, CParams, Filter, cparams_dflts, cparams_from
 
 #: Uncompressed bytes that are compressed before they are written. Few: memory that was used a moment ago need not be

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from blosc2._core.codec.codec import Encoder, Encoding
+from blosc2._core.codec.codec import Encoder
+from blosc2._options import Encoding, fields_of
 
 # Contexts keep the memory that their codec needs, up to some MB each: only a few are kept.
 _MOST: Final = 4
@@ -28,16 +29,13 @@ def encode(encoding: Encoding, data: Any) -> bytes:
 
     Examples
     --------
-    >>> from blosc2._handles.handle import encoding_of
+    >>> from blosc2._options import encoding_of
     >>> from blosc2.storage import CParams
     >>> chunk = encode(encoding_of(CParams(), typesize=1, blocksize=0), b"0" * 1000)
     >>> int.from_bytes(chunk[4:8], "little")
     1000
     """
-    kind = (
-        encoding.codec, encoding.codec_meta, encoding.clevel, encoding.use_dict, encoding.typesize, encoding.blocksize,
-        encoding.splitmode, encoding.filters, encoding.filters_meta,
-    )  # fmt: skip
+    kind = fields_of(encoding)
     encoder = _idle.pop(kind, None) or Encoder(encoding)
     stored: bytes = encoder.encode_bytes(data)
     # Not given back when it raises: nobody knows what state it is in.

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from blosc2._core.codec.codec import Encoding
 from blosc2._core.frame.frame import Frame
 from blosc2._frames.encoders import encode
+from blosc2._options import Support, check_meta, declared_encoding, fields_of, lossy_codecs
 from blosc2.exceptions import FormatError
-from blosc2.storage import Codec, CParams, Filter, cparams_of
+from blosc2.storage import CParams, Filter, cparams_of
 
 # Bytes of the header, as FORMATS 1.1 has them.
 _OFFSETS: Final = {
@@ -25,13 +25,9 @@ _OFFSETS: Final = {
     "filters_meta": 79,
 }  # fmt: skip
 _NAMES: Final = tuple(item.name for item in fields(CParams))
-# Above it are those that C-Blosc2 loads from elsewhere.
-_LAST_CODEC: Final = 35
 #: Those that take the items themselves for numbers.
-LOSSY_CODECS: Final = (Codec.ZFP_ACC, Codec.ZFP_PREC, Codec.ZFP_RATE)
+LOSSY_CODECS: Final = lossy_codecs()
 _LOSSY: Final = frozenset(codec.value for codec in LOSSY_CODECS)
-_NDLZ_CELLS: Final = (4, 8)
-_MOST_RATE: Final = 100
 # Enough for every codec and filter to do something.
 _SAMPLE: Final = bytes(64)
 _MOST: Final = 64
@@ -40,11 +36,13 @@ _usable: set[tuple[Any, ...]] = set()
 
 
 def check_lossy_codec(cparams: CParams, dtype: np.dtype[Any]) -> None:
-    """Refuse to have ZFP take for floating-point numbers what is none: it would give back noise."""
+    """Refuse to have a codec take for numbers of its own what is none: it would give back noise."""
     if cparams.codec not in LOSSY_CODECS:
         return
-    if dtype not in (np.dtype("f4"), np.dtype("f8")):
-        raise ValueError(f"{cparams.codec.name} compresses float32 and float64 of native byte order only, not {dtype}")
+    dtypes = cparams.codec.facts.dtypes
+    if dtype not in [np.dtype(name) for name in dtypes]:
+        names = " and ".join(dtypes)
+        raise ValueError(f"{cparams.codec.name} compresses {names} of native byte order only, not {dtype}")
     if any(item is not Filter.NOFILTER for item in cparams.filters):
         raise ValueError(f"{cparams.codec.name} works on the numbers themselves: pass filters=[] with it")
 
@@ -64,10 +62,7 @@ def check_declared(frame: Frame, dtype: np.dtype[Any] | None = None) -> None:
     FormatError
         Such parameters do not exist, or not together.
     """
-    known = (
-        frame.codec, frame.codec_meta, frame.clevel, frame.use_dict, frame.typesize, frame.blocksize, frame.splitmode,
-        frame.filters, frame.filters_meta,
-    )  # fmt: skip
+    known = fields_of(frame)
     if dtype is not None and frame.codec in _LOSSY:
         with _refusing(frame, _OFFSETS["filters"]):
             check_lossy_codec(cparams_of(frame, 1), dtype)
@@ -79,16 +74,13 @@ def check_declared(frame: Frame, dtype: np.dtype[Any] | None = None) -> None:
         with _refusing(frame, offset):
             CParams(**{name: getattr(declared, name)}, nthreads=1)
     with _refusing(frame, _OFFSETS["codec"]):
-        if frame.codec > _LAST_CODEC:
+        if declared.codec.facts.support is Support.ABSENT:
             raise ValueError(f"the codec {frame.codec} is a plugin that is not part of this package")
     with _refusing(frame, _OFFSETS["codec_meta"]):
-        if declared.codec is Codec.NDLZ and frame.codec_meta not in _NDLZ_CELLS:
-            raise ValueError(f"codec_meta is {frame.codec_meta}, and cells of the codec NDLZ have a side of 4 or 8")
-        if declared.codec is Codec.ZFP_RATE and frame.codec_meta > _MOST_RATE:
-            raise ValueError(f"codec_meta is {frame.codec_meta}, and ZFP_RATE takes a percentage, up to {_MOST_RATE}")
+        check_meta(declared.codec, frame.codec_meta)
     with _refusing(frame, _OFFSETS["filters"]):
         CParams(**{name: getattr(declared, name) for name in _NAMES})
-        encoding = Encoding(*known)
+        encoding = declared_encoding(frame)
         encoding.check()
         if not encoding.needs_geometry:  # what does, was made use of when the array was opened
             encode(encoding, _SAMPLE)

@@ -23,6 +23,7 @@ from blosc2._core.ndim.grid_write import StoredChunk
 from blosc2._files import Spooled, held
 from blosc2._frames.checksums import MARK_AT, Running, Sums, as_table, carried, from_table
 from blosc2._frames.payload_alignment import PADDING, hole_before
+from blosc2._options import FIELDS
 from blosc2.exceptions import FormatError
 
 #: Offsets of chunks for which nothing is stored (FORMATS 1.4).
@@ -215,14 +216,12 @@ def frame_flags(variable: bool, vlblocks: bool) -> int:
 class Fields:
     """The fixed fields of a header that do not follow from the chunks."""
 
-    __slots__ = ("blocksize", "chunksize", "clevel", "codec", "codec_meta", "filters", "filters_meta", "flags",
-                 "splitmode", "typesize", "use_dict")  # fmt: skip
+    __slots__ = (*FIELDS, "chunksize", "flags")
 
     def __init__(self, like: Any, chunksize: int, *, variable: bool = False, vlblocks: bool = False) -> None:
         self.chunksize = chunksize
         self.flags = frame_flags(variable, vlblocks)
-        for name in ("codec", "codec_meta", "clevel", "splitmode", "typesize", "blocksize", "filters",
-                     "filters_meta", "use_dict"):  # fmt: skip
+        for name in FIELDS:
             setattr(self, name, getattr(like, name))
 
 

@@ -9,16 +9,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from blosc2._core.codec.codec import Encoding
 from blosc2._frames import CHUNK_SIZES, check_for_bytes, cparams_keywords, dparams_keywords, encode
 from blosc2._functions.blosc1 import HEADER as OLD_HEADER
 from blosc2._functions.blosc1 import has_old_header
 from blosc2._functions.single_chunk import decode, decode_into, source_bytes
-from blosc2._handles import encoding_of
-from blosc2._options import get_nthreads
+from blosc2._options import Encoding, Support, encoding_of, get_nthreads, plain_encoding, with_metas
 from blosc2.exceptions import FormatError, UnsupportedValueError
 from blosc2.storage import (
-    DEFINED_CODECS_STOP,
     EXTENDED_HEADER_LENGTH,
     MAX_BLOCKSIZE,
     MAX_TYPESIZE,
@@ -95,12 +92,14 @@ def _simple_encoding(typesize: Any, clevel: Any, filter: int, codec: int, blocks
             raise TypeError(f"{name} must be an integer, not {value!r}")
         if not low <= value <= high:
             raise ValueError(f"{name} can only be in the {low}-{high} range, not {value}")
-    if codec > DEFINED_CODECS_STOP:
-        raise ValueError(f"{Codec(codec).name} compresses arrays, not buffers; use BLOSCLZ, LZ4, LZ4HC, ZLIB or ZSTD")
+    if Codec(codec).facts.support is not Support.BLOCK:
+        names = ", ".join(known.name for known in Codec if known.facts.support is Support.BLOCK)
+        raise ValueError(f"{Codec(codec).name} compresses arrays, not buffers; use {names}")
     applied = filter == Filter.BITSHUFFLE.value or (filter == Filter.SHUFFLE.value and 1 < typesize <= 255)
-    filters = (0, 0, 0, 0, 0, filter if applied else 0)
-    splitmode = SplitMode.FORWARD_COMPAT_SPLIT.value
-    return Encoding(codec, 0, int(clevel), False, int(typesize), blocksize, splitmode, filters, (0,) * 6)
+    return plain_encoding(
+        codec, int(clevel), int(typesize), filter if applied else 0, blocksize=blocksize,
+        splitmode=SplitMode.FORWARD_COMPAT_SPLIT.value,
+    )  # fmt: skip
 
 
 def decompress(src: Any, dst: Any = None, as_bytearray: bool = False) -> bytes | bytearray | None:
@@ -181,8 +180,7 @@ def compress2(src: Any, **kwargs: Any) -> bytes:
     encoding = encoding_of(cparams, cparams.typesize, cparams.blocksize)
     if signed:
         metas = tuple(signed.get(slot, meta) & 0xFF for slot, meta in enumerate(encoding.filters_meta))
-        encoding = Encoding(encoding.codec, encoding.codec_meta, encoding.clevel, encoding.use_dict, encoding.typesize,
-                            encoding.blocksize, encoding.splitmode, encoding.filters, metas)  # fmt: skip
+        encoding = with_metas(encoding, metas)
     check_for_bytes(encoding)
     data = src if type(src) is bytes else source_bytes(src)
     return encode(encoding, data)

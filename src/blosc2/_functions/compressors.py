@@ -9,13 +9,14 @@ from typing import Any, Final
 from blosc2._core.codec.codec import compressor_names, library_info
 from blosc2._functions.blosc1 import HEADER as OLD_HEADER
 from blosc2._handles import bytes_of
+from blosc2._options import PLUGIN_FORMAT, Support
 from blosc2.exceptions import FormatError, UnsupportedValueError
 from blosc2.storage import Codec
 
 # Plugins that are part of the C library itself.
-_PLUGINS: Final = (Codec.NDLZ, Codec.ZFP_ACC, Codec.ZFP_PREC, Codec.ZFP_RATE)
-# Format bits of a chunk's flags -> a codec of that format.
-_FORMATS: Final = {0: Codec.BLOSCLZ, 1: Codec.LZ4, 3: Codec.ZLIB, 4: Codec.ZSTD}
+_PLUGINS: Final = tuple(codec for codec in Codec if codec.facts.support is Support.ARRAY)
+# Format bits of a chunk's flags -> the first codec of that format.
+_FORMATS: Final = {codec.facts.format: codec for codec in reversed(Codec) if codec.facts.support is Support.BLOCK}
 _NEWEST_VERSION: Final = 6
 _CACHES: Final = "/sys/devices/system/cpu/cpu0/cache"
 _CACHE_NAMES: Final = {("1", "Data"): "l1_data_cache_size", ("2", "Unified"): "l2_cache_size",
@@ -80,7 +81,7 @@ def get_clib(bytesobj: Any) -> str:
     if len(header) < OLD_HEADER or not 1 <= header[0] <= _NEWEST_VERSION:
         raise FormatError("Cannot get the info for the compressor: the bytes do not start with the header of a chunk")
     codec = _FORMATS.get(header[2] >> 5)
-    if codec is None and header[2] >> 5 == 6 and len(header) > 22:
+    if codec is None and header[2] >> 5 == PLUGIN_FORMAT and len(header) > 22:
         codec = next((known for known in Codec if known.value == header[22]), None)
     if codec is None:
         raise FormatError("Cannot get the info for the compressor: the chunk names none that is known")

@@ -10,7 +10,7 @@ from blosc2._handles.chunk_updates import DEFAULT_CHUNK, bytes_of, chunk_nbytes,
 from blosc2._handles.directory import DirectoryHandle, directory_handle
 from blosc2._handles.file import FileHandle, open_handle
 from blosc2._handles.frame_object import Stored, StoredFrame
-from blosc2._handles.handle import FrameHandle, array_of, encoding_of, make_plugin, vlmeta_chunk
+from blosc2._handles.handle import FrameHandle, array_of, make_plugin, vlmeta_chunk
 from blosc2._handles.lazy_chunks import lazy_chunk
 from blosc2._handles.lost import LOST_ERRORS, LostHandle
 from blosc2._handles.memory import MemoryHandle
@@ -44,7 +44,6 @@ __all__ = [
     "compressed_pieces",
     "copy_frame",
     "directory_handle",
-    "encoding_of",
     "existing_chunk",
     "lazy_chunk",
     "make_plugin",

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._core.allocation import allowed, too_much
-from blosc2._core.codec.codec import Encoding, decode_bytes
+from blosc2._core.codec.codec import decode_bytes
 from blosc2._core.frame.frame import Frame, special_chunk
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_write import Write
@@ -28,7 +28,7 @@ from blosc2._frames import (
     special_kind,
 )
 from blosc2._handles.handle import FrameHandle
-from blosc2._options import compress
+from blosc2._options import Encoding, compress
 from blosc2.exceptions import ChunkIndexError, ChunkSizeError, FormatError
 from blosc2.storage import MAX_BUFFERSIZE, SpecialValue
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from blosc2._core.codec.codec import Encoding, Plugin
+from blosc2._core.codec.codec import Plugin
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._core.io.source import Source
@@ -34,12 +34,12 @@ from blosc2._frames import (
 )
 from blosc2._handles.open_frame import open_frame
 from blosc2._handles.options import READ_ONLY, HandleOptions
-from blosc2._options import get_nthreads
+from blosc2._options import Encoding, declared_encoding, encoding_of, get_nthreads, zstd_encoding
 from blosc2.exceptions import FormatError, ReadOnlyError
 from blosc2.storage import CParams, cparams_of
 
 # Metadata entries are compressed like this, whatever the data's parameters are.
-_VLMETA_ENCODING = Encoding(5, 0, 5, False, 1, 0, 3, (0, 0, 0, 0, 0, 0), (0, 0, 0, 0, 0, 0))
+_VLMETA_ENCODING = zstd_encoding(5)
 
 
 class FrameHandle:
@@ -272,18 +272,6 @@ def vlmeta_chunk(packed: bytes) -> bytes:
     return encode(_VLMETA_ENCODING, packed)
 
 
-def encoding_of(cparams: CParams, typesize: int, blocksize: int) -> Encoding:
-    """Compression parameters as plain numbers, for items and blocks of these sizes."""
-    return Encoding(
-        _number(cparams.codec), cparams.codec_meta, cparams.clevel, cparams.use_dict, typesize, blocksize,
-        _number(cparams.splitmode), tuple(_number(f) for f in cparams.filters), tuple(cparams.filters_meta),
-    )  # fmt: skip
-
-
-def _number(value: Any) -> int:
-    return int(getattr(value, "value", value))
-
-
 def array_of(frame: Frame) -> tuple[Geometry, np.dtype[Any], Frame]:
     """Geometry and dtype of a frame, checked against it, and the frame, ready to be read as an array."""
     geometry, dtype = parse_geometry(frame, parse_dtype)
@@ -294,11 +282,7 @@ def array_of(frame: Frame) -> tuple[Geometry, np.dtype[Any], Frame]:
 
 def make_plugin(frame: Frame) -> Plugin:
     """The C library's super-chunk for such codecs and filters."""
-    encoding = Encoding(
-        frame.codec, frame.codec_meta, frame.clevel, frame.use_dict, frame.typesize, frame.blocksize,
-        frame.splitmode, frame.filters, frame.filters_meta,
-    )  # fmt: skip
     try:
-        return Plugin(encoding, frame.metalayer("b2nd") or b"", frame.chunksize)
+        return Plugin(declared_encoding(frame), frame.metalayer("b2nd") or b"", frame.chunksize)
     except ValueError as error:
         raise FormatError(str(error), path=frame.source.path, key=frame.key, offset=frame.offset) from None

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from blosc2._core.codec.codec import Encoding
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_writer import header_length
 from blosc2._core.io.source import Source
@@ -36,7 +35,7 @@ from blosc2._handles.memory import MemoryHandle
 from blosc2._handles.open_frame import open_frame
 from blosc2._handles.options import FrameContent, HandleOptions
 from blosc2._handles.shared import check_locking, shared_handle
-from blosc2._options import tell_of_mapping
+from blosc2._options import Encoding, tell_of_mapping
 from blosc2.exceptions import ExistingFileError
 from blosc2.storage import MAX_OVERHEAD, Storage
 

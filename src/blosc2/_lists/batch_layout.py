@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from blosc2._core.codec.codec import Encoder, Encoding, raw_blocks
+from blosc2._core.codec.codec import Encoder, raw_blocks
 from blosc2._core.frame.frame import Frame
 from blosc2._frames import VLMeta, pack, unpack
 from blosc2._lists.packed_values import unreadable
+from blosc2._options import Encoding
 from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError
 
 #: The entry of the variable metadata that says how many items each batch has.

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from blosc2._core.allocation import allowed, too_much
-from blosc2._core.codec.codec import Encoding
 from blosc2._core.frame.frame import Frame
 from blosc2._frames import (
     FEW_BYTES,
@@ -37,13 +36,12 @@ from blosc2._handles import (
     check_target,
     copy_frame,
     directory_handle,
-    encoding_of,
     new_handle,
     open_handle,
     shared_handle,
 )
 from blosc2._indexing import list_index
-from blosc2._options import deserialize_mode
+from blosc2._options import Encoding, deserialize_mode, encoding_of
 from blosc2.exceptions import CompressionError, ExistingFileError, FormatError, MissingFileError
 from blosc2.info import InfoReporter
 from blosc2.schunk import SChunk

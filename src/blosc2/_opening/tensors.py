@@ -29,12 +29,12 @@ from blosc2._handles import (
     check_target,
     chunk_nbytes,
     compressed_pieces,
-    encoding_of,
     new_handle,
     read_into,
     vlmeta_chunk,
 )
 from blosc2._opening.open_path import open, schunk_from_cframe
+from blosc2._options import encoding_of
 from blosc2.exceptions import FormatError, MissingMetadataError
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk

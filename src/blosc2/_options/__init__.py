@@ -1,10 +1,23 @@
-"""What a caller may ask for, checked once: modes of files and stores, threads, how metadata is unpacked.
+"""What a caller may ask for, checked once: modes of files and stores, codecs and filters, threads, active values.
 
 Nothing here knows frames, arrays or stores, and nothing is opened. A keyword of several functions is checked here, so
 that it means the same everywhere.
 """
 
 from blosc2._core.ndim.grid import worth_threads
+from blosc2._options.codecs import PLUGIN_FORMAT, Codec, Filter, Support, check_meta, lossy_codecs
+from blosc2._options.compression import (
+    FIELDS,
+    FILTER_SLOTS,
+    Encoding,
+    declared_encoding,
+    encoding_of,
+    fields_of,
+    plain_encoding,
+    stored_encoding,
+    with_metas,
+    zstd_encoding,
+)
 from blosc2._options.deserialization import DeserializeMode, deserialize_mode
 from blosc2._options.modes import check_modes, local_path, tell_of_mapping
 from blosc2._options.out_of_scope import Absent, explain_absent, explain_name
@@ -21,28 +34,44 @@ from blosc2._options.threads import (
 )
 
 __all__ = [
+    "FIELDS",
+    "FILTER_SLOTS",
     "PARALLEL_WORK",
+    "PLUGIN_FORMAT",
     "Absent",
+    "Codec",
     "DeserializeMode",
+    "Encoding",
+    "Filter",
     "StoreOptions",
+    "Support",
+    "check_meta",
     "check_mmap_mode",
     "check_mode",
     "check_modes",
     "check_nthreads",
     "compress",
     "compressed",
+    "declared_encoding",
     "deserialize_mode",
     "detect_number_of_cores",
+    "encoding_of",
     "explain_absent",
     "explain_name",
+    "fields_of",
     "get_nthreads",
     "keep_in_step",
     "local_path",
+    "lossy_codecs",
     "ncores",
+    "plain_encoding",
     "refuse_locking",
     "run",
     "set_nthreads",
     "store_options",
+    "stored_encoding",
     "tell_of_mapping",
+    "with_metas",
     "worth_threads",
+    "zstd_encoding",
 ]  # fmt: skip

@@ -14,7 +14,6 @@ import numpy as np
 
 from blosc2._backends.embedded.frame_map import MAP
 from blosc2._backends.layout import Window, pieces, whole
-from blosc2._core.codec.codec import Encoding
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import with_checksums
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
@@ -32,6 +31,7 @@ from blosc2._frames import (
     parts_with_sums,
     with_padding,
 )
+from blosc2._options import Filter, zstd_encoding
 from blosc2.exceptions import FormatError
 
 #: Where the frame of a value lies; or the entry of a value that lies nowhere here, to be kept as it is.
@@ -51,8 +51,8 @@ _CHECKED: Final = (1 << 20) - 32
 
 _NO_FILTERS = (0, 0, 0, 0, 0, 0)
 # Values are compressed already.
-_ENCODING: Final = Encoding(5, 0, 0, False, 1, 0, 3, (0, 0, 0, 0, 0, 1), _NO_FILTERS)
-_MAP_ENCODING: Final = Encoding(5, 0, 1, False, 1, 0, 3, _NO_FILTERS, _NO_FILTERS)
+_ENCODING: Final = zstd_encoding(0, Filter.SHUFFLE)
+_MAP_ENCODING: Final = zstd_encoding(1)
 _RAW_MAP: Final = 4096
 _RAW_CHUNK: Final = struct.Struct("<4B3i6B2B6B2B")
 _ZEROS: Final = bytes(_PIECE)

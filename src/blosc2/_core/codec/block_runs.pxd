@@ -10,16 +10,13 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from blosc2._core.codec.chunk cimport BAD_STREAM, CHUNK_OK, KIND_REGULAR, Chunk, block_bytes
-from blosc2._core.codec.chunk_checks cimport block_span
+from blosc2._core.codec.chunk_checks cimport block_span, filter_keeps_run
 from blosc2._core.codec.codec cimport DecodeContext, reserve_scratch
 from blosc2._core.io.little_endian cimport i32
 
 cdef enum:
     LARGE_BLOCK = 1 << 20   # whose runs are looked for before it is decoded; smaller ones are decoded as soon
     NOT_SPLIT = 0x10        # of the flags of a chunk
-    SHUFFLE = 1
-    TRUNC_PREC = 4
-    BYTEDELTA = 35
 
 
 cdef inline int extent(const Chunk *chunk, int32_t block, int32_t *start, int32_t *stop, int *byte) noexcept nogil:
@@ -61,12 +58,9 @@ cdef inline int extent(const Chunk *chunk, int32_t block, int32_t *start, int32_
 
 cdef inline bint _stays(const Chunk *chunk, int byte) noexcept nogil:
     """Whether filters make of one byte throughout the same byte throughout."""
-    cdef int i, filter
+    cdef int i
     for i in range(6):
-        filter = chunk.data[16 + i]
-        if filter == 0 or filter == SHUFFLE or filter == TRUNC_PREC:
-            continue
-        if byte or (filter == BYTEDELTA and chunk.data[24 + i] == 0) or filter == 32 or filter == 33:
+        if not filter_keeps_run(chunk.data[16 + i], chunk.data[24 + i], byte):
             return False
     return not chunk.needs_geometry
 

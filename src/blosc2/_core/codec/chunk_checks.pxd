@@ -15,14 +15,18 @@ from blosc2._core.io.little_endian cimport i32
 
 cdef extern from "codec/known_codecs.h" nogil:
     enum:
-        UNKNOWN
-        WHOLE_CHUNK
-        NEEDS_ARRAY
-        ZFP_RATE
-        BYTEDELTA
-        MOST_RATE
-    int codec_kind(int id)
-    int filter_kind(int id)
+        SUPPORT_ABSENT
+        SUPPORT_WHOLE_CHUNK
+        SUPPORT_ARRAY
+        FIRST_PLUGIN
+        FILTER_DELTA
+        FILTER_NDMEAN
+    int codec_support(int id)
+    int codec_format(int id)
+    int largest_codec_meta(int id)
+    int filter_support(int id)
+    bint filter_asks_array(int id, int meta)
+    bint filter_keeps_run(int id, int meta, int byte)
 
 
 cdef inline int inspect(const uint8_t *header, int64_t room, Chunk *chunk) noexcept nogil:
@@ -107,33 +111,23 @@ cdef inline int inspect(const uint8_t *header, int64_t room, Chunk *chunk) noexc
 cdef inline int _inspect_pipeline(const uint8_t *h, Chunk *chunk) noexcept nogil:
     """Check codec and filters of a chunk that is compressed, whose header this is a copy of."""
     cdef int codec = h[22], i
-    if codec_kind(codec) == UNKNOWN or not _agrees(h[2] >> 5, codec):
+    # The format bits of the flags and the id of the codec have to name one decoder.
+    if codec_support(codec) == SUPPORT_ABSENT or codec_format(codec) != h[2] >> 5:
         return BAD_CODEC
     # With a higher rate a block takes more bytes than its items: the codec reads and writes behind the end of its buffers.
-    if codec == ZFP_RATE and h[23] > MOST_RATE:
+    if h[23] > largest_codec_meta(codec):
         return BAD_RATE
-    chunk.needs_geometry = codec_kind(codec) == NEEDS_ARRAY
+    chunk.needs_geometry = codec_support(codec) == SUPPORT_ARRAY
     for i in range(6):
-        if filter_kind(h[16 + i]) == UNKNOWN:
+        if h[16 + i] == 0:
+            continue
+        if filter_support(h[16 + i]) == SUPPORT_ABSENT:
             return BAD_FILTER
-        if filter_kind(h[16 + i]) == WHOLE_CHUNK:
+        if filter_support(h[16 + i]) == SUPPORT_WHOLE_CHUNK:
             chunk.whole = True
-        elif filter_kind(h[16 + i]) == NEEDS_ARRAY:
-            chunk.needs_geometry = True
-        elif h[16 + i] == BYTEDELTA and h[24 + i] == 0:
+        elif filter_asks_array(h[16 + i], h[24 + i]):
             chunk.needs_geometry = True
     return CHUNK_OK
-
-
-cdef inline bint _agrees(int chunk_format, int codec) noexcept nogil:
-    """Whether the format bits of the flags and the codec id of the pipeline name one decoder."""
-    if chunk_format == 0:
-        return codec == 0
-    if chunk_format == 1:
-        return codec == 1 or codec == 2
-    if chunk_format == 3 or chunk_format == 4:
-        return codec == chunk_format + 1
-    return chunk_format == 6 and codec >= 32
 
 
 cdef inline bint in_order(const Chunk *chunk, int32_t block) noexcept nogil:

@@ -51,7 +51,8 @@ static inline const char *chunk_error_text(int code) {
     case BAD_BLOCKSIZE:
         return "the block size of a chunk is below 1 or above 536866816";
     case BAD_RATE:
-        return "a rate of the codec ZFP_RATE that is above 100 percent, for which the C library has too little room";
+        return "codec_meta is above the largest of its codec (a rate of ZFP_RATE above 100 percent, say): the C library "
+               "has too little room for that";
     case BAD_CODEC:
         return "a chunk compressed with a codec that this package does not have";
     case BAD_FILTER:

@@ -20,7 +20,8 @@ from blosc2._core.codec cimport cblosc2 as c
 from blosc2._core.codec.chunk cimport (
     BAD_CBYTES, BAD_DECODED, BAD_LENGTH, BAD_ROOM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MAX_BUFFER,
     NEEDS_GEOMETRY, NO_MEMORY, Chunk, block_bytes, chunk_error_text)
-from blosc2._core.codec.chunk_checks cimport MOST_RATE, ZFP_RATE, check_block, check_starts, inspect
+from blosc2._core.codec.chunk_checks cimport (
+    FILTER_DELTA, FILTER_NDMEAN, FIRST_PLUGIN, check_block, check_starts, filter_asks_array, inspect, largest_codec_meta)
 from blosc2._core.codec.special_chunks cimport fill
 from blosc2._core.codec.vl_encoding cimport BEYOND, compress_vl_chunk, raw_vl_chunk
 from blosc2._core.io.little_endian cimport i32
@@ -238,8 +239,6 @@ cdef int decode_block(DecodeContext *context, Chunk *chunk, int32_t block, uint8
 # ---------------------------------------------------------------- parameters, encoding
 
 cdef enum:
-    DELTA = 3
-    NDMEAN = 33
     FILTER_FAILED = -18     # of the library
     # The library takes turns with buffers to filter from and to: the turn of the third filter is to write into its source.
     SCRIBBLING = 3
@@ -268,8 +267,8 @@ cdef class Encoding:
     @property
     def needs_geometry(self):
         """Whether the C library wants to know the array's blocks to encode with these."""
-        return self.codec >= 32 or any(
-            f in (32, 33) or (f == 35 and m == 0) for f, m in zip(self.filters, self.filters_meta))
+        return self.codec >= FIRST_PLUGIN or any(
+            [filter_asks_array(f, m) for f, m in zip(self.filters, self.filters_meta)])
 
     cdef int filter_count(self) except -1:
         return sum([item != 0 for item in self.filters])
@@ -282,9 +281,10 @@ cdef class Encoding:
         ValueError
         """
         filters = self.filter_count()
-        deltas = self.filters.count(DELTA)
-        if self.codec == ZFP_RATE and self.codec_meta > MOST_RATE:
-            raise ValueError(f"codec_meta of ZFP_RATE is a percentage, up to {MOST_RATE}, not {self.codec_meta}")
+        deltas = self.filters.count(FILTER_DELTA)
+        if self.codec_meta > largest_codec_meta(self.codec):
+            raise ValueError(f"codec_meta is {self.codec_meta}, and this codec takes {largest_codec_meta(self.codec)} at "
+                             "most (the rate of ZFP_RATE is a percentage)")
         if deltas > 1 or (deltas and filters >= SCRIBBLING):
             # The bytes to take the difference from are gone when the second block comes.
             raise ValueError("the filter DELTA can be used once and with one other filter: more could not be undone")
@@ -309,7 +309,7 @@ cdef class Encoding:
         p.blocksize = 0 if nbytes % p.typesize else self.blocksize - self.blocksize % p.typesize
         p.splitmode = self.splitmode
         for i in range(6):
-            p.filters[i] = 0 if self.filters[i] == DELTA and nbytes % p.typesize else self.filters[i]
+            p.filters[i] = 0 if self.filters[i] == FILTER_DELTA and nbytes % p.typesize else self.filters[i]
             p.filters_meta[i] = self.filters_meta[i]
         return p
 
@@ -448,7 +448,7 @@ cdef class Encoder:
             self.copy = <uint8_t *> malloc(max(nbytes, 1))
             if self.copy == NULL:
                 raise MemoryError
-        if NDMEAN in encoding.filters and self.plugin is not None:
+        if FILTER_NDMEAN in encoding.filters and self.plugin is not None:
             free(self.undone)
             self.undone = <uint8_t *> malloc(max(nbytes, 1))
             if self.undone == NULL:
@@ -542,7 +542,7 @@ cdef class Encoder:
         encoding.check()
         if encoding.clevel == 0:    # the C library cannot read such blocks back with its own codec
             return raw_vl_chunk(blocks)
-        if encoding.needs_geometry or DELTA in encoding.filters or encoding.filter_count() >= SCRIBBLING:
+        if encoding.needs_geometry or FILTER_DELTA in encoding.filters or encoding.filter_count() >= SCRIBBLING:
             raise ValueError("blocks of variable length take up to two filters, none of them DELTA or one of arrays")
         for block in blocks:
             total += len(block)

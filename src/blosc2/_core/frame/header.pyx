@@ -8,6 +8,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, MAX_BLOCK, MAX_BUFFER
+from blosc2._core.codec.chunk_checks cimport FIRST_PLUGIN, filter_asks_array
 from blosc2._core.io.little_endian cimport u32
 from blosc2._core.io.source cimport READ_OK, Source
 
@@ -308,10 +309,10 @@ cdef class Header:
     cdef bint wants_geometry(self) noexcept:
         """The same."""
         cdef int i
-        if self.codec >= 32:
+        if self.codec >= FIRST_PLUGIN:
             return True
         for i in range(6):
-            if 32 <= self.filter_ids[i] <= 33 or (self.filter_ids[i] == 35 and self.filter_metas[i] == 0):
+            if filter_asks_array(self.filter_ids[i], self.filter_metas[i]):
                 return True
         return False
 

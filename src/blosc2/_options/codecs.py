@@ -1,0 +1,256 @@
+"""The codecs and filters that exist. A new one is declared here, in one line, and nowhere else.
+
+Each member of `Codec` and `Filter` carries the facts about it, and the rest of the package asks these. Compiled code
+has a table of its own, which is written from this one: after a change, run
+
+    python src/blosc2/_options/codecs.py > src/blosc2/_core/codec/known_codecs.h
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple, Self
+
+#: Format bits in the flags of a chunk whose codec is a plugin: the codec is then named by its id.
+PLUGIN_FORMAT: Final = 6
+#: The first id of plugins. Lower ones belong to C-Blosc2 itself.
+FIRST_PLUGIN: Final = 32
+
+
+class Support(IntEnum):
+    """What decoding needs."""
+
+    ABSENT = 0  # no build has it: chunks with it are refused
+    BLOCK = 1  # a block of a chunk alone
+    WHOLE_CHUNK = 2  # all blocks of the chunk
+    ARRAY = 3  # the shape of the array's blocks, which a super-chunk of the C library tells
+
+
+class CodecFacts(NamedTuple):
+    """What the package knows of a codec.
+
+    Attributes
+    ----------
+    provider : str
+        What the codec is part of.
+    support : Support
+    format : int
+        Format bits in the flags of a chunk.
+    dtypes : tuple of str
+        The only dtypes that it compresses: it takes the items for such numbers, and gives back others that are close.
+        Empty for a codec that gives back the bytes, whatever they are.
+    metas : collection of int
+        The values of `codec_meta` that it can be used with.
+    meta_text : str
+        What `codec_meta` stands for, in errors.
+    """
+
+    provider: str
+    support: Support = Support.ABSENT
+    format: int = PLUGIN_FORMAT
+    dtypes: tuple[str, ...] = ()
+    metas: Collection[int] = range(256)
+    meta_text: str = ""
+
+
+class FilterFacts(NamedTuple):
+    """What the package knows of a filter.
+
+    Attributes
+    ----------
+    support : Support
+    lossy : bool
+        Whether it drops bits of the items.
+    takes_typesize : bool
+        Whether its meta is the typesize. Where that is 0, the filter asks the array.
+    keeps_runs : bool
+        Whether it turns a block of one byte, repeated, into the same block.
+    """
+
+    support: Support
+    lossy: bool = False
+    takes_typesize: bool = False
+    keeps_runs: bool = False
+
+
+def _library(chunk_format: int) -> CodecFacts:
+    return CodecFacts("C-Blosc2", Support.BLOCK, chunk_format)
+
+
+def _plugin(*, dtypes: tuple[str, ...] = (), metas: Collection[int] = range(256), meta_text: str = "") -> CodecFacts:
+    return CodecFacts("plugin in C-Blosc2", Support.ARRAY, dtypes=dtypes, metas=metas, meta_text=meta_text)
+
+
+_FLOATS: Final = ("float32", "float64")
+_EXTERNAL: Final = CodecFacts("plugin outside C-Blosc2")
+_PLAIN: Final = FilterFacts(Support.BLOCK)
+
+
+class Codec(Enum):
+    """Codecs by their id on disk. Codecs from 32 on are plugins, which a build may lack."""
+
+    __module__ = "blosc2.storage"  # where programs and pickles find it
+    _value_: int
+    facts: CodecFacts
+
+    def __new__(cls, number: int, facts: CodecFacts = _EXTERNAL) -> Self:
+        member = object.__new__(cls)
+        member._value_ = number
+        member.facts = facts
+        return member
+
+    BLOSCLZ = 0, _library(0)
+    LZ4 = 1, _library(1)
+    LZ4HC = 2, _library(1)
+    ZLIB = 4, _library(3)
+    ZSTD = 5, _library(4)
+    NDLZ = 32, _plugin(metas=(4, 8), meta_text="the side of a cell, 4 or 8")
+    ZFP_ACC = 33, _plugin(dtypes=_FLOATS)
+    ZFP_PREC = 34, _plugin(dtypes=_FLOATS)
+    ZFP_RATE = 35, _plugin(dtypes=_FLOATS, metas=range(101), meta_text="a percentage, up to 100")
+    OPENHTJ2K = 36
+    GROK = 37
+    OPENZL = 38
+    J2K = 39
+    HTJ2K = 40
+
+
+class Filter(Enum):
+    """Filters by their id on disk."""
+
+    __module__ = "blosc2.storage"
+    _value_: int
+    facts: FilterFacts
+
+    def __new__(cls, number: int, facts: FilterFacts = _PLAIN) -> Self:
+        member = object.__new__(cls)
+        member._value_ = number
+        member.facts = facts
+        return member
+
+    NOFILTER = 0, FilterFacts(Support.BLOCK, keeps_runs=True)
+    SHUFFLE = 1, FilterFacts(Support.BLOCK, keeps_runs=True)
+    BITSHUFFLE = 2, _PLAIN
+    DELTA = 3, FilterFacts(Support.WHOLE_CHUNK)
+    TRUNC_PREC = 4, FilterFacts(Support.BLOCK, lossy=True, keeps_runs=True)
+    NDCELL = 32, FilterFacts(Support.ARRAY)
+    NDMEAN = 33, FilterFacts(Support.ARRAY, lossy=True)
+    BYTEDELTA = 35, FilterFacts(Support.BLOCK, takes_typesize=True)
+    INT_TRUNC = 36, FilterFacts(Support.BLOCK, lossy=True)
+
+
+def lossy_codecs() -> tuple[Codec, ...]:
+    """Codecs that take the items themselves for numbers."""
+    return tuple(codec for codec in Codec if codec.facts.dtypes)
+
+
+def check_meta(codec: Codec, meta: int) -> None:
+    """Refuse a `codec_meta` that the codec cannot be used with.
+
+    Raises
+    ------
+    ValueError
+
+    Examples
+    --------
+    >>> check_meta(Codec.ZFP_RATE, 101)
+    Traceback (most recent call last):
+    ValueError: codec_meta is 101, and for the codec ZFP_RATE it is a percentage, up to 100
+    """
+    if meta not in codec.facts.metas:
+        raise ValueError(f"codec_meta is {meta}, and for the codec {codec.name} it is {codec.facts.meta_text}")
+
+
+# ---------------------------------------------------------------- the table of compiled code
+
+_HEADER = """\
+/* The codecs and filters that a chunk may carry, by their ids. Do not change this file: it is written from
+ * `_options/codecs.py`, which says how. */
+#ifndef B2_KNOWN_CODECS_H
+#define B2_KNOWN_CODECS_H
+
+#include <stdint.h>
+
+/* What decoding needs. Blocks of a "whole chunk" do not stand alone; "array": the super-chunk of the C library has to
+ * tell the shape of the array's blocks. */
+enum {{ {support} }};
+enum {{ FIRST_PLUGIN = {first_plugin}, NO_FORMAT = 255 }};
+
+enum {{
+    {codecs},
+}};
+
+enum {{
+    {filters},
+}};
+
+static inline int codec_support(int id) {{
+    static const uint8_t table[256] = {{
+        {codec_support}
+    }};
+    return table[(uint8_t)id];
+}}
+
+static inline int filter_support(int id) {{
+    static const uint8_t table[256] = {{
+        {filter_support}
+    }};
+    return table[(uint8_t)id];
+}}
+
+/* The format bits in the flags of a chunk with this codec. */
+static inline int codec_format(int id) {{
+    static const uint8_t table[256] = {{
+        {codec_format}
+    }};
+    return codec_support(id) == SUPPORT_ABSENT ? NO_FORMAT : table[(uint8_t)id];
+}}
+
+/* The largest `codec_meta` that can be decoded. */
+static inline int largest_codec_meta(int id) {{
+    switch (id) {{
+    {largest_meta}
+    default: return 255;
+    }}
+}}
+
+/* Whether a filter asks the array when this is its meta. */
+static inline int filter_asks_array(int id, int meta) {{
+    return filter_support(id) == SUPPORT_ARRAY || (meta == 0 && ({takes_typesize}));
+}}
+
+/* Whether the filter leaves a block of one byte, repeated, as it is. */
+static inline int filter_keeps_run(int id, int meta, int byte) {{
+    switch (id) {{
+    {keeps_runs}
+        return 1;
+    default: return byte == 0 && !filter_asks_array(id, meta);
+    }}
+}}
+
+#endif
+"""
+
+
+def native_table() -> str:
+    """The text of `_core/codec/known_codecs.h`."""
+    present = [codec for codec in Codec if codec.facts.support is not Support.ABSENT]
+    indent = "\n        "
+    limited = [codec for codec in present if max(codec.facts.metas) < 255]
+    return _HEADER.format(
+        support=", ".join(f"SUPPORT_{support.name} = {support.value}" for support in Support),
+        first_plugin=FIRST_PLUGIN,
+        codecs=",\n    ".join(f"CODEC_{codec.name} = {codec.value}" for codec in Codec),
+        filters=",\n    ".join(f"FILTER_{item.name} = {item.value}" for item in Filter),
+        codec_support=indent.join(f"[CODEC_{item.name}] = SUPPORT_{item.facts.support.name}," for item in present),
+        filter_support=indent.join(f"[FILTER_{item.name}] = SUPPORT_{item.facts.support.name}," for item in Filter),
+        codec_format=indent.join(f"[CODEC_{item.name}] = {item.facts.format}," for item in present),
+        largest_meta="\n    ".join(f"case CODEC_{c.name}: return {max(c.facts.metas)};" for c in limited),
+        takes_typesize=" || ".join(f"id == FILTER_{item.name}" for item in Filter if item.facts.takes_typesize),
+        keeps_runs="\n    ".join(f"case FILTER_{item.name}:" for item in Filter if item.facts.keeps_runs),
+    )
+
+
+if __name__ == "__main__":
+    print(native_table(), end="")

@@ -1,0 +1,77 @@
+"""How chunks are compressed: `Encoding`, the one description that goes down from the public classes to the codec.
+
+Users describe it by `blosc2.CParams`, which can be changed; a frame describes it in its header. Both become an
+`Encoding` here, which never changes.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any, Final, Protocol
+
+from blosc2._core.codec.codec import Encoding as Encoding
+from blosc2._options.codecs import Codec, Filter
+
+#: The fields of an `Encoding`. The headers of frames have the same, under the same names.
+FIELDS: Final = (
+    "codec", "codec_meta", "clevel", "use_dict", "typesize", "blocksize", "splitmode", "filters", "filters_meta",
+)  # fmt: skip
+#: Gives these fields of an `Encoding` or a frame, as a tuple that can be a key of a dictionary.
+fields_of: Final = attrgetter(*FIELDS)
+
+#: Slots for filters in the headers of frames and chunks.
+FILTER_SLOTS: Final = 6
+_NONE: Final = (0,) * FILTER_SLOTS
+_AUTO_SPLIT: Final = 3
+
+
+class Parameters(Protocol):
+    """What `encoding_of` takes: `blosc2.CParams`, or what a frame declares in the same form."""
+
+    codec: Any
+    codec_meta: int
+    clevel: int
+    use_dict: bool
+    splitmode: Any
+    filters: Any
+    filters_meta: Any
+
+
+def encoding_of(cparams: Parameters, typesize: int, blocksize: int) -> Encoding:
+    """The encoding that parameters ask for, with items and blocks of these sizes in bytes."""
+    return Encoding(
+        _number(cparams.codec), cparams.codec_meta, cparams.clevel, cparams.use_dict, typesize, blocksize,
+        _number(cparams.splitmode), tuple([_number(f) for f in cparams.filters]), tuple(cparams.filters_meta),
+    )  # fmt: skip
+
+
+def declared_encoding(frame: Any) -> Encoding:
+    """The encoding that a frame declares in its header. Nothing is checked."""
+    return Encoding(*fields_of(frame))
+
+
+def plain_encoding(
+    codec: int, clevel: int, typesize: int = 1, last_filter: int = Filter.NOFILTER.value, *, blocksize: int = 0,
+    splitmode: int = _AUTO_SPLIT,
+) -> Encoding:  # fmt: skip
+    """An encoding with a codec, and one filter or none."""
+    return Encoding(codec, 0, clevel, False, typesize, blocksize, splitmode, (*_NONE[1:], last_filter), _NONE)
+
+
+def stored_encoding(chunk: Any) -> Encoding:
+    """The encoding that the header of a chunk tells, of 32 bytes; it does not tell the level."""
+    return Encoding(chunk[22], chunk[23], 0, False, chunk[3], 0, 0, tuple(chunk[16:22]), tuple(chunk[24:30]))
+
+
+def with_metas(encoding: Encoding, metas: tuple[int, ...]) -> Encoding:
+    """The same encoding with other metas of its filters."""
+    return Encoding(*(fields_of(encoding)[:-1] + (metas,)))
+
+
+def zstd_encoding(clevel: int, last_filter: Filter = Filter.NOFILTER) -> Encoding:
+    """How the package compresses bytes of its own, such as metadata; level 0 stores them as they are."""
+    return plain_encoding(Codec.ZSTD.value, clevel, last_filter=last_filter.value)
+
+
+def _number(value: Any) -> int:
+    return int(getattr(value, "value", value))
