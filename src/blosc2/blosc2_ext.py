@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 from typing import Any, Never
 
-from blosc2._frames import is_directory_frame
 from blosc2._functions import compress2, decompress2, wrap
-from blosc2._handles import FrameHandle, HandleOptions, check_locking, directory_handle, open_handle, shared_handle
-from blosc2._options import check_modes, deserialize_mode, local_path
+from blosc2._handles import HandleOptions, open_handle
+from blosc2._options import check_open_modes, deserialize_mode, local_path
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 from blosc2.storage import cparams_from, dparams_from
@@ -62,26 +61,16 @@ def open(urlpath: str | bytes | os.PathLike[Any], mode: str, offset: int, **kwar
             raise ValueError(f"{name} is not supported as keyword argument")
     path = local_path(urlpath)
     mmap_mode = kwargs.get("mmap_mode")
-    effective = check_modes(mode, mmap_mode, kwargs.get("initial_mapping_size"))
+    locking = bool(kwargs.get("locking"))
+    effective = check_open_modes(
+        mode, mmap_mode, kwargs.get("initial_mapping_size"), path=path, offset=offset, locking=locking
+    )
     if effective not in ("r", "a"):
         raise ValueError(f"mode must be 'r' or 'a' here, not {mode!r}: nothing is created or emptied")
-    if offset < 0:
-        raise ValueError(f"offset must not be negative: {offset}")
     policy = str(deserialize_mode(kwargs.get("deserialize", "safe")))
     cparams = None if kwargs.get("cparams") is None else cparams_from(kwargs["cparams"])
     dparams = None if kwargs.get("dparams") is None else dparams_from(kwargs["dparams"])
-    options = HandleOptions(effective, mmap_mode, policy, dparams, cparams)
-    handle: FrameHandle
-    locking = bool(kwargs.get("locking"))
-    check_locking(locking, path, mmap_mode)
-    if locking and offset == 0:
-        handle = shared_handle(path, options)
-    elif offset == 0 and is_directory_frame(path):
-        if mmap_mode is not None:
-            raise ValueError(f"mmap_mode is for files, and {path} is a directory of chunks")
-        handle = directory_handle(path, options)
-    else:
-        handle = open_handle(path, options, offset)
+    handle = open_handle(path, HandleOptions(effective, mmap_mode, policy, dparams, cparams, locking=locking), offset)
     found = wrap(handle)
     return found if isinstance(found, (NDArray, SChunk)) else SChunk._of(handle)
 

@@ -13,7 +13,7 @@ import numpy as np
 from blosc2._core.frame.frame import Frame
 from blosc2._frames import Meta as Meta  # programs for the other implementation find the two here
 from blosc2._frames import VLMeta as VLMeta
-from blosc2._frames import check_for_bytes, is_directory_frame, pack_metalayers, schunk_keywords
+from blosc2._frames import check_for_bytes, pack_metalayers, schunk_keywords
 from blosc2._handles import (
     DEFAULT_CHUNK,
     ChangeableChunks,
@@ -27,16 +27,14 @@ from blosc2._handles import (
     chunks_as_items,
     compressed_pieces,
     copy_frame,
-    directory_handle,
     existing_chunk,
     lazy_chunk,
     new_handle,
     open_handle,
     read_bytes,
     read_into,
-    shared_handle,
 )
-from blosc2._options import deserialize_mode, encoding_of
+from blosc2._options import check_locking, deserialize_mode, encoding_of, refuse_without_path
 from blosc2.exceptions import ChunkSizeError
 from blosc2.info import InfoReporter, size_text
 from blosc2.storage import CParams, SpecialValue, Storage, cparams_from, storage_from
@@ -79,9 +77,9 @@ class SChunk(ChangeableChunks):
         keywords = schunk_keywords(kwargs)
         storage = keywords.storage
         if storage.mode == "r" and not (storage.urlpath is None and storage.mmap_mode):
-            self._handle = _existing(storage, chunksize, data)
-            self._handle.deserialize = str(deserialize_mode("safe" if deserialize is None else deserialize))
-            self._handle.dparams = keywords.dparams
+            policy = str(deserialize_mode("safe" if deserialize is None else deserialize))
+            options = HandleOptions("r", storage.mmap_mode, policy, keywords.dparams, locking=storage.locking)
+            self._handle = _existing(storage, chunksize, data, options)
             return
         chunksize = None if chunksize == -1 else chunksize
         policy = str(deserialize_mode("full" if deserialize is None else deserialize))
@@ -404,20 +402,17 @@ def _byte_range(frame: Frame, items: slice) -> tuple[int, int]:
     return start * typesize, max(start, stop) * typesize
 
 
-def _existing(storage: Storage, chunksize: int | None, data: Any) -> FrameHandle:
+def _existing(storage: Storage, chunksize: int | None, data: Any, options: HandleOptions) -> FrameHandle:
     """The handle of a super-chunk that the constructor opens, in mode 'r'."""
     if storage.urlpath is None:
-        raise ValueError("a super-chunk cannot be opened with mode 'r' because you did not specify a urlpath")
+        refuse_without_path("a super-chunk")
     if not os.path.exists(storage.urlpath):
         raise ValueError(f"a super-chunk cannot be opened with mode 'r': {storage.urlpath} does not exist")
     if data is not None:
         raise ValueError("mode 'r' opens what is there and takes no data; mode='w' replaces it")
     if storage.locking:
-        handle = shared_handle(storage.urlpath, HandleOptions())
-    elif is_directory_frame(storage.urlpath) and storage.mmap_mode is None:
-        handle = directory_handle(storage.urlpath, HandleOptions())
-    else:
-        handle = open_handle(storage.urlpath, HandleOptions(mmap_mode=storage.mmap_mode))
+        check_locking(storage.urlpath, storage.mmap_mode)
+    handle = open_handle(storage.urlpath, options)
     if handle.frame.metalayer("b2nd") is not None:
         raise ValueError(f"Cannot open an NDArray as a SChunk: {storage.urlpath}; use blosc2.open")
     there = int(handle.frame.chunksize)

@@ -7,17 +7,17 @@ Nothing here knows axes.
 
 from blosc2._handles.byte_ranges import chunk_range, chunks_as_items, read_bytes, read_into
 from blosc2._handles.chunk_updates import DEFAULT_CHUNK, bytes_of, chunk_nbytes, compressed_pieces, existing_chunk
-from blosc2._handles.directory import DirectoryHandle, directory_handle
-from blosc2._handles.file import FileHandle, open_handle
+from blosc2._handles.directory import DirectoryHandle
+from blosc2._handles.file import FileHandle
 from blosc2._handles.frame_object import Stored, StoredFrame
 from blosc2._handles.handle import FrameHandle, array_of, make_plugin, vlmeta_chunk
 from blosc2._handles.lazy_chunks import lazy_chunk
 from blosc2._handles.lost import LOST_ERRORS, LostHandle
 from blosc2._handles.memory import MemoryHandle
 from blosc2._handles.new_frame import check_target, copy_frame, new_handle
+from blosc2._handles.open_handle import open_handle
 from blosc2._handles.options import FrameContent, HandleOptions
 from blosc2._handles.schunk_methods import ChangeableChunks
-from blosc2._handles.shared import check_locking, shared_handle
 from blosc2._handles.versions import FrameVersion, version_of
 
 __all__ = [
@@ -36,14 +36,12 @@ __all__ = [
     "StoredFrame",
     "array_of",
     "bytes_of",
-    "check_locking",
     "check_target",
     "chunk_nbytes",
     "chunk_range",
     "chunks_as_items",
     "compressed_pieces",
     "copy_frame",
-    "directory_handle",
     "existing_chunk",
     "lazy_chunk",
     "make_plugin",
@@ -51,7 +49,6 @@ __all__ = [
     "open_handle",
     "read_bytes",
     "read_into",
-    "shared_handle",
     "version_of",
     "vlmeta_chunk",
 ]  # fmt: skip

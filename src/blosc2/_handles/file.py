@@ -119,7 +119,7 @@ class FileHandle(FrameHandle):
             return changed
 
 
-def open_handle(path: str, options: HandleOptions, offset: int = 0, *, advice: str | None = None) -> FrameHandle:
+def file_handle(path: str, options: HandleOptions, offset: int = 0, *, advice: str | None = None) -> FrameHandle:
     """The handle of a frame in a file, for reading or, where the file is nothing but the frame, for changes."""
     # By its full path, which stays right when the process goes to another folder.
     frame = open_frame(os.path.abspath(path), options.mmap_mode, offset, advice=advice)

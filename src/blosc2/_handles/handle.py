@@ -80,7 +80,7 @@ class FrameHandle:
         urlpath: str | None = None,
         key: str | None = None,
     ) -> None:
-        self.mode, self.mmap_mode, self.deserialize, self.dparams, cparams, verify, _ = options
+        self.mode, self.mmap_mode, self.deserialize, self.dparams, cparams, verify, _, _ = options
         self.verify = verify
         if verify:
             check_reads(frame)

@@ -34,8 +34,8 @@ from blosc2._handles.handle import FrameHandle
 from blosc2._handles.memory import MemoryHandle
 from blosc2._handles.open_frame import open_frame
 from blosc2._handles.options import FrameContent, HandleOptions
-from blosc2._handles.shared import check_locking, shared_handle
-from blosc2._options import Encoding, tell_of_mapping
+from blosc2._handles.shared import shared_handle
+from blosc2._options import Encoding, check_locking, check_new_modes, tell_of_mapping
 from blosc2.exceptions import ExistingFileError
 from blosc2.storage import MAX_OVERHEAD, Storage
 
@@ -43,16 +43,12 @@ from blosc2.storage import MAX_OVERHEAD, Storage
 def check_target(storage: Storage, what: str) -> None:
     """Refuse a path or mode that nothing new can be created with, before any work is done."""
     path = storage.urlpath
-    check_locking(storage.locking, path, storage.mmap_mode)
-    if storage.mmap_mode is not None:
-        if path is None:
-            raise ValueError(f"urlpath must be set to map the file of the {what}: mmap_mode={storage.mmap_mode!r}")
-        if not storage.contiguous:
-            raise ValueError("Only contiguous storage is supported with mmap_mode: leave out contiguous=False")
+    check_new_modes(
+        storage.mode, storage.mmap_mode, path=path, contiguous=bool(storage.contiguous), locking=storage.locking,
+        what=what,
+    )  # fmt: skip
     if path is None:
         return
-    if storage.mode == "r":
-        raise ValueError(f"mode 'r' creates nothing: the {what} must already exist ({path})")
     replaceable = storage.mode == "w" and not storage.contiguous and is_directory_frame(path)
     if os.path.isdir(path) and not replaceable:
         if is_directory_frame(path) and storage.mode != "w":
@@ -69,7 +65,8 @@ def _exists(path: str, what: str) -> ExistingFileError:
 
 def new_handle(storage: Storage, encoding: Encoding, content: FrameContent, options: HandleOptions) -> FrameHandle:
     """Write a new frame where its storage parameters say."""
-    check_locking(storage.locking, storage.urlpath, storage.mmap_mode)
+    if storage.locking:
+        check_locking(storage.urlpath, storage.mmap_mode)
     chunks, count, nbytes, chunksize, metalayers, vlmeta, variable = content
     fields = Fields(encoding, chunksize, variable=variable)
     entries = {} if vlmeta is None else vlmeta
@@ -106,7 +103,8 @@ def _in_memory(
 
 def copy_frame(frame: Frame, storage: Storage, options: HandleOptions) -> FrameHandle:
     """A frame with the same chunks, as they are, in another place; byte for byte unless it has holes."""
-    check_locking(storage.locking, storage.urlpath, storage.mmap_mode)
+    if storage.locking:
+        check_locking(storage.urlpath, storage.mmap_mode)
     if storage.urlpath is None:
         handle = _handle_in_memory(frame, storage, options)
         handle.detach()
@@ -131,7 +129,7 @@ def copy_frame(frame: Frame, storage: Storage, options: HandleOptions) -> FrameH
 def _opened_again(storage: Storage, options: HandleOptions) -> FrameHandle:
     """The handle of a frame that was just written."""
     path = str(storage.urlpath)
-    options = options._replace(mode="a", mmap_mode=storage.mmap_mode)
+    options = options._replace(mode="a", mmap_mode=storage.mmap_mode, locking=storage.locking)
     if storage.locking:
         return shared_handle(path, options, new=True)
     if not storage.contiguous:

@@ -26,6 +26,8 @@ class HandleOptions(NamedTuple):
         What is checked against checksums: each read, what is read as a whole (None), or nothing.
     exclusive : bool
         Whether a change takes the lock of the file.
+    locking : bool
+        Whether several programs change the file together: handles then follow each other's changes.
     """
 
     mode: str = "r"
@@ -35,6 +37,7 @@ class HandleOptions(NamedTuple):
     cparams: CParams | None = None
     verify: bool | None = None
     exclusive: bool = True
+    locking: bool = False
 
 
 #: How a frame is opened that is only read.

@@ -150,16 +150,6 @@ class _SharedDirectory(_Shared, DirectoryHandle):
         DirectoryHandle.__init__(self, path, options)
 
 
-def check_locking(locking: bool, path: str | None, mmap_mode: str | None) -> None:
-    """Refuse a lock where there is no file, or where a mapping would show what others change meanwhile."""
-    if not locking:
-        return
-    if path is None:
-        raise ValueError("locking=True is for files: urlpath must be set")
-    if mmap_mode is not None:
-        raise ValueError(f"locking=True and mmap_mode={mmap_mode!r} do not go together: leave one of them out")
-
-
 def shared_handle(path: str, options: HandleOptions, *, new: bool = False) -> FrameHandle:
     """The handle of a file or directory frame for programs that change it together.
 

@@ -22,7 +22,6 @@ from blosc2._frames import (
     Together,
     check_for_bytes,
     encode,
-    is_directory_frame,
     pack_metalayers,
     schunk_keywords,
     unpack,
@@ -35,13 +34,11 @@ from blosc2._handles import (
     StoredFrame,
     check_target,
     copy_frame,
-    directory_handle,
     new_handle,
     open_handle,
-    shared_handle,
 )
 from blosc2._indexing import list_index
-from blosc2._options import Encoding, deserialize_mode, encoding_of
+from blosc2._options import Encoding, check_locking, deserialize_mode, encoding_of, refuse_without_path
 from blosc2.exceptions import CompressionError, ExistingFileError, FormatError, MissingFileError
 from blosc2.info import InfoReporter
 from blosc2.schunk import SChunk
@@ -90,7 +87,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         given = schunk_keywords(keywords)
         storage = given.storage
         if storage.mode == "r" and storage.urlpath is None:
-            raise ValueError(f"mode 'r' opens a file: urlpath must be set to open {self._article()}")
+            refuse_without_path(self._article())
         if storage.urlpath is not None and storage.mode in ("r", "a"):
             if os.path.lexists(storage.urlpath):
                 self._handle = self._existing(storage, deserialize, given)
@@ -133,13 +130,12 @@ class ValueList(StoredFrame, MutableSequence[Any]):
     def _existing(self, storage: Any, deserialize: str | None, given: Any) -> FrameHandle:
         """The handle of the list in a file or directory."""
         cparams = None if given.cparams is None else self._parameters(given.cparams)
-        options = HandleOptions(storage.mode, storage.mmap_mode, deserialize or "safe", given.dparams, cparams)
         if storage.locking:
-            handle = shared_handle(storage.urlpath, options)
-        elif is_directory_frame(storage.urlpath) and storage.mmap_mode in (None, "r"):
-            handle = directory_handle(storage.urlpath, options._replace(mmap_mode=None))
-        else:
-            handle = open_handle(storage.urlpath, options)
+            check_locking(storage.urlpath, storage.mmap_mode)
+        options = HandleOptions(
+            storage.mode, storage.mmap_mode, deserialize or "safe", given.dparams, cparams, locking=storage.locking
+        )
+        handle = open_handle(storage.urlpath, options)
         self._require_tag(handle)
         return handle
 

@@ -17,13 +17,10 @@ from blosc2._handles import (
     FrameHandle,
     HandleOptions,
     MemoryHandle,
-    check_locking,
-    directory_handle,
     open_handle,
-    shared_handle,
 )
 from blosc2._options import (
-    check_modes,
+    check_open_modes,
     deserialize_mode,
     local_path,
     refuse_locking,
@@ -128,27 +125,18 @@ def open(
             how["exclusive"] = False
     name = local_path(urlpath)
     policy = deserialize if deserialize == "safe" else str(deserialize_mode(deserialize))
-    if mmap_mode == "w+":
-        raise ValueError("w+ mmap_mode cannot be used to open an existing file; it would have to be created")
-    effective = check_modes(mode, mmap_mode, kwargs.get("initial_mapping_size"))
-    if offset < 0:
-        raise ValueError(f"offset must not be negative: {offset}")
     locking = bool(kwargs.get("locking"))
-    if locking:
-        check_locking(locking, name, mmap_mode)
-    if locking and "exclusive" in how:
-        raise ValueError("locking=True shares a lock, and exclusive=False goes without: leave one of them out")
-    if locking and offset:
-        raise ValueError("locking=True is for files that are one frame; leave out offset, or locking")
+    effective = check_open_modes(
+        mode, mmap_mode, kwargs.get("initial_mapping_size"), path=name, offset=offset, locking=locking,
+        exclusive="exclusive" not in how,
+    )  # fmt: skip
     suffix = os.path.splitext(name)[1]
     if suffix in _STORE_SUFFIXES and offset == 0:
         return _open_store(name, suffix, mode, mmap_mode, policy, store_how, locking)
     if os.path.isdir(name):
         if is_directory_frame(name) and effective != "x":
-            if mmap_mode not in (None, "r"):  # for reading, its files are brought into memory anyway
-                raise ValueError(f"Only contiguous storage is supported with mmap_mode, {name} is a directory")
-            opener = shared_handle if locking else directory_handle
-            handle = opener(name, HandleOptions(effective, deserialize=policy, **how))
+            options = HandleOptions(effective, mmap_mode, policy, locking=locking, **how)
+            handle = open_handle(name, options, directory=True)
             return _opened(handle, effective, kwargs.get("cparams"))
         return _open_store(name, suffix, mode, mmap_mode, policy, store_how, locking)
     if not os.path.lexists(name):
@@ -159,11 +147,8 @@ def open(
     if effective == "x":
         raise ExistingFileError(errno.EEXIST, "mode='x' only creates, and the file exists", name)
     try:
-        if locking:
-            handle = shared_handle(name, HandleOptions(effective, deserialize=policy, **how))
-        else:
-            options = HandleOptions(effective, mmap_mode, policy, **how)
-            handle = open_handle(name, options, offset, advice=lasting(advise))
+        options = HandleOptions(effective, mmap_mode, policy, locking=locking, **how)
+        handle = open_handle(name, options, offset, directory=False, advice=lasting(advise))
     except FormatError:
         if offset == 0 and _is_zip(name):
             return _open_store(name, ".b2z", mode, mmap_mode, policy, store_how, locking)

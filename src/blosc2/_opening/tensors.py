@@ -34,7 +34,7 @@ from blosc2._handles import (
     vlmeta_chunk,
 )
 from blosc2._opening.open_path import open, schunk_from_cframe
-from blosc2._options import encoding_of
+from blosc2._options import encoding_of, refuse_without_path
 from blosc2.exceptions import FormatError, MissingMetadataError
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
@@ -86,7 +86,7 @@ def pack_tensor(tensor: Any, chunksize: int | None = None, **kwargs: Any) -> byt
     keywords = schunk_keywords(kwargs)
     storage = keywords.storage
     if storage.urlpath is None and storage.mode == "r":
-        raise ValueError("mode 'r' needs the urlpath of something that exists, and creates nothing")
+        refuse_without_path("an array")
     check_target(storage, "array")
     cparams = cparams_from(keywords.cparams, unless_given={"typesize": array.itemsize})
     chunksize = chunk_nbytes(chunksize, array.nbytes, cparams.typesize)

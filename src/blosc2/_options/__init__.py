@@ -19,10 +19,18 @@ from blosc2._options.compression import (
     zstd_encoding,
 )
 from blosc2._options.deserialization import DeserializeMode, deserialize_mode
-from blosc2._options.modes import check_modes, local_path, tell_of_mapping
+from blosc2._options.modes import (
+    check_directory_mapping,
+    check_locking,
+    check_modes,
+    check_new_modes,
+    check_open_modes,
+    refuse_locking,
+    refuse_without_path,
+)
 from blosc2._options.out_of_scope import Absent, explain_absent, explain_name
 from blosc2._options.parallel import PARALLEL_WORK, compress, compressed, run
-from blosc2._options.store_modes import check_mmap_mode, check_mode, refuse_locking
+from blosc2._options.paths import local_path, tell_of_mapping
 from blosc2._options.store_options import StoreOptions, store_options
 from blosc2._options.threads import (
     check_nthreads,
@@ -45,11 +53,13 @@ __all__ = [
     "Filter",
     "StoreOptions",
     "Support",
+    "check_directory_mapping",
+    "check_locking",
     "check_meta",
-    "check_mmap_mode",
-    "check_mode",
     "check_modes",
+    "check_new_modes",
     "check_nthreads",
+    "check_open_modes",
     "compress",
     "compressed",
     "declared_encoding",
@@ -66,6 +76,7 @@ __all__ = [
     "ncores",
     "plain_encoding",
     "refuse_locking",
+    "refuse_without_path",
     "run",
     "set_nthreads",
     "store_options",

@@ -1,18 +1,18 @@
-"""The modes in which files are opened, and valid paths. Every public function checks them here."""
+"""The modes in which files and stores are opened, and which go together. They are checked here, and nowhere else.
+
+What is legal goes down in one object that does not change: `StoreOptions` for stores, `_handles.HandleOptions` for
+arrays. Below these, modes are only asked, never checked.
+"""
 
 from __future__ import annotations
 
 import operator
-import os
-import re
-import reprlib
-import sys
-from typing import Any
+from typing import Final, Never
 
-# What the C library maps at first, where it may write.
-_MAPPING_SIZE = 1 << 30
+# What may be done with a file or a store.
+_MODES: Final = ("r", "a", "w", "x")
 # Mode of the file behind each kind of mapping.
-_MAPPING_MODES = {"r": "r", "r+": "a", "w+": "w", "c": "a"}
+_MAPPING_MODES: Final = {"r": "r", "r+": "a", "w+": "w", "c": "a"}
 
 
 def check_modes(mode: object, mmap_mode: object = None, initial_mapping_size: object = None) -> str:
@@ -38,7 +38,7 @@ def check_modes(mode: object, mmap_mode: object = None, initial_mapping_size: ob
     'r'
     """
     by_mapping = mode is None and mmap_mode is not None
-    if not by_mapping and (not isinstance(mode, str) or mode not in ("r", "a", "w", "x")):
+    if not by_mapping and (not isinstance(mode, str) or mode not in _MODES):
         raise ValueError(f"mode must be 'r', 'a', 'w' or 'x', not {mode!r}")
     if mmap_mode is not None and (not isinstance(mmap_mode, str) or mmap_mode not in _MAPPING_MODES):
         raise ValueError(f"Invalid mmap_mode {mmap_mode!r}: it can be None, 'r', 'r+', 'w+' or 'c'")
@@ -54,60 +54,72 @@ def check_modes(mode: object, mmap_mode: object = None, initial_mapping_size: ob
     return str(mode) if mmap_mode is None else _MAPPING_MODES[mmap_mode]
 
 
-def _is_asked_to_tell() -> bool:
-    return bool(os.environ.get("BLOSC_TRACE") or os.environ.get("BLOSC_INFO"))
+def check_open_modes(
+    mode: object, mmap_mode: str | None, initial_mapping_size: object = None, *, path: str, offset: int = 0,
+    locking: bool = False, exclusive: bool = True,
+) -> str:  # fmt: skip
+    """The same for a file that has to exist."""
+    if mmap_mode == "w+":
+        raise ValueError("w+ mmap_mode cannot be used to open an existing file; it would have to be created")
+    effective = check_modes(mode, mmap_mode, initial_mapping_size)
+    if offset < 0:
+        raise ValueError(f"offset must not be negative: {offset}")
+    if locking:
+        check_locking(path, mmap_mode)
+        if not exclusive:
+            raise ValueError("locking=True shares a lock, and exclusive=False goes without: leave one of them out")
+        if offset:
+            raise ValueError("locking=True is for files that are one frame; leave out offset, or locking")
+    return effective
 
 
-# Asked once, when this is imported: looking for two variables that are not there takes longer than mapping a file.
-_tells: bool = _is_asked_to_tell()
+def check_new_modes(
+    mode: str, mmap_mode: str | None, *, path: str | None, contiguous: bool, locking: bool, what: str
+) -> None:
+    """Refuse modes in which nothing can be created; `what` names the new object."""
+    if locking:
+        check_locking(path, mmap_mode)
+    if mmap_mode is not None:
+        if path is None:
+            raise ValueError(f"urlpath must be set to map the file of the {what}: mmap_mode={mmap_mode!r}")
+        if not contiguous:
+            raise ValueError("Only contiguous storage is supported with mmap_mode: leave out contiguous=False")
+    if mode == "r" and path is not None:
+        raise ValueError(f"mode 'r' creates nothing: the {what} must already exist ({path})")
 
 
-def tell_of_mapping(path: str, mmap_mode: str | None, initial_mapping_size: Any, size: int) -> None:
-    """Say on the standard error stream that a file was mapped, where the C library's variables asked for such texts.
-
-    It is the C library's text, with the size that it would map. Here files are mapped as large as they are.
-    """
-    if not _tells or mmap_mode is None:
-        return
-    if mmap_mode != "r":
-        size = max(size, _MAPPING_SIZE if initial_mapping_size is None else int(initial_mapping_size))
-    text = f"[INFO] - Opened memory-mapped file {path} in mode {mmap_mode} with an mapping size of {size} bytes."
-    print(text, file=sys.stderr)
+def check_locking(path: str | None, mmap_mode: str | None) -> None:
+    """Refuse a lock where there is no file, or where a mapping would show what others change meanwhile."""
+    if path is None:
+        raise ValueError("locking=True is for files: urlpath must be set")
+    if mmap_mode is not None:
+        raise ValueError(f"locking=True and mmap_mode={mmap_mode!r} do not go together: leave one of them out")
 
 
-def local_path(path: object) -> str:
-    """Give a path (str, bytes, path object or `file://` URL) as a str.
-
-    Raises
-    ------
-    TypeError
-        It is none of these.
-    ValueError
-        It is a `file://` URL with the name of another machine.
-    NotImplementedError
-        It is the URL of something remote.
-    """
-    if not isinstance(path, (str, bytes, os.PathLike)):
-        raise TypeError(f"a path must be a str, bytes or a path object, not {reprlib.repr(path)}")
-    text = os.fsdecode(path)
-    remote = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", text)
-    if remote and remote[1].lower() == "file":
-        return _path_of_url(text)
-    if remote:
-        raise NotImplementedError(f"{text}: only local files can be opened, not {remote[1]} URLs; download it first")
-    return text
+def check_directory_mapping(path: str, mmap_mode: str | None) -> None:
+    """Refuse to map a directory frame for changes. For reading, its files are brought into memory in any case."""
+    if mmap_mode not in (None, "r"):
+        raise ValueError(f"Only contiguous storage is supported with mmap_mode, {path} is a directory")
 
 
-def _path_of_url(url: str) -> str:
-    """The path that a `file://` URL names, with its %-escapes resolved."""
-    from urllib.parse import urlsplit  # few need them, and they are slow to import
-    from urllib.request import url2pathname
+def refuse_without_path(what: str) -> Never:
+    """Say that mode 'r' opens what exists, where no path was given."""
+    raise ValueError(f"mode 'r' opens what exists: urlpath must be set to open {what}")
 
-    parts = urlsplit(url)
-    if parts.netloc.lower() not in ("", "localhost"):
-        raise ValueError(
-            f"{url}: a file of another machine, {parts.netloc!r}; mount its folder, and give the path there"
-        )
-    if parts.query or parts.fragment:
-        raise ValueError(f"{url}: a file has no query and no fragment; write '?' as %3F and '#' as %23 in its name")
-    return url2pathname(parts.path)
+
+def check_store_modes(mode: str, mmap_mode: str | None) -> None:
+    """Refuse what is not a mode of a store, or not with this kind of mapping."""
+    if mode not in _MODES:
+        raise ValueError(f"mode must be 'r', 'w', or 'a', or 'x' to create only, not {mode!r}")
+    if mmap_mode not in (None, "r"):
+        raise ValueError(f"mmap_mode must be None or 'r' for a store, not {mmap_mode!r}")
+    if mmap_mode == "r" and mode != "r":
+        raise ValueError(f"mmap_mode='r' requires mode='r', not {mode!r}: a mapped store is read-only")
+
+
+def refuse_locking(path: str | None, mmap_mode: str | None) -> Never:
+    """Say why a store cannot be changed by several programs at a time."""
+    if mmap_mode is not None:
+        raise ValueError("locking=True and mmap_mode do not go together, and stores have no locking here")
+    kind = "a zip store" if path is not None and path.endswith(".b2z") else "a store"
+    raise ValueError(f"locking=True is not possible: {kind} has one writer at a time, and readers need no lock")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from blosc2._options.deserialization import deserialize_mode
-from blosc2._options.store_modes import check_mmap_mode, check_mode
+from blosc2._options.modes import check_store_modes
 
 
 class StoreOptions(NamedTuple):
@@ -56,8 +56,7 @@ def store_options(
     'full'
     """
     if mode != "r" or mmap_mode not in (None, "r"):  # as most are not
-        check_mode(mode)
-        check_mmap_mode(mmap_mode, mode)
+        check_store_modes(mode, mmap_mode)
     if deserialize is None:
         deserialize = "safe"
     elif deserialize != "safe":

@@ -1,0 +1,38 @@
+"""The handle of what is at a path."""
+
+from __future__ import annotations
+
+from blosc2._frames import is_directory_frame
+from blosc2._handles.directory import directory_handle
+from blosc2._handles.file import file_handle
+from blosc2._handles.handle import FrameHandle
+from blosc2._handles.options import HandleOptions
+from blosc2._handles.shared import shared_handle
+from blosc2._options import check_directory_mapping
+
+
+def open_handle(
+    path: str, options: HandleOptions, offset: int = 0, *, directory: bool | None = None, advice: str | None = None
+) -> FrameHandle:
+    """Open the frame in a file, at an offset, or the directory frame at a path.
+
+    Parameters
+    ----------
+    path : str
+    options : HandleOptions
+        Checked, except that a directory cannot be mapped for changes.
+    offset : int
+        Where the frame starts in the file, in bytes.
+    directory : bool, optional
+        Whether a directory frame is at the path; by default, this is looked up.
+    advice : str, optional
+        What the system is told before the file is read.
+    """
+    if directory is None:
+        directory = not offset and is_directory_frame(path)
+    if directory:
+        check_directory_mapping(path, options.mmap_mode)
+        options = options._replace(mmap_mode=None)
+    if options.locking:
+        return shared_handle(path, options)
+    return directory_handle(path, options) if directory else file_handle(path, options, offset, advice=advice)

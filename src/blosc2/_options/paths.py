@@ -1,0 +1,71 @@
+"""Paths that a caller gives, and the C library's message about a mapped file."""
+
+from __future__ import annotations
+
+import os
+import re
+import reprlib
+import sys
+from typing import Any
+
+# What the C library maps at first, where it may write.
+_MAPPING_SIZE = 1 << 30
+
+
+def _is_asked_to_tell() -> bool:
+    return bool(os.environ.get("BLOSC_TRACE") or os.environ.get("BLOSC_INFO"))
+
+
+# Asked once, when this is imported: looking for two variables that are not there takes longer than mapping a file.
+_tells: bool = _is_asked_to_tell()
+
+
+def tell_of_mapping(path: str, mmap_mode: str | None, initial_mapping_size: Any, size: int) -> None:
+    """Say on the standard error stream that a file was mapped, where the C library's variables asked for such texts.
+
+    It is the C library's text, with the size that it would map. Here files are mapped as large as they are.
+    """
+    if not _tells or mmap_mode is None:
+        return
+    if mmap_mode != "r":
+        size = max(size, _MAPPING_SIZE if initial_mapping_size is None else int(initial_mapping_size))
+    text = f"[INFO] - Opened memory-mapped file {path} in mode {mmap_mode} with an mapping size of {size} bytes."
+    print(text, file=sys.stderr)
+
+
+def local_path(path: object) -> str:
+    """Give a path (str, bytes, path object or `file://` URL) as a str.
+
+    Raises
+    ------
+    TypeError
+        It is none of these.
+    ValueError
+        It is a `file://` URL with the name of another machine.
+    NotImplementedError
+        It is the URL of something remote.
+    """
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise TypeError(f"a path must be a str, bytes or a path object, not {reprlib.repr(path)}")
+    text = os.fsdecode(path)
+    remote = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", text)
+    if remote and remote[1].lower() == "file":
+        return _path_of_url(text)
+    if remote:
+        raise NotImplementedError(f"{text}: only local files can be opened, not {remote[1]} URLs; download it first")
+    return text
+
+
+def _path_of_url(url: str) -> str:
+    """The path that a `file://` URL names, with its %-escapes resolved."""
+    from urllib.parse import urlsplit  # few need them, and they are slow to import
+    from urllib.request import url2pathname
+
+    parts = urlsplit(url)
+    if parts.netloc.lower() not in ("", "localhost"):
+        raise ValueError(
+            f"{url}: a file of another machine, {parts.netloc!r}; mount its folder, and give the path there"
+        )
+    if parts.query or parts.fragment:
+        raise ValueError(f"{url}: a file has no query and no fragment; write '?' as %3F and '#' as %23 in its name")
+    return url2pathname(parts.path)

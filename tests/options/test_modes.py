@@ -1,0 +1,115 @@
+"""Modes and what goes with them: one module says what is legal, and every opener asks it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+from blosc2._handles import HandleOptions
+from blosc2._options import StoreOptions, check_open_modes, store_options
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "blosc2"
+
+# Each makes or opens something at a path, with keywords of its modes.
+OPENERS: dict[str, Callable[..., Any]] = {
+    "asarray": lambda path, **how: blosc2.asarray(np.arange(9), urlpath=path, **{"mode": "w", **how}),
+    "SChunk": lambda path, **how: blosc2.SChunk(urlpath=path, **{"mode": "w", **how}),
+    "SChunk 'r'": lambda path, **how: blosc2.SChunk(urlpath=path, mode="r", **how),
+    "ObjectArray": lambda path, **how: blosc2.ObjectArray(urlpath=path, **{"mode": "w", **how}),
+    "ObjectArray 'a'": lambda path, **how: blosc2.ObjectArray(urlpath=path, **{"mode": "a", **how}),
+    "BatchArray 'a'": lambda path, **how: blosc2.BatchArray(urlpath=path, **{"mode": "a", **how}),
+    "open": lambda path, **how: blosc2.open(path, **how),
+    "blosc2_ext.open": lambda path, **how: blosc2.blosc2_ext.open(path, how.pop("mode", "a"), 0, **how),
+}
+# What to put there before.
+EXISTING: dict[str, Callable[[str], Any]] = {
+    "ObjectArray": lambda path: blosc2.ObjectArray(urlpath=path).append(1),
+    "BatchArray": lambda path: blosc2.BatchArray(urlpath=path).append([1]),
+}
+
+
+def put(opener: str, path: str) -> None:
+    make = EXISTING.get(opener.split(" ")[0])
+    if make is not None:
+        make(path)
+    elif opener.startswith("SChunk"):
+        blosc2.SChunk(data=b"there", urlpath=path)
+    else:
+        blosc2.asarray(np.arange(3), urlpath=path)
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+@pytest.mark.parametrize("mmap_mode", ["r", "r+", "c"])
+def test_a_shared_lock_and_a_mapping_do_not_go_together(tmp_path: Path, opener: str, mmap_mode: str) -> None:
+    path = str(tmp_path / "x.b2frame")
+    put(opener, path)
+    before = {found.name: found.read_bytes() for found in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match="leave one of them out"):
+        OPENERS[opener](path, locking=True, mmap_mode=mmap_mode)
+    assert {found.name: found.read_bytes() for found in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"mmap_mode": "rw"}, "Invalid mmap_mode 'rw'"),
+        ({"initial_mapping_size": 9}, "initial_mapping_size can only be used with mmap_mode"),
+        ({"mmap_mode": "r", "initial_mapping_size": 9}, "can only be used with writing modes"),
+    ],
+)
+def test_every_opener_refuses_the_same(tmp_path: Path, opener: str, how: dict[str, Any], message: str) -> None:
+    path = str(tmp_path / "x.b2frame")
+    put(opener, path)
+    before = {found.name: found.read_bytes() for found in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        OPENERS[opener](path, **how)
+    assert {found.name: found.read_bytes() for found in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("opener", ["SChunk 'r'", "open", "blosc2_ext.open"])
+def test_a_directory_frame_cannot_be_mapped_for_changes(tmp_path: Path, opener: str) -> None:
+    path = str(tmp_path / "x.b2frame")
+    blosc2.SChunk(data=b"there", urlpath=path, contiguous=False)
+    assert OPENERS[opener](path, mmap_mode="r")[:] == b"there"
+    if opener != "SChunk 'r'":
+        with pytest.raises(ValueError, match="Only contiguous storage is supported with mmap_mode"):
+            OPENERS[opener](path, mmap_mode="r+")
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"mmap_mode": "w+"}, "w+ mmap_mode cannot be used to open an existing file"),
+        ({"offset": -1}, "offset must not be negative"),
+        ({"locking": True, "offset": 8}, "leave out offset, or locking"),
+        ({"locking": True, "exclusive": False}, "leave one of them out"),
+    ],
+)
+def test_opening_what_exists(how: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_open_modes("a", how.pop("mmap_mode", None), path="x.b2nd", **how)
+
+
+def test_options_do_not_change() -> None:
+    for options in (HandleOptions(), store_options("r", None)):
+        with pytest.raises(AttributeError):
+            options.mode = "a"  # type: ignore[misc]
+    assert isinstance(store_options("r", "r"), StoreOptions)
+
+
+def test_no_other_module_says_which_modes_exist() -> None:
+    legal = re.compile(r"""mode must be|mmap_mode (must|can) be|not in \("r"|\("r", "(a|w|r\+)", """)
+    found = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if legal.search(re.sub(r'"""[\s\S]*?"""', "", path.read_text(encoding="utf-8")))
+    }
+    # That function opens without creating or emptying anything, so it has fewer modes.
+    assert found == {"_options/modes.py", "blosc2_ext.py"}
