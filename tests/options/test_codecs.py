@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import blosc2
+from blosc2._frames import chunk_encoding
 from blosc2._options import FIELDS, Support, check_meta, codecs, fields_of, zstd_encoding
-from blosc2._options.compression import stored_encoding, with_metas
+from blosc2._options.compression import with_metas
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "src" / "blosc2" / "_options" / "codecs.py"
@@ -84,7 +85,7 @@ def test_what_a_chunk_says() -> None:
     chunk = blosc2.compress2(
         bytes(range(200)) * 50, codec=blosc2.Codec.LZ4HC, typesize=4, filters=[blosc2.Filter.DELTA], filters_meta=[7]
     )
-    told = stored_encoding(chunk)
+    told = chunk_encoding(chunk)
     assert (told.codec, told.typesize, told.filters[0], told.filters_meta[0]) == (2, 4, 3, 7)
 
 

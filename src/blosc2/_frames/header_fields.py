@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
+from blosc2._options import FILTER_SLOTS, Encoding
+
 #: Bytes of a frame's header before the metalayers, and of a chunk's header.
 FRAME_HEADER: Final = 87
 CHUNK_HEADER: Final = 32
@@ -12,13 +14,30 @@ CHUNK_HEADER: Final = 32
 # Fields of a frame's header, which are big-endian.
 HEADER_SIZE_AT: Final = 11
 FRAME_SIZE_AT: Final = 16
+FLAGS_AT: Final = 25
 FRAME_TYPE_AT: Final = 26
+LEVEL_AT: Final = 27
+SPLIT_MODE_AT: Final = 28
 NBYTES_AT: Final = 30
 CBYTES_AT: Final = 39
+TYPESIZE_AT: Final = 48
+BLOCKSIZE_AT: Final = 53
 CHUNKSIZE_AT: Final = 58
+HAS_VLMETA_AT: Final = 68
+FILTERS_AT: Final = 71
+CODEC_AT: Final = 77
+CODEC_META_AT: Final = 78
+FILTERS_META_AT: Final = 79
+_TRUE: Final = 0xC3
+_FALSE: Final = 0xC2
 
 #: Uncompressed bytes, those of a block and compressed bytes of a chunk, at the start of its header.
 CHUNK_SIZES: Final = struct.Struct("<4x3i")
+_CHUNK_TYPESIZE_AT: Final = 3
+_CHUNK_FILTERS_AT: Final = 16
+_CHUNK_CODEC_AT: Final = 22
+_CHUNK_METAS_AT: Final = 24
+_VL_BLOCKS_AT: Final = 30
 _KIND_AT: Final = 31
 
 
@@ -40,6 +59,30 @@ def frame_nbytes(header: Any) -> int:
 def frame_chunksize(header: Any) -> int:
     """Uncompressed bytes of a frame's chunks."""
     return int.from_bytes(header[CHUNKSIZE_AT : CHUNKSIZE_AT + 4], signed=True)
+
+
+def set_frame_fields(header: bytearray, size: int, nbytes: int, cbytes: int, *, has_vlmeta: bool) -> None:
+    """Change the fields of a header that differ between versions of a frame: sizes, and whether there is metadata.
+
+    `nbytes` are the uncompressed bytes, `cbytes` those from the header to the offsets table.
+    """
+    struct.pack_into(">Q", header, FRAME_SIZE_AT, size)
+    struct.pack_into(">q", header, NBYTES_AT, nbytes)
+    struct.pack_into(">q", header, CBYTES_AT, cbytes)
+    header[HAS_VLMETA_AT] = _TRUE if has_vlmeta else _FALSE
+
+
+def chunk_encoding(chunk: Any) -> Encoding:
+    """How a chunk was compressed, as its header tells; it does not tell the level."""
+    filters = tuple(chunk[_CHUNK_FILTERS_AT : _CHUNK_FILTERS_AT + FILTER_SLOTS])
+    metas = tuple(chunk[_CHUNK_METAS_AT : _CHUNK_METAS_AT + FILTER_SLOTS])
+    codec, codec_meta = chunk[_CHUNK_CODEC_AT], chunk[_CHUNK_CODEC_AT + 1]
+    return Encoding(codec, codec_meta, 0, False, chunk[_CHUNK_TYPESIZE_AT], 0, 0, filters, metas)
+
+
+def has_vl_blocks(chunk: Any) -> bool:
+    """Whether the blocks of a chunk differ in size."""
+    return bool(chunk[_VL_BLOCKS_AT] & 1)
 
 
 def special_kind(chunk: Any) -> int:

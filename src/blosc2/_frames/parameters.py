@@ -15,14 +15,24 @@ import numpy as np
 
 from blosc2._core.frame.frame import Frame
 from blosc2._frames.encoders import encode
+from blosc2._frames.header_fields import (
+    BLOCKSIZE_AT,
+    CODEC_AT,
+    CODEC_META_AT,
+    FILTERS_AT,
+    FILTERS_META_AT,
+    LEVEL_AT,
+    SPLIT_MODE_AT,
+    TYPESIZE_AT,
+)
 from blosc2._options import Support, check_meta, declared_encoding, fields_of, lossy_codecs
 from blosc2.exceptions import FormatError
 from blosc2.storage import CParams, Filter, cparams_of
 
-# Bytes of the header, as FORMATS 1.1 has them.
+# Where the header says them.
 _OFFSETS: Final = {
-    "codec": 77, "codec_meta": 78, "clevel": 27, "splitmode": 28, "typesize": 48, "blocksize": 53, "filters": 71,
-    "filters_meta": 79,
+    "codec": CODEC_AT, "codec_meta": CODEC_META_AT, "clevel": LEVEL_AT, "splitmode": SPLIT_MODE_AT,
+    "typesize": TYPESIZE_AT, "blocksize": BLOCKSIZE_AT, "filters": FILTERS_AT, "filters_meta": FILTERS_META_AT,
 }  # fmt: skip
 _NAMES: Final = tuple(item.name for item in fields(CParams))
 #: Those that take the items themselves for numbers.

@@ -22,6 +22,7 @@ from blosc2._core.io.source import Source
 from blosc2._core.ndim.grid_write import StoredChunk
 from blosc2._files import Spooled, held
 from blosc2._frames.checksums import MARK_AT, Running, Sums, as_table, carried, from_table
+from blosc2._frames.header_fields import CHUNKSIZE_AT, FLAGS_AT, set_frame_fields
 from blosc2._frames.payload_alignment import PADDING, hole_before
 from blosc2._options import FIELDS
 from blosc2.exceptions import FormatError
@@ -418,12 +419,11 @@ def appended(update: FrameUpdate, start: int, *, variable: bool) -> tuple[list[b
     trailer = pack_trailer(update.vlmeta)
     before = position + len(index)
     header = bytearray(frame.header_bytes())
-    struct.pack_into(">Q", header, 16, before + len(trailer))
-    struct.pack_into(">q", header, 30, update.nbytes)
-    struct.pack_into(">q", header, 39, position - header_len)
-    struct.pack_into(">i", header, 58, update.chunksize)
-    header[25] = frame_flags(variable, update.vlblocks)
-    header[68] = 0xC3 if update.vlmeta else 0xC2
+    set_frame_fields(
+        header, before + len(trailer), update.nbytes, position - header_len, has_vlmeta=bool(update.vlmeta)
+    )
+    struct.pack_into(">i", header, CHUNKSIZE_AT, update.chunksize)
+    header[FLAGS_AT] = frame_flags(variable, update.vlblocks)
     header[MARK_AT] = 0
     if "b2nd" in update.metalayers:
         place = frame.metalayer_offset("b2nd")

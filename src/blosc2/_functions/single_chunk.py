@@ -9,11 +9,10 @@ import numpy as np
 from blosc2._core.codec.codec import decode_bytes
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
-from blosc2._frames import CHUNK_SIZES
+from blosc2._frames import CHUNK_SIZES, chunk_encoding
 from blosc2._functions.blosc1 import HEADER as OLD_HEADER
 from blosc2._functions.blosc1 import has_old_header, with_new_header
 from blosc2._handles import bytes_of, read_bytes, read_into
-from blosc2._options import stored_encoding
 from blosc2.exceptions import ChunkSizeError, FormatError
 from blosc2.storage import EXTENDED_HEADER_LENGTH, MAX_BUFFERSIZE
 
@@ -116,5 +115,5 @@ def _one_chunk_frame(chunk: bytes | memoryview) -> Frame | None:
     nbytes: int = CHUNK_SIZES.unpack_from(chunk)[0]
     if not _LARGE <= nbytes <= MAX_BUFFERSIZE or chunk[30]:  # blocks of variable length
         return None
-    encoding = stored_encoding(chunk)
+    encoding = chunk_encoding(chunk)
     return Frame.assemble(Source.of_buffer(chunk), np.zeros(1, np.int64), 1, nbytes, nbytes, encoding, {}, {})

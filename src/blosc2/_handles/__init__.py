@@ -12,13 +12,12 @@ from blosc2._handles.file import FileHandle
 from blosc2._handles.frame_object import Stored, StoredFrame
 from blosc2._handles.handle import FrameHandle, array_of, make_plugin, vlmeta_chunk
 from blosc2._handles.lazy_chunks import lazy_chunk
-from blosc2._handles.lost import LOST_ERRORS, LostHandle
 from blosc2._handles.memory import MemoryHandle
 from blosc2._handles.new_frame import check_target, copy_frame, new_handle
 from blosc2._handles.open_handle import open_handle
 from blosc2._handles.options import FrameContent, HandleOptions
+from blosc2._handles.pickled import LOST_ERRORS, FrameVersion, LostHandle, version_of
 from blosc2._handles.schunk_methods import ChangeableChunks
-from blosc2._handles.versions import FrameVersion, version_of
 
 __all__ = [
     "DEFAULT_CHUNK",

@@ -25,6 +25,7 @@ from blosc2._frames import (
     FrameUpdate,
     Stored,
     encode,
+    has_vl_blocks,
     special_kind,
 )
 from blosc2._handles.handle import FrameHandle
@@ -130,7 +131,7 @@ def checked_chunk(handle: FrameHandle, chunk: Any, what: str) -> tuple[bytes, in
     largest = int(handle.frame.chunksize)
     if 0 < largest < size:
         raise ChunkSizeError(f"Could not {what} the desired chunk: it has {size} bytes, a chunk here {largest}")
-    if stored[30] & 1:
+    if has_vl_blocks(stored):
         raise NotImplementedError("chunks with blocks of variable length can only be read")
     return stored, size
 

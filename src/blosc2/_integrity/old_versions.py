@@ -24,6 +24,7 @@ from blosc2._frames import (
     CBYTES_AT,
     CHUNK_SIZES,
     CHUNKSIZE_AT,
+    FLAGS_AT,
     FRAME_SIZE_AT,
     HEADER_SIZE_AT,
     MARK_AT,
@@ -38,6 +39,7 @@ from blosc2._frames import (
     frame_nbytes,
     frame_size,
     header_size,
+    set_frame_fields,
     trailers,
 )
 from blosc2._integrity.report import FAULTS
@@ -106,7 +108,7 @@ class Head:
         self.raw = source.read(offset, length)
         self.empty = self._with_trailer(pack_trailer({}))
         self.nbytes = frame_nbytes(self.raw)
-        self.variable = bool(self.raw[25] & _VARIABLE)
+        self.variable = bool(self.raw[FLAGS_AT] & _VARIABLE)
 
     @property
     def start(self) -> int:
@@ -375,10 +377,8 @@ def _agrees(head: Head, frame: Frame, table: Table, trailer: bytes, start: int) 
     if crc32c(trailer[place + 28 :], crc32c(b"\0\0\0\0", crc32c(trailer[: place + 24]))) != whole:
         return False
     header = bytearray(head.raw)
-    struct.pack_into(">Q", header, FRAME_SIZE_AT, start + len(trailer) - head.offset)
-    struct.pack_into(">q", header, 30, frame.nbytes)
-    struct.pack_into(">q", header, 39, table[0] - head.start)
-    header[68] = 0xC3 if frame.vlmeta_names() else 0xC2
+    length = start + len(trailer) - head.offset
+    set_frame_fields(header, length, frame.nbytes, table[0] - head.start, has_vlmeta=bool(frame.vlmeta_names()))
     header[MARK_AT] = _MARK
     if crc32c(header) != own:
         return False

@@ -14,7 +14,6 @@ from blosc2._options.compression import (
     encoding_of,
     fields_of,
     plain_encoding,
-    stored_encoding,
     with_metas,
     zstd_encoding,
 )
@@ -80,7 +79,6 @@ __all__ = [
     "run",
     "set_nthreads",
     "store_options",
-    "stored_encoding",
     "tell_of_mapping",
     "with_metas",
     "worth_threads",

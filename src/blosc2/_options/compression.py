@@ -58,11 +58,6 @@ def plain_encoding(
     return Encoding(codec, 0, clevel, False, typesize, blocksize, splitmode, (*_NONE[1:], last_filter), _NONE)
 
 
-def stored_encoding(chunk: Any) -> Encoding:
-    """The encoding that the header of a chunk tells, of 32 bytes; it does not tell the level."""
-    return Encoding(chunk[22], chunk[23], 0, False, chunk[3], 0, 0, tuple(chunk[16:22]), tuple(chunk[24:30]))
-
-
 def with_metas(encoding: Encoding, metas: tuple[int, ...]) -> Encoding:
     """The same encoding with other metas of its filters."""
     return Encoding(*(fields_of(encoding)[:-1] + (metas,)))

@@ -104,7 +104,7 @@ def check_directory_mapping(path: str, mmap_mode: str | None) -> None:
 
 def refuse_without_path(what: str) -> Never:
     """Say that mode 'r' opens what exists, where no path was given."""
-    raise ValueError(f"mode 'r' opens what exists: urlpath must be set to open {what}")
+    raise ValueError(f"urlpath must be set to open {what} with mode 'r', and you did not specify a urlpath")
 
 
 def check_store_modes(mode: str, mmap_mode: str | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
 from io import FileIO
 from typing import Any, Final
@@ -25,7 +24,7 @@ from blosc2._core.frame.frame_checksums import range_checksum, with_checksums
 from blosc2._core.frame.frame_writer import pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
-from blosc2._frames import ALIGNMENT, MARK_AT, Running, as_table, carried, from_table
+from blosc2._frames import ALIGNMENT, MARK_AT, Running, as_table, carried, from_table, set_frame_fields
 
 # The header fields that make a version current lie in one sector when they end before this byte.
 _SECTOR: Final = 512
@@ -173,10 +172,7 @@ class Plan:
         trailer = pack_trailer({**vlmeta, MAP: self.map})
         header = bytearray(frame.header_bytes())
         stop = position + len(index)
-        struct.pack_into(">Q", header, 16, stop + len(trailer))
-        struct.pack_into(">q", header, 30, self.end)
-        struct.pack_into(">q", header, 39, position - frame.header_len)
-        header[68] = 0xC3
+        set_frame_fields(header, stop + len(trailer), self.end, position - int(frame.header_len), has_vlmeta=True)
         header[MARK_AT] = 0
         sealed_header = bytes(header)
         if sums is not None:
