@@ -4,7 +4,7 @@
 whole to a new file. No lower layer imports this package.
 """
 
-from blosc2._integrity.checking import check, check_opened_handle, check_store
+from blosc2._integrity.check_path import check, check_opened_handle, check_store
 from blosc2._integrity.report import CheckReport, Finding
 from blosc2._integrity.salvaging import SalvageReport, salvage
 

@@ -11,7 +11,7 @@ from blosc2._files import NewFile, Owner
 from blosc2._frames import FrameUpdate, is_directory_frame, with_sums, write_frame
 from blosc2._integrity.check_directory import key_of, walk
 from blosc2._integrity.check_frames import open_regular
-from blosc2._integrity.checking import DIRECTORY, EMBEDDED
+from blosc2._integrity.check_path import DIRECTORY, EMBEDDED
 from blosc2._integrity.report import FAULTS, Findings
 from blosc2._integrity.salvage_archive import recover_archive
 from blosc2._integrity.salvage_embedded import Values, recover_embedded

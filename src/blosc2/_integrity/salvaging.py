@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from blosc2._backends import taken
 from blosc2._files import Owner
-from blosc2._integrity.checking import ARCHIVE, DIRECTORY, EMBEDDED, kind_of_path
+from blosc2._integrity.check_path import ARCHIVE, DIRECTORY, EMBEDDED, kind_of_path
 from blosc2._integrity.report import Finding, Findings, first_lines
 from blosc2._options import local_path
 
