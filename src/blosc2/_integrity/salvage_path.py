@@ -126,7 +126,7 @@ def salvage(
     lost = Findings(name, progress)
     owner = Owner()
     # Not with the package: most programs never come here.
-    from blosc2._integrity.recovering import recover_single, recover_store, write_frame_to, write_store_to
+    from blosc2._integrity.salvage_any_kind import recover_single, recover_store, write_frame_to, write_store_to
 
     if is_store:
         values = recover_store(name, kind, lost, fill)
