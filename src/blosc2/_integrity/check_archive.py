@@ -13,8 +13,8 @@ from blosc2._core.keys.folded_keys import folded
 from blosc2._core.zip.archive import Archive
 from blosc2._integrity.check_catalog import CATALOG, check_catalog
 from blosc2._integrity.check_embedded import check_embedded
+from blosc2._integrity.check_file_checksum import Seal, check_seal, end_position
 from blosc2._integrity.check_frames import check_window, open_regular
-from blosc2._integrity.check_seal import Seal, check_seal, end_position
 from blosc2._integrity.report import FAULTS, Findings
 
 _CENTRAL: Final = struct.Struct("<4s6H3I5H2I")
