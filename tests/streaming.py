@@ -11,7 +11,7 @@ from blosc2._backends.embedded import changes as embedded_changes
 from blosc2._backends.embedded import frame_map as embedded
 from blosc2._backends.zip import member_frames as member_writing
 from blosc2._files import copies as byte_copies
-from blosc2._files import spool
+from blosc2._files import temporary_bytes
 from blosc2._frames import chunk_files
 from blosc2._frames import chunk_sequence as joined_chunks
 from blosc2._handles import handle, memory
@@ -23,7 +23,7 @@ from blosc2._stores.leaves import leaf
 LIMITS = (
     (byte_copies, "_PIECE", 1 << 12), (byte_copies, "_AT_ONCE", 1 << 14), (byte_copies, "_WORTH_ASKING", 1),
     (handle, "SMALL_FRAME", 0), (memory, "SMALL_FRAME", 0), (embedded, "_LONG", 0), (embedded_changes, "_IN_MEMORY", 0),
-    (joined_chunks, "BUDGET", 0), (joined_chunks, "_SLACK", 1 << 14), (spool, "BUDGET", 0),
+    (joined_chunks, "BUDGET", 0), (joined_chunks, "_SLACK", 1 << 14), (temporary_bytes, "BUDGET", 0),
     (chunk_files, "SMALL_FRAME", 0),
     (member_writing, "_LARGE", 0),
     (store, "MEMORY_LIMIT", 0), (waiting, "_WORTH_MOVING", 0), (waiting, "MEMORY_LIMIT", 0),

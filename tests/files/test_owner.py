@@ -37,7 +37,7 @@ EXCEPT = {
     ("_files.file_lock", "_open_for_writing"),  # a lock file
     ("_files.identity", "check_writable_file"),  # changes nothing
     ("_files.copies", "_copy_by_system"),  # to a file that an owner has opened
-    ("_files.spool", "add"),  # a file without a name, of which the owner is asked first
+    ("_files.temporary_bytes", "add"),  # a file without a name, of which the owner is asked first
 }
 
 

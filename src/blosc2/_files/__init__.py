@@ -23,8 +23,8 @@ from blosc2._files.process import Descriptor, Owner, refusal
 from blosc2._files.renames import FileMoves
 from blosc2._files.retry import Retry
 from blosc2._files.shared_lock import Sidecar
-from blosc2._files.spool import BUDGET, Spool, Spooled, TemporaryFile, held, waiting_items
 from blosc2._files.sync import sync_file, sync_files, sync_folder, sync_names
+from blosc2._files.temporary_bytes import BUDGET, Spool, Spooled, TemporaryFile, held, waiting_items
 
 __all__ = [
     "BUDGET",
