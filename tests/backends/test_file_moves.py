@@ -13,7 +13,7 @@ from store_makers import Maker, values_of
 
 import blosc2
 from blosc2._backends.directory import folders as directory_folders
-from blosc2._files.process import Owner
+from blosc2._files.owner import Owner
 from blosc2._files.renames import FileMoves
 
 

@@ -15,7 +15,7 @@ from fixture_kit.forks import in_child
 import blosc2
 from blosc2._core.io.forking import keep_from_child
 from blosc2._files.atomic_file import NewFile
-from blosc2._files.process import Descriptor, Owner
+from blosc2._files.owner import Descriptor, Owner
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork"),
@@ -69,7 +69,7 @@ def test_nothing_else_changes_files() -> None:
     for path in package.rglob("*.py"):
         module = ".".join(path.relative_to(package).with_suffix("").parts)
         for place, call in _calls(ast.parse(path.read_text())):
-            if module != "_files.process" and not module.startswith("demo.") and _changes_files(call):
+            if module != "_files.owner" and not module.startswith("demo.") and _changes_files(call):
                 found.add((module, place))
     assert found <= EXCEPT, "these go past `Owner`: its methods do the same, and nothing in a forked child"
     assert found >= EXCEPT, "these are gone"

@@ -14,7 +14,7 @@ import pytest
 import blosc2
 from blosc2 import SChunk, SpecialValue
 from blosc2._files import atomic_file as new_file
-from blosc2._files import process as owner
+from blosc2._files import owner as owner
 from blosc2._frames import directory as directory_frame
 from blosc2._handles import file as handle
 

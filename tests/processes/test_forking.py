@@ -16,7 +16,7 @@ from fixture_kit.forks import in_child
 
 import blosc2
 from blosc2._core.io.forking import Lock
-from blosc2._files.process import Owner
+from blosc2._files.owner import Owner
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork"),

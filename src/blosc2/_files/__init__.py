@@ -19,7 +19,7 @@ from blosc2._files.identity import (
     file_identity,
     identity_of,
 )
-from blosc2._files.process import Descriptor, Owner, refusal
+from blosc2._files.owner import Descriptor, Owner, refusal
 from blosc2._files.renames import FileMoves
 from blosc2._files.retry import Retry
 from blosc2._files.shared_lock import Sidecar

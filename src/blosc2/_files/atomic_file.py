@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import BinaryIO, Protocol
 
-from blosc2._files.process import Owner
+from blosc2._files.owner import Owner
 from blosc2._files.sync import sync_folder
 from blosc2.exceptions import StoreLockedError, name_file
 

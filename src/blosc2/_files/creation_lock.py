@@ -11,7 +11,7 @@ import errno
 import os
 from contextlib import suppress
 
-from blosc2._files.process import Owner
+from blosc2._files.owner import Owner
 
 _FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 

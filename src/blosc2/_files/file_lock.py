@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from io import FileIO
 from typing import Final
 
-from blosc2._files.process import Owner
+from blosc2._files.owner import Owner
 
 if sys.platform != "win32":  # its own locks keep readers out too, which must not be
     import fcntl

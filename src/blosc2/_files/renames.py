@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from blosc2._files.process import Owner
+from blosc2._files.owner import Owner
 
 
 class FileMoves:

@@ -16,7 +16,7 @@ from typing import Final
 
 from blosc2._core.io.forking import Lock
 from blosc2._files.file_lock import flock
-from blosc2._files.process import Descriptor, refusal
+from blosc2._files.owner import Descriptor, refusal
 
 if sys.platform != "win32":
     import fcntl

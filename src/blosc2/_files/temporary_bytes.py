@@ -12,7 +12,7 @@ from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.grid_write import StoredChunk
 from blosc2._files.copies import Part, Window, check_copy, write_parts
-from blosc2._files.process import Owner
+from blosc2._files.owner import Owner
 
 #: Bytes of a change that wait in memory.
 BUDGET: Final = 16 << 20
