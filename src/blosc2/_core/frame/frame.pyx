@@ -23,7 +23,7 @@ from blosc2._core.codec.chunk_checks cimport inspect
 from blosc2._core.codec.thread_pool cimport await_gil, offer_gil
 from blosc2._core.frame.header cimport PREFIX_READ
 from blosc2._core.frame.vl_reading cimport locate_vl, open_vl, vl_parts
-from blosc2._core.zip.member_sum cimport SMALL_MEMBER, ChunkSum, check_chunk_sums, check_member, chunk_sums, note_sum
+from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, ChunkSum, check_chunk_sums, check_member, chunk_sums, note_sum
 from blosc2._core.io.source cimport Source
 
 from blosc2._core.codec import codec

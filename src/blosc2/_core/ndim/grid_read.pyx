@@ -17,7 +17,7 @@ from blosc2._core.codec.thread_pool cimport is_quick
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, clip, copy_items, locate, parse_key, worth_threads
-from blosc2._core.zip.member_sum cimport ChunkSum, check_chunk_sums, chunk_sums, note_sum
+from blosc2._core.zip.member_checksum cimport ChunkSum, check_chunk_sums, chunk_sums, note_sum
 
 cnp.import_array()
 

@@ -24,7 +24,7 @@ from blosc2._core.zip.end_record cimport (
     write_comment)
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.io.little_endian cimport u16, u32, u64
-from blosc2._core.zip.member_sum cimport SMALL_MEMBER, check_member
+from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, check_member
 from blosc2._core.io.source cimport Source
 
 from blosc2.exceptions import FormatError
