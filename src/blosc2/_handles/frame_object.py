@@ -57,9 +57,10 @@ class Stored(HandleProperties):
     @property
     def dparams(self) -> DParams:
         """Decompression parameters."""
-        if self._handle.dparams is None:
-            self._handle.dparams = DParams()
-        return self._handle.dparams
+        found = self._handle.dparams
+        if found is None:
+            self._handle.dparams = found = DParams()  # which may be changed, and then counts
+        return found
 
     @dparams.setter
     def dparams(self, value: DParams | dict[str, Any]) -> None:

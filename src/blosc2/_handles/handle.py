@@ -36,7 +36,7 @@ from blosc2._handles.open_frame import open_frame
 from blosc2._handles.options import READ_ONLY, HandleOptions
 from blosc2._options import Encoding, declared_encoding, encoding_of, get_nthreads, zstd_encoding
 from blosc2.exceptions import FormatError, ReadOnlyError
-from blosc2.storage import CParams, cparams_of
+from blosc2.storage import CParams, DParams, cparams_of
 
 # Metadata entries are compressed like this, whatever the data's parameters are.
 _VLMETA_ENCODING = zstd_encoding(5)
@@ -51,8 +51,10 @@ class FrameHandle:
         The current version.
     array : tuple of Geometry, dtype and Frame, or None
         Of the current version, when it is an array. One tuple, so that a reader never sees parts of two versions.
-    mode, urlpath, mmap_mode
-        How and from where it was opened.
+    options : HandleOptions
+        How it was opened.
+    urlpath : str or None
+        From where.
     key : str or None
         Of a leaf, its key in the store at `urlpath`.
     version : int
@@ -62,8 +64,7 @@ class FrameHandle:
         what is read as a whole.
     """
 
-    __slots__ = ("__weakref__", "_cparams", "_declared", "array", "deserialize", "dparams", "frame", "key", "mmap_mode",
-                 "mode", "urlpath", "verify", "version")  # fmt: skip
+    __slots__ = ("__weakref__", "_cparams", "array", "frame", "key", "options", "urlpath", "verify", "version")
 
     writable = False
     locking = False
@@ -80,8 +81,9 @@ class FrameHandle:
         urlpath: str | None = None,
         key: str | None = None,
     ) -> None:
-        self.mode, self.mmap_mode, self.deserialize, self.dparams, cparams, verify, _, _ = options
-        self.verify = verify
+        # As few attributes as can be: opening a leaf is mostly setting these.
+        self.options = options
+        self.verify = verify = options.verify
         if verify:
             check_reads(frame)
         elif verify is None and frame.checksums_len:
@@ -91,9 +93,31 @@ class FrameHandle:
         self.urlpath = urlpath
         self.key = key
         self.version = 0
-        self._cparams = cparams
-        # Whether these are what the frame says.
-        self._declared = cparams is None
+        self._cparams: CParams | None = None  # of the frame, once somebody has asked
+
+    @property
+    def mode(self) -> str:
+        """What may be done through the handle."""
+        return self.options.mode
+
+    @property
+    def mmap_mode(self) -> str | None:
+        """How the file is mapped, if it is."""
+        return self.options.mmap_mode
+
+    @property
+    def deserialize(self) -> str:
+        """What happens to active values in the metadata."""
+        return self.options.deserialize
+
+    @property
+    def dparams(self) -> DParams | None:
+        """What chunks are read with; None where nobody has said it."""
+        return self.options.dparams
+
+    @dparams.setter
+    def dparams(self, value: DParams) -> None:
+        self.options = self.options._replace(dparams=value)
 
     @property
     def contiguous(self) -> bool:
@@ -102,24 +126,27 @@ class FrameHandle:
 
     @property
     def nthreads(self) -> int:
-        return get_nthreads() if self.dparams is None else self.dparams.nthreads
+        dparams = self.options.dparams
+        return get_nthreads() if dparams is None else dparams.nthreads
 
     @property
     def cparams(self) -> CParams:
         """What new chunks are compressed with; by default as the frame says."""
+        given = self.options.cparams
+        if given is not None:
+            return given
         if self._cparams is None:
             self._cparams = cparams_of(self.frame)
         return self._cparams
 
     @cparams.setter
     def cparams(self, value: CParams) -> None:
-        self._cparams = value
-        self._declared = False
+        self.options = self.options._replace(cparams=value)
 
     @property
     def usable_cparams(self) -> CParams:
         """The same for who makes chunks with them: `FormatError` where the frame says what nobody could do."""
-        if self._declared:
+        if self.options.cparams is None:
             check_declared(self.frame, None if self.array is None else self.array[1])
         return self.cparams
 

@@ -11,6 +11,7 @@ from blosc2._core.frame.frame_checksums import range_checksum
 from blosc2._core.io.checksum import crc32c
 from blosc2._handles.directory import ReadOnlyDirectoryHandle
 from blosc2._handles.handle import FrameHandle
+from blosc2._handles.options import HandleOptions
 
 # Frames up to this size are compared as a whole; of larger ones, all but the chunks, for which checksums stand.
 _SMALL: Final = 1 << 16
@@ -93,8 +94,7 @@ class LostHandle(FrameHandle):
     ) -> None:
         self.error = error.with_traceback(None)
         self.recipe = recipe
-        self.mode = how.get("mode", "r")
-        self.mmap_mode = how.get("mmap_mode")
+        self.options = HandleOptions(how.get("mode", "r"), how.get("mmap_mode"))
         self.urlpath, self.key = path, key
 
     def stand_in(self, kind: type[_Kind]) -> _Kind:
@@ -107,11 +107,11 @@ class LostHandle(FrameHandle):
         raise copy.copy(self.error)  # each with a traceback of its own
 
     def __getattr__(self, name: str) -> Never:
-        # Called for attributes that have no value here, such as `deserialize`.
+        # Called for attributes that have no value here, such as `version`.
         if name.startswith("__"):
             raise AttributeError(name)
         self._raise()
 
     frame = array = described = property(_raise)
-    nthreads = cparams = dparams = property(_raise)
+    nthreads = cparams = dparams = deserialize = property(_raise)
     require_writable = editing = holding = refresh = compact = to_cframe = _raise

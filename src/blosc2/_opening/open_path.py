@@ -212,7 +212,7 @@ def _opened(handle: FrameHandle, mode: str, cparams: Any) -> Any:
         handle.cparams.typesize = int(handle.frame.typesize)  # nobody asked for another one
     found = wrap(handle)
     if mode == "w":
-        handle.mode = "a"
+        handle.options = handle.options._replace(mode="a")
         if type(found) is SChunk:
             _empty(handle)
     return found

@@ -39,7 +39,7 @@ def reduce_stored(stored: Stored) -> tuple[Any, ...]:
     given: dict[str, Any] = {}
     if handle.dparams is not None:
         given["dparams"] = handle.dparams
-    if not handle._declared:
+    if handle.options.cparams is not None:
         given["cparams"] = handle.cparams
     if isinstance(handle, MemoryHandle) or handle.urlpath is None:
         return revive, (kind, stored.to_cframe(), handle.deserialize, given)

@@ -79,7 +79,8 @@ class LiveHandle(MemoryHandle):
         if frame.metalayers().keys() != self.frame.metalayers().keys():
             return False
         with self._lock:
-            self._buffer, self._used, self._cparams, self._declared = None, 0, None, True
+            self._buffer, self._used, self._cparams = None, 0, None
+            self.options = self.options._replace(cparams=None)
             self._joined = self._joined_of = None
             super()._adopt(frame)
         return True
@@ -103,7 +104,8 @@ def read_only(
         options = HandleOptions("r", mmap_mode, deserialize)
         _recent = (mmap_mode, deserialize, options)
     handle = FrameHandle(frame, options if verify is None else options._replace(verify=False), path, key)
-    handle.verify = verify
+    if verify:
+        handle.verify = verify
     return NDArray._of(handle) if frame.only_array else wrap(handle)  # as most are: `wrap` finds out the same
 
 
