@@ -3,6 +3,7 @@
     python bench/memory.py                    an array of 300 MB that does not compress
     python bench/memory.py --mb 6000 --limit 1024   one of 6 GB; no operation may have more than 1 GB of data
     python bench/memory.py --rows edit        the rows whose names hold a word
+    python bench/memory.py --rows edited --chunk-kb 4 --repeat 7    small chunks; the median of seven
 
 Each row is a process of its own, which prepares the operation (opens the array or store), signals that it starts, and
 performs it. Meanwhile this process reads the other's private memory every few milliseconds: `RssAnon` of
@@ -12,6 +13,7 @@ chunks.
 
 The last column compares the time with that of `cp` and `sync` for as many bytes as the operation has to move, measured
 right before; files are in the page cache. The goal is 1.5. Operations that move nothing (`check`) have no such figure.
+A disk that others use, too, takes several times as long now and then: `--repeat` gives medians.
 
 `--limit` sets `RLIMIT_DATA` of each process, in MB: beyond it the operation fails.
 """
@@ -58,6 +60,15 @@ def noise(rows: int) -> Any:
     return np.random.default_rng(rows).integers(0, 256, (rows, 1024, 1024), "u1")
 
 
+#: KB of a chunk of the array.
+chunk_kb = 4096
+
+
+def chunks() -> tuple[int, int, int]:
+    """Their shape."""
+    return (chunk_kb >> 10, 1024, 1024) if chunk_kb >= 1024 else (1, chunk_kb, 1024)
+
+
 def prepare(kind: str, mb: int, folder: Path) -> Path:
     """The array, or a store with the array under the key /big; it is made once, and each row gets a copy."""
     import blosc2
@@ -68,7 +79,7 @@ def prepare(kind: str, mb: int, folder: Path) -> Path:
     if kind == "array":
         step = 16
         blocks = (noise(min(step, mb - n)) for n in range(0, mb, step))
-        blosc2.asarray(blocks, shape=(mb, 1024, 1024), dtype="u1", chunks=(4, 1024, 1024), urlpath=path)
+        blosc2.asarray(blocks, shape=(mb, 1024, 1024), dtype="u1", chunks=chunks(), urlpath=path)
     else:
         array = blosc2.open(str(prepare("array", mb, folder)))
         kinds: Any = blosc2.EmbedStore if kind == ".b2e" else blosc2.TreeStore
@@ -289,7 +300,7 @@ def _of_store(suffix: str) -> None:
         path = start if mode == "r" else _copy(start, suffix, folder)
         return kind(str(path), mode=mode)
 
-    @row(f"{suffix}: one item of the leaf edited", suffix, 0 if suffix == ".b2d" else 1)
+    @row(f"{suffix}: one item of the leaf edited", suffix)
     def _(start: Path, folder: Path) -> Any:
         store = opened(start, folder, "a")
         leaf = store["/big"]
@@ -474,6 +485,14 @@ def measure(name: str, mb: int, folder: Path, limit: int) -> dict[str, Any]:
         shutil.rmtree(place)
 
 
+def median(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of several measurements of a row, the one in the middle of times and of those of `cp`, and the most memory."""
+    if any("failed" in one for one in found):
+        return next(one for one in found if "failed" in one)
+    times = {name: float(np.median([one[name] for one in found])) for name in ("seconds", "floor")}
+    return {**found[0], **times, "mb": max(one["mb"] for one in found)}
+
+
 def copying(array: Path, place: Path, times: float) -> float:
     """Seconds that `cp` and `sync` of the bytes of the array take, or of twice as many."""
     if not times:
@@ -495,6 +514,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mb", type=int, default=300, help="size of the array")
     parser.add_argument("--limit", type=int, default=0, help="most MB of data that a process may have")
+    parser.add_argument("--chunk-kb", type=int, default=4096, help="size of its chunks")
+    parser.add_argument("--repeat", type=int, default=1, help="how often a row is measured, for the median")
     parser.add_argument("--rows", default="", help="only rows with this in their names")
     parser.add_argument("--data", default=None, help="where files are put")
     parser.add_argument("--json", default=None, help="where the figures go")
@@ -504,6 +525,8 @@ def main() -> None:
     if options.work:
         work(options.work, Path(options.data), Path(options.start), options.limit)
         return
+    global chunk_kb
+    chunk_kb = options.chunk_kb
     folder = Path(tempfile.mkdtemp(dir=options.data))
     goal = GOAL_MB + GOAL_CHUNKS * 4
     rows = []
@@ -512,7 +535,7 @@ def main() -> None:
         for name in ROWS:
             if options.rows not in name:
                 continue
-            found = measure(name, options.mb, folder, options.limit)
+            found = median([measure(name, options.mb, folder, options.limit) for _ in range(options.repeat)])
             rows.append(found)
             if "failed" in found:
                 print(f"{name:46} {found['failed']}", flush=True)
@@ -525,7 +548,9 @@ def main() -> None:
         shutil.rmtree(folder)
     path = Path(options.json) if options.json else RESULTS
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"mb": options.mb, "limit": options.limit, "rows": rows}, indent=1))
+    path.write_text(
+        json.dumps({"mb": options.mb, "chunk_kb": chunk_kb, "limit": options.limit, "rows": rows}, indent=1)
+    )
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -445,3 +447,31 @@ def test_a_handle_for_reading_changes_nothing(tmp_path: Path, source: str | None
     assert urlpath.stat().st_mtime_ns == state.st_mtime_ns
     assert os.listdir(tmp_path) == ["a.b2nd"]
     np.testing.assert_array_equal(array[:], np.arange(10))
+
+
+def test_what_is_assigned_imports_no_masked_arrays() -> None:
+    """Which takes as long as many assignments; some versions of NumPy have done it already."""
+    code = """
+import sys
+import numpy as np
+before = "numpy.ma" in sys.modules
+import blosc2
+array = blosc2.zeros((10, 3), chunks=(4, 3))
+array[1] = 5
+array[2:4] = np.ones((2, 3))
+array[0] = [1, 2, 3]
+array.vlmeta["a"] = np.arange(3)
+blosc2.pack_tensor(np.arange(3))
+assert ("numpy.ma" in sys.modules) is before
+masked = np.ma.masked_array([1, 2, 3], [False, True, False])
+for act in (lambda: array.__setitem__(0, masked), lambda: blosc2.pack_tensor(masked)):
+    try:
+        act()
+    except TypeError as error:
+        assert "mask" in str(error)
+    else:
+        raise AssertionError("the mask was lost")
+"""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr

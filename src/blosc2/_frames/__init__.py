@@ -42,7 +42,7 @@ from blosc2._frames.directory import (
     write_chunk,
     write_directory,
 )
-from blosc2._frames.dtypes import dtype_from_description, format_dtype, parse_dtype, refuse_unstorable
+from blosc2._frames.dtypes import dtype_from_description, format_dtype, is_masked, parse_dtype, refuse_unstorable
 from blosc2._frames.encoders import check_for_bytes, encode, forget_encoders
 from blosc2._frames.header_fields import (
     CBYTES_AT,
@@ -80,7 +80,7 @@ from blosc2._frames.metadata_limits import (
 from blosc2._frames.msgpack_values import FEW_BYTES, Together, check_stored_readable, pack, pack_checked, unpack
 from blosc2._frames.parameters import LOSSY_CODECS, check_declared, check_lossy_codec
 from blosc2._frames.payload_alignment import ALIGNMENT, PADDING, hole_before, with_padding
-from blosc2._frames.pieces import SMALL_FRAME, plain_window, settled, update_window
+from blosc2._frames.pieces import SMALL_FRAME, frame_window, plain_window, settled
 from blosc2._frames.update import (
     NAN_OFFSET,
     UNINIT_OFFSET,
@@ -162,6 +162,7 @@ __all__ = [
     "frame_nbytes",
     "frame_of_head",
     "frame_size",
+    "frame_window",
     "from_file",
     "from_table",
     "has_vl_blocks",
@@ -169,6 +170,7 @@ __all__ = [
     "header_size",
     "hole_before",
     "is_directory_frame",
+    "is_masked",
     "is_verifiable",
     "lay_out",
     "locked_directory",
@@ -195,7 +197,6 @@ __all__ = [
     "take_back",
     "trailers",
     "unpack",
-    "update_window",
     "verify_frame",
     "with_padding",
     "with_sums",

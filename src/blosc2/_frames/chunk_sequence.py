@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._files import BUDGET, Spooled, TemporaryFile, Window
-from blosc2._frames.update import FrameUpdate, sums_by_offset
+from blosc2._frames.update import FrameUpdate, Integers, places_and_sums
 
 # Bytes of a temporary file that nobody needs any more, beyond as many as are needed, before it is written anew.
 _SLACK: Final = 256 << 20
@@ -32,7 +31,9 @@ class JoinedChunks:
         start, stop = frame.chunks_range
         self._base: Window = (frame.source, start, stop - start)
         self._frame = frame
-        self._sums: dict[int, int] | None = None
+        # Offsets and checksums of its chunks, in order, where it carries any; read when they are asked for.
+        self._known: tuple[Integers, np.ndarray[Any, np.dtype[np.uint32]]] | None = None
+        self._has_asked = False
         self.waiting = waiting
         # Newer chunks by where they are in the source, one behind the other; some of them nobody needs any more.
         self._fresh: dict[int, bytes | Spooled] = {}
@@ -93,21 +94,26 @@ class JoinedChunks:
         self._end, self._in_memory, self._source = first + live, live - in_file, None
         self._room = first + 2 * live + self._slack
 
-    def sum_at(self) -> Callable[[int], int | None]:
-        """What knows the checksum of the chunk at an offset, where the frame in the file carries any."""
-        if self._sums is None:
-            self._sums = sums_by_offset(self._frame)
-        known, fresh = self._sums, self._fresh
-
-        def find(offset: int) -> int | None:
-            if not known:
-                return None
-            stored = fresh.get(offset)
-            if stored is None:
-                return known.get(offset)
-            return stored.sum if isinstance(stored, Spooled) else int(crc32c(stored))
-
-        return find
+    def sums_of(self, offsets: Integers) -> np.ndarray[Any, np.dtype[np.uint32]] | None:
+        """The checksums of the chunks at offsets; None where the frame in the file carries none."""
+        if not self._has_asked:
+            found = places_and_sums(self._frame)
+            if found is not None:
+                order = np.argsort(found[0], kind="stable")  # which is quick where they are in order already
+                self._known = found[0][order], found[1][order]
+            self._has_asked = True
+        if self._known is None:
+            return None
+        places, sums = self._known
+        every = np.zeros(len(offsets), np.uint32)
+        old = offsets < self._base[2]
+        at = np.searchsorted(places, offsets[old])
+        if not np.array_equal(places[at[at < len(places)]], offsets[old]):
+            return None
+        every[old] = sums[at]
+        fresh = (self._fresh[at] for at in offsets[~old].tolist())
+        every[~old] = [stored.sum if isinstance(stored, Spooled) else crc32c(stored) for stored in fresh]
+        return every
 
 
 def _window(stored: bytes | Spooled) -> Window:

@@ -37,7 +37,7 @@ import numpy as np
 from blosc2._core.allocation import FREE, Allowance
 from blosc2._core.codec.codec import decode_bytes
 from blosc2._core.frame.packed import MOST_PER_BYTE, unpacked_size
-from blosc2._frames.dtypes import check_fields, dtype_from_description, refuse_unstorable
+from blosc2._frames.dtypes import check_fields, dtype_from_description, is_masked, refuse_unstorable
 from blosc2.exceptions import FormatError, UnsafeDeserializationError
 
 _FRAME = 42
@@ -343,7 +343,7 @@ def _pack_complex(value: complex) -> Any:
 
 
 def _describe_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
-    if isinstance(array, np.ma.MaskedArray):
+    if is_masked(array):
         raise TypeError("can not serialize a masked array: its mask would be lost; store data and mask")
     dtype, shape = array.dtype, list(array.shape)
     if dtype.kind == "O":

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from blosc2._core.frame.frame_writer import header_length
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 #: What payloads are aligned to: a cache line, and more than any item needs.
 ALIGNMENT = 64
@@ -24,3 +30,10 @@ def with_padding(metalayers: dict[str, bytes]) -> dict[str, bytes]:
 def hole_before(position: int) -> bytes:
     """What goes before a chunk that would start at this position of an aligned frame."""
     return bytes((_CHUNK_HEADER - position) % ALIGNMENT)
+
+
+def aligned_places(start: int, lengths: Integers) -> Integers:
+    """Where chunks of these lengths lie in an aligned frame: their offsets from the first byte behind its header."""
+    taken = -(-lengths // ALIGNMENT) * ALIGNMENT
+    places: Integers = len(hole_before(start)) + np.cumsum(taken) - taken
+    return places

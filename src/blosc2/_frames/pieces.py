@@ -12,16 +12,21 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._core.frame.frame import Frame
+from blosc2._core.frame.frame_checksums import stored_lengths
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
-from blosc2._core.io.checksum import crc32c, crc32c_joined
+from blosc2._core.io.checksum import crc32c, crc32c_joined, crc32c_of_parts
 from blosc2._core.io.source import Source
-from blosc2._files import Window, check_unchanged, checked_pieces, held
+from blosc2._files import Window, check_unchanged, checked_pieces
 from blosc2._frames.checksums import Known, as_table, carried
-from blosc2._frames.payload_alignment import PADDING, hole_before
-from blosc2._frames.update import Fields, FrameUpdate, check_table, numbered
+from blosc2._frames.payload_alignment import PADDING, aligned_places
+from blosc2._frames.update import Fields, FrameUpdate, check_table
 
 #: Frames up to here are copied as a whole, which is sooner done.
 SMALL_FRAME: Final = 8 << 20
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+#: Gives the checksums of the chunks at offsets of a frame; None where they are not known.
+SumsOf = Callable[[Integers], "np.ndarray[Any, np.dtype[np.uint32]] | None"]
 
 
 def plain_window(frame: Frame, *, own: bool = False) -> Window:
@@ -39,44 +44,45 @@ def plain_window(frame: Frame, *, own: bool = False) -> Window:
     return source, 0, source.size
 
 
-def update_window(update: FrameUpdate, sum_at: Callable[[int], int | None] | None = None) -> Window:
-    """A new frame without holes that shows an update, as `blosc2._frames.update.frame_bytes` makes it.
+def frame_window(frame: Frame, sums_of: SumsOf | None = None) -> Window:
+    """A frame without holes of the chunks of another, as `blosc2._frames.update.frame_bytes` makes it.
 
     Parameters
     ----------
-    update : FrameUpdate
-    sum_at : callable, optional
-        Gives the checksum of the chunk at an offset, where it is known. The result knows them if all are known.
+    frame : Frame
+    sums_of : callable, optional
+        Gives the checksums of the chunks at offsets, where they are known. The result knows them then.
     """
-    variable = update.settle()
-    frame = update.frame
-    fields = Fields(frame, update.chunksize, variable=variable, vlblocks=bool(frame.vlblocks))
+    update = FrameUpdate(frame)
+    fields = Fields(frame, update.chunksize, variable=update.settle(), vlblocks=bool(frame.vlblocks))
     start = header_length(update.metalayers)
-    repeated = None if update.edits_chunks else frame.repeated_offset
+    repeated = frame.repeated_offset
     parts: list[Window] = []
     offsets: Any
     position, count = 0, int(frame.nchunks)
-    sums: array[int] | None = None if sum_at is None else array("I")
+    sums: np.ndarray[Any, np.dtype[np.uint32]] | None = None if sums_of is None else np.zeros(0, np.uint32)
     body = 0
     if repeated is not None and repeated < 0:
         offsets = int(repeated)
     else:
         offsets = np.array(update.offsets)
         count = len(offsets)
-        aligned = PADDING in update.metalayers
-        for index, window, own in _stored(update, sum_at):
-            hole = hole_before(start + position) if aligned else b""
-            if hole:
-                parts.append(_buffer(hole))
-                position += len(hole)
-            offsets[index] = position
-            parts.append(window)
-            position += window[2]
-            if sums is not None and own is not None:
-                body = crc32c_joined(crc32c(hole, body), own, window[2])
-                sums.append(own)
-            else:
-                sums = None
+        stored = offsets >= 0
+        at = offsets[stored]
+        lengths = np.frombuffer(stored_lengths(frame, at), np.int64)
+        sums = None if sums_of is None else sums_of(at)
+        if PADDING in update.metalayers:
+            places = aligned_places(start, lengths)
+            parts = list(_aligned(frame, at, lengths, places))
+            if sums is not None:
+                body = _body_of_aligned(sums, lengths, places)
+        else:
+            places = np.cumsum(lengths) - lengths
+            parts = list(_runs(frame, at, lengths))
+            if sums is not None:
+                body = crc32c_of_parts(0, sums, lengths)
+        offsets[stored] = places
+        position = int(places[-1] + lengths[-1]) if len(lengths) else 0
         check_table(count, start + position)
     index_chunk = pack_index(offsets, count) if update.nbytes else b""
     trailer = pack_trailer(update.vlmeta)
@@ -84,24 +90,42 @@ def update_window(update: FrameUpdate, sum_at: Callable[[int], int | None] | Non
     header = pack_header(fields, update.metalayers, bool(update.vlmeta), stop + len(trailer), update.nbytes, position)
     known: Known | bool = False  # what is edited is not somebody else's
     if sums is not None:
-        known = Known(as_table(sums), crc32c(index_chunk, body), crc32c(index_chunk), start, stop)
+        table = as_table(array("I", sums.tobytes()))
+        known = Known(table, crc32c(index_chunk, body), crc32c(index_chunk), start, stop)
     every = (_buffer(header), *parts, _buffer(index_chunk), _buffer(trailer))
     source = Source.joined(every, checksums=known)
     return source, 0, source.size
 
 
-def _stored(
-    update: FrameUpdate, sum_at: Callable[[int], int | None] | None
-) -> Iterator[tuple[int, Window, int | None]]:
-    """Number, place and checksum of each stored chunk."""
-    frame = update.frame
-    for index, offset in numbered(update.offsets):
-        if index in update.new:
-            stored = held(update.new[index])
-            yield index, _buffer(stored), crc32c(stored)
-        elif offset >= 0:
-            place, length = frame.chunk_offset_at(offset)
-            yield index, (frame.source, place, length), None if sum_at is None else sum_at(offset)
+def _runs(frame: Frame, at: Integers, lengths: Integers) -> Iterator[Window]:
+    """Where the chunks at offsets lie: those that lie one behind the other are one window."""
+    if not len(at):
+        return
+    start = int(frame.chunks_range[0])
+    ends = at + lengths
+    first = np.concatenate([[0], np.flatnonzero(at[1:] != ends[:-1]) + 1])
+    last = np.concatenate([first[1:], [len(at)]]) - 1
+    for begin, end in zip(at[first].tolist(), ends[last].tolist(), strict=True):
+        yield frame.source, start + begin, end - begin
+
+
+def _aligned(frame: Frame, at: Integers, lengths: Integers, places: Integers) -> Iterator[Window]:
+    """Where the chunks of an aligned frame lie, and between them the holes before their new places."""
+    start, end = int(frame.chunks_range[0]), 0
+    for begin, length, place in zip(at.tolist(), lengths.tolist(), places.tolist(), strict=True):
+        if place > end:
+            yield _buffer(bytes(place - end))
+        yield frame.source, start + begin, length
+        end = place + length
+
+
+def _body_of_aligned(sums: np.ndarray[Any, np.dtype[np.uint32]], lengths: Integers, places: Integers) -> int:
+    """The checksum of chunks with holes of zeros between them."""
+    body = end = 0
+    for own, length, place in zip(sums.tolist(), lengths.tolist(), places.tolist(), strict=True):
+        body = crc32c_joined(crc32c(bytes(place - end), body), own, length)
+        end = place + length
+    return body
 
 
 def _buffer(data: bytes) -> Window:

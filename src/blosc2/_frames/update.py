@@ -38,6 +38,7 @@ _PIECE: Final = 1 << 16
 # Bytes of memory for each special chunk that must be stored because others have another size.
 _MADE: Final = 256
 
+Integers = np.ndarray[Any, np.dtype[np.int64]]
 Stored = bytes | StoredChunk | Spooled | int  # a chunk, or one of the offsets above
 
 
@@ -335,14 +336,20 @@ def all_chunks(update: FrameUpdate) -> Iterator[Stored]:
 
 def sums_by_offset(frame: Frame) -> dict[int, int]:
     """The checksum of the chunk at each offset of a frame; none of one that is unverified."""
+    found = places_and_sums(frame)
+    return {} if found is None else dict(zip(found[0].tolist(), found[1].tolist(), strict=True))
+
+
+def places_and_sums(frame: Frame) -> tuple[Integers, np.ndarray[Any, np.dtype[np.uint32]]] | None:
+    """The offsets of the stored chunks of a frame, and their checksums; None for one that is unverified."""
     sums = carried(frame)
     if sums is None:
-        return {}
+        return None
     places = np.frombuffer(frame.offsets_bytes(), np.int64)
     places, known = places[places >= 0], from_table(sums.chunks)
     if len(known) != len(places):
         raise _other_number(frame, len(known), len(places))
-    return dict(zip(places.tolist(), known, strict=True))
+    return places, np.array(known, np.uint32)
 
 
 def _other_number(frame: Frame, known: int, stored: int) -> FormatError:

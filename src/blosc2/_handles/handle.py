@@ -28,9 +28,9 @@ from blosc2._frames import (
     check_stored_readable,
     encode,
     frame_bytes,
+    frame_window,
     parse_dtype,
     plain_window,
-    update_window,
 )
 from blosc2._handles.open_frame import open_frame
 from blosc2._handles.options import READ_ONLY, HandleOptions
@@ -273,7 +273,7 @@ class FrameHandle:
             data = self.to_cframe()
             return Source.of_buffer(data), 0, len(data)
         check_chunks(frame)
-        return plain_window(frame, own=self._owns_file) if frame.serialised else update_window(FrameUpdate(frame))
+        return plain_window(frame, own=self._owns_file) if frame.serialised else frame_window(frame)
 
     def spool(self) -> Spool:
         """What takes the new chunks of a change until it is published."""

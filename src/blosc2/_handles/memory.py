@@ -8,7 +8,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._core.io.source import Source
 from blosc2._files import TemporaryFile, held
-from blosc2._frames import SMALL_FRAME, Fields, FrameUpdate, JoinedChunks, check_chunks, update_window
+from blosc2._frames import SMALL_FRAME, Fields, FrameUpdate, JoinedChunks, check_chunks, frame_window
 from blosc2._handles.handle import FrameHandle
 from blosc2._handles.options import IN_MEMORY, HandleOptions
 
@@ -105,7 +105,7 @@ class MemoryHandle(FrameHandle):
         joined = self._joined
         if joined is None or self._joined_of is not self.frame:
             return super().window()
-        return update_window(FrameUpdate(self.frame), joined.sum_at())
+        return frame_window(self.frame, joined.sums_of)
 
     def _append(self, update: FrameUpdate) -> None:
         """Put new chunks behind the ones that are there."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from blosc2._frames import is_masked
 from blosc2.exceptions import ShapeError
 
 
@@ -51,7 +52,7 @@ def lossless(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
 
 
 def _refuse_mask(value: Any) -> None:
-    if isinstance(value, np.ma.MaskedArray):
+    if type(value) is not np.ndarray and is_masked(value):
         raise TypeError("masked arrays would lose their mask: take array.data and array.mask, or array.filled()")
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from blosc2._frames import (
     check_for_bytes,
     dtype_from_description,
+    is_masked,
     pack,
     pack_metalayers,
     refuse_unstorable,
@@ -275,7 +276,7 @@ def _load(urlpath: Any, dparams: Any, storage_options: Any) -> tuple[str, Array]
 
 def _as_numpy(tensor: Any) -> tuple[str, Array]:
     """The kind of a tensor, and its items in C order."""
-    if isinstance(tensor, np.ma.MaskedArray):
+    if is_masked(tensor):
         raise TypeError("a masked array cannot be packed: its mask would be lost; pack data and mask")
     if isinstance(tensor, np.ndarray):
         # Of subclasses only the items: nobody could restore more.

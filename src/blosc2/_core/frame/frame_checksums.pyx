@@ -17,6 +17,7 @@ from blosc2._core.codec.chunk_checks cimport inspect
 from blosc2._core.frame.header cimport CHECKSUMS_MARK, CHECKSUMS_MARK_AT, CHECKSUMS_TAIL, MIN_HEADER, TRAILER_TAIL
 from blosc2._core.io.source cimport READ_OK, Source
 
+from blosc2._core.codec.codec import reason
 from blosc2.exceptions import FormatError
 
 cdef enum:
@@ -208,6 +209,30 @@ def stored_chunks(ChunkTable frame not None):
     for i in range(frame.chunk_count):
         stored += frame.offsets[i] >= 0
     return stored
+
+
+def stored_lengths(ChunkTable frame not None, const int64_t[::1] offsets not None):
+    """Lengths of the stored chunks at these offsets of the table, 8 bytes each: only their headers are read."""
+    cdef int64_t i, at = 0, count = offsets.shape[0]
+    cdef int read = READ_OK, status = CHUNK_OK
+    cdef uint8_t header[CHUNK_HEADER]
+    cdef Chunk chunk
+    cdef bytes lengths = PyBytes_FromStringAndSize(NULL, count * sizeof(int64_t))
+    cdef int64_t *to = <int64_t *> PyBytes_AS_STRING(lengths)
+    with nogil:
+        for i in range(count):
+            at = frame.chunks_start + offsets[i]
+            read = frame.source.read_into(at, CHUNK_HEADER, header)
+            if read != READ_OK:
+                break
+            status = inspect(header, frame.chunks_stop - at, &chunk)
+            if status != CHUNK_OK:
+                break
+            to[i] = chunk.cbytes
+    frame.source.check(read, at, CHUNK_HEADER)
+    if status != CHUNK_OK:
+        raise FormatError(f"a stored chunk: {reason(status)}", path=frame.source.path, key=frame.key, offset=at)
+    return lengths
 
 
 def index_size(ChunkTable frame not None):

@@ -170,6 +170,21 @@ def crc32c_joined(uint32_t first, uint32_t second, uint64_t size):
     return joined(first, second, size)
 
 
+def crc32c_of_parts(uint32_t before, const uint32_t[::1] sums not None, const int64_t[::1] sizes not None):
+    """Checksum of bytes with a known one, followed by parts, each with its checksum and size."""
+    cdef int64_t i, last = -1
+    cdef uint32_t power = 0
+    if sums.shape[0] != sizes.shape[0]:
+        raise ValueError(f"{sums.shape[0]} checksums for {sizes.shape[0]} parts")
+    with nogil:
+        for i in range(sums.shape[0]):
+            if sizes[i] != last:  # most parts are as long as the one before
+                last = sizes[i]
+                power = _joined(<uint32_t> 0x80000000, 0, <uint64_t> last, 0)
+            before = _times(power, before, _polynomials[0]) ^ sums[i]
+    return before
+
+
 def crc32c_both(data not None, uint32_t before):
     """Checksum of a buffer, and of it behind what came before; it is read once."""
     cdef const uint8_t[::1] view = memoryview(data).cast("B")
