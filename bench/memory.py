@@ -12,7 +12,8 @@ frees them when it needs memory. The figure is the peak minus the value before t
 chunks.
 
 The last column compares the time with that of `cp` and `sync` for as many bytes as the operation has to move, measured
-right before; files are in the page cache. The goal is 1.5. Operations that move nothing (`check`) have no such figure.
+right before; files are in the page cache. For chunk files, that is `cp -r` and `sync` of each of as many. The goal is
+1.5. Operations that move nothing (`check`) have no such figure.
 A disk that others use, too, takes several times as long now and then: `--repeat` gives medians.
 
 `--limit` sets `RLIMIT_DATA` of each process, in MB: beyond it the operation fails.
@@ -469,7 +470,8 @@ def measure(name: str, mb: int, folder: Path, limit: int) -> dict[str, Any]:
             assert child.stdout is not None
             if child.stdout.readline() != "ready\n":
                 return {"name": name, "failed": "could not be prepared"}
-            floor = copying(prepare("array", mb, folder), place, moved)
+            floor = copying(chunk_files(mb, folder) if "contiguous=False" in name else prepare("array", mb, folder),
+                            place, moved)  # fmt: skip
             os.sync()
             before = most = private(child.pid)
             child.stdin.write("go\n")
@@ -483,6 +485,16 @@ def measure(name: str, mb: int, folder: Path, limit: int) -> dict[str, Any]:
         return {"name": name, "mb": (most - before) / MB, "seconds": seconds, "floor": floor}
     finally:
         shutil.rmtree(place)
+
+
+def chunk_files(mb: int, folder: Path) -> Path:
+    """The array as a directory of chunk files: to be compared with what makes one."""
+    path = folder / "start-chunks.b2nd"
+    if not path.exists():
+        import blosc2
+
+        blosc2.open(str(prepare("array", mb, folder))).copy(urlpath=str(path), contiguous=False)
+    return path
 
 
 def median(found: list[dict[str, Any]]) -> dict[str, Any]:
@@ -501,11 +513,12 @@ def copying(array: Path, place: Path, times: float) -> float:
     os.sync()
     began = time.perf_counter()
     for n in range(int(times)):
-        subprocess.run(["cp", "--reflink=never", array, f"{target}{n}"], check=True)
-        subprocess.run(["sync", f"{target}{n}"], check=True)
+        subprocess.run(["cp", "-r", "--reflink=never", array, f"{target}{n}"], check=True)
+        files = sorted(map(str, Path(f"{target}{n}").iterdir())) if array.is_dir() else []
+        subprocess.run(["sync", *files, f"{target}{n}"], check=True)
     taken = time.perf_counter() - began
     for n in range(int(times)):
-        os.unlink(f"{target}{n}")
+        shutil.rmtree(f"{target}{n}") if array.is_dir() else os.unlink(f"{target}{n}")
     return taken
 
 

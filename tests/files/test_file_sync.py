@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._files.sync import sync_files, sync_folder, sync_names
+from blosc2._files.sync import SyncsBeside, sync_files, sync_folder, sync_names
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="folders are synced on POSIX systems alone")
 
@@ -89,6 +89,126 @@ def test_one_bad_file_among_many_is_told(count: int, tmp_path: Path, monkeypatch
     with pytest.raises(OSError, match="cannot be written"):
         sync_files(paths)
     assert len(synced) == count
+
+
+def noting_fsync(monkeypatch: pytest.MonkeyPatch, bad: int = -1) -> list[int]:
+    """Have syncs noted by the inodes of their files, of which one cannot be written."""
+    synced: list[int] = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_ino)
+        if synced[-1] == bad:
+            raise OSError(errno.EIO, "cannot be written")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return synced
+
+
+def some_files(folder: Path, count: int) -> list[str]:
+    paths = [str(folder / str(number)) for number in range(count)]
+    for path in paths:
+        Path(path).touch()
+    return paths
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+@pytest.mark.parametrize("count", [0, 1, 2, 40])
+def test_all_are_synced_that_were_added(
+    count: int, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blosc2._files.sync.THREADS", threads)
+    paths = some_files(tmp_path, count)
+    synced = noting_fsync(monkeypatch)
+    before = threading.active_count()
+    with SyncsBeside() as syncs:
+        for path in paths:
+            syncs.add(path)
+    assert sorted(synced) == sorted(os.stat(path).st_ino for path in paths)
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+def test_a_file_that_cannot_be_synced_ends_the_block(
+    threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blosc2._files.sync.THREADS", threads)
+    paths = some_files(tmp_path, 40)
+    synced = noting_fsync(monkeypatch, bad=os.stat(paths[1]).st_ino)
+    with pytest.raises(OSError, match="cannot be written"), SyncsBeside() as syncs:
+        for path in paths:
+            syncs.add(path)
+    assert os.stat(paths[1]).st_ino in synced
+
+
+def test_a_block_that_raises_waits_for_its_threads_and_syncs_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blosc2._files.sync.THREADS", 1)
+    paths = some_files(tmp_path, 5)
+    synced = noting_fsync(monkeypatch)
+    with pytest.raises(ZeroDivisionError), SyncsBeside() as syncs:
+        for path in paths:
+            syncs.add(path)
+        raise ZeroDivisionError
+    assert synced == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_forked_child_leaves_the_block_at_once(raises: bool, tmp_path: Path) -> None:
+    """Its parent has the threads, for which it would wait without end."""
+    code = """
+import os, sys, blosc2
+from blosc2._files.sync import SyncsBeside
+child = 1
+try:
+    with SyncsBeside() as syncs:
+        for number in range(20):
+            open(f"{sys.argv[1]}/{number}", "w").close()
+            syncs.add(f"{sys.argv[1]}/{number}")
+        child = os.fork()
+        if sys.argv[2] == "True" and not child:
+            raise ZeroDivisionError
+except ZeroDivisionError:
+    assert not child
+if not child:
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+    command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path), str(raises)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("change", ["copy", "new chunks"])
+def test_chunk_files_are_durable_before_they_are_published(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = blosc2.asarray(np.arange(4000).reshape(40, 100), chunks=(1, 100))
+    path = tmp_path / "a"
+    if change != "copy":
+        array.copy(urlpath=path, contiguous=False)
+    synced = noting_fsync(monkeypatch)
+    seen: list[tuple[set[int], set[int]]] = []
+    replace = os.replace
+
+    def note(old: str, new: str) -> None:
+        if os.path.basename(new) == "chunks.b2frame":
+            folder = Path(new).parent
+            seen.append(({file.stat().st_ino for file in folder.glob("*.chunk")}, set(synced)))
+        replace(old, new)
+
+    monkeypatch.setattr(os, "replace", note)
+    if change == "copy":
+        array.copy(urlpath=path, contiguous=False)
+        new = 40
+    else:
+        blosc2.open(path, mode="a")[:] = -array[:]
+        new = 80  # those that it replaces are still there
+    ((files, durable),) = seen
+    assert len(files) == new
+    assert len(files & durable) == 40
+    assert np.array_equal(blosc2.open(path)[:], array[:] if change == "copy" else -array[:])
 
 
 def test_a_store_of_many_files_is_closed_when_the_program_ends(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import blosc2
+from blosc2._core.io.checksum import crc32c
+from blosc2._files import Spooled, TemporaryFile
 from blosc2._frames import chunk_files
 from blosc2._handles import memory
 from blosc2.exceptions import FormatError
@@ -84,6 +86,9 @@ def test_it_is_changed(path: Path, items: Any, rng: np.random.Generator) -> None
             expected = expected[:-9]
         array.vlmeta["n"] = n
         np.testing.assert_array_equal(array[:], expected)
+        files = [file.stat().st_size for file in path.glob("*.chunk")]
+        assert blosc2.open(path).schunk.cbytes == sum(files)
+        assert len(files) == sum(1 for info in array.schunk.iterchunks_info() if info.special.value == 0)
     np.testing.assert_array_equal(blosc2.open(path)[:], expected)
     assert blosc2.check(path).ok
     used = np.count_nonzero([name.endswith(".chunk") for name in os.listdir(path)])
@@ -121,6 +126,18 @@ def test_a_leaf_grows_from_nothing(suffix: str, tmp_path: Path, rng: np.random.G
     with cls(tmp_path / f"s{suffix}", mode="r") as store:
         np.testing.assert_array_equal(store["/a"][:], expected)
     assert blosc2.check(tmp_path / f"s{suffix}").ok
+
+
+@pytest.mark.parametrize("of", ["bytes", "what waits"])
+def test_a_chunk_in_a_file_knows_its_checksum(of: str, path: Path) -> None:
+    name = str(path / "00000003.chunk")
+    stored = Path(name).read_bytes()
+    found = chunk_files.from_file(name, stored if of == "bytes" else TemporaryFile(name).keep(stored))
+    assert len(found) == len(stored)
+    if isinstance(found, Spooled):  # where there are descriptors enough
+        assert (found.read(), found.sum, found.sum) == (stored, crc32c(stored), crc32c(stored))
+        again = TemporaryFile(name).keep(found)
+        assert (again.read(), again.sum) == (stored, crc32c(stored))
 
 
 def test_special_chunks_and_other_kinds(tmp_path: Path, rng: np.random.Generator) -> None:

@@ -23,7 +23,7 @@ from blosc2._files.owner import Descriptor, Owner, refusal
 from blosc2._files.renames import FileMoves
 from blosc2._files.retry import Retry
 from blosc2._files.shared_lock import Sidecar
-from blosc2._files.sync import sync_file, sync_files, sync_folder, sync_names
+from blosc2._files.sync import SyncsBeside, sync_file, sync_files, sync_folder, sync_names
 from blosc2._files.temporary_bytes import BUDGET, Spool, Spooled, TemporaryFile, held, waiting_items
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "Sidecar",
     "Spool",
     "Spooled",
+    "SyncsBeside",
     "TemporaryFile",
     "Window",
     "advise_frame",

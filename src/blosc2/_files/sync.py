@@ -11,8 +11,11 @@ import errno
 import os
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from queue import SimpleQueue
-from typing import Final
+from typing import Final, Self
+
+from blosc2._files.process import Owner
 
 #: Syncs that wait for the disk at the same time; more are hardly quicker.
 THREADS: Final = 8
@@ -73,6 +76,80 @@ def _sync_together(work: deque[tuple[Callable[[str], None], str]]) -> None:
             raise error
         finally:
             del error
+
+
+class SyncsBeside:
+    """Makes files durable while others are written, so that the disk has not all of it to do at the end.
+
+    A context manager: at the end of its block all files that were added are durable, or it raises. A block that raises
+    leaves them as they are.
+    """
+
+    __slots__ = ("_added", "_ended", "_failed", "_owner", "_stopped", "_threads", "_work")
+
+    def __init__(self) -> None:
+        self._owner = Owner()
+        self._work: SimpleQueue[str | None] = SimpleQueue()
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        self._failed: list[BaseException] = []
+        self._stopped = False
+        self._added = self._threads = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
+        if not self._owner.is_here:  # in a forked child there are none of these threads
+            return
+        for _ in range(self._threads + 1):
+            self._work.put(None)
+        if kind is None:
+            self._sync_files()
+        else:
+            self._stopped = True
+        for _ in range(self._threads):
+            self._ended.get()
+        if kind is None and self._failed:
+            self._raise()
+
+    def add(self, path: str) -> None:
+        """A file was written and closed.
+
+        Raises
+        ------
+        OSError
+            One of those that were added before could not be made durable.
+        """
+        if self._failed:
+            self._raise()
+        self._work.put(path)
+        self._added += 1
+        if self._added > 1 and self._threads < THREADS - 1:
+            with suppress(RuntimeError):  # no thread is to be had, as when the interpreter ends
+                _thread.start_new_thread(self._run, ())
+                self._threads += 1
+
+    def _run(self) -> None:
+        try:
+            self._sync_files()
+        finally:
+            self._ended.put(None)
+
+    def _sync_files(self) -> None:
+        while (path := self._work.get()) is not None:
+            if self._failed or self._stopped:
+                continue
+            try:
+                sync_file(path)
+            except BaseException as error:  # noqa: BLE001 - for the thread that waits
+                self._failed.append(error)
+
+    def _raise(self) -> None:
+        error = self._failed[0]
+        try:
+            raise error
+        finally:
+            del error  # or it would hold itself, by its frames
 
 
 def sync_file(path: str) -> None:

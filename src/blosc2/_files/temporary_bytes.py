@@ -19,21 +19,28 @@ BUDGET: Final = 16 << 20
 
 
 class Spooled:
-    """A stored chunk that waits in a temporary file.
+    """A stored chunk that waits in a file.
 
-    Attributes
+    Parameters
     ----------
     window : tuple
         Where it lies.
-    sum : int
-        Its checksum.
+    own : int, optional
+        Its checksum; by default it is computed when it is asked for.
     """
 
-    __slots__ = ("sum", "window")
+    __slots__ = ("_sum", "window")
 
-    def __init__(self, window: Window, own: int) -> None:
+    def __init__(self, window: Window, own: int | None = None) -> None:
         self.window = window
-        self.sum = own
+        self._sum = own
+
+    @property
+    def sum(self) -> int:
+        """Its checksum."""
+        if self._sum is None:
+            self._sum = int(crc32c(self.read()))
+        return self._sum
 
     def __len__(self) -> int:
         return self.window[2]
@@ -91,7 +98,7 @@ class TemporaryFile:
     def keep(self, stored: bytes | StoredChunk | Spooled) -> Spooled:
         """A stored chunk that waits in it."""
         if isinstance(stored, Spooled):
-            return Spooled(self.add(stored.window), stored.sum)
+            return Spooled(self.add(stored.window), stored._sum)
         own = stored.sum if isinstance(stored, StoredChunk) else None
         return Spooled(self.add(stored), int(crc32c(stored)) if own is None else own)
 

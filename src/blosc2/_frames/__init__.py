@@ -20,7 +20,7 @@ from blosc2._frames.checksums import (
     verify_frame,
     with_sums,
 )
-from blosc2._frames.chunk_files import from_file
+from blosc2._frames.chunk_files import ChunkNumbers, from_file
 from blosc2._frames.chunk_sequence import JoinedChunks
 from blosc2._frames.directory import (
     HEADER_FILE,
@@ -37,7 +37,6 @@ from blosc2._frames.directory import (
     publish_head,
     read_directory,
     read_head,
-    sync_chunks,
     take_back,
     write_chunk,
     write_directory,
@@ -120,6 +119,7 @@ __all__ = [
     "TRAILER_TAIL",
     "UNINIT_OFFSET",
     "ZERO_OFFSET",
+    "ChunkNumbers",
     "ConstructorKeywords",
     "Directory",
     "Fields",
@@ -193,7 +193,6 @@ __all__ = [
     "special_kind",
     "stored_numbers",
     "strict_compatibility",
-    "sync_chunks",
     "take_back",
     "trailers",
     "unpack",

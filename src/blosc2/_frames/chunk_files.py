@@ -7,13 +7,18 @@ too many to be kept open go into one without a name, one behind the other.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
-from blosc2._core.io.checksum import crc32c
+import numpy as np
+
+from blosc2._core.frame.frame import Frame
+from blosc2._core.frame.frame_checksums import stored_lengths
 from blosc2._core.io.source import Source
 from blosc2._files import Spooled, TemporaryFile, Window
 from blosc2._frames.pieces import SMALL_FRAME
 from blosc2.exceptions import FormatError
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 # Descriptors that a process may have where nothing tells, and how many of any number are of use here.
 _FEW_DESCRIPTORS: Final = 512
@@ -74,6 +79,43 @@ class ChunkFiles:
         return (source.read(offset, length) for source, offset, length in self.windows)
 
 
+class ChunkNumbers:
+    """Which file each stored chunk of a version has, and how large it is.
+
+    Parameters
+    ----------
+    frame : Frame
+        The version.
+    numbers : int64 array
+        As `Directory.numbers`.
+    lengths : int64 array, optional
+        Of the files of stored chunks, in the order of these; by default the headers of the chunks tell.
+    """
+
+    __slots__ = ("_places", "lengths", "numbers")
+
+    def __init__(self, frame: Frame, numbers: Integers, lengths: Integers | None = None) -> None:
+        self.numbers = numbers[numbers >= 0]
+        repeated = frame.repeated_offset
+        offsets = np.frombuffer(frame.offsets_bytes(), np.int64) if repeated is None else np.array([repeated])
+        self._places = offsets[offsets >= 0] if len(self.numbers) else self.numbers
+        self.lengths = np.frombuffer(stored_lengths(frame, self._places), np.int64) if lengths is None else lengths
+        order = np.argsort(self._places, kind="stable")  # which is quick where they are in order already
+        self._places, self.numbers, self.lengths = self._places[order], self.numbers[order], self.lengths[order]
+
+    def at(self, offsets: Integers) -> tuple[Integers, Integers]:
+        """Number and length of the file of each chunk that is stored at these offsets of the version."""
+        found = np.searchsorted(self._places, offsets)
+        return self.numbers[found], self.lengths[found]
+
+    def without(self, used: Integers) -> list[int]:
+        """Numbers of files that a later version does not use."""
+        if np.array_equal(used[: len(self.numbers)], self.numbers):  # nothing but appended to
+            return []
+        gone: list[int] = np.setdiff1d(self.numbers, used).tolist()
+        return gone
+
+
 def kept_open(source: Source, last: int) -> Window | None:
     """All of a file that is open, if the process has descriptors enough: a new one gets the lowest number."""
     return (source, 0, int(source.size)) if source.descriptor < last else None
@@ -85,7 +127,7 @@ def from_file(name: str, stored: bytes | Spooled) -> bytes | Spooled:
     window = kept_open(source, most_descriptors() // 2)
     if window is None or window[2] != len(stored):
         return stored
-    return Spooled(window, stored.sum if isinstance(stored, Spooled) else int(crc32c(stored)))
+    return Spooled(window)
 
 
 def most_descriptors() -> int:

@@ -11,9 +11,9 @@ import os
 import re
 import struct
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -28,12 +28,13 @@ from blosc2._files import (
     NewFile,
     Owner,
     Spooled,
+    SyncsBeside,
     file_identity,
     locked,
-    sync_files,
     sync_folder,
     sync_names,
     through_link,
+    write_parts,
 )
 from blosc2._frames.chunk_files import ChunkFiles
 from blosc2._frames.header_fields import CHUNK_HEADER, CHUNK_SIZES, FRAME_HEADER, FRAME_TYPE_AT, special_kind
@@ -220,8 +221,8 @@ def _count(frame: Frame, numbers: Integers) -> int:
 
 
 def pack_head(
-    fields: Fields, metalayers: dict[str, bytes], vlmeta: dict[str, bytes], numbers: Sequence[int], count: int,
-    nbytes: int, cbytes: int,
+    fields: Fields, metalayers: dict[str, bytes], vlmeta: dict[str, bytes], numbers: Sequence[int] | Integers,
+    count: int, nbytes: int, cbytes: int,
 ) -> bytes:  # fmt: skip
     """The content of the header file; one negative number may stand for all `count` chunks."""
     tail = b""
@@ -235,17 +236,14 @@ def pack_head(
     return bytes(header) + tail
 
 
-def write_chunk(path: str, number: int, stored: bytes | StoredChunk, owner: Owner) -> None:
-    """Write the file of a chunk; `sync_chunks` makes it durable."""
-    with owner.open_raw(chunk_file(path, number), "wb") as file:
-        view = memoryview(stored)
-        while view:
-            view = view[file.write(view) :]
-
-
-def sync_chunks(path: str, numbers: Iterable[int]) -> None:
-    """Make the files of chunks durable, several at the same time."""
-    sync_files([chunk_file(path, number) for number in numbers])
+def write_chunk(
+    path: str, number: int, stored: bytes | StoredChunk | Spooled, owner: Owner, syncs: SyncsBeside
+) -> None:
+    """Write the file of a chunk, which is durable at the end of `syncs`."""
+    name = chunk_file(path, number)
+    with owner.open_raw(name, "wb") as file:
+        write_parts(cast("BinaryIO", file), (stored.window if isinstance(stored, Spooled) else stored,))
+    syncs.add(name)
 
 
 def publish_head(path: str, head: bytes, owner: Owner) -> None:
@@ -271,15 +269,15 @@ def write_directory(
     try:
         numbers: list[int] = []
         cbytes = files = 0
-        for stored in chunks:
-            if isinstance(stored, int):
-                numbers.append(stored)
-                continue
-            write_chunk(temporary, files, stored.read() if isinstance(stored, Spooled) else stored, owner)
-            numbers.append(files)
-            files += 1
-            cbytes += len(stored)
-        sync_chunks(temporary, range(files))
+        with SyncsBeside() as syncs:
+            for stored in chunks:
+                if isinstance(stored, int):
+                    numbers.append(stored)
+                    continue
+                write_chunk(temporary, files, stored, owner, syncs)
+                numbers.append(files)
+                files += 1
+                cbytes += len(stored)
 
         def head(first: int) -> bytes:
             counted = [number if number < 0 else number + first for number in numbers]
@@ -340,13 +338,14 @@ def _remove_chunks(path: str, numbers: Iterable[int], owner: Owner) -> None:
             owner.unlink(chunk_file(path, number))
 
 
-def first_free(taken: Collection[int], count: int) -> int:
+def first_free(taken: Sequence[int] | Integers, count: int) -> int:
     """The first of so many numbers in a row that no chunk file has: behind all others, as long as numbers last."""
-    last = max(taken, default=-1)
+    taken = np.array(taken, np.int64)
+    last = int(taken.max(initial=-1))
     if last + count <= _LAST_NUMBER:
         return last + 1
     before = -1
-    for number in sorted(taken):
+    for number in np.sort(taken).tolist():
         if number - before > count:
             return before + 1
         before = number

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from array import array
+from typing import Final
 
 import numpy as np
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
-from blosc2._files import Owner, Spool, TemporaryFile, held, sync_names
+from blosc2._files import Owner, Spool, SyncsBeside, TemporaryFile, sync_names
 from blosc2._frames import (
+    ChunkNumbers,
     Directory,
     Fields,
     FrameUpdate,
@@ -25,12 +26,10 @@ from blosc2._frames import (
     from_file,
     head_identity,
     locked_directory,
-    numbered,
     pack_head,
     publish_head,
     read_directory,
     read_head,
-    sync_chunks,
     take_back,
     write_chunk,
 )
@@ -38,6 +37,8 @@ from blosc2._handles.handle import FrameHandle
 from blosc2._handles.memory import MemoryHandle
 from blosc2._handles.options import HandleOptions
 from blosc2.exceptions import FormatError, StaleHandleError, name_file
+
+_NO_NUMBERS: Final = np.zeros(0, np.int64)
 
 
 class ReadOnlyDirectoryHandle(FrameHandle):
@@ -85,7 +86,7 @@ class _Chunks(MemoryHandle):
 class DirectoryHandle(ReadOnlyDirectoryHandle):
     """A directory frame that can be changed."""
 
-    __slots__ = ("_exclusive", "_files", "_lock", "_memory", "_sizes")
+    __slots__ = ("_exclusive", "_files", "_lock", "_memory")
 
     writable = True
 
@@ -97,9 +98,7 @@ class DirectoryHandle(ReadOnlyDirectoryHandle):
     def _show(self, found: Directory) -> None:
         super()._show(found)
         self._memory = _Chunks(found.frame, self._path)
-        # Where a chunk lies in the frame -> its file; file -> its size.
-        self._files = _files_by_offset(found.frame, found.numbers)
-        self._sizes = {number: found.frame.chunk_offset_at(at)[1] for at, number in self._files.items()}
+        self._files = ChunkNumbers(found.frame, found.numbers)
 
     def spool(self) -> Spool:
         return Spool(TemporaryFile(self._path))
@@ -137,21 +136,20 @@ class DirectoryHandle(ReadOnlyDirectoryHandle):
         variable = update.settle()
         fields = Fields(update.frame, update.chunksize, variable=variable, vlblocks=update.vlblocks)
         one = update.frame.repeated_offset if not update.edits_chunks else None
-        # One value that stands for all chunks stays one.
-        numbers = self._write_new(update, written, owner) if one is None else array("q")
-        used = {number for number in numbers if number >= 0}
-        self._memory.publish(update)
-        sizes = self._sizes | written
-        head = pack_head(
-            fields, update.metalayers, update.vlmeta, numbers if one is None else [int(one)],
-            int(self._memory.frame.nchunks), update.nbytes, sum(sizes[number] for number in used),
-        )  # fmt: skip
-        sync_chunks(self._path, written)
+        with SyncsBeside() as syncs:
+            # One value that stands for all chunks stays one.
+            numbers, lengths = _NO_NUMBERS, _NO_NUMBERS
+            if one is None:
+                numbers, lengths = self._write_new(update, written, owner, syncs)
+            self._memory.publish(update)
+            head = pack_head(
+                fields, update.metalayers, update.vlmeta, numbers if one is None else [int(one)],
+                int(self._memory.frame.nchunks), update.nbytes, int(lengths.sum()),
+            )  # fmt: skip
         sync_names(self._path)
         publish_head(self._path, head, owner)
-        gone = set(sizes) - used
-        self._files = _files_by_offset(self._memory.frame, np.frombuffer(numbers, np.int64))
-        self._sizes = {number: sizes[number] for number in used}
+        gone = self._files.without(numbers)
+        self._files = ChunkNumbers(self._memory.frame, numbers, lengths)
         self._adopt(self._memory.frame)
         self._identity = head_identity(self._path)
         self._head = head  # last: a child that is forked before this knows that it is behind
@@ -160,37 +158,30 @@ class DirectoryHandle(ReadOnlyDirectoryHandle):
             with contextlib.suppress(OSError):
                 owner.unlink(chunk_file(self._path, number))
 
-    def _write_new(self, update: FrameUpdate, written: dict[int, int], owner: Owner) -> array[int]:
-        """Write files for the new chunks; gives the number of each chunk's file."""
-        number = first_free(self._sizes, len(update.new)) - 1
+    def _write_new(
+        self, update: FrameUpdate, written: dict[int, int], owner: Owner, syncs: SyncsBeside
+    ) -> tuple[Integers, Integers]:
+        """Write files for the new chunks; gives the number of each chunk's file, and the lengths of the stored ones."""
+        number = first_free(self._files.numbers, len(update.new))
         large = self._memory.joins(update)
-        numbers = array("q")
-        for index, offset in numbered(update.offsets):
-            stored = update.new.get(index)
-            if stored is not None:
-                number += 1
-                written[number] = len(stored)
-                write_chunk(self._path, number, held(stored), owner)
-                numbers.append(number)
-                if large:  # from now on it lies there
-                    update.new[index] = from_file(chunk_file(self._path, number), stored)
-            else:
-                numbers.append(offset if offset < 0 else self._files[offset])
-        return numbers
+        numbers = np.array(update.offsets)
+        lengths = np.zeros_like(numbers)
+        kept = numbers >= 0
+        kept[list(update.new)] = False
+        numbers[kept], lengths[kept] = self._files.at(numbers[kept])
+        for index, stored in sorted(update.new.items()):
+            written[number] = len(stored)
+            write_chunk(self._path, number, stored, owner, syncs)
+            numbers[index], lengths[index] = number, len(stored)
+            if large:  # from now on it lies there
+                update.new[index] = from_file(chunk_file(self._path, number), stored)
+            number += 1
+        return numbers, lengths[numbers >= 0]
 
     def refresh(self) -> bool:
         """Take up the version that is on disk now; True when it is another one."""
         with self._lock:
             return super().refresh()
-
-
-def _files_by_offset(frame: Frame, numbers: Integers) -> dict[int, int]:
-    """The number of the file of each chunk that is stored, by where it lies in memory."""
-    if frame.repeated_offset is not None or not len(numbers):
-        return {}
-    stored = numbers >= 0
-    offsets = np.frombuffer(frame.offsets_bytes(), np.int64)
-    return dict(zip(offsets[stored].tolist(), numbers[stored].tolist(), strict=True))
 
 
 def directory_handle(path: str, options: HandleOptions) -> FrameHandle:
