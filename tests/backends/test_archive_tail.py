@@ -14,7 +14,7 @@ import pytest
 
 import blosc2
 from blosc2._backends.zip import unpublished_tail as archive_tail
-from blosc2._backends.zip.unpublished_tail import SEALED, lost_end
+from blosc2._backends.zip.unpublished_tail import END_WITH_CHECKSUM, lost_end
 from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive
 from blosc2._core.zip.archive_writer import ArchiveWriter
@@ -28,16 +28,16 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*another tool has compressed it
 def together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Places where a record may be are looked at in two ways, which must find the same."""
     if request.param:
-        monkeypatch.setattr(archive_tail, "_FEW_PLACES", 0)
+        monkeypatch.setattr(archive_tail, "_FEW_POSITIONS", 0)
         monkeypatch.setattr(archive_tail, "_PIECE", 1 << 10)
         monkeypatch.setattr(archive_tail, "_AT_ONCE", 3)
 
 
-def two_versions(path: Path, *, sealed: bool = True, leaves: int = 2) -> bytes:
+def two_versions(path: Path, *, with_checksum: bool = True, leaves: int = 2) -> bytes:
     """A store that was changed once; its bytes, of which the older version is a beginning."""
     with blosc2.DictStore(path, "w") as store:
         store["/old"] = np.arange(3)
-    if not sealed:
+    if not with_checksum:
         with zipfile.ZipFile(path) as z:
             members = {name: z.read(name) for name in z.namelist()}
         with zipfile.ZipFile(path, "w") as z:
@@ -49,7 +49,7 @@ def two_versions(path: Path, *, sealed: bool = True, leaves: int = 2) -> bytes:
             store[f"/new/{n}"] = np.arange(n)
     new = path.read_bytes()
     assert new.startswith(old)
-    assert (Archive(Source.of_buffer(new)).file_checksum is not None) == sealed
+    assert (Archive(Source.of_buffer(new)).file_checksum is not None) == with_checksum
     return new
 
 
@@ -71,10 +71,10 @@ def damaged(path: Path, data: bytes, bit: int) -> Iterator[None]:
     assert path.read_bytes() == data
 
 
-@pytest.mark.parametrize("sealed", [True, False])
-def test_a_flipped_bit_of_the_directory_or_the_end(tmp_path: Path, sealed: bool, source: str | None) -> None:
+@pytest.mark.parametrize("with_checksum", [True, False])
+def test_a_flipped_bit_of_the_directory_or_the_end(tmp_path: Path, with_checksum: bool, source: str | None) -> None:
     path = tmp_path / "x.b2z"
-    data = two_versions(path, sealed=sealed)
+    data = two_versions(path, with_checksum=with_checksum)
     refused = 0
     for bit in range(8 * first_byte_of_the_end(data), 8 * len(data)):
         with damaged(path, data, bit):
@@ -89,10 +89,10 @@ def test_a_flipped_bit_of_the_directory_or_the_end(tmp_path: Path, sealed: bool,
     assert refused > 400
 
 
-@pytest.mark.parametrize("sealed", [True, False])
-def test_opening_for_writing_cuts_nothing_off(tmp_path: Path, sealed: bool) -> None:
+@pytest.mark.parametrize("with_checksum", [True, False])
+def test_opening_for_writing_cuts_nothing_off(tmp_path: Path, with_checksum: bool) -> None:
     path = tmp_path / "x.b2z"
-    data = two_versions(path, sealed=sealed)
+    data = two_versions(path, with_checksum=with_checksum)
     refused = 0
     for bit in range(8 * first_byte_of_the_end(data), 8 * len(data)):
         # Which looks that all bytes are there again.
@@ -112,7 +112,7 @@ def test_what_the_refusal_says(tmp_path: Path, verify: bool, source: str | None)
     with damaged(path, data, 8 * at):
         with pytest.raises(FormatError, match=r"newest version.*blosc2\.check.*blosc2\.salvage") as raised:
             blosc2.open(path, mmap_mode=source, verify=verify)
-        assert raised.value.offset == len(data) - SEALED
+        assert raised.value.offset == len(data) - END_WITH_CHECKSUM
         assert any("newest version is damaged" in one.problem for one in blosc2.check(path))
         found = blosc2.salvage(path, tmp_path / "saved.b2z")
         assert len(found.recovered) == 3
@@ -126,8 +126,8 @@ def test_a_catalog_and_a_long_directory(tmp_path: Path, source: str | None) -> N
     directory = first_byte_of_the_end(data)
     # Each bit of the end, some of the directory, and of the catalog before it.
     bits = [
-        *range(8 * (directory - 300), 8 * (len(data) - SEALED), 1009),
-        *range(8 * (len(data) - SEALED), 8 * len(data)),
+        *range(8 * (directory - 300), 8 * (len(data) - END_WITH_CHECKSUM), 1009),
+        *range(8 * (len(data) - END_WITH_CHECKSUM), 8 * len(data)),
     ]
     for bit in bits:
         with damaged(path, data, bit), contextlib.suppress(FormatError), blosc2.open(path, mmap_mode=source) as store:
@@ -138,21 +138,21 @@ def test_what_is_left_of_a_damaged_end_behind_which_an_append_was_begun(tmp_path
     """The damaged record is not at the end of the file then."""
     path = tmp_path / "x.b2z"
     data = two_versions(path)
-    end = len(data) - SEALED
+    end = len(data) - END_WITH_CHECKSUM
     for bit in range(8 * end, 8 * (len(data) - 8)):
         changed = bytearray(data + b"PK\3\4 and something more, perhaps in the end also PK\5\6" * 5)
         changed[bit >> 3] ^= 1 << (bit & 7)
         archive = Archive(Source.of_buffer(bytes(changed)))
-        if archive.end < len(data):  # that of the older version; or of this one, which lost its seal
+        if archive.end < len(data):  # that of the older version; or of this one, which lost its file checksum
             assert lost_end(archive.source, archive) == end
         else:
             assert lost_end(archive.source, archive) is None
 
 
-@pytest.mark.parametrize("sealed", [True, False])
-def test_each_beginning_of_an_append_is_no_version(tmp_path: Path, sealed: bool, source: str | None) -> None:
+@pytest.mark.parametrize("with_checksum", [True, False])
+def test_each_beginning_of_an_append_is_no_version(tmp_path: Path, with_checksum: bool, source: str | None) -> None:
     path = tmp_path / "x.b2z"
-    data = two_versions(path, sealed=sealed)
+    data = two_versions(path, with_checksum=with_checksum)
     old = Archive(Source.of_buffer(data[: first_byte_of_the_end(data)])).end
     for stop in range(old, len(data), 3):
         path.write_bytes(data[:stop])
@@ -184,13 +184,13 @@ def padded_versions(path: Path, padding: int) -> tuple[bytes, int]:
 def test_an_end_of_which_one_sector_was_written(tmp_path: Path) -> None:
     """The new version is there then, or the old one; never a refusal."""
     path = tmp_path / "x.zip"
-    end = len(padded_versions(path, 0)[0]) - SEALED
-    for cut in range(1, SEALED):
+    end = len(padded_versions(path, 0)[0]) - END_WITH_CHECKSUM
+    for cut in range(1, END_WITH_CHECKSUM):
         data, middle = padded_versions(path, -(end + cut) % 512)
-        border = len(data) - SEALED + cut
+        border = len(data) - END_WITH_CHECKSUM + cut
         assert border % 512 == 0
-        for state in (data[:border] + bytes(SEALED - cut), data[: border - cut] + bytes(cut) + data[border:],
-                      data[:border], data[: border - cut] + bytes(SEALED)):  # fmt: skip
+        for state in (data[:border] + bytes(END_WITH_CHECKSUM - cut), data[: border - cut] + bytes(cut) + data[border:],
+                      data[:border], data[: border - cut] + bytes(END_WITH_CHECKSUM)):  # fmt: skip
             archive = Archive(Source.of_buffer(state))
             assert archive.end in (middle, len(data), len(data) - 32)
             assert lost_end(archive.source, archive) is None
@@ -200,8 +200,8 @@ def test_a_store_among_the_values_is_no_version(tmp_path: Path, source: str | No
     """Its end record says where it was in a file of its own."""
     inner = two_versions(tmp_path / "inner.b2z")
     path = tmp_path / "x.b2z"
-    for sealed in (True, False):
-        old = len(two_versions(path, sealed=sealed, leaves=0))
+    for with_checksum in (True, False):
+        old = len(two_versions(path, with_checksum=with_checksum, leaves=0))
         data = path.read_bytes()
         for gap in (0, 4096 - old, 1000):
             for one in (inner, inner[:-34] + b"\0\0"):

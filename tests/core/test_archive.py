@@ -245,9 +245,9 @@ def one_instant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "localtime", lambda: now)
 
 
-# ------------------------------------------------------------------------------------------------ seals
-def sealed_by_hand(data: bytes) -> bytes:
-    """An archive without a comment, with the seal as its description in words has it."""
+# ------------------------------------------------------------------------------------------------ file checksums
+def with_file_checksum_by_hand(data: bytes) -> bytes:
+    """An archive without a comment, with the file checksum as its description in words has it."""
     assert data[-2:] == b"\0\0"
     text = b"blosc2 %016x " % (len(data) - 22)
     covered = data[:-2] + struct.pack("<H", len(text) + 8) + text
@@ -255,7 +255,7 @@ def sealed_by_hand(data: bytes) -> bytes:
 
 
 def commit(path: Path, members: dict[str, bytes], dropped: set[int] | None = None) -> Archive:
-    """Append members to an archive, going on from its seal."""
+    """Append members to an archive, going on from its file checksum."""
     old = Archive(Source.open(str(path)))
     with path.open("r+b") as file:
         writer = ArchiveWriter(file.fileno(), old.end, file_checksum=old.file_checksum)
@@ -266,13 +266,13 @@ def commit(path: Path, members: dict[str, bytes], dropped: set[int] | None = Non
     return Archive(Source.open(str(path)))
 
 
-def test_a_new_archive_is_sealed(tmp_path: Path) -> None:
+def test_a_new_archive_has_a_file_checksum(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     members = {"a": b"1" * 1000, "b": os.urandom(3 << 20), "c": b""}
     archive = written(path, members, file_checksum=0)
     data = path.read_bytes()
     assert data[-32:-24] == b"blosc2 0"
-    assert data == sealed_by_hand(data[:-34] + b"\0\0")
+    assert data == with_file_checksum_by_hand(data[:-34] + b"\0\0")
     assert archive.file_checksum == crc32c(data)
     assert archive.end == len(data)
     with zipfile.ZipFile(path) as z:
@@ -281,7 +281,7 @@ def test_a_new_archive_is_sealed(tmp_path: Path) -> None:
         assert {n: z.read(n) for n in z.namelist()} == members
 
 
-def test_a_seal_goes_on_over_appends_and_gaps(tmp_path: Path) -> None:
+def test_a_file_checksum_goes_on_over_appends_and_gaps(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     written(path, {"a": b"1" * 100, "b": b"2"}, file_checksum=0)
     for n in range(5):
@@ -292,7 +292,7 @@ def test_a_seal_goes_on_over_appends_and_gaps(tmp_path: Path) -> None:
         assert z.testzip() is None
 
 
-def test_where_nothing_was_sealed_nothing_is(tmp_path: Path) -> None:
+def test_without_a_file_checksum_there_is_none_later(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     path.write_bytes(zipped({"a": b"1"}))
     assert commit(path, {"b": b"2"}).file_checksum is None
@@ -300,7 +300,7 @@ def test_where_nothing_was_sealed_nothing_is(tmp_path: Path) -> None:
         assert z.comment == b""
 
 
-def test_a_flipped_bit_anywhere_breaks_the_seal_or_the_archive(tmp_path: Path) -> None:
+def test_a_flipped_bit_anywhere_breaks_the_file_checksum_or_the_archive(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     written(path, {"a": b"1" * 100, "b": b"2"}, file_checksum=0)
     commit(path, {"b": b"3" * 70})
@@ -322,9 +322,9 @@ def test_a_flipped_bit_anywhere_breaks_the_seal_or_the_archive(tmp_path: Path) -
      lambda s: b"x" * len(s), lambda s: b"", lambda s: s + b" ", lambda s: s[:-8] + b"0000000g",
      lambda s: s[:-8] + b"       0"],
 )  # fmt: skip
-def test_what_is_no_seal(change: Callable[[bytes], bytes]) -> None:
+def test_what_is_no_file_checksum(change: Callable[[bytes], bytes]) -> None:
     data = zipped({"a": b"1" * 9})
-    good = sealed_by_hand(data)
+    good = with_file_checksum_by_hand(data)
     assert archive_of(good).file_checksum == crc32c(good)
     comment = change(good[-32:])
     if comment == good[-32:]:  # digits only

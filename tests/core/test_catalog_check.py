@@ -26,8 +26,8 @@ from fixture_kit.catalogs import (
     lie,
     make,
     parts,
-    resealed,
     values_of,
+    with_new_file_checksum,
     write_at,
 )
 from fuzz.repair import repair_catalogs
@@ -128,7 +128,7 @@ def test_check_of_lies(tmp_path: Path) -> None:
         catalog = forgery.catalog
         at = len(catalog) - FOOTER + AT[name]
         catalog[at : at + 8] = ((fields[name] + 1) % 2).to_bytes(8, "little")
-        write_at(forgery.descriptor, resealed(catalog, 0, fields["sums"]), forgery.start)
+        write_at(forgery.descriptor, with_new_file_checksum(catalog, 0, fields["sums"]), forgery.start)
         assert about_catalog(blosc2.check(forgery.path).findings), name
     forgery.close()
 

@@ -33,8 +33,8 @@ from fixture_kit.catalogs import (
     in_batches,
     lie,
     make,
-    resealed,
     values_of,
+    with_new_file_checksum,
     write_at,
 )
 
@@ -124,7 +124,7 @@ def test_hostile_fields_of_the_footer(forgery: Forgery, field: str) -> None:
         at = len(catalog) - FOOTER + AT[field]
         catalog[at : at + 8] = other.to_bytes(8, "little")
         sums_at = other if field == "sums" else forgery.fields["sums"]
-        forgery.expect_no_harm(resealed(catalog, 0, sums_at))
+        forgery.expect_no_harm(with_new_file_checksum(catalog, 0, sums_at))
 
 
 @pytest.mark.parametrize("kind", [blosc2.DictStore, blosc2.TreeStore])
@@ -133,7 +133,7 @@ def test_changes_of_a_store_whose_catalog_leads_nowhere(forgery: Forgery, kind: 
     catalog = forgery.catalog
     at = len(catalog) - FOOTER + AT["seed0"]
     catalog[at] ^= 1
-    lie = bytes(resealed(catalog, 0, forgery.fields["sums"]))
+    lie = bytes(with_new_file_checksum(catalog, 0, forgery.fields["sums"]))
     forged = forgery.data[: forgery.start] + lie + forgery.data[forgery.stop :]
     forgery.path.write_bytes(forged)
     with kind(str(forgery.path), mode="a") as store:
@@ -171,7 +171,7 @@ def test_fields_that_change_together(forgery: Forgery) -> None:
             at = len(catalog) - FOOTER + AT[field]
             catalog[at : at + 8] = value.to_bytes(8, "little")
             sums_at = value if field == "sums" else sums_at
-        forgery.expect_no_harm(resealed(catalog, 0, sums_at))
+        forgery.expect_no_harm(with_new_file_checksum(catalog, 0, sums_at))
 
 
 def test_slots_that_point_elsewhere(forgery: Forgery) -> None:
@@ -242,7 +242,7 @@ def test_iterators_when_the_catalog_is_left_meanwhile(forgery: Forgery) -> None:
     catalog = forgery.catalog
     at = len(catalog) - FOOTER + AT["leaves"]
     catalog[at : at + 8] = (forgery.fields["leaves"] + 1).to_bytes(8, "little")
-    wrong = bytes(resealed(catalog, 0, forgery.fields["sums"]))
+    wrong = bytes(with_new_file_checksum(catalog, 0, forgery.fields["sums"]))
     archive = forgery.opened(wrong)
     assert archive.catalog is not None
     assert archive.catalog.count == len(forgery.keys) + 1

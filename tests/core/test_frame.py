@@ -471,7 +471,7 @@ def test_our_array_taken_apart(tmp_path: Path) -> None:
         8,
     )
     assert (data[62:68], data[68], data[69:71]) == (b"\xd1\0\1\xd1\0\1", 0xC3, b"\xd8\x06")
-    # Byte 86 says that the trailer has checksums; test_sums takes these apart.
+    # Byte 86 says that the trailer has checksums; test_checksums takes these apart.
     assert data[71:87] == bytes(6) + bytes([5, 0]) + bytes(7) + b"\xb5"
     index = data[header_len + cbytes :]
     assert index[2] & 2  # a table this small is raw

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._backends.zip.unpublished_tail import SEALED
+from blosc2._backends.zip.unpublished_tail import END_WITH_CHECKSUM
 from faults.crashes import FAST, Surveyor, go_on
 from faults.disk import Tree
 from faults.stories import stories
@@ -35,9 +35,9 @@ def torn_store(name: str, cut: int) -> tuple[bytes, bytes]:
             with blosc2.TreeStore(str(trial), mode="a") as store:
                 store["/b"] = np.random.default_rng(size).integers(0, 256, size, "u1")
             made = trial.read_bytes()
-            if -(len(made) - SEALED) % SECTOR == cut:
-                border = len(made) - SEALED + cut
-                return made[: border - cut] + bytes(cut) + made[border:], made[:border] + bytes(SEALED - cut)
+            if -(len(made) - END_WITH_CHECKSUM) % SECTOR == cut:
+                border = len(made) - END_WITH_CHECKSUM + cut
+                return made[: border - cut] + bytes(cut) + made[border:], made[:border] + bytes(END_WITH_CHECKSUM - cut)
     raise AssertionError("no size of the leaf puts the end record there")
 
 

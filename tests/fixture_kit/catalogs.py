@@ -130,7 +130,7 @@ def parts(data: bytes, archive: Archive) -> tuple[dict[str, int], dict[str, byte
     return fields, sections
 
 
-def resealed(data: bytearray, start: int, sums_at: int) -> bytearray:
+def with_new_file_checksum(data: bytearray, start: int, sums_at: int) -> bytearray:
     """Compute the checksums of a catalog anew, as somebody does who forges one."""
     size = len(data)
     count = -(-sums_at // PAGE)
@@ -292,7 +292,7 @@ def lie(forgery: Forgery, changes: dict[int, bytes]) -> bytearray:
     catalog = forgery.catalog
     for at, data in changes.items():
         catalog[at : at + len(data)] = data
-    return resealed(catalog, 0, forgery.fields["sums"])
+    return with_new_file_checksum(catalog, 0, forgery.fields["sums"])
 
 
 # ---------------------------------------------------------------------- catalogs that do not fit any more

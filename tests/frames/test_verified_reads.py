@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fixture_kit import manifest
-from fixture_kit.sums import (
+from fixture_kit.checksums import (
     ITEMS,
     NOISE,
     appended,
@@ -27,7 +27,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import checksums_of, has_odd_parity, range_checksum, with_checksums
 from blosc2._core.io.checksum import crc32c, crc32c_both, crc32c_joined
 from blosc2._core.io.source import Source
-from blosc2._frames.checksums import check_reads, with_sums
+from blosc2._frames.checksums import buffers_with_checksums, check_reads
 from blosc2._handles.open_frame import open_frame
 
 
@@ -277,7 +277,7 @@ def test_frames_that_are_damaged_in_any_way_get_no_sums_or_right_ones() -> None:
         if place.is_dir():
             continue
         try:
-            data = b"".join(with_sums(place.read_bytes()))
+            data = b"".join(buffers_with_checksums(place.read_bytes()))
         except blosc2.FormatError:
             continue
         assert found(data) == [], entry["path"]
@@ -325,5 +325,5 @@ def test_sums_of_chunks_in_any_order(path: Path) -> None:
     data = path.read_bytes()
     frame = Frame.open(Source.of_buffer(data))
     assert frame.offsets_list() != sorted(frame.offsets_list())
-    assert found(b"".join(with_sums(frame))) == []
-    assert check_reads(Frame.open(Source.of_buffer(b"".join(with_sums(frame)))))
+    assert found(b"".join(buffers_with_checksums(frame))) == []
+    assert check_reads(Frame.open(Source.of_buffer(b"".join(buffers_with_checksums(frame)))))

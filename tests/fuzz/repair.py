@@ -13,13 +13,13 @@ _END = b"PK\5\6"
 
 
 def repair(data: bytearray) -> None:
-    """All checksums that there are, inside out: of frames, of members, of catalogs, the seal."""
+    """All checksums that there are, inside out: of frames, of members, of catalogs, the file checksum."""
     for at in places(data, FRAME_MAGIC, 64):
-        repair_sums(data, at)
+        repair_checksums(data, at)
     if _END in data:
         repair_members(data)
         repair_catalogs(data)
-        repair_seal(data)
+        repair_file_checksum(data)
 
 
 def _put(data: bytearray, at: int, value: int) -> None:
@@ -31,7 +31,7 @@ def _crc(data: bytearray, start: int, stop: int) -> int:
     return int(crc32c(memoryview(data)[start:stop])) if 0 <= start <= stop <= len(data) else 0
 
 
-def repair_sums(data: bytearray, at: int) -> None:
+def repair_checksums(data: bytearray, at: int) -> None:
     """The checksums of the frame that begins at a place, where it has any and an index to go by."""
     end = at + u(data, at + 16, 8, "big")
     header_len, cbytes = u(data, at + 11, 4, "big"), u(data, at + 39, 8, "big")
@@ -101,7 +101,7 @@ def repair_catalogs(data: bytearray) -> None:
         _put(data, footer + 248, _crc(data, footer, footer + 248))
 
 
-def repair_seal(data: bytearray) -> None:
+def repair_file_checksum(data: bytearray) -> None:
     """The comment of the end record that states the checksum of the whole file."""
     end = data.rfind(_END)
     if data[end + 22 : end + 29] != b"blosc2 " or end + 54 > len(data):

@@ -97,7 +97,7 @@ def fixtures() -> list[Sample]:
 
 
 def own() -> list[Sample]:
-    """Files that the package writes: with checksums, seals, aligned, with catalogs, grown."""
+    """Files that the package writes: with checksums, file checksums, aligned, with catalogs, grown."""
     folder = Path(tempfile.mkdtemp(prefix="blosc2-fuzz-seeds-"))
     try:
         with warnings.catch_warnings():

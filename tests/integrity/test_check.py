@@ -106,7 +106,7 @@ def test_hostile(entry: dict[str, Any], checker: Worker) -> None:
 
 
 def test_archives_of_other_tools(tmp_path: Path) -> None:
-    """The same members as Python's zipfile and `zip -0` write them: no finding, and no seal."""
+    """The same members as Python's zipfile and `zip -0` write them: no finding, and no file checksum."""
     source = manifest.ROOT / "stores" / "tree_plain.b2d"
     python = tmp_path / "python.b2z"
     with zipfile.ZipFile(python, "w", zipfile.ZIP_STORED) as target:
@@ -127,7 +127,7 @@ def test_archives_of_other_tools(tmp_path: Path) -> None:
     for path in made:
         report = blosc2.check(path)
         assert report.ok, report
-        assert any("seal" in one.problem for one in report.unverified)
+        assert any("file checksum" in one.problem for one in report.unverified)
         with blosc2.open(str(path)) as store:
             assert len(store)
 
@@ -159,7 +159,7 @@ def test_archives_of_ours_that_other_tools_changed(tmp_path: Path) -> None:
         report = blosc2.check(one)
         assert report.ok, report
         assert len(report.unverified) == 1
-    # We append to it: there is still no seal.
+    # We append to it: there is still no file checksum.
     with blosc2.TreeStore(str(path), mode="a") as store:
         store["/more"] = [1]
     report = blosc2.check(path)
@@ -167,7 +167,7 @@ def test_archives_of_ours_that_other_tools_changed(tmp_path: Path) -> None:
     assert len(report.unverified) == 1
 
 
-def test_the_seal_covers_the_whole_file(tmp_path: Path) -> None:
+def test_the_checksum_covers_the_whole_file(tmp_path: Path) -> None:
     path = tmp_path / "x.b2z"
     archive_changed(path)
     data = path.read_bytes()
@@ -177,7 +177,7 @@ def test_the_seal_covers_the_whole_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("field", [4, 6, 8, 10, 12, 14, 18, 22])
 def test_a_local_header_that_differs_from_the_directory(field: int, tmp_path: Path) -> None:
-    """Without a seal, too."""
+    """Without a file checksum, too."""
     path = tmp_path / "x.b2z"
     shutil.copyfile(manifest.ROOT / "stores" / "dict_external.b2z", path)
     assert blosc2.check(path).ok

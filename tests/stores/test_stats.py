@@ -114,7 +114,7 @@ BY: list[Any] = [None, "kind", "dtype", "codec", ("kind", "dtype"), ["codec", "k
 
 
 @pytest.mark.parametrize("by", BY, ids=str)
-def test_sums(store: Any, by: Any) -> None:
+def test_checksums(store: Any, by: Any) -> None:
     leaves = opened_leaves(store)
     names = () if by is None else (by,) if isinstance(by, str) else tuple(by)
     for group in ("/", "/a", "/a/b", "/é", "/many", "/many/g1", "/none", "/zero", "/a/b/c/d", "/man"):

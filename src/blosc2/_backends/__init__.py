@@ -53,13 +53,22 @@ from blosc2._backends.writer_lock import WriterLock
 from blosc2._backends.zip.backend import ZipBackend
 from blosc2._backends.zip.directory_records import CATALOG_LEAST
 from blosc2._backends.zip.streaming import LeafStream
-from blosc2._backends.zip.unpublished_tail import DIGITS, END, FEW_BITS, SEALED, lost_end, sealed_end, wrong_bits
+from blosc2._backends.zip.unpublished_tail import (
+    DIGITS,
+    END,
+    END_WITH_CHECKSUM,
+    FEW_BITS,
+    end_with_checksum,
+    lost_end,
+    wrong_bits,
+)
 
 __all__ = [
     "CATALOG_LEAST",
     "DIGITS",
     "EMBED",
     "END",
+    "END_WITH_CHECKSUM",
     "FEW_BITS",
     "FRAME_MAGIC",
     "KEY_RULES",
@@ -72,7 +81,6 @@ __all__ = [
     "NOT_REPLACED",
     "REGISTRY",
     "RESERVED",
-    "SEALED",
     "Backend",
     "DirectoryBackend",
     "Embedded",
@@ -91,6 +99,7 @@ __all__ = [
     "absolute",
     "canonical_key",
     "chunks_of_value",
+    "end_with_checksum",
     "filed_as",
     "is_path",
     "is_safe",
@@ -102,7 +111,6 @@ __all__ = [
     "open_embedded",
     "plain_key",
     "read_embedded",
-    "sealed_end",
     "stored_value",
     "suffix_of",
     "suffixed_folders",

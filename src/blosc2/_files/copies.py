@@ -60,21 +60,21 @@ def checked_pieces(window: Window) -> Iterator[bytes | memoryview]:
         The bytes are not those that were written: they are damaged, or somebody changed the file meanwhile.
     """
     source, offset, length = window
-    sums = source.checksums
-    if not sums or offset or length != source.size:
+    checksums = source.checksums
+    if not checksums or offset or length != source.size:
         yield from pieces_of(window)
         return
     running = 0
     at = 0
     for piece in pieces_of(window):
         # Of the body alone; header and trailer were checked when they were read.
-        low, high = max(sums.start - at, 0), min(sums.stop - at, len(piece))
+        low, high = max(checksums.start - at, 0), min(checksums.stop - at, len(piece))
         if low < high:
             running = crc32c(memoryview(piece)[low:high], running)
         at += len(piece)
         yield piece
-    if running != sums.body:
-        raise FormatError(_NOT_WRITTEN, path=_path_of(source), offset=sums.start)
+    if running != checksums.body:
+        raise FormatError(_NOT_WRITTEN, path=_path_of(source), offset=checksums.start)
 
 
 def checked_parts(parts: Iterable[Part], window: Window) -> Iterator[bytes | memoryview]:
@@ -83,25 +83,25 @@ def checked_parts(parts: Iterable[Part], window: Window) -> Iterator[bytes | mem
     Of the parts, the window among them is what lies between header and trailer.
     """
     source, offset, length = window
-    sums = None if offset or length != source.size else source.checksums
+    checksums = None if offset or length != source.size else source.checksums
     for part in parts:
         if not isinstance(part, tuple):
             yield part
             continue
         running = 0
         for piece in pieces_of(part):
-            if sums:
+            if checksums:
                 running = crc32c(piece, running)
             yield piece
-        if sums and running != sums.body:
-            raise FormatError(_NOT_WRITTEN, path=_path_of(source), offset=sums.start)
+        if checksums and running != checksums.body:
+            raise FormatError(_NOT_WRITTEN, path=_path_of(source), offset=checksums.start)
     check_unchanged(source)
 
 
 def check_unchanged(source: Source) -> None:
     """Refuse what was copied from a file that was written to meanwhile, and has no checksums which would tell of it.
 
-    Of joined sources alone, whose `sums` are None: those of files that this process alone writes to have False there.
+    This concerns joined sources whose `checksums` are None. Those of files that only this process writes to have False.
     """
     if source.is_joined and source.checksums is None and not source.is_unchanged():
         raise FormatError(
@@ -113,10 +113,10 @@ def check_unchanged(source: Source) -> None:
 def check_copy(window: Window, copy: Window) -> None:
     """Refuse a copy that is not what the checksums of its source say, or of which files were written to meanwhile."""
     source, offset, length = window
-    sums = source.checksums
-    if sums and not offset and length == source.size:
-        if range_checksum(copy[0], copy[1] + sums.start, sums.stop - sums.start) != sums.body:
-            raise FormatError(_NOT_WRITTEN, path=_path_of(source), offset=sums.start)
+    checksums = source.checksums
+    if checksums and not offset and length == source.size:
+        if range_checksum(copy[0], copy[1] + checksums.start, checksums.stop - checksums.start) != checksums.body:
+            raise FormatError(_NOT_WRITTEN, path=_path_of(source), offset=checksums.start)
     else:
         check_unchanged(source)
 

@@ -104,20 +104,20 @@ class Running:
         return as_table(self.chunks)
 
 
-def as_table(sums: array[int]) -> bytes:
+def as_table(checksums: array[int]) -> bytes:
     """Checksums of chunks as a frame holds them."""
     if _SWAPPED:
-        sums = sums[:]
-        sums.byteswap()
-    return sums.tobytes()
+        checksums = checksums[:]
+        checksums.byteswap()
+    return checksums.tobytes()
 
 
 def from_table(table: bytes) -> array[int]:
     """The checksums of chunks that a frame holds."""
-    sums = array("I", table)
+    checksums = array("I", table)
     if _SWAPPED:
-        sums.byteswap()
-    return sums
+        checksums.byteswap()
+    return checksums
 
 
 _SWAPPED: Final = array("I", [1]).tobytes()[0] != 1
@@ -131,10 +131,10 @@ def carried(frame: Frame) -> Sums | None:
     FormatError
         They contradict its header or trailer: one of these is damaged.
     """
-    sums, findings = _carried(frame)
+    checksums, findings = _carried(frame)
     if findings:
         raise _error(frame, findings[0])
-    return sums
+    return checksums
 
 
 def check_reads(frame: Frame) -> bool:
@@ -147,14 +147,14 @@ def check_reads(frame: Frame) -> bool:
     FormatError
         Something is not as it was written.
     """
-    sums = carried(frame)
-    if sums is None:
+    checksums = carried(frame)
+    if checksums is None:
         return False
-    finding = _wrong_index(frame, sums)
+    finding = _wrong_index(frame, checksums)
     if finding is not None:
         raise _error(frame, finding)
     try:
-        frame.check_chunks(sums.chunks)
+        frame.check_chunks(checksums.chunks)
     except ValueError as error:
         if isinstance(error, FormatError):
             raise
@@ -171,12 +171,12 @@ def check_chunks(frame: Frame) -> None:
 
 def check_body(frame: Frame, plain: bytes) -> None:
     """Check the bytes of a frame, without checksums, that are to go elsewhere: there they would pass for whole."""
-    sums = carried(frame)
-    if sums is None:
+    checksums = carried(frame)
+    if checksums is None:
         return
     start = frame.header_len
     stop = frame.frame_len - frame.trailer_len if frame.nbytes else start
-    if crc32c(memoryview(plain)[start:stop]) != sums.body:
+    if crc32c(memoryview(plain)[start:stop]) != checksums.body:
         finding = next(verify_frame(frame), None)
         raise _error(frame, finding or Finding(frame.offset + start, None, "the frame changed while it was read"))
 
@@ -190,8 +190,8 @@ def stored_numbers(frame: Frame) -> list[int]:
 
 def is_verifiable(frame: Frame) -> bool:
     """Whether a frame carries checksums that `verify_frame` can check, or what is left of them."""
-    sums, findings = _carried(frame)
-    return sums is not None or bool(findings)
+    checksums, findings = _carried(frame)
+    return checksums is not None or bool(findings)
 
 
 def verify_frame(frame: Frame) -> Iterator[Finding]:
@@ -209,26 +209,26 @@ def verify_frame(frame: Frame) -> Iterator[Finding]:
     >>> list(verify_frame(open_frame(name, None)))
     []
     """
-    sums, findings = _carried(frame)
+    checksums, findings = _carried(frame)
     yield from findings
-    if sums is None:
+    if checksums is None:
         return
     source = frame.source
     start = frame.offset + frame.header_len
     stop = start if frame.nbytes == 0 else frame.offset + frame.frame_len - frame.trailer_len
-    if range_checksum(source, start, stop - start) == sums.body:
+    if range_checksum(source, start, stop - start) == checksums.body:
         stored = stored_chunks(frame)
-        if 4 * stored != len(sums.chunks):
-            yield Finding(stop, None, f"there are {len(sums.chunks) // 4} checksums for {stored} stored chunks")
+        if 4 * stored != len(checksums.chunks):
+            yield Finding(stop, None, f"there are {len(checksums.chunks) // 4} checksums for {stored} stored chunks")
         return
-    found = _wrong_parts(frame, sums)
+    found = _wrong_parts(frame, checksums)
     if found:
         yield from found
     else:
         yield Finding(start, None, f"some of {stop - start} bytes, in no chunk, are not those that were written")
 
 
-def with_sums(data: Any) -> Iterator[Any]:
+def buffers_with_checksums(data: Any) -> Iterator[Any]:
     """The same frame with checksums, for a file: buffers, to be written one after the other.
 
     Parameters
@@ -240,17 +240,17 @@ def with_sums(data: Any) -> Iterator[Any]:
     --------
     >>> import blosc2
     >>> plain = blosc2.ones(3).to_cframe()
-    >>> len(b"".join(with_sums(plain))) - len(plain) in (32, 33, 34)
+    >>> len(b"".join(buffers_with_checksums(plain))) - len(plain) in (32, 33, 34)
     True
     """
-    for part in parts_with_sums(data if isinstance(data, Frame) else Frame.open(Source.of_buffer(data))):
+    for part in parts_with_checksums(data if isinstance(data, Frame) else Frame.open(Source.of_buffer(data))):
         if isinstance(part, tuple):
             yield from pieces_of(part)
         else:
             yield part
 
 
-def parts_with_sums(frame: Frame) -> list[Part]:
+def parts_with_checksums(frame: Frame) -> list[Part]:
     """The same as buffers, and windows of what stays as it is, which are to be copied from where they lie."""
     source, offset, length = frame.source, frame.offset, frame.frame_len
     header = frame.header_bytes()
@@ -307,26 +307,26 @@ def _carried(frame: Frame) -> tuple[Sums | None, list[Finding]]:
     return Sums(trailer[at - 4 * count : at], body, index), findings
 
 
-def _wrong_index(frame: Frame, sums: Sums) -> Finding | None:
+def _wrong_index(frame: Frame, checksums: Sums) -> Finding | None:
     at = frame.chunks_range[1]
     try:
         length = index_size(frame)
     except FormatError as error:
         return Finding(at, None, error.reason)
-    if (range_checksum(frame.source, at, length) if length else 0) != sums.table:
+    if (range_checksum(frame.source, at, length) if length else 0) != checksums.table:
         return Finding(at, None, "the offsets table is not the one that was written, as its checksum says")
     return None
 
 
-def _wrong_parts(frame: Frame, sums: Sums) -> list[Finding]:
+def _wrong_parts(frame: Frame, checksums: Sums) -> list[Finding]:
     """Which parts of a damaged frame are not as they were written."""
     found = []
-    finding = _wrong_index(frame, sums)
+    finding = _wrong_index(frame, checksums)
     if finding is not None:
         found.append(finding)
     again = Frame.open(frame.source, frame.offset, key=frame.key)
     try:
-        again.check_chunks(sums.chunks)
+        again.check_chunks(checksums.chunks)
         numbers = stored_numbers(again)
     except ValueError as error:  # the table of offsets is what is damaged
         if not found:

@@ -37,20 +37,24 @@ def plain_window(frame: Frame, *, own: bool = False) -> Window:
     header, trailer = frame.plain_ends()
     start = int(frame.header_len)
     stop = start if not frame.nbytes else int(frame.frame_len - frame.trailer_len)
-    sums = carried(frame)
-    known = (False if own else None) if sums is None else Known(sums.chunks, sums.body, sums.table, start, stop)
+    checksums = carried(frame)
+    known = (
+        (False if own else None)
+        if checksums is None
+        else Known(checksums.chunks, checksums.body, checksums.table, start, stop)
+    )
     body = frame.source, frame.offset + start, stop - start
     source = Source.joined((_buffer(header), body, _buffer(trailer)), checksums=known)
     return source, 0, source.size
 
 
-def frame_window(frame: Frame, sums_of: SumsOf | None = None) -> Window:
+def frame_window(frame: Frame, checksums_of: SumsOf | None = None) -> Window:
     """A frame without holes of the chunks of another, as `blosc2._frames.update.frame_bytes` makes it.
 
     Parameters
     ----------
     frame : Frame
-    sums_of : callable, optional
+    checksums_of : callable, optional
         Gives the checksums of the chunks at offsets, where they are known. The result knows them then.
     """
     update = FrameUpdate(frame)
@@ -60,7 +64,7 @@ def frame_window(frame: Frame, sums_of: SumsOf | None = None) -> Window:
     parts: list[Window] = []
     offsets: Any
     position, count = 0, int(frame.nchunks)
-    sums: np.ndarray[Any, np.dtype[np.uint32]] | None = None if sums_of is None else np.zeros(0, np.uint32)
+    checksums: np.ndarray[Any, np.dtype[np.uint32]] | None = None if checksums_of is None else np.zeros(0, np.uint32)
     body = 0
     if repeated is not None and repeated < 0:
         offsets = int(repeated)
@@ -70,17 +74,17 @@ def frame_window(frame: Frame, sums_of: SumsOf | None = None) -> Window:
         stored = offsets >= 0
         at = offsets[stored]
         lengths = np.frombuffer(stored_lengths(frame, at), np.int64)
-        sums = None if sums_of is None else sums_of(at)
+        checksums = None if checksums_of is None else checksums_of(at)
         if PADDING in update.metalayers:
             places = aligned_places(start, lengths)
             parts = list(_aligned(frame, at, lengths, places))
-            if sums is not None:
-                body = _body_of_aligned(sums, lengths, places)
+            if checksums is not None:
+                body = _body_of_aligned(checksums, lengths, places)
         else:
             places = np.cumsum(lengths) - lengths
             parts = list(_runs(frame, at, lengths))
-            if sums is not None:
-                body = crc32c_of_parts(0, sums, lengths)
+            if checksums is not None:
+                body = crc32c_of_parts(0, checksums, lengths)
         offsets[stored] = places
         position = int(places[-1] + lengths[-1]) if len(lengths) else 0
         check_table(count, start + position)
@@ -89,8 +93,8 @@ def frame_window(frame: Frame, sums_of: SumsOf | None = None) -> Window:
     stop = start + position + len(index_chunk)
     header = pack_header(fields, update.metalayers, bool(update.vlmeta), stop + len(trailer), update.nbytes, position)
     known: Known | bool = False  # what is edited is not somebody else's
-    if sums is not None:
-        table = as_table(array("I", sums.tobytes()))
+    if checksums is not None:
+        table = as_table(array("I", checksums.tobytes()))
         known = Known(table, crc32c(index_chunk, body), crc32c(index_chunk), start, stop)
     every = (_buffer(header), *parts, _buffer(index_chunk), _buffer(trailer))
     source = Source.joined(every, checksums=known)
@@ -119,10 +123,10 @@ def _aligned(frame: Frame, at: Integers, lengths: Integers, places: Integers) ->
         end = place + length
 
 
-def _body_of_aligned(sums: np.ndarray[Any, np.dtype[np.uint32]], lengths: Integers, places: Integers) -> int:
+def _body_of_aligned(checksums: np.ndarray[Any, np.dtype[np.uint32]], lengths: Integers, places: Integers) -> int:
     """The checksum of chunks with holes of zeros between them."""
     body = end = 0
-    for own, length, place in zip(sums.tolist(), lengths.tolist(), places.tolist(), strict=True):
+    for own, length, place in zip(checksums.tolist(), lengths.tolist(), places.tolist(), strict=True):
         body = crc32c_joined(crc32c(bytes(place - end), body), own, length)
         end = place + length
     return body

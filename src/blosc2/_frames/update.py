@@ -235,7 +235,7 @@ def lay_out(
     chunks: Iterable[Stored],
     count: int,
     nbytes: int,
-    sums: Running | None = None,
+    checksums: Running | None = None,
 ) -> bytes:
     """Write everything behind the header of a new frame, chunk after chunk, and return the header.
 
@@ -250,11 +250,11 @@ def lay_out(
         Drawn one by one; one single offset may stand for all.
     count, nbytes : int
         Chunks, and their uncompressed bytes.
-    sums : Running, optional
+    checksums : Running, optional
         Asks for a frame that carries checksums, as files do.
     """
     start = header_length(metalayers)
-    offsets, position = write_chunks(write, chunks, start if PADDING in metalayers else None, sums)
+    offsets, position = write_chunks(write, chunks, start if PADDING in metalayers else None, checksums)
     index = b""
     if nbytes:
         one = len(offsets) == 1 and offsets[0] < 0
@@ -264,15 +264,15 @@ def lay_out(
     trailer = pack_trailer(vlmeta)
     before = start + position + len(index)
     header = pack_header(fields, metalayers, bool(vlmeta), before + len(trailer), nbytes, position)
-    if sums is not None:
-        sums.add(index)
-        header, trailer = with_checksums(header, trailer, before, sums.table(), sums.body, crc32c(index))
+    if checksums is not None:
+        checksums.add(index)
+        header, trailer = with_checksums(header, trailer, before, checksums.table(), checksums.body, crc32c(index))
     write(index + trailer)
     return header
 
 
 def write_chunks(
-    write: Callable[[Any], Any], chunks: Iterable[Stored], start: int | None = None, sums: Running | None = None
+    write: Callable[[Any], Any], chunks: Iterable[Stored], start: int | None = None, checksums: Running | None = None
 ) -> tuple[array[int], int]:
     """Write chunks one after the other; their offsets from the first, and the bytes that they take.
 
@@ -289,18 +289,18 @@ def write_chunks(
                 if hole:
                     write(hole)
                     position += len(hole)
-                    if sums is not None:
-                        sums.add(hole)
+                    if checksums is not None:
+                        checksums.add(hole)
             offsets.append(position)
             position += len(stored)
-            if sums is not None:
-                sums.add_chunk(stored)
+            if checksums is not None:
+                checksums.add_chunk(stored)
             write(stored)
         del stored  # so that its memory can be used again for the next one
     return offsets, position
 
 
-def _lay_out_update(write: Callable[[Any], Any], update: FrameUpdate, sums: Running | None = None) -> bytes:
+def _lay_out_update(write: Callable[[Any], Any], update: FrameUpdate, checksums: Running | None = None) -> bytes:
     variable = update.settle()
     frame = update.frame
     fields = Fields(frame, update.chunksize, variable=variable, vlblocks=update.vlblocks)
@@ -311,7 +311,7 @@ def _lay_out_update(write: Callable[[Any], Any], update: FrameUpdate, sums: Runn
     else:
         chunks = all_chunks(update)
         count = len(update.offsets)
-    return lay_out(write, fields, update.metalayers, update.vlmeta, chunks, count, update.nbytes, sums)
+    return lay_out(write, fields, update.metalayers, update.vlmeta, chunks, count, update.nbytes, checksums)
 
 
 def all_chunks(update: FrameUpdate) -> Iterator[Stored]:
@@ -336,17 +336,17 @@ def all_chunks(update: FrameUpdate) -> Iterator[Stored]:
 
 def sums_by_offset(frame: Frame) -> dict[int, int]:
     """The checksum of the chunk at each offset of a frame; none of one that is unverified."""
-    found = places_and_sums(frame)
+    found = places_and_checksums(frame)
     return {} if found is None else dict(zip(found[0].tolist(), found[1].tolist(), strict=True))
 
 
-def places_and_sums(frame: Frame) -> tuple[Integers, np.ndarray[Any, np.dtype[np.uint32]]] | None:
+def places_and_checksums(frame: Frame) -> tuple[Integers, np.ndarray[Any, np.dtype[np.uint32]]] | None:
     """The offsets of the stored chunks of a frame, and their checksums; None for one that is unverified."""
-    sums = carried(frame)
-    if sums is None:
+    checksums = carried(frame)
+    if checksums is None:
         return None
     places = np.frombuffer(frame.offsets_bytes(), np.int64)
-    places, known = places[places >= 0], from_table(sums.chunks)
+    places, known = places[places >= 0], from_table(checksums.chunks)
     if len(known) != len(places):
         raise _other_number(frame, len(known), len(places))
     return places, np.array(known, np.uint32)
@@ -396,14 +396,14 @@ def appended(update: FrameUpdate, start: int, *, variable: bool) -> tuple[list[b
         The checksums of the old version say that it is damaged.
     """
     frame = update.frame
-    sums = carried(frame)
+    checksums = carried(frame)
     header_len = frame.header_len
     position = start
     running = Running()
-    if sums is not None:
+    if checksums is not None:
         known = header_len if frame.nbytes == 0 else frame.frame_len - frame.trailer_len
         source = frame.source if start <= frame.source.size else Source.open(str(frame.source.path))
-        running.body = range_checksum(source, known, start - known, sums.body)
+        running.body = range_checksum(source, known, start - known, checksums.body)
     parts: list[Any] = []
     added: dict[int, int] = {}
     if not update.edits_chunks and frame.repeated_offset is not None:
@@ -418,7 +418,7 @@ def appended(update: FrameUpdate, start: int, *, variable: bool) -> tuple[list[b
             position += len(hole)
             offsets[number] = position - header_len
             position += len(stored)
-            if sums is not None:
+            if checksums is not None:
                 running.add(hole)
                 running.add_chunk(stored)
                 added[number] = running.chunks[-1]
@@ -436,19 +436,19 @@ def appended(update: FrameUpdate, start: int, *, variable: bool) -> tuple[list[b
         place = frame.metalayer_offset("b2nd")
         header[place : place + len(update.metalayers["b2nd"])] = update.metalayers["b2nd"]
     current = bytes(header)
-    if sums is not None:
+    if checksums is not None:
         running.add(index)
-        table = sums.chunks if isinstance(offsets, int) else _table_after(update, sums, added)
+        table = checksums.chunks if isinstance(offsets, int) else _table_after(update, checksums, added)
         current, trailer = with_checksums(current, trailer, before, table, running.body, crc32c(index))
     return [*parts, index, trailer], current
 
 
-def _table_after(update: FrameUpdate, sums: Sums, added: dict[int, int]) -> bytes:
+def _table_after(update: FrameUpdate, checksums: Sums, added: dict[int, int]) -> bytes:
     """The checksums of the chunks of a version that is appended: those that stay keep theirs."""
     frame, offsets = update.frame, update.offsets
     repeated = frame.repeated_offset
     old = np.frombuffer(frame.offsets_bytes(), np.int64) if repeated is None else np.full(frame.nchunks, repeated)
-    kept = np.array(from_table(sums.chunks), np.uint32)
+    kept = np.array(from_table(checksums.chunks), np.uint32)
     places = old[old >= 0]
     if len(places) != len(kept):
         raise _other_number(frame, len(kept), len(places))

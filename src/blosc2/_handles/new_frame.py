@@ -22,7 +22,7 @@ from blosc2._frames import (
     check_chunks,
     is_directory_frame,
     lay_out,
-    parts_with_sums,
+    parts_with_checksums,
     write_chunks,
     write_directory,
     write_frame,
@@ -120,7 +120,7 @@ def copy_frame(frame: Frame, storage: Storage, options: HandleOptions) -> FrameH
     with NewFile(storage.urlpath, replace=storage.mode == "w") as file:
         check_chunks(frame)
         if frame.serialised and frame.stored_nbytes == frame.cbytes:
-            write_parts(file, parts_with_sums(frame))
+            write_parts(file, parts_with_checksums(frame))
         else:
             write_frame(file, FrameUpdate(frame))
     return _opened_again(storage, options)

@@ -45,7 +45,7 @@ def version_of(handle: FrameHandle) -> FrameVersion | None:
             limit = _MEDIUM
             time = source.identity[3] if frame.frame_len > limit else None
         else:
-            member = 0 if handle.key is None else _member_sum(frame)
+            member = 0 if handle.key is None else _member_checksum(frame)
             limit = _SMALL if member else _MEDIUM
     header = frame.header_bytes()
     begin, end = frame.offset, frame.offset + frame.frame_len
@@ -55,7 +55,7 @@ def version_of(handle: FrameHandle) -> FrameVersion | None:
     return frame.frame_len, crc32c(header), range_checksum(source, at, end - at), member, time
 
 
-def _member_sum(frame: Frame) -> int:
+def _member_checksum(frame: Frame) -> int:
     """The checksum that an archive has of a member, which follows its header; 0 where there is none."""
     room = min(frame.offset, _HEADER_ROOM + 3 * len(frame.key or "") + _LOCAL_HEADER.size)
     before = frame.source.read(frame.offset - room, room)

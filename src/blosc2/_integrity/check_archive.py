@@ -13,7 +13,7 @@ from blosc2._core.keys.folded_keys import folded
 from blosc2._core.zip.archive import Archive
 from blosc2._integrity.check_catalog import CATALOG, check_catalog
 from blosc2._integrity.check_embedded import check_embedded
-from blosc2._integrity.check_file_checksum import Seal, check_seal, end_position
+from blosc2._integrity.check_file_checksum import FileChecksum, check_file_checksum, end_position
 from blosc2._integrity.check_frames import check_window, open_regular
 from blosc2._integrity.report import FAULTS, Findings
 
@@ -63,11 +63,11 @@ def check_archive_file(path: str, found: Findings) -> None:
     except FAULTS as error:
         found.caught(error, path=path)
         archive = None
-    sealed = check_seal(source, archive, found)
+    state = check_file_checksum(source, archive, found)
     if archive is None:
         found.add("without a directory no leaf can be found")
         return
-    _check_tail(source, archive, sealed, found)
+    _check_tail(source, archive, state, found)
     members = list(read_directory(source, archive))
     _check_records(source, archive, found)
     keys = _check_members(source, archive, members, found)
@@ -108,7 +108,7 @@ def _far(extra: bytes, values: tuple[int, ...]) -> tuple[int, ...]:
     return values
 
 
-def _check_tail(source: Source, archive: Archive, sealed: Seal, found: Findings) -> None:
+def _check_tail(source: Source, archive: Archive, state: FileChecksum, found: Findings) -> None:
     """What lies behind the archive: nothing, the remains of an append, or a newer version that is damaged."""
     rest = source.size - archive.end
     if not rest:
@@ -117,7 +117,7 @@ def _check_tail(source: Source, archive: Archive, sealed: Seal, found: Findings)
     if place is not None:
         found.add("the newest version is damaged, in its directory or in the end record here; before it there is an "
                   "older one that is whole", offset=place)  # fmt: skip
-    elif sealed is not Seal.BROKEN:
+    elif state is not FileChecksum.BROKEN:
         found.note(
             f"{rest} bytes behind the end of the archive belong to no version; they are what an append left that was "
             "not finished, and the next change removes them",
@@ -166,9 +166,9 @@ def _check_members(source: Source, archive: Archive, members: list[Member], foun
                     continue
                 # What its own checksums do not cover.
                 advice = "; the next commit or compact() makes a new catalog"
-                _check_sum(source, member, offset, length, found, advice)
+                _check_checksum(source, member, offset, length, found, advice)
                 continue
-            _check_sum(source, member, offset, length, found)
+            _check_checksum(source, member, offset, length, found)
             if member.number in embedded[-1:]:
                 keys = check_embedded((source, offset, length), found)
             else:
@@ -215,7 +215,9 @@ def _extra_problem(extra: bytes) -> str | None:
     return "does not end where it should" if any(extra[at:]) else None
 
 
-def _check_sum(source: Source, member: Member, offset: int, length: int, found: Findings, advice: str = "") -> None:
+def _check_checksum(
+    source: Source, member: Member, offset: int, length: int, found: Findings, advice: str = ""
+) -> None:
     crc = 0
     for at in range(offset, offset + length, _PIECE):
         piece = source.read(at, min(_PIECE, offset + length - at))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from blosc2._backends import DIGITS, END, FEW_BITS, SEALED, sealed_end, wrong_bits
+from blosc2._backends import DIGITS, END, END_WITH_CHECKSUM, FEW_BITS, end_with_checksum, wrong_bits
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive
@@ -20,28 +20,28 @@ from blosc2._integrity.report import Findings
 _PIECE: Final = 4 << 20
 
 
-class Seal(enum.Enum):
-    """What the seal of an archive says."""
+class FileChecksum(enum.Enum):
+    """What the file checksum of an archive says."""
 
     WHOLE = "whole"
     BROKEN = "broken"
     NONE = "none"
 
 
-def check_seal(source: Source, archive: Archive | None, found: Findings) -> Seal:
-    """Check an archive against its seal, reading all of it once."""
-    places = [end_position(source, archive)] if archive is not None else []
-    if source.size >= SEALED and source.size - SEALED not in places:
-        places.append(source.size - SEALED)
-    for place in reversed(places):  # the end of the file first: a damaged seal there hides behind an older one
-        state = _check_place(source, place, found)
-        if state is not Seal.NONE:
+def check_file_checksum(source: Source, archive: Archive | None, found: Findings) -> FileChecksum:
+    """Check an archive against its file checksum, reading all of it once."""
+    positions = [end_position(source, archive)] if archive is not None else []
+    if source.size >= END_WITH_CHECKSUM and source.size - END_WITH_CHECKSUM not in positions:
+        positions.append(source.size - END_WITH_CHECKSUM)
+    for position in reversed(positions):  # the end of the file first: an older checksum may be whole
+        state = _check_at(source, position, found)
+        if state is not FileChecksum.NONE:
             return state
     found.unverified(
-        "the archive has no seal of this package for its last version: it was written or changed by another program. "
+        "the archive has no file checksum of this package for its last version: another program wrote or changed it. "
         "Members are verified by their own checksums, the bytes between them are not"
     )
-    return Seal.NONE
+    return FileChecksum.NONE
 
 
 def end_position(source: Source, archive: Archive) -> int:
@@ -52,29 +52,29 @@ def end_position(source: Source, archive: Archive) -> int:
     return at
 
 
-def _check_place(source: Source, place: int, found: Findings) -> Seal:
-    if place < 0 or place + SEALED > source.size:
-        return Seal.NONE
-    record = source.read(place, SEALED)
-    right = sealed_end(place, record)
+def _check_at(source: Source, position: int, found: Findings) -> FileChecksum:
+    if position < 0 or position + END_WITH_CHECKSUM > source.size:
+        return FileChecksum.NONE
+    record = source.read(position, END_WITH_CHECKSUM)
+    right = end_with_checksum(position, record)
     wrong = [n for n in range(len(right)) if right[n] != record[n]]
     if wrong_bits(right, record) > FEW_BITS:
-        return Seal.NONE
-    if record[-DIGITS:] == b"%08x" % _checksum(source, place, right, found):
+        return FileChecksum.NONE
+    if record[-DIGITS:] == b"%08x" % _checksum(source, position, right, found):
         if not wrong:
-            return Seal.WHOLE
+            return FileChecksum.WHOLE
         found.add(
             "the end record of the archive is damaged, and nothing else",
-            offset=place + wrong[0],
+            offset=position + wrong[0],
         )
-        return Seal.BROKEN
+        return FileChecksum.BROKEN
     if any(n >= END + 7 for n in wrong):  # it names another position: somebody moved it
-        return Seal.NONE
+        return FileChecksum.NONE
     found.add(
         "the file is not what was written: its bytes do not have the checksum that its end record states",
-        offset=place + SEALED - DIGITS,
+        offset=position + END_WITH_CHECKSUM - DIGITS,
     )
-    return Seal.BROKEN
+    return FileChecksum.BROKEN
 
 
 def _checksum(source: Source, stop: int, more: bytes, found: Findings) -> int:

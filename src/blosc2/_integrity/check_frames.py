@@ -77,13 +77,13 @@ def check_window(source: Source, offset: int, length: int, found: Findings, key:
 
 def check_frame(frame: Frame, found: Findings, key: str | None = None) -> None:
     """Check a frame whose header was found sound."""
-    known = _check_sums(frame, found, key)
+    known = _check_checksums(frame, found, key)
     sound = check_metadata(frame, found, key)
     if _check_chunks(frame, found, key, known) and sound:
         _check_values(frame, found, key)
 
 
-def _check_sums(frame: Frame, found: Findings, key: str | None) -> set[int]:
+def _check_checksums(frame: Frame, found: Findings, key: str | None) -> set[int]:
     """Check a frame against the checksums that it carries; where chunks are damaged."""
     known = set()
     try:

@@ -58,15 +58,15 @@ _MOST_VERSIONS: Final = 1000
 # How many times what the rule of allocation gives is decoded of offsets tables.
 _WORK: Final = 16
 # Checksums in a trailer, and the byte of the header that says so (doc/design/checksums.md).
-_SUMS_END: Final = 51
-_SUMS_MAGIC: Final = b"\xc1b2sums\x01"
+_CHECKSUMS_END: Final = 51
+_CHECKSUMS_MAGIC: Final = b"\xc1b2sums\x01"
 _MARK: Final = 0xB5
 _VARIABLE: Final = 0x40
 # Longer headers are not repaired.
 _LONGEST_HEADER: Final = 1 << 14
 # In longer trailers, damage of many bits might too easily look like that of one.
 _LONGEST_TRAILER: Final = 1 << 16
-_FIXED_SUMS: Final = 35 + 28
+_FIXED_CHECKSUMS: Final = 35 + 28
 
 #: An offsets table: where it begins, and its entries.
 Table = tuple[int, np.ndarray[Any, np.dtype[np.int64]]]
@@ -155,12 +155,12 @@ def repaired_header(source: Source, offset: int, stop: int) -> bytes | None:
 
     In a frame without checksums nobody can tell.
     """
-    if stop - offset < _FIXED + _SUMS_END:
+    if stop - offset < _FIXED + _CHECKSUMS_END:
         return None
-    sums = source.read(stop - _SUMS_END, _SUMS_END)
-    if sums[:8] != _SUMS_MAGIC:
+    checksums = source.read(stop - _CHECKSUMS_END, _CHECKSUMS_END)
+    if checksums[:8] != _CHECKSUMS_MAGIC:
         return None
-    own = int.from_bytes(sums[20:24], "little")
+    own = int.from_bytes(checksums[20:24], "little")
     raw = bytearray(source.read(offset, min(stop - offset, _LONGEST_HEADER)))
     length = header_size(raw)
     sane = _FIXED <= length <= len(raw)
@@ -178,19 +178,21 @@ def repaired_header(source: Source, offset: int, stop: int) -> bytes | None:
 
 def repaired_trailer(source: Source, offset: int, stop: int) -> bytes | None:
     """The trailer of a frame whose header is right, where one bit of it is wrong by its checksum; else None."""
-    if stop - offset < _FIXED + _SUMS_END:
+    if stop - offset < _FIXED + _CHECKSUMS_END:
         return None
     header = source.read(offset, _FIXED)
     length, end, nbytes = header_size(header), frame_size(header), frame_nbytes(header)
-    if not _FIXED + _SUMS_END <= end <= stop - offset or length > end:
+    if not _FIXED + _CHECKSUMS_END <= end <= stop - offset or length > end:
         return None
     tail = source.read(offset + end - TRAILER_TAIL, TRAILER_TAIL)
     size = int.from_bytes(tail[1:5]) if nbytes else end - length
-    if not _FIXED_SUMS <= size <= min(end - length, _LONGEST_TRAILER):
+    if not _FIXED_CHECKSUMS <= size <= min(end - length, _LONGEST_TRAILER):
         return None
     trailer = bytearray(source.read(offset + end - size, size))
     place = len(trailer) - TRAILER_TAIL - 4
-    if (int.from_bytes(trailer[-_SUMS_END : 8 - _SUMS_END]) ^ int.from_bytes(_SUMS_MAGIC)).bit_count() > 1:
+    if (
+        int.from_bytes(trailer[-_CHECKSUMS_END : 8 - _CHECKSUMS_END]) ^ int.from_bytes(_CHECKSUMS_MAGIC)
+    ).bit_count() > 1:
         return None
     stated = int.from_bytes(trailer[place : place + 4], "little")
     trailer[place : place + 4] = bytes(4)
@@ -369,8 +371,8 @@ def _chunk_size(head: Head, offset: int) -> int:
 
 def _agrees(head: Head, frame: Frame, table: Table, trailer: bytes, start: int) -> bool:
     """Whether a version agrees with the checksums in its trailer, where it has any."""
-    place = len(trailer) - _SUMS_END
-    if place < 12 or trailer[place : place + 8] != _SUMS_MAGIC:
+    place = len(trailer) - _CHECKSUMS_END
+    if place < 12 or trailer[place : place + 8] != _CHECKSUMS_MAGIC:
         return True
     size = int.from_bytes(trailer[place + 8 : place + 12], "little")
     own, whole = struct.unpack_from("<II", trailer, place + 20)
@@ -385,10 +387,11 @@ def _agrees(head: Head, frame: Frame, table: Table, trailer: bytes, start: int) 
     count = (size - 28) // 4
     if not 0 <= 4 * count <= place:
         return False
-    sums = struct.unpack_from(f"<{count}I", trailer, place - 4 * count)
+    checksums = struct.unpack_from(f"<{count}I", trailer, place - 4 * count)
     stored = [offset for offset in table[1].tolist() if offset >= 0]
     return len(stored) == count and all(
-        crc32c(frame.chunk_stored_at(head.start + offset)) == known for offset, known in zip(stored, sums, strict=True)
+        crc32c(frame.chunk_stored_at(head.start + offset)) == known
+        for offset, known in zip(stored, checksums, strict=True)
     )
 
 

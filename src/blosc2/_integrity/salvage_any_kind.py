@@ -8,7 +8,7 @@ from typing import Any
 from blosc2._backends import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, Window, suffix_of
 from blosc2._core.io.source import Source
 from blosc2._files import NewFile, Owner
-from blosc2._frames import FrameUpdate, is_directory_frame, with_sums, write_frame
+from blosc2._frames import FrameUpdate, buffers_with_checksums, is_directory_frame, write_frame
 from blosc2._integrity.check_directory import key_of, walk
 from blosc2._integrity.check_frames import open_regular
 from blosc2._integrity.check_path import DIRECTORY, EMBEDDED
@@ -59,7 +59,7 @@ def write_frame_to(path: str, kept: Recovered) -> None:
     owner.makedirs(os.path.dirname(path))
     with NewFile(path, replace=False, owner=owner) as file:
         if kept.update is None and frame.serialised:
-            for piece in with_sums(frame):
+            for piece in buffers_with_checksums(frame):
                 file.write(piece)
         else:
             write_frame(file, kept.update or FrameUpdate(frame))

@@ -9,7 +9,7 @@ from typing import BinaryIO, Final, cast
 from blosc2._backends.layout import Window, pieces
 from blosc2._core.frame.frame import Frame
 from blosc2._files import Owner, Part, check_unchanged, write_parts
-from blosc2._frames import ALIGNMENT, parts_with_sums
+from blosc2._frames import ALIGNMENT, parts_with_checksums
 from blosc2.exceptions import FormatError
 
 # Dead bytes for which a file is not written anew: so many, or such a part of it.
@@ -28,10 +28,10 @@ def _most_live(frame: Frame) -> int:
     return int(frame.header_len + frame.stored_nbytes + frame.nchunks * ALIGNMENT + index + frame.trailer_len)
 
 
-def _with_sums(window: Window) -> list[Part]:
+def _with_checksums(window: Window) -> list[Part]:
     """The bytes of a leaf with checksums, as files carry them; of what is no sound frame, the bytes as they are."""
     try:
-        return parts_with_sums(Frame.open(*window))
+        return parts_with_checksums(Frame.open(*window))
     except FormatError:
         return [window]
 
@@ -66,7 +66,7 @@ def in_steps(keys: list[str], renamed: dict[str, str]) -> list[list[str]]:
 def write_new(path: str, window: Window, owner: Owner) -> None:
     """Write a frame to a file that must not exist."""
     with owner.open_raw(path, "xb") as file:
-        write_parts(cast("BinaryIO", file), _with_sums(window))
+        write_parts(cast("BinaryIO", file), _with_checksums(window))
     check_unchanged(window[0])
 
 

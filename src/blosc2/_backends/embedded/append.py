@@ -15,7 +15,7 @@ from blosc2._backends.embedded.frame_layout import (
     arrange,
     is_checked,
     stored_map,
-    with_own_sums,
+    with_own_checksums,
 )
 from blosc2._backends.embedded.frame_map import MAP, Embedded
 from blosc2._backends.layout import Window
@@ -81,7 +81,7 @@ class Plan:
                 came.append(entry)
             elif window is not None:
                 keys.append(key)
-                windows.append(window if is_checked(window[2], size) else with_own_sums(window))
+                windows.append(window if is_checked(window[2], size) else with_own_checksums(window))
         lengths = [window[2] for window in windows]
         self.windows = windows
         self.places = places = arrange(lengths, size, frame.nbytes)
@@ -145,17 +145,17 @@ class Plan:
         """
         frame = self.frame
         known = carried(frame)
-        sums = None
+        checksums = None
         if known is not None:
             source = frame.source if output.position <= frame.source.size else Source.open(str(frame.source.path))
             start = frame.frame_len - frame.trailer_len
-            sums = Running(range_checksum(source, start, output.position - start, known.body))
+            checksums = Running(range_checksum(source, start, output.position - start, known.body))
             own = from_table(known.chunks)
         offsets = self.offsets
         position = output.position
         if self.windows:
             first = self.begin // self.size
-            chunks = RawChunks(output.write, position, self.begin, self.end, self.size, sums)
+            chunks = RawChunks(output.write, position, self.begin, self.end, self.size, checksums)
             if self.tail is not None and known is not None:
                 source, start, _ = self.tail
                 chunks.add_again(self.tail, source.read(start - _CHUNK_HEADER, _CHUNK_HEADER), own[first])
@@ -174,15 +174,17 @@ class Plan:
         stop = position + len(index)
         set_frame_fields(header, stop + len(trailer), self.end, position - int(frame.header_len), has_vlmeta=True)
         header[MARK_AT] = 0
-        sealed_header = bytes(header)
-        if sums is not None:
-            sums.add(index)
-            table = as_table(own + sums.chunks)
-            sealed_header, trailer = with_checksums(sealed_header, trailer, stop, table, sums.body, crc32c(index))
+        checked_header = bytes(header)
+        if checksums is not None:
+            checksums.add(index)
+            table = as_table(own + checksums.chunks)
+            checked_header, trailer = with_checksums(
+                checked_header, trailer, stop, table, checksums.body, crc32c(index)
+            )
         output.write(index)
         output.write(trailer)
         output.drain()
-        return sealed_header
+        return checked_header
 
 
 class Output:

@@ -89,7 +89,7 @@ class EmbeddedChanges:
         if self.old is not None:
             check_whole(self.old, self.changes)
         file.seek(header_length(metalayers_of(self.kind, self.meta)))
-        header, entries = self._write(file.write, with_sums=True, progress=progress)
+        header, entries = self._write(file.write, add_checksums=True, progress=progress)
         file.seek(0)
         file.write(header)
         return entries

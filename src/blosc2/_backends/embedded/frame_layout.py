@@ -28,7 +28,7 @@ from blosc2._frames import (
     hole_before,
     pack,
     pack_checked,
-    parts_with_sums,
+    parts_with_checksums,
     with_padding,
 )
 from blosc2._options import Filter, zstd_encoding
@@ -115,14 +115,14 @@ def is_checked(length: int, size: int) -> bool:
     return length <= size <= _CHECKED
 
 
-def with_own_sums(window: Window) -> Window:
+def with_own_checksums(window: Window) -> Window:
     """A value with checksums of its own; one that is no sound frame, or has them, as it is."""
     source = window[0]
     try:
         frame = Frame.open(*window)
         if frame.checksums_len:
             return window
-        parts = parts_with_sums(frame)
+        parts = parts_with_checksums(frame)
     except FormatError:
         return window
     made = [part if isinstance(part, tuple) else (Source.of_buffer(part), 0, len(part)) for part in parts]
@@ -144,7 +144,7 @@ class RawChunks:
         The uncompressed bytes that are written; `begin` is the start of a chunk.
     size : int
         Of a chunk.
-    sums : Running, optional
+    checksums : Running, optional
         Checksums that go on over what is written.
 
     Attributes
@@ -162,14 +162,14 @@ class RawChunks:
         begin: int,
         end: int,
         size: int,
-        sums: Running | None = None,
+        checksums: Running | None = None,
     ) -> None:
         self._write = write
         self.position = position
         self.offsets: list[int] = []
         self._end = end
         self._size = size
-        self._sums = sums
+        self._sums = checksums
         self._at = self._limit = begin
         self._parts: list[Any] = []
         self._waiting = self._hole = self._sum = 0
@@ -183,10 +183,10 @@ class RawChunks:
         payload = own ^ crc32c_joined(crc32c(header), 0, length)
         self._begin_chunk()
         before = crc32c(self._parts[-1])
-        sums, self._sums = self._sums, None
+        checksums, self._sums = self._sums, None
         self.add(self._at, window)
         self._drain()
-        self._sums = sums
+        self._sums = checksums
         self._sum = crc32c_joined(before, payload, length)
 
     def add(self, place: int, window: Window) -> None:
@@ -246,10 +246,10 @@ class RawChunks:
 
     def _end_chunk(self) -> None:
         self._drain()
-        sums = self._sums
-        if sums is not None:
-            sums.body = crc32c_joined(sums.body, self._sum, self.position - self.offsets[-1])
-            sums.chunks.append(self._sum)
+        checksums = self._sums
+        if checksums is not None:
+            checksums.body = crc32c_joined(checksums.body, self._sum, self.position - self.offsets[-1])
+            checksums.chunks.append(self._sum)
 
     def _drain(self) -> None:
         data = b"".join(self._parts)
@@ -269,7 +269,7 @@ def write_frame(
     meta: Mapping[str, bytes] | None = None,
     chunksize: int = 0,
     progress: Progress | None = None,
-    with_sums: bool = False,
+    add_checksums: bool = False,
 ) -> tuple[bytes, dict[str, dict[str, Any]]]:
     """Write a new frame of embedded values except for its header, which is returned with the new map.
 
@@ -289,21 +289,21 @@ def write_frame(
         The least size of a chunk.
     progress : callable, optional
         Called with the bytes of values that are written, and those in all.
-    with_sums : bool
+    add_checksums : bool
         Whether the frame carries checksums, as files do.
     """
     local = {key: value for key, value in values.items() if not isinstance(value, dict)}
-    sealed_ones: set[str] = set()
+    checked_ones: set[str] = set()
     while True:
         lengths = [window[2] for window in local.values()]
         size = chunksize_for(lengths, chunksize)
         if is_checked(max(lengths, default=0), size):
             break
-        bare = {key for key, length in zip(local, lengths, strict=True) if not is_checked(length, size)} - sealed_ones
+        bare = {key for key, length in zip(local, lengths, strict=True) if not is_checked(length, size)} - checked_ones
         if not bare:
             break
-        local.update((key, with_own_sums(local[key])) for key in bare)
-        sealed_ones |= bare
+        local.update((key, with_own_checksums(local[key])) for key in bare)
+        checked_ones |= bare
     places = arrange(lengths, size)
     nbytes = places[-1] + lengths[-1] if places else 0
     if -nbytes % size <= _FILLED:
@@ -314,8 +314,8 @@ def write_frame(
 
     metalayers = metalayers_of(kind, meta or {})
     header_len = header_length(metalayers)
-    sums = Running() if with_sums else None
-    chunks = RawChunks(write, header_len, 0, nbytes, size, sums)
+    checksums = Running() if add_checksums else None
+    chunks = RawChunks(write, header_len, 0, nbytes, size, checksums)
     total = sum(lengths) if progress is not None else 0
     done = 0
     for place, window in zip(places, local.values(), strict=True):
@@ -332,9 +332,9 @@ def write_frame(
     header = pack_header(
         Fields(_ENCODING, size), metalayers, True, stop + len(trailer), nbytes, chunks.position - header_len
     )
-    if sums is not None:
-        sums.add(index)
-        header, trailer = with_checksums(header, trailer, stop, sums.table(), sums.body, crc32c(index))
+    if checksums is not None:
+        checksums.add(index)
+        header, trailer = with_checksums(header, trailer, stop, checksums.table(), checksums.body, crc32c(index))
     write(index + trailer)
     return header, entries
 

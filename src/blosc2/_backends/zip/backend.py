@@ -264,23 +264,23 @@ class ZipBackend(TieredBackend):
             self._new = NewFile(self.root, replace=replace, owner=self._owner, buffered=False)
             self._descriptor = self._new.file.fileno()
             start = 0
-            seal: int | None = 0
+            checksum: int | None = 0
         else:
             self._descriptor = os.open(self.root, os.O_RDWR | _PLAINLY)
             keep_from_child(self)
             if self._now() != self._identity or not members.version.is_in(self.root):
                 raise self._refusal()
             size = start = os.fstat(self._descriptor).st_size
-            end, seal = members.archive.end, members.archive.file_checksum
+            end, checksum = members.archive.end, members.archive.file_checksum
             if not self._staged:
                 # What lies behind is left from an append that was not finished.
                 start = max(end, self._floor)
                 if size > start or (self._is_cut and size == start):
                     self._cut(start)
-            if seal is not None and start > end:
+            if checksum is not None and start > end:
                 for piece in pieces((Source.open(self.root), end, start - end)):
-                    seal = crc32c(piece, seal)
-        self._writer = ArchiveWriter(self._descriptor, start, ALIGNMENT, seal)
+                    checksum = crc32c(piece, checksum)
+        self._writer = ArchiveWriter(self._descriptor, start, ALIGNMENT, checksum)
         return self._writer
 
     def _now(self) -> tuple[int, ...]:

@@ -13,10 +13,10 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._files import checked_parts
-from blosc2._frames import parts_with_sums
+from blosc2._frames import parts_with_checksums
 from blosc2.exceptions import FormatError
 
-#: Members of more bytes get checksums of their own; `member_sum.pxd` has the same number.
+#: Members of more bytes get checksums of their own; `member_checksum.pxd` has the same number.
 SMALL_MEMBER: Final = 4096
 # Larger ones are copied piece by piece.
 _LARGE: Final = 8 << 20
@@ -36,7 +36,7 @@ def append_frame(
         data = whole(frame)  # which checks it
         frame = Source.of_buffer(data), 0, len(data)
     try:
-        parts = parts_with_sums(Frame.open(*frame))
+        parts = parts_with_checksums(Frame.open(*frame))
     except FormatError:
         if frame[2] > _LARGE:
             return writer.append_pieces(name, pieces(frame), frame[2], description=about), frame[2]

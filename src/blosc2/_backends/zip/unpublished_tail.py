@@ -24,24 +24,24 @@ from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive
 from blosc2.exceptions import FormatError
 
-#: Bytes of an end record, without and with a seal.
+#: Bytes of an end record, without and with a file checksum.
 END: Final = 22
-SEALED: Final = END + 32
-#: Of a seal, what says how the rest of the file sums up.
+END_WITH_CHECKSUM: Final = END + 32
+#: Of a file checksum, the digits that state the checksum of the rest of the file.
 DIGITS: Final = 8
-#: A place looks like a seal that was damaged when no more bits than this differ from what every seal has there; of
-#: bytes that are none, more than a hundred would.
+#: Bytes are taken for a damaged file checksum when at most so many bits differ from what every file checksum has there.
+#: Of other bytes more than a hundred would.
 FEW_BITS: Final = 24
 
 _SIGNATURE: Final = b"PK\5\6"
-_SEAL: Final = b"blosc2 "
-_SEAL_BYTES: Final = np.frombuffer(_SEAL, np.uint8)
+_CHECKSUM_MARK: Final = b"blosc2 "
+_CHECKSUM_MARK_BYTES: Final = np.frombuffer(_CHECKSUM_MARK, np.uint8)
 _DIGITS: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
 _BITS: Final = np.array([byte.bit_count() for byte in range(256)], np.uint8)
 _FAR_MARK: Final = int.from_bytes(b"PK\6\6", "little")
 _LOCATOR_MARK: Final = int.from_bytes(b"PK\6\7", "little")
 # Places of a piece that are looked at one by one, and of more how many together.
-_FEW_PLACES: Final = 1000
+_FEW_POSITIONS: Final = 1000
 _AT_ONCE: Final = 50_000
 _SECTOR: Final = 512
 _LOCATOR: Final = 20
@@ -66,13 +66,13 @@ def check_tail(source: Source, archive: Archive) -> None:
     FormatError
         There is a newer version, which is damaged.
     """
-    place = lost_end(source, archive)
-    if place is not None:
+    position = lost_end(source, archive)
+    if position is not None:
         raise FormatError(
             "the newest version in this file is damaged, in its directory or in the end record here, and an older one "
             "must not take its place: nothing is read or changed. blosc2.check tells more, and blosc2.salvage recovers "
             "what is whole",
-            path=source.path, offset=place,
+            path=source.path, offset=position,
         )  # fmt: skip
 
 
@@ -81,59 +81,63 @@ def lost_end(source: Source, archive: Archive) -> int | None:
     end = int(archive.end)
     if end >= source.size:
         return None
-    sealed = archive.file_checksum is not None
-    for place in _candidates(source, end):
-        if _was_sealed(source, place, end) or (place >= end and _was_plain(source, place, sealed)):
-            return place
+    with_checksum = archive.file_checksum is not None
+    for position in _candidates(source, end):
+        if _was_end_with_checksum(source, position, end) or (
+            position >= end and _was_plain(source, position, with_checksum)
+        ):
+            return position
     return None
 
 
 def _candidates(source: Source, end: int) -> Iterator[int]:
     """Where end records may be: at the end of the file, and wherever a part of one is."""
-    for length in (SEALED, END):
+    for length in (END_WITH_CHECKSUM, END):
         if source.size - length >= end - END:
             yield source.size - length
-    start = max(0, end - END)  # the length of a seal may be what is damaged
+    start = max(0, end - END)  # the length of a file checksum may be what is damaged
     # With what a record has before it and behind where it begins.
-    before, behind = _LOCATOR + _FAR_END, SEALED
+    before, behind = _LOCATOR + _FAR_END, END_WITH_CHECKSUM
     for at in range(start, source.size, _PIECE):
         first = max(0, at - before)
         piece = source.read(first, min(at + _PIECE + behind, source.size) - first)
-        places = sorted({*_found(piece, _SIGNATURE, 0, first), *_found(piece, _SEAL, END, first)})
-        places = places[bisect_left(places, at) : bisect_left(places, at + _PIECE)]
-        yield from places if len(places) <= _FEW_PLACES else _possible(piece, first, np.array(places))
+        positions = sorted({*_found(piece, _SIGNATURE, 0, first), *_found(piece, _CHECKSUM_MARK, END, first)})
+        positions = positions[bisect_left(positions, at) : bisect_left(positions, at + _PIECE)]
+        yield from positions if len(positions) <= _FEW_POSITIONS else _possible(piece, first, np.array(positions))
 
 
 def _found(piece: bytes, mark: bytes, behind: int, first: int) -> Iterator[int]:
-    """Where records begin that have a mark so many bytes behind, in a piece of the file from a place on."""
+    """Where records begin that have a mark so many bytes behind, in a piece of the file from a position on."""
     at = piece.find(mark)
     while at >= 0:
         yield first + at - behind
         at = piece.find(mark, at + 1)
 
 
-def _possible(piece: bytes, first: int, places: np.ndarray[Any, Any]) -> Iterator[int]:
-    """Of many places, those where a record may be; at the others is none, however closely they are looked at."""
+def _possible(piece: bytes, first: int, positions: np.ndarray[Any, Any]) -> Iterator[int]:
+    """Of many positions, those where a record may be; at the others is none, however closely they are looked at."""
     before = _LOCATOR + _FAR_END
-    rows = np.frombuffer(bytes(before) + piece + bytes(SEALED), np.uint8)
-    rows = np.lib.stride_tricks.sliding_window_view(rows, before + SEALED)
-    for begin in range(0, len(places), _AT_ONCE):
-        some = places[begin : begin + _AT_ONCE]
+    rows = np.frombuffer(bytes(before) + piece + bytes(END_WITH_CHECKSUM), np.uint8)
+    rows = np.lib.stride_tricks.sliding_window_view(rows, before + END_WITH_CHECKSUM)
+    for begin in range(0, len(positions), _AT_ONCE):
+        some = positions[begin : begin + _AT_ONCE]
         found = rows[some - first]
 
         def number(at: int, size: int, found: np.ndarray[Any, Any] = found) -> np.ndarray[Any, Any]:
             return np.ascontiguousarray(found[:, at : at + size]).view(f"<u{size}")[:, 0].astype(np.uint64)
 
-        place = some.astype(np.uint64)
-        far = place - np.uint64(before)
+        position = some.astype(np.uint64)
+        far = position - np.uint64(before)
         said = number(before + 12, 4) + number(before + 16, 4)
         # It says where it is, or is one bit away from that; or one of the two records before it says so.
-        fits = _one_bit(said - place) | _one_bit(place - said)
+        fits = _one_bit(said - position) | _one_bit(position - said)
         fits |= (number(0, 4) == _FAR_MARK) & (number(40, 8) + number(48, 8) == far)
         fits |= (number(_FAR_END, 4) == _LOCATOR_MARK) & (number(_FAR_END + 8, 8) == far)
-        # The text of a seal has the place in hexadecimal digits.
-        digits = (place[:, None] >> np.arange(60, -4, -4, dtype=np.uint64) & np.uint64(15)).astype(np.intp)
-        text = np.concatenate([np.broadcast_to(_SEAL_BYTES, (len(some), len(_SEAL))), _DIGITS[digits]], axis=1)
+        # The text of a file checksum has the position in hexadecimal digits.
+        digits = (position[:, None] >> np.arange(60, -4, -4, dtype=np.uint64) & np.uint64(15)).astype(np.intp)
+        text = np.concatenate(
+            [np.broadcast_to(_CHECKSUM_MARK_BYTES, (len(some), len(_CHECKSUM_MARK))), _DIGITS[digits]], axis=1
+        )
         at = before + END
         wrong = _BITS[found[:, at : at + text.shape[1]] ^ text].sum(axis=1)
         yield from some[fits | (wrong <= FEW_BITS)].tolist()
@@ -144,9 +148,9 @@ def _one_bit(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray(numbers & (numbers - np.uint64(1)) == 0)
 
 
-def sealed_end(place: int, record: bytes) -> bytes:
-    """What an end record with a seal has at a place, but for the checksum at its end."""
-    return _SIGNATURE + bytes(4) + record[8:20] + b"\x20\0blosc2 %016x " % place
+def end_with_checksum(position: int, record: bytes) -> bytes:
+    """What an end record with a file checksum has at a position, but for the checksum at its end."""
+    return _SIGNATURE + bytes(4) + record[8:20] + b"\x20\0blosc2 %016x " % position
 
 
 def wrong_bits(one: bytes, other: bytes) -> int:
@@ -154,54 +158,59 @@ def wrong_bits(one: bytes, other: bytes) -> int:
     return (int.from_bytes(one) ^ int.from_bytes(other[: len(one)])).bit_count()
 
 
-def _was_sealed(source: Source, place: int, end: int) -> bool:
-    """Whether what is at a place was an end record with a seal."""
-    if place + SEALED > source.size or place < end - END:
+def _was_end_with_checksum(source: Source, position: int, end: int) -> bool:
+    """Whether what is at a position was an end record with a file checksum."""
+    if position + END_WITH_CHECKSUM > source.size or position < end - END:
         return False
-    record = source.read(place, SEALED)
-    right = sealed_end(place, record)
+    record = source.read(position, END_WITH_CHECKSUM)
+    right = end_with_checksum(position, record)
     wrong = wrong_bits(right, record)
-    if wrong > FEW_BITS or (wrong > 1 and _is_torn(place, record)):
+    if wrong > FEW_BITS or (wrong > 1 and _is_half_written(position, record)):
         return False
-    if right[END:] != record[END:-DIGITS] and not _fits(source, place, record):  # that of an archive among the values
+    # It may be that of an archive among the values.
+    if right[END:] != record[END:-DIGITS] and not _fits(source, position, record):
         return False
-    # The record of the version that shows is there once more only where it lost its seal.
-    return place >= end or (place == end - END and wrong > 0)
+    # The record of the version that shows is there once more only where it lost its file checksum.
+    return position >= end or (position == end - END and wrong > 0)
 
 
-def _is_torn(place: int, record: bytes) -> bool:
+def _is_half_written(position: int, record: bytes) -> bool:
     """Whether a record is one of which a disk wrote one sector and not the other."""
-    cut = -place % _SECTOR
+    cut = -position % _SECTOR
     return 0 < cut < len(record) and not (any(record[:cut]) and any(record[cut:]))
 
 
-def _was_plain(source: Source, place: int, sealed: bool) -> bool:
-    """Whether what is at a place was an end record, by what any program writes into it."""
-    if place + END > source.size:
+def _was_plain(source: Source, position: int, with_checksum: bool) -> bool:
+    """Whether what is at a position was an end record, by what any program writes into it."""
+    if position + END > source.size:
         return False
-    record = source.read(place, END)
+    record = source.read(position, END)
     _, _, count, again, size, offset, comment = struct.unpack("<4sIHHIIH", record)
     if not any(record[8:20]):  # no store is without members
         return False
     wrong = wrong_bits(_SIGNATURE + bytes(4), record) + (count ^ again).bit_count()
-    if place + END + comment > source.size:
-        # A seal of which the file has only a part was never written to its end.
-        if comment.bit_count() > 1 or place + END != source.size or (sealed and comment == SEALED - END):
+    if position + END + comment > source.size:
+        # A file checksum of which the file has only a part was never written to its end.
+        if (
+            comment.bit_count() > 1
+            or position + END != source.size
+            or (with_checksum and comment == END_WITH_CHECKSUM - END)
+        ):
             return False
         wrong += 1
-    fits = _fits(source, place, record)
-    if not fits and place + END == source.size and abs(offset + size - place).bit_count() == 1:
+    fits = _fits(source, position, record)
+    if not fits and position + END == source.size and abs(offset + size - position).bit_count() == 1:
         wrong += 1  # in one of both
-        fits = any(_is_directory(source, at, place) for at in (place - size, offset))
-    return fits and wrong <= (0 if sealed else 1)
+        fits = any(_is_directory(source, at, position) for at in (position - size, offset))
+    return fits and wrong <= (0 if with_checksum else 1)
 
 
-def _fits(source: Source, place: int, record: bytes) -> bool:
+def _fits(source: Source, position: int, record: bytes) -> bool:
     """Whether an end record says where it is: itself, or in one of the two that large archives have before it."""
     size, offset = struct.unpack_from("<II", record, 12)
-    if offset + size == place:
+    if offset + size == position:
         return True
-    before = place - _LOCATOR - _FAR_END
+    before = position - _LOCATOR - _FAR_END
     if before < 0:
         return False
     both = source.read(before, _FAR_END + _LOCATOR)
@@ -213,7 +222,7 @@ def _fits(source: Source, place: int, record: bytes) -> bool:
 
 
 def _is_directory(source: Source, at: int, stop: int) -> bool:
-    """Whether the records from a place on, as far as they are looked at, each lead to a member of that name."""
+    """Whether the records from a position on, as far as they are looked at, each lead to a member of that name."""
     found = 0
     while at < stop and found < _ENOUGH:
         record = source.read(at, 46) if 0 <= at <= stop - 46 else b""

@@ -6,14 +6,14 @@ import struct
 from typing import Final, NamedTuple
 
 from blosc2._backends.layout import open_source
-from blosc2._backends.zip.unpublished_tail import END, SEALED, check_tail
+from blosc2._backends.zip.unpublished_tail import END, END_WITH_CHECKSUM, check_tail
 from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive
 from blosc2._files import Retry
 from blosc2.exceptions import FormatError
 
-# The end record as writers leave it: without a comment, or with a seal.
-_ENDS: Final = (END, SEALED)
+# The end record as writers leave it: without a comment, or with a file checksum.
+_ENDS: Final = (END, END_WITH_CHECKSUM)
 
 
 class Version(NamedTuple):
@@ -59,7 +59,7 @@ def open_version(path: str, mmap_mode: str | None, old: Source | None, advice: s
                 if archive.end < source.size:
                     check_tail(source, archive)
             if not record or archive.end < source.size:
-                start = max(0, archive.end - SEALED)
+                start = max(0, archive.end - END_WITH_CHECKSUM)
                 record = source.read(start, archive.end - start)
             return Version(source, archive, record)
         except FormatError:
@@ -69,7 +69,7 @@ def open_version(path: str, mmap_mode: str | None, old: Source | None, advice: s
 
 def _last_record(source: Source) -> bytes:
     """The end record that a file ends in; empty where it ends in what an unfinished append left behind it."""
-    length = min(source.size, SEALED)
+    length = min(source.size, END_WITH_CHECKSUM)
     last = source.read(source.size - length, length)
     for end in _ENDS:
         if last[-end:].startswith(b"PK\5\6") and end <= length:

@@ -4,7 +4,7 @@ from blosc2._core.zip.archive cimport Archive
 from blosc2._core.frame.chunk_table cimport ChunkTable
 from blosc2._core.codec.codec cimport DecodeContext
 from blosc2._core.codec.chunk cimport Chunk
-from blosc2._core.zip.member_checksum cimport ChunkSum
+from blosc2._core.zip.member_checksum cimport ChunkChecksum
 
 
 cdef class Frame(ChunkTable):
@@ -16,7 +16,7 @@ cdef class Frame(ChunkTable):
     cdef int read_range(self, int64_t start, int64_t stop, uint8_t *destination) except -1
     cdef int read_from_chunk(
         self, int64_t index, DecodeContext *context, int64_t start, int64_t stop, uint8_t *destination,
-        ChunkSum *own) noexcept nogil
+        ChunkChecksum *own) noexcept nogil
 
 
 cdef Frame frame_of_member(Archive archive, int64_t offset, object key, bint check)

@@ -23,7 +23,7 @@ from blosc2._core.codec.chunk_checks cimport inspect
 from blosc2._core.codec.thread_pool cimport await_gil, offer_gil
 from blosc2._core.frame.header cimport PREFIX_READ
 from blosc2._core.frame.vl_reading cimport locate_vl, open_vl, vl_parts
-from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, ChunkSum, check_chunk_sums, check_member, chunk_sums, note_sum
+from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, ChunkChecksum, check_chunk_checksums, check_member, chunk_checksums, note_checksum
 from blosc2._core.io.source cimport Source
 
 from blosc2._core.codec import codec
@@ -308,13 +308,13 @@ cdef class Frame(ChunkTable):
         cdef int status = CHUNK_OK
         cdef int64_t index = 0
         cdef bytes room
-        cdef ChunkSum *own = NULL
+        cdef ChunkChecksum *own = NULL
         if start == stop:
             return 0
         self.load_starts()
         if self.by_member and start == 0 and stop == self.nbytes:
-            room = chunk_sums(self)
-            own = <ChunkSum *> PyBytes_AS_STRING(room)
+            room = chunk_checksums(self)
+            own = <ChunkChecksum *> PyBytes_AS_STRING(room)
         context = borrow(self.blocksize)
         try:
             with nogil:
@@ -335,14 +335,14 @@ cdef class Frame(ChunkTable):
             if status:
                 self.fail(status, index - 1)
             if own != NULL:
-                check_chunk_sums(self, own)
+                check_chunk_checksums(self, own)
         finally:
             give_back(context)
         return 0
 
     cdef int read_from_chunk(
             self, int64_t index, DecodeContext *context, int64_t start, int64_t stop, uint8_t *destination,
-            ChunkSum *own) noexcept nogil:
+            ChunkChecksum *own) noexcept nogil:
         """The part of an uncompressed range that lies in one chunk, whose checksum goes to `own` unless that is NULL."""
         cdef Chunk chunk
         cdef int64_t first = self.starts[index] if self.variable else index * self.chunksize
@@ -361,7 +361,7 @@ cdef class Frame(ChunkTable):
             status = self.load_whole(index, context, &chunk)
             if status:
                 return status
-            note_sum(own, &chunk)
+            note_checksum(own, &chunk)
         if chunk.kind == KIND_RAW:
             if end - begin == chunk.nbytes:
                 status = self.load_whole(index, context, &chunk)
@@ -589,5 +589,5 @@ cdef Frame frame_of_member(Archive archive, int64_t offset, object key, bint che
     self.read(archive.source, data, member.size, key, known, have - before)
     self.count_chunks()
     if check and member.size > SMALL_MEMBER and not self.checksums_len:
-        self.by_member, self.member_sum = True, member.crc
+        self.by_member, self.member_checksum = True, member.crc
     return self

@@ -102,7 +102,7 @@ cdef uint32_t zip_checksum(uint32_t before, const uint8_t *data, size_t size) no
     return crc32_of(before, data, size)
 
 
-cdef bint copy_and_sum(bint zip, uint32_t *crc, uint8_t *to, const int64_t *strides, const int64_t *count, int axes,
+cdef bint copy_and_checksum(bint zip, uint32_t *crc, uint8_t *to, const int64_t *strides, const int64_t *count, int axes,
                        const uint8_t *source, int64_t itemsize) noexcept nogil:
     """Copy a box of items that is one piece in `source`, and go on with the checksum of its bytes (`zip_checksum` or
     `checksum`); False, with nothing done, where that takes two passes."""

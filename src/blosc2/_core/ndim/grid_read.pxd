@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from blosc2._core.codec.codec cimport Chunk, DecodeContext
 from blosc2._core.ndim.grid cimport Box, Operation
-from blosc2._core.zip.member_checksum cimport ChunkSum
+from blosc2._core.zip.member_checksum cimport ChunkChecksum
 
 
 cdef class Read(Operation):
@@ -13,7 +13,7 @@ cdef class Read(Operation):
     cdef bint by_turns
     cdef bint together              # whether the chunk at hand is to be decoded once, for all that read of it
     cdef const uint8_t *aside       # that chunk, once it is decoded
-    cdef ChunkSum *own              # of each chunk, where all are read and the sum of all is known; else NULL
+    cdef ChunkChecksum *own              # of each chunk, where all are read and the sum of all is known; else NULL
 
     cdef uint32_t flags             # of `parse_key`
 

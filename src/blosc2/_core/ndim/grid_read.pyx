@@ -9,7 +9,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from blosc2._core.io.checksum cimport checksum, copy_and_sum, zip_checksum
+from blosc2._core.io.checksum cimport checksum, copy_and_checksum, zip_checksum
 from blosc2._core.codec.codec cimport (
     BAD_LENGTH, BAD_SPECIAL, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
     Chunk, DecodeContext, Encoder, block_span, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch)
@@ -17,7 +17,7 @@ from blosc2._core.codec.thread_pool cimport is_quick
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, clip, copy_items, locate, parse_key, worth_threads
-from blosc2._core.zip.member_checksum cimport ChunkSum, check_chunk_sums, chunk_sums, note_sum
+from blosc2._core.zip.member_checksum cimport ChunkChecksum, check_chunk_checksums, chunk_checksums, note_checksum
 
 cnp.import_array()
 
@@ -40,11 +40,11 @@ cdef class Read(Operation):
     """Read a selection into a NumPy array: one with an axis for each of the array, of any strides, or a C-contiguous one."""
 
     def finish(self):
-        """Raise what went wrong in any thread, or in the sums of all chunks together."""
+        """Raise what went wrong in any thread, or in the checksums of all chunks together."""
         if self.status:
             self.frame.fail(self.status, self.failed)
         if self.own != NULL:
-            check_chunk_sums(self.frame, self.own)
+            check_chunk_checksums(self.frame, self.own)
 
     cdef int watch(self) except -1:
         """Sum all chunks on the way, if all items are read of a frame that is checked by all its bytes."""
@@ -56,16 +56,16 @@ cdef class Read(Operation):
         for d in range(g.ndim):
             if self.count[d] != g.shape[d]:
                 return 0
-        room = chunk_sums(self.frame)
+        room = chunk_checksums(self.frame)
         self.keep_points = [room]
-        self.own = <ChunkSum *> PyBytes_AS_STRING(room)
+        self.own = <ChunkChecksum *> PyBytes_AS_STRING(room)
         return 0
 
     cdef int bring_whole(self, int64_t nchunk, DecodeContext *context, Chunk *chunk) noexcept nogil:
         """Bring a chunk all of which is wanted, and sum it for all chunks together."""
         cdef int status = self.frame.load_whole(nchunk, context, chunk)
         if status == CHUNK_OK and chunk.data != NULL and nchunk < self.frame.chunk_count:
-            note_sum(self.own + nchunk, chunk)
+            note_checksum(self.own + nchunk, chunk)
         return status
 
     cdef int share(self, int64_t threads) except -1:
@@ -308,7 +308,7 @@ cdef class Read(Operation):
                         if summed < start:  # the header of the chunk
                             crc = self.sum_more(crc, chunk.data + summed, start - summed)
                             summed = start
-                        if summed == start and copy_and_sum(
+                        if summed == start and copy_and_checksum(
                                 self.own != NULL, &crc, to, self.strides, part.count, g.ndim, chunk.data + start,
                                 g.itemsize):
                             summed += g.block_nbytes

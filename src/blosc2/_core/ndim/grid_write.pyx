@@ -53,7 +53,7 @@ cdef class StoredChunk:
     cdef Slots slots
     cdef uint8_t *data
     cdef Py_ssize_t size
-    cdef uint32_t own_sum
+    cdef uint32_t own_checksum
     cdef bint summed
 
     @staticmethod
@@ -75,7 +75,7 @@ cdef class StoredChunk:
     @property
     def sum(self):
         """The checksum of the bytes; None where nobody asked for it when they were made."""
-        return self.own_sum if self.summed else None
+        return self.own_checksum if self.summed else None
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         PyBuffer_FillInfo(view, self, self.data, self.size, 1, flags)
@@ -194,7 +194,7 @@ cdef class Write(Operation):
                     self.chunks[result.nchunk] = -0x7F00000000000000
                 elif result.size:
                     chunk = StoredChunk.of(self.slots, stored, result.size)
-                    chunk.own_sum = result.sum
+                    chunk.own_checksum = result.sum
                     chunk.summed = self.summed
                     self.chunks[result.nchunk] = chunk
         finally:

@@ -10,14 +10,14 @@ cdef enum:
     SMALL_MEMBER = 4096
 
 
-cdef struct ChunkSum:
+cdef struct ChunkChecksum:
     # Of a stored chunk, as it was read; 0 bytes for one that is not stored.
     uint32_t crc
     int32_t size
 
 
-cdef bytes chunk_sums(ChunkTable frame)
-cdef void note_sum(ChunkSum *own, const Chunk *chunk) noexcept nogil
-cdef int check_chunk_sums(ChunkTable frame, const ChunkSum *own) except -1
+cdef bytes chunk_checksums(ChunkTable frame)
+cdef void note_checksum(ChunkChecksum *own, const Chunk *chunk) noexcept nogil
+cdef int check_chunk_checksums(ChunkTable frame, const ChunkChecksum *own) except -1
 cdef int check_member(Source source, int64_t data, const Member *member, object key, const uint8_t *known,
                       int64_t have) except -1

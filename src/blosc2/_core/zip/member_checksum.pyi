@@ -1,1 +1,1 @@
-# Checksums of members, for other modules of Cython: see member_sum.pxd. Python sees nothing of it.
+# Checksums of members, for other modules of Cython: see member_checksum.pxd. Python sees nothing of it.

@@ -2,7 +2,7 @@
 """Leaves of an archive against the CRC-32 that its directory states of each member.
 
 Small members are checked when they are opened. What all of a larger one is, is known when all of its items were read: each
-chunk is summed when it is brought for that, what lies between them at the end, and the sums are joined. Frames with
+chunk is summed when it is brought for that, what lies between them at the end, and the checksums are joined. Frames with
 checksums of their own are checked by these instead, which tell of each chunk alone.
 """
 
@@ -77,21 +77,21 @@ cdef int check_member(Source source, int64_t data, const Member *member, object 
     return 0
 
 
-cdef bytes chunk_sums(ChunkTable frame):
-    """Room for the sums of all chunks of a frame."""
+cdef bytes chunk_checksums(ChunkTable frame):
+    """Room for the checksums of all chunks of a frame."""
     cdef bytes room
     frame.load_index()
-    room = PyBytes_FromStringAndSize(NULL, max(<int64_t> 1, frame.chunk_count) * sizeof(ChunkSum))
+    room = PyBytes_FromStringAndSize(NULL, max(<int64_t> 1, frame.chunk_count) * sizeof(ChunkChecksum))
     memset(PyBytes_AS_STRING(room), 0, PyBytes_GET_SIZE(room))
     return room
 
 
-cdef void note_sum(ChunkSum *own, const Chunk *chunk) noexcept nogil:
+cdef void note_checksum(ChunkChecksum *own, const Chunk *chunk) noexcept nogil:
     """Sum a stored chunk, all of which was brought."""
     own.crc, own.size = zip_checksum(0, chunk.data, <size_t> chunk.cbytes), chunk.cbytes
 
 
-cdef int check_chunk_sums(ChunkTable frame, const ChunkSum *own) except -1:
+cdef int check_chunk_checksums(ChunkTable frame, const ChunkChecksum *own) except -1:
     """Check a member all of whose chunks were summed."""
     cdef uint32_t crc = zip_checksum(0, frame.header, <size_t> frame.header_len)
     cdef int64_t start = frame.offset + frame.header_len, stop = frame.offset + frame.frame_len
@@ -109,6 +109,6 @@ cdef int check_chunk_sums(ChunkTable frame, const ChunkSum *own) except -1:
         crc = zip_joined(crc, own[i].crc, <uint64_t> own[i].size)
         cursor = at + own[i].size
     go_on(frame.source, cursor, stop - cursor, &crc)
-    if crc != frame.member_sum:
+    if crc != frame.member_checksum:
         raise wrong(frame.source.path, frame.key, frame.offset)
     return 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fixture_kit import manifest
-from fixture_kit.sums import (
+from fixture_kit.checksums import (
     ITEMS,
     NOISE,
     appended,
@@ -26,7 +26,7 @@ import blosc2
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import checksums_of, has_odd_parity
 from blosc2._core.io.source import Source
-from blosc2._frames.checksums import carried, is_verifiable, verify_frame, with_sums
+from blosc2._frames.checksums import buffers_with_checksums, carried, is_verifiable, verify_frame
 from blosc2._handles.open_frame import open_frame
 
 MARK, MAGIC = 0xB5, bytes.fromhex("c1 62 32 73 75 6d 73 01")
@@ -65,8 +65,10 @@ def test_the_bytes_are_those_of_the_design(make: Callable[[str], None], path: Pa
     frame = Frame.open(Source.of_buffer(data))
     stored = [header_len + offset for offset in frame.offsets_list() if offset >= 0]
     size = 28 + 4 * len(stored)
-    sums = data[-23 - size : -51]
-    assert [u32(sums, 4 * n) for n in range(len(stored))] == [crc(data[at:][: u32(data[at:], 12)]) for at in stored]
+    checksums = data[-23 - size : -51]
+    assert [u32(checksums, 4 * n) for n in range(len(stored))] == [
+        crc(data[at:][: u32(data[at:], 12)]) for at in stored
+    ]
     assert u32(data, -43) - size in (0, 1, 2)
     assert data[-23 - u32(data, -43) : -23 - size] == bytes(u32(data, -43) - size)
 
@@ -272,11 +274,11 @@ def test_with_sums_is_the_same_frame(path: Path) -> None:
     for array in (blosc2.asarray(ITEMS), blosc2.zeros(100), blosc2.zeros(0), blosc2.asarray(np.arange(100_000))):
         array.vlmeta["a"] = 1
         plain = array.to_cframe()
-        data = b"".join(with_sums(plain))
+        data = b"".join(buffers_with_checksums(plain))
         assert found(data) == []
-        assert b"".join(with_sums(data)) == data
+        assert b"".join(buffers_with_checksums(data)) == data
         path.write_bytes(plain)
-        assert b"".join(with_sums(open_frame(str(path), None))) == data
+        assert b"".join(buffers_with_checksums(open_frame(str(path), None))) == data
         again = blosc2.from_cframe(data)
         np.testing.assert_array_equal(again[:], array[:])
         assert again.vlmeta[:] == {"a": 1}

@@ -1,4 +1,4 @@
-"""`.b2z` files of ours are sealed: a checksum of every byte goes on from commit to commit."""
+"""`.b2z` files of ours have a file checksum: one of every byte, which goes on from commit to commit."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from blosc2._core.zip.archive import Archive
 from blosc2._stores import store as stores
 
 
-def is_sealed(path: Path) -> bool:
-    """Whether there is a seal; it must be right then, and Python find nothing wrong."""
+def has_file_checksum(path: Path) -> bool:
+    """Whether there is a file checksum; it must be right then, and Python find nothing wrong."""
     data = path.read_bytes()
     archive = Archive(Source.of_buffer(data))
     assert archive.end == len(data)
@@ -34,39 +34,39 @@ def is_sealed(path: Path) -> bool:
 
 @pytest.mark.parametrize("kind", [blosc2.DictStore, blosc2.TreeStore])
 @pytest.mark.parametrize("threshold", [0, 1000])
-def test_a_chain_of_commits_stays_sealed(kind: Any, threshold: int, tmp_path: Path) -> None:
+def test_a_chain_of_commits_keeps_the_file_checksum(kind: Any, threshold: int, tmp_path: Path) -> None:
     path = tmp_path / "x.b2z"
     with kind(path, "w", threshold=threshold) as store:
         for n in range(20):
             store[f"/a/{n}"] = np.arange(n * 20)
-    assert is_sealed(path)
+    assert has_file_checksum(path)
     for n in range(5):
         with kind(path, "a", threshold=threshold) as store:
             store[f"/b/{n}"] = np.arange(n)
             store["/a/3"] = np.zeros(7)
             del store[f"/a/{n + 5}"]
             store.flush()
-            assert is_sealed(path)
+            assert has_file_checksum(path)
             store["/b/again"] = np.arange(300)
             store["/a/1"].vlmeta["n"] = n
-        assert is_sealed(path)
+        assert has_file_checksum(path)
     with kind(path, "r") as store:
         assert store["/a/1"].vlmeta["n"] == 4
         assert store["/a/3"].shape == (7,)
 
 
-def test_copies_are_sealed(tmp_path: Path) -> None:
+def test_copies_have_a_file_checksum(tmp_path: Path) -> None:
     with blosc2.DictStore(tmp_path / "x.b2d", "w") as store:
         store["/a"] = np.arange(1000)
         store["/b"] = np.random.default_rng(0).integers(0, 255, 9 << 20, np.uint8)  # copied in pieces
         store.to_b2z(filename=str(tmp_path / "x.b2z"))
-        assert is_sealed(tmp_path / "x.b2z")
+        assert has_file_checksum(tmp_path / "x.b2z")
         with blosc2.DictStore(tmp_path / "x.b2z", "r") as copy:
             for key in "/a", "/b":
                 np.testing.assert_array_equal(copy[key][:], store[key][:])
 
 
-def test_an_archive_of_others_gets_no_seal(tmp_path: Path) -> None:
+def test_an_archive_of_others_gets_no_file_checksum(tmp_path: Path) -> None:
     """Nobody knows whether its old bytes are what they were."""
     path = tmp_path / "x.b2z"
     with blosc2.DictStore(path, "w") as store:
@@ -74,13 +74,13 @@ def test_an_archive_of_others_gets_no_seal(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "a") as z:
         z.writestr("other.txt", "x")
         z.comment = b""
-    assert not is_sealed(path)
+    assert not has_file_checksum(path)
     with blosc2.DictStore(path, "a") as store:
         store["/b"] = np.arange(10)
-    assert not is_sealed(path)
+    assert not has_file_checksum(path)
 
 
-def test_a_tail_that_was_cut_off_is_not_in_the_sum(tmp_path: Path) -> None:
+def test_a_tail_that_was_cut_off_is_not_in_the_checksum(tmp_path: Path) -> None:
     path = tmp_path / "x.b2z"
     with blosc2.DictStore(path, "w") as store:
         store["/a"] = np.arange(10)
@@ -88,7 +88,7 @@ def test_a_tail_that_was_cut_off_is_not_in_the_sum(tmp_path: Path) -> None:
         file.write(b"unfinished" * 1000)
     with blosc2.DictStore(path, "a") as store:
         store["/b"] = np.arange(10)
-    assert is_sealed(path)
+    assert has_file_checksum(path)
 
 
 @pytest.mark.parametrize("nth", range(1, 4))
@@ -120,7 +120,7 @@ def test_frames_that_outlive_a_failed_commit(nth: int, tmp_path: Path, monkeypat
             assert "Input/output" in str(error)  # noqa: PT017 - later calls do not come in every version
     store["/more"] = noise[0]
     store.close()
-    assert is_sealed(path)
+    assert has_file_checksum(path)
     with blosc2.DictStore(path, "r") as store:
         assert len(store) == 12
         for n, row in enumerate(noise):
@@ -132,7 +132,7 @@ def test_leaves_beyond_memory_go_in_pieces(tmp_path: Path, monkeypatch: pytest.M
     with blosc2.DictStore(tmp_path / "x.b2z", "w") as store:
         for n in range(20):
             store[f"/{n}"] = np.random.default_rng(n).random(n * 50)
-    assert is_sealed(tmp_path / "x.b2z")
+    assert has_file_checksum(tmp_path / "x.b2z")
     with blosc2.DictStore(tmp_path / "x.b2z", "r") as store:
         for n in range(20):
             np.testing.assert_array_equal(store[f"/{n}"][:], np.random.default_rng(n).random(n * 50))
