@@ -15,7 +15,7 @@ _FOREIGN = (*(f"blosc2_ext{suffix}" for suffix in EXTENSION_SUFFIXES), "c2array.
 
 
 def refuse_mixed_install(directories: Iterable[str]) -> None:
-    """Raise `ImportError` when a directory of the package (its ``__path__``) holds foreign files."""
+    """Raise `ImportError` when a directory of the package (its ``__path__``) holds files of another package."""
     for directory in directories:
         for name in _FOREIGN:
             if exists(join(directory, name)):

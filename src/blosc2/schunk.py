@@ -254,20 +254,20 @@ class SChunk(ChangeableChunks):
         """
         frame = self._handle.frame
         index = existing_chunk(frame, nchunk)
-        place = chunk_range(frame, index)
+        span = chunk_range(frame, index)
         if dst is None:
-            if place is not None:
-                return read_bytes(frame, *place, self._handle.nthreads)
+            if span is not None:
+                return read_bytes(frame, *span, self._handle.nthreads)
             data: bytes = frame.decode_chunk(index)
             return data
         view = _writable_bytes(dst)
-        size = int(frame.chunk_info(index)[1]) if place is None else place[1] - place[0]
+        size = int(frame.chunk_info(index)[1]) if span is None else span[1] - span[0]
         if len(view) < size:
             raise ChunkSizeError(f"dst has {len(view)} bytes and the chunk {size}")
-        if place is None:
+        if span is None:
             view[:size] = frame.decode_chunk(index)
         else:
-            read_into(frame, *place, view[:size], self._handle.nthreads)
+            read_into(frame, *span, view[:size], self._handle.nthreads)
         return None
 
     def get_chunk(self, nchunk: int) -> bytes:

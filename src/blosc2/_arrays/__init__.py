@@ -14,7 +14,7 @@ from blosc2._arrays.chunk_shapes import (
 )
 from blosc2._arrays.concatenation import joined
 from blosc2._arrays.copying import copied
-from blosc2._arrays.ranges import Place, Range, Spaced, eye_part, positions
+from blosc2._arrays.ranges import Box, Range, Spaced, eye_part, positions
 from blosc2._arrays.readable import ChunkInfo, ReadableArray
 from blosc2._arrays.resize import mark_indexes_stale, resize_update, resized_geometry
 from blosc2._arrays.slabs import Shape, Snapshot, compressed_box, converted, plan_like, slabs_in
@@ -28,8 +28,8 @@ __all__ = [
     "TINY",
     "ArrayPlan",
     "Axes",
+    "Box",
     "ChunkInfo",
-    "Place",
     "Range",
     "ReadableArray",
     "Shape",

@@ -57,7 +57,7 @@ def seen_through(geometry: Geometry, axes: Axes) -> Geometry:
 
 
 def squeezed_axes(shape: tuple[int, ...], axis: Any) -> Axes:
-    """The axes of a view without those that are named, or without all of length 1."""
+    """The axes of a view without the named ones or, if none is named, without all of length 1."""
     if axis is None:
         return tuple(n for n, length in enumerate(shape) if length != 1)
     gone = normalize_axis_tuple(axis, len(shape))
@@ -65,7 +65,7 @@ def squeezed_axes(shape: tuple[int, ...], axis: Any) -> Axes:
 
 
 def expanded_axes(ndim: int, axis: Any) -> Axes:
-    """The axes of a view that has new ones in the places that are named."""
+    """The axes of a view with new axes at the positions that are named."""
     many = len(axis) if isinstance(axis, (tuple, list)) else 1
     if ndim + many > MAX_AXES:
         raise ValueError(f"{ndim + many} axes are too many: at most {MAX_AXES} are possible")
@@ -75,7 +75,7 @@ def expanded_axes(ndim: int, axis: Any) -> Axes:
 
 
 class ViewHandle(FrameHandle):
-    """The handle of another array, with axes of length 1 put in or left out.
+    """The handle of another array, with axes of length 1 added or removed.
 
     What is not defined here, and was not assigned here, is the other's.
 
@@ -100,11 +100,11 @@ class ViewHandle(FrameHandle):
         assert found is not None
         self.base = array
         self.axes = axes
-        # What was seen last, and what it was made of. One tuple: any thread may replace it.
+        # The last version seen, and the one that it was made from. One tuple, because any thread may replace it.
         self._seen = (found, (seen_through(found[0], axes), *found[1:]))
 
     def __getattr__(self, name: str) -> Any:
-        # Called for attributes that have no value here, such as `frame`, `urlpath` and `version`.
+        # Called for attributes without a value here, such as `frame`, `urlpath` and `version`.
         return getattr(self.base._handle, name)
 
     @property
@@ -159,11 +159,11 @@ class ViewHandle(FrameHandle):
         return self.copied(self.array[1], {}).window()
 
     def to_cframe(self) -> bytes:
-        """A frame of its own, which has the shape of the view."""
+        """A frame with the shape of the view."""
         return self.copied(self.array[1], {}).to_cframe()
 
     def copied(self, dtype: np.dtype[Any], keywords: Mapping[str, Any]) -> FrameHandle:
-        """An array of its own, with the metadata of the one below; see `NDArray.copy` for the keywords."""
+        """A new array with the metadata of the one below. See `NDArray.copy` for the keywords."""
         source = Snapshot.of(self)
         geometry, dtype_now, frame = source.version
         keywords = dict(keywords)
@@ -188,5 +188,5 @@ def same_partitions(one: Geometry, other: Geometry) -> bool:
 
 
 def _is_known(cparams: CParams) -> bool:
-    """Whether this package can compress so, too."""
+    """Whether this package can compress with these parameters."""
     return all(hasattr(item, "name") for item in (cparams.codec, *cparams.filters))  # others are bare numbers

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-Place = tuple[slice, ...]
+Box = tuple[slice, ...]
 _FORMULA_KINDS = frozenset(np.dtype(name) for name in ("f4", "f8", "c8", "c16"))
 
 
-def positions(shape: tuple[int, ...], place: Place) -> np.ndarray[Any, np.dtype[np.int64]]:
+def positions(shape: tuple[int, ...], box: Box) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Where the items of a part come in the C order of the whole.
 
     Parameters
     ----------
     shape : tuple of int
         Of the whole.
-    place : tuple of slice
+    box : tuple of slice
         One for each axis, with start and stop.
 
     Examples
@@ -32,14 +32,14 @@ def positions(shape: tuple[int, ...], place: Place) -> np.ndarray[Any, np.dtype[
     result = np.zeros((1,) * len(shape), np.int64)
     stride = 1
     for axis in range(len(shape) - 1, -1, -1):
-        along = np.arange(place[axis].start, place[axis].stop, dtype=np.int64) * stride
+        along = np.arange(box[axis].start, box[axis].stop, dtype=np.int64) * stride
         result = result + along.reshape((-1,) + (1,) * (len(shape) - 1 - axis))
         stride *= shape[axis]
     return result
 
 
 class Range:
-    """The items of `numpy.arange` by their places.
+    """The items of `numpy.arange` by their numbers.
 
     Parameters
     ----------
@@ -61,30 +61,30 @@ class Range:
         """Whether the items of this type can be made here."""
         return dtype.kind in "iu" or dtype in _FORMULA_KINDS
 
-    def items(self, places: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, Any]:
-        """The items at these places."""
-        out = np.empty(places.shape, self._first.dtype)
+    def items(self, numbers: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, Any]:
+        """The items with these numbers."""
+        out = np.empty(numbers.shape, self._first.dtype)
         if out.dtype.kind == "c":
             for part, delta, first in (
                 (out.real, self._delta.real, self._first.real),
                 (out.imag, self._delta.imag, self._first.imag),
             ):
-                part[...] = places
+                part[...] = numbers
                 part *= delta
                 part += first
         else:
-            np.copyto(out, places, casting="unsafe")
+            np.copyto(out, numbers, casting="unsafe")
             out *= self._delta
             out += self._first
-        if places.flat[0] <= 1:
+        if numbers.flat[0] <= 1:
             # What rounding, and a negative zero, keep the formula from.
-            out[places == 0] = self._first
-            out[places == 1] = self._second
+            out[numbers == 0] = self._first
+            out[numbers == 1] = self._second
         return out.astype(self.dtype, copy=False)
 
 
 class Spaced:
-    """The items of `numpy.linspace(start, stop, num, endpoint, dtype=dtype)` by their places."""
+    """The items of `numpy.linspace(start, stop, num, endpoint, dtype=dtype)` by their numbers."""
 
     def __init__(self, start: Any, stop: Any, num: int, endpoint: bool, dtype: Any) -> None:
         first, last = np.asarray(start) * 1.0, np.asarray(stop) * 1.0
@@ -97,10 +97,10 @@ class Spaced:
         self._num = num
         self._endpoint = endpoint
 
-    def items(self, places: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, Any]:
-        """The items at these places."""
+    def items(self, numbers: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, Any]:
+        """The items with these numbers."""
         steps = self._num - 1 if self._endpoint else self._num
-        out = places.astype(self._working)
+        out = numbers.astype(self._working)
         step = self._delta / steps if steps > 0 else None
         if step is None:
             out *= self._delta
@@ -111,13 +111,13 @@ class Spaced:
             out *= step
         out += self._first
         if self._endpoint and self._num > 1:
-            out[places == self._num - 1] = self._last
+            out[numbers == self._num - 1] = self._last
         if self.dtype.kind in "iu":
             np.floor(out, out=out)
         return out.astype(self.dtype, copy=False)
 
 
-def eye_part(place: Place, k: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
+def eye_part(box: Box, k: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
     """A part of a matrix with ones on its diagonal `k`; None where it has only zeros.
 
     Examples
@@ -126,7 +126,7 @@ def eye_part(place: Place, k: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]
     array([[0, 0],
            [1, 0]], dtype=int32)
     """
-    rows, columns = place
+    rows, columns = box
     diagonal = k + rows.start - columns.start
     height, width = rows.stop - rows.start, columns.stop - columns.start
     if not -height < diagonal < width:

@@ -73,8 +73,8 @@ def resize_update(handle: FrameHandle, update: FrameUpdate, new: Geometry) -> bo
     stays = before >= 0
     offsets = np.full(new.nchunks, ZERO_OFFSET, np.int64)
     offsets[stays] = update.offsets[before[stays]]
-    places = {int(number): int(place) for place, number in enumerate(before.tolist()) if number in update.new}
-    update.new = {places[number]: stored for number, stored in update.new.items() if number in places}
+    indices = {int(number): int(index) for index, number in enumerate(before.tolist()) if number in update.new}
+    update.new = {indices[number]: stored for number, stored in update.new.items() if number in indices}
     update.offsets = offsets
     update.sizes = np.full(new.nchunks, new.chunk_nbytes, np.int64)
     if new.size:
@@ -113,8 +113,8 @@ def _chunks_with_padding_to_show(old: Geometry, new: Geometry) -> list[int]:
 def _with_zero_padding(handle: FrameHandle, geometry: Geometry, dtype: np.dtype[Any], nchunk: int) -> bytes | int:
     """A chunk compressed anew: the items that it shows, and zeros."""
     frame = handle.frame
-    place = np.unravel_index(nchunk, geometry.grid)
-    starts = tuple(int(n) * chunk for n, chunk in zip(place, geometry.chunks, strict=True))
+    index = np.unravel_index(nchunk, geometry.grid)
+    starts = tuple(int(n) * chunk for n, chunk in zip(index, geometry.chunks, strict=True))
     counts = tuple(
         min(chunk, length - start) for start, chunk, length in zip(starts, geometry.chunks, geometry.shape, strict=True)
     )

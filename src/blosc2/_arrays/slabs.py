@@ -67,10 +67,10 @@ def slabs_in(geometry: Geometry, limit: int | None = None) -> Iterator[Slab]:
     axis -= 1
     step = max(limit // nbytes, 1)
     number = 0
-    for place in np.ndindex(grid[:axis]):
+    for corner in np.ndindex(grid[:axis]):
         for row in range(0, grid[axis], step):
-            low = (*place, row) + (0,) * (len(grid) - axis - 1)
-            high = (*(n + 1 for n in place), min(row + step, grid[axis]), *grid[axis + 1 :])
+            low = (*corner, row) + (0,) * (len(grid) - axis - 1)
+            high = (*(n + 1 for n in corner), min(row + step, grid[axis]), *grid[axis + 1 :])
             starts = tuple(n * chunk for n, chunk in zip(low, chunks))
             counts = tuple(min(n * c, length) - s for n, c, length, s in zip(high, chunks, shape, starts))
             stop = number + (high[axis] - row) * inner

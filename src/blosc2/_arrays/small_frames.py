@@ -35,7 +35,7 @@ Items = np.ndarray[Any, Any]
 class _Known:
     """A template, or a frame that all arrays of its kind have, or neither: then arrays go the general way."""
 
-    __slots__ = ("about", "dtype", "frame", "names", "template")
+    __slots__ = ("description", "dtype", "frame", "names", "template")
 
     def __init__(self, dtype: np.dtype[Any], template: Template | None = None, frame: bytes | None = None) -> None:
         # The key of structured dtypes is their address, which must not become another one's.
@@ -44,7 +44,7 @@ class _Known:
         self.template = template
         self.frame = frame
         # What a catalog says of arrays of this kind that are not compressed.
-        self.about: bytes | None = None
+        self.description: bytes | None = None
 
 
 class _Set:
@@ -124,9 +124,9 @@ def tiny_frame(items: Items, keywords: dict[str, Any]) -> tuple[bytes, bytes] | 
     frame = known.template.raw_frame(items)
     if frame is None:
         return None
-    if known.about is None:
-        known.about = describe(Frame.open(Source.of_buffer(frame)), parse_dtype)
-    return frame, known.about
+    if known.description is None:
+        known.description = describe(Frame.open(Source.of_buffer(frame)), parse_dtype)
+    return frame, known.description
 
 
 def _in_general(items: Items, keywords: dict[str, Any]) -> tuple[ArrayPlan, bytes]:

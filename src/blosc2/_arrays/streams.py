@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from blosc2._arrays.ranges import Place
+from blosc2._arrays.ranges import Box
 from blosc2._arrays.slabs import compressed_in_order, slabs_in
 from blosc2._arrays.spec import ArrayPlan
 from blosc2._core.ndim.geometry import Geometry
@@ -20,14 +20,14 @@ _PIECE_NBYTES: Final = 8 << 20
 Items = np.ndarray[Any, Any]
 
 
-def made(plan: ArrayPlan, make: Callable[[Place], Items | None]) -> Iterator[Stored]:
+def made(plan: ArrayPlan, make: Callable[[Box], Items | None]) -> Iterator[Stored]:
     """The chunks of items that are made when they are needed.
 
     Parameters
     ----------
     plan : ArrayPlan
     make : callable
-        Takes a place, which is a slice with start and stop for each axis, and gives its items, or None for zeros.
+        Takes a box (a slice with start and stop for each axis) and gives its items, or None for zeros.
     """
     for slab in slabs_in(plan.geometry, _limit(plan)):
         items = make(tuple(slice(start, start + n) for start, n in zip(slab.starts, slab.counts, strict=True)))

@@ -32,10 +32,10 @@ def permuted(array: Any, axes: Shape, keywords: Mapping[str, Any]) -> FrameHandl
     plan = plan_like(array, shape, source.dtype, keywords, chunks=chunks, blocks=blocks)
     if axes and axes == tuple(range(len(axes))):
         return plan.write(joined([source], 0, plan, recompress=keywords.get("cparams") is not None))
-    places = np.argsort(axes).tolist()
+    order = np.argsort(axes).tolist()
 
     def items_of(starts: Shape, counts: Shape) -> Items:
-        return source.read([starts[n] for n in places], [counts[n] for n in places]).transpose(axes)
+        return source.read([starts[n] for n in order], [counts[n] for n in order]).transpose(axes)
 
     return plan.write(compressed_bands(plan, items_of))
 
@@ -82,8 +82,8 @@ def reshaped(array: Any, shape: Shape, keywords: Mapping[str, Any]) -> FrameHand
             return out
         # What lies behind the last axis that is cut follows each other in the whole array too.
         inner = math.prod(shape[cut:])
-        for row, place in zip(out.reshape(-1, counts[cut - 1] * inner), np.ndindex(counts[: cut - 1]), strict=True):
-            first = [start + n for start, n in zip(starts, (*place, 0))]
+        for row, index in zip(out.reshape(-1, counts[cut - 1] * inner), np.ndindex(counts[: cut - 1]), strict=True):
+            first = [start + n for start, n in zip(starts, (*index, 0))]
             read_flat(source, int(np.ravel_multi_index(first, shape[:cut])) * inner, row)
         return out
 
@@ -95,24 +95,24 @@ def read_flat(source: Snapshot, start: int, out: Items) -> None:
     _read_run(source, (), source.geometry.shape, start, out)
 
 
-def _read_run(source: Snapshot, place: Shape, shape: Shape, start: int, out: Items) -> None:
+def _read_run(source: Snapshot, index: Shape, shape: Shape, start: int, out: Items) -> None:
     """Read from the part of an array at a place of its first axes; `shape` has the lengths of the others."""
     if not shape or not out.size:
         if out.size:
-            source.read(place, (1,) * len(place), out=out.reshape((1,) * len(place)))
+            source.read(index, (1,) * len(index), out=out.reshape((1,) * len(index)))
         return
     inner = math.prod(shape[1:])
     first, skipped = divmod(start, inner)
     if skipped:
         head = min(inner - skipped, out.size)
-        _read_run(source, (*place, first), shape[1:], skipped, out[:head])
+        _read_run(source, (*index, first), shape[1:], skipped, out[:head])
         first, out = first + 1, out[head:]
     rows = out.size // inner
     if rows:
-        starts = (*place, first) + (0,) * (len(shape) - 1)
-        counts = (1,) * len(place) + (rows, *shape[1:])
+        starts = (*index, first) + (0,) * (len(shape) - 1)
+        counts = (1,) * len(index) + (rows, *shape[1:])
         source.read(starts, counts, out=out[: rows * inner].reshape(counts))
-    _read_run(source, (*place, first + rows), shape[1:], 0, out[rows * inner :])
+    _read_run(source, (*index, first + rows), shape[1:], 0, out[rows * inner :])
 
 
 def selected(array: Any, selection: Selection, keywords: Mapping[str, Any]) -> FrameHandle:
@@ -166,9 +166,9 @@ def taken(array: Any, indices: Any, axis: int | None, keywords: Mapping[str, Any
         if not shape:  # the one item, again and again
             return np.broadcast_to(source.read((), ()), counts)
         box = tuple(slice(start, start + count) for start, count in zip(starts, counts, strict=True))
-        picked = numbers[box[first:last]]
+        chosen = numbers[box[first:last]]
         # In C order, an index for each axis.
-        key = np.unravel_index(picked, shape) if axis is None else (*box[:first], picked, *box[last:])
+        key = np.unravel_index(chosen, shape) if axis is None else (*box[:first], chosen, *box[last:])
         return read(source.version, key, source.nthreads)
 
     return plan.write(compressed_bands(plan, items_of))
@@ -196,8 +196,8 @@ def taken_along(array: Any, indices: Any, axis: int | None, keywords: Mapping[st
     def items_of(starts: Shape, counts: Shape) -> Items:
         key: list[Any] = []
         for n, (start, count) in enumerate(zip(starts, counts, strict=True)):
-            places = np.arange(start, start + count) if shape[n] != 1 else np.zeros(count, np.int64)
-            key.append(places.reshape([-1 if n == other else 1 for other in range(len(shape))]))
+            along = np.arange(start, start + count) if shape[n] != 1 else np.zeros(count, np.int64)
+            key.append(along.reshape([-1 if n == other else 1 for other in range(len(shape))]))
         box = tuple(
             slice(start, start + count) if length != 1 or n == axis else slice(None)
             for n, (start, count, length) in enumerate(zip(starts, counts, numbers.shape, strict=True))

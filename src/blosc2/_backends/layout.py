@@ -33,8 +33,8 @@ class Moved(tuple[Source, int, int]):  # noqa: SLOT001 - tuples cannot have any
 
     def __new__(cls, window: Window | None, origin: str, aside: str | None = None) -> Self:
         """The window of a published key, or None with a file."""
-        places: Any = (None, 0, 0) if window is None else window
-        self = super().__new__(cls, places)
+        window_or_none: Any = (None, 0, 0) if window is None else window
+        self = super().__new__(cls, window_or_none)
         self.origin = origin
         self.aside = aside
         return self
@@ -63,10 +63,10 @@ def suffix_of(window: Window) -> str:
 def filed_as(window: Window) -> tuple[str, bytes]:
     """The suffix under which a frame is filed, and what a catalog says of it; empty where nothing can be said."""
     frame = Frame.open(*window)
-    about = _described(frame)
+    description = _described(frame)
     if frame.only_array:
-        return ".b2nd", about
-    return suffix_of(window), about
+        return ".b2nd", description
+    return suffix_of(window), description
 
 
 def described(window: Window) -> bytes:
@@ -79,10 +79,10 @@ def described(window: Window) -> bytes:
 
 def _described(frame: Frame) -> bytes:
     try:
-        about: bytes = describe(frame, parse_dtype)
+        description: bytes = describe(frame, parse_dtype)
     except FormatError:
-        about = b""
-    return about
+        description = b""
+    return description
 
 
 def pieces(window: Window) -> Iterator[bytes | memoryview]:

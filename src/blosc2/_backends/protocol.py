@@ -122,7 +122,7 @@ class Backend(Protocol):
         """Show what is published. If that fails, what was shown before still is."""
 
     def reload(self) -> bool:
-        """Show what is published where it is another version; whether it is."""
+        """Show the published version. Returns whether it is another one."""
 
     def shown(self) -> tuple[Any, ...]:
         """What is shown, for `show`."""
@@ -134,7 +134,7 @@ class Backend(Protocol):
         """Forget what is known of the keys that are there."""
 
     def cut_tail(self) -> None:
-        """Cut off what an append left that was not finished."""
+        """Cut off the bytes of an unfinished append."""
 
     def close(self) -> None:
         """Let go of all; leaves keep the sources that they need."""
@@ -147,7 +147,7 @@ class Backend(Protocol):
         """Where the frame of a key lies; None where there is none."""
 
     def open_frame(self, key: str) -> Frame | None:
-        """The frame of a key, opened in as few reads as possible; None where there is none."""
+        """The frame of a key, opened with as few reads as possible. None if there is none."""
 
     def place(self, key: str) -> Window | None:
         """Where it lies as far as that is known without reading it; None where there is none."""

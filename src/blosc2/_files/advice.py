@@ -102,8 +102,8 @@ def _stored_places(frame: Frame, numbers: Iterable[Integers]) -> tuple[Integers,
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     start, stop = frame.chunks_range
     table = np.frombuffer(frame.offsets_bytes(), np.int64)
-    places = [table[piece] for piece in (piece[table[piece] >= 0] for piece in numbers) if len(piece)]
-    wanted = np.concatenate([np.zeros(0, np.int64), *places])
+    positions = [table[piece] for piece in (piece[table[piece] >= 0] for piece in numbers) if len(piece)]
+    wanted = np.concatenate([np.zeros(0, np.int64), *positions])
     begins = np.unique(table[table >= 0])
     ends = np.append(begins[1:], stop - start)
     lengths = ends[np.searchsorted(begins, wanted)] - wanted

@@ -62,7 +62,7 @@ class NewFile:
         except StoreLockedError:
             raise
         except OSError as error:
-            # The temporary name would tell a caller nothing.
+            # The temporary name means nothing to a caller.
             raise type(error)(error.errno, f"cannot write here: {error.strerror}", path) from None
 
     def __enter__(self) -> BinaryIO:

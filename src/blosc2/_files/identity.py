@@ -26,12 +26,12 @@ def check_permission(path: str) -> None:
     ------
     PermissionError
     """
-    place = os.path.realpath(path)
-    while not os.path.lexists(place) and os.path.dirname(place) != place:
-        place = os.path.dirname(place)
-    needed = os.W_OK | os.X_OK if os.path.isdir(place) else os.W_OK
-    if not os.access(place, needed, effective_ids=os.access in os.supports_effective_ids):
-        raise PermissionError(errno.EACCES, "no permission to write here: open it with mode='r'", place)
+    existing = os.path.realpath(path)
+    while not os.path.lexists(existing) and os.path.dirname(existing) != existing:
+        existing = os.path.dirname(existing)
+    needed = os.W_OK | os.X_OK if os.path.isdir(existing) else os.W_OK
+    if not os.access(existing, needed, effective_ids=os.access in os.supports_effective_ids):
+        raise PermissionError(errno.EACCES, "no permission to write here: open it with mode='r'", existing)
 
 
 def begins_with(path: str, header: bytes) -> bool:

@@ -58,13 +58,13 @@ class Owner:
         return file
 
     def open_lock(self, path: str, flags: int) -> int:
-        """A descriptor to lock, of a file that is made where there is none."""
+        """A descriptor for locking a file, which is created if it is missing."""
         self.check(path)
         return os.open(path, flags | os.O_CREAT, 0o666)
 
     # ------------------------------------------------------------------ names
     def replace(self, old: str, new: str) -> None:
-        """Rename, also over what has the name."""
+        """Rename a file, replacing what has the name."""
         self.check(new)
         try:
             os.replace(old, new)
@@ -100,7 +100,7 @@ class Owner:
         os.chmod(path, mode)
 
     def utime(self, path: str, ns: tuple[int, int] | None = None) -> None:
-        """Say that it was changed now, or at another time."""
+        """Set the time of the last change; by default, now."""
         self.check(path)
         if ns is None:
             os.utime(path)
@@ -113,7 +113,7 @@ class Owner:
         os.mkdir(path, mode)
 
     def makedirs(self, path: str) -> None:
-        """Make a folder and those above it, as far as they are not there."""
+        """Make a folder and its missing parents."""
         self.check(path)
         # `os.makedirs` calls itself for each, and a key may lie in more groups than Python lets it.
         missing = [path]
@@ -166,7 +166,7 @@ class Owner:
 
 
 def refusal(path: str | None, pid: int) -> StoreLockedError:
-    """What is raised in a child that would go on with a change of its parent."""
+    """The error for a forked child that would continue a change of its parent."""
     return StoreLockedError(
         f"this was opened for writing by process {pid}, of which this one is a fork: only that one can change it; "
         "open it here with mode='r'",
@@ -175,7 +175,7 @@ def refusal(path: str | None, pid: int) -> StoreLockedError:
 
 
 def _explained(error: OSError, path: str) -> OSError:
-    """An error of a rename; one between file systems says what to do."""
+    """The error of a rename. If it was between file systems, it says what to do."""
     if error.errno != errno.EXDEV:
         return error
     return OtherFileSystemError(
@@ -185,7 +185,7 @@ def _explained(error: OSError, path: str) -> OSError:
 
 
 class Descriptor:
-    """A descriptor that is closed once, and leads nowhere in a forked child."""
+    """A descriptor that is closed once. In a forked child it leads nowhere."""
 
     __slots__ = ("__weakref__", "_number")
 
@@ -200,7 +200,7 @@ class Descriptor:
         return self._number
 
     def close(self) -> None:
-        """Close it, whatever comes of that."""
+        """Close it, and ignore errors."""
         number, self._number = self._number, -1
         if number >= 0:
             os.close(number)

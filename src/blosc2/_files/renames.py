@@ -29,7 +29,7 @@ class FileMoves:
         self._done: list[tuple[str, str, str | None]] = []
 
     def put(self, new: str, path: str, *, taken: bool) -> None:
-        """Rename a file; `taken` says that another one is in its place."""
+        """Rename a file. `taken` says that another file has the name."""
         self._done.append((new, path, self._keep(path) if taken else ""))
         self._owner.replace(new, path)
 
@@ -39,16 +39,16 @@ class FileMoves:
         self._owner.unlink(path)
 
     def begin_step(self) -> None:
-        """What comes is done when what was done is durable, and undone before that, likewise."""
+        """Begin the next step. Its renames are undone before those of earlier steps, which are durable by then."""
         self._done.append(("", "", None))
 
     def forget(self) -> None:
-        """All of it stays as it is now."""
+        """Keep all renames."""
         self._done = []
         self.is_final = True
 
     def take_back(self, sync: Callable[[list[str]], object]) -> tuple[list[str], list[str]]:
-        """Undo all of it, the last first; the paths that are as they were, and those that are not.
+        """Undo all renames, the last first. Returns the paths that are restored, and those that are not.
 
         Where one step cannot be undone, those before it are not: what is there then was there on the way, and a file
         that was to get another name is under one of the two.
@@ -63,7 +63,7 @@ class FileMoves:
                     break
                 self._done.pop()
                 continue
-            # What still has its first name did not get the other one.
+            # A file that still has its first name was not renamed.
             if not os.path.lexists(new or path):
                 try:
                     if old:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# A writer that goes on for longer is no reason to wait for ever.
+# A reader does not wait longer than this for a writer.
 _MOST: Final = 100
 
 

@@ -32,7 +32,7 @@ def sidecar_path(path: str) -> str:
 
 
 class Sidecar:
-    """The lock of one handle. Other handles wait for it, of this process too.
+    """The lock of one handle. Other handles wait for it, also those of this process.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Sidecar:
     def __init__(self, path: str, *, writable: bool) -> None:
         if sys.platform == "win32":
             raise NotImplementedError("locking=True needs advisory locks, which Windows does not have")
-        # That of the file itself, by whichever link somebody comes.
+        # The lock of the file itself, whichever link leads to it.
         self._path = os.path.abspath(sidecar_path(os.path.realpath(path)))
         self._writable = writable
         self._thread = Lock()
@@ -96,7 +96,7 @@ class Sidecar:
                 _close(descriptor, owner)
 
     def _check_own(self) -> None:
-        """Refuse what was begun before this process was forked, in which the parent may wait for this one."""
+        """Refuse to continue what began before this process was forked: the parent may be waiting for it."""
         if self._thread.inherited:
             raise refusal(self._path, self._thread.holder)
 
@@ -117,7 +117,7 @@ class Sidecar:
             _close(descriptor, owner)
 
     def _open(self) -> Descriptor | None:
-        # Anew each time: a lock belongs to an opening, and a child process would share one that stays open.
+        # Opened each time: a lock belongs to an open file, and a child process would share one that stays open.
         try:
             return Descriptor(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
         except OSError:
@@ -136,7 +136,7 @@ class Sidecar:
 
 
 def _close(descriptor: Descriptor | None, owner: tuple[int, int] | None) -> None:
-    """Give a lock back; a child process that was started meanwhile leaves it to its parent."""
+    """Release a lock. A child process that was started meanwhile leaves it to its parent."""
     if descriptor is None:
         return
     try:

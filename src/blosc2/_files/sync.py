@@ -48,7 +48,7 @@ def _sync_together(work: deque[tuple[Callable[[str], None], str]]) -> None:
             while work:
                 try:
                     sync, path = work.popleft()
-                except IndexError:  # another one was quicker
+                except IndexError:  # another thread took it
                     break
                 sync(path)
         except BaseException as error:  # noqa: BLE001 - for the thread that waits
@@ -61,7 +61,7 @@ def _sync_together(work: deque[tuple[Callable[[str], None], str]]) -> None:
         for _ in range(min(THREADS, len(work)) - 1):
             _thread.start_new_thread(run, ())
             count += 1
-    except RuntimeError:  # no thread is to be had, as when the interpreter ends
+    except RuntimeError:  # no thread can be started, for instance when the interpreter ends
         pass
     run()
     for _ in range(count):
@@ -154,7 +154,7 @@ class SyncsBeside:
 
 def sync_file(path: str) -> None:
     """Make a file durable."""
-    # Only some systems want a descriptor that could write, and a leaf that got another name may be read-only.
+    # Some systems need a descriptor that can write, and a renamed leaf may be read-only.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC if os.name == "posix" else os.O_RDWR)
     try:
         os.fsync(descriptor)
@@ -163,7 +163,7 @@ def sync_file(path: str) -> None:
 
 
 def sync_names(folder: str) -> None:
-    """Make what was created, renamed or removed in a folder durable, where the system lets a folder be synced."""
+    """Make created, renamed and removed names in a folder durable, if the system can sync folders."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)

@@ -51,7 +51,7 @@ class Spooled:
 
 
 class TemporaryFile:
-    """A file without a name, for what waits; it is made when it is needed, and goes with the last source of it.
+    """A file without a name for unpublished bytes. It is made when first needed, and goes with its last source.
 
     Parameters
     ----------
@@ -62,19 +62,19 @@ class TemporaryFile:
     def __init__(self, beside: str) -> None:
         self._beside = beside
         self._owner = Owner()
-        # What writes to it; the descriptor is that of the source.
+        # The file object for writing, with the descriptor of the source.
         self._file: BinaryIO | None = None
         self._source: Source | None = None
         #: Bytes that were written to it.
         self.size = 0
 
     def another(self) -> TemporaryFile:
-        """An empty one in the same place."""
+        """A new, empty file on the same disk."""
         return TemporaryFile(self._beside)
 
     def add(self, part: Part) -> Window:
-        """Write a buffer or window to its end; where that lies then."""
-        self._owner.check(self._beside)  # a forked child would write over what its parent has there
+        """Append a buffer or window, and return where it lies."""
+        self._owner.check(self._beside)  # a forked child would overwrite bytes of its parent
         if self._file is None:
             folder = os.path.dirname(os.path.abspath(self._beside))
             with _nameless(folder) as file:
@@ -96,7 +96,7 @@ class TemporaryFile:
         return self._source.longer(self.size), start, self.size - start
 
     def keep(self, stored: bytes | StoredChunk | Spooled) -> Spooled:
-        """A stored chunk that waits in it."""
+        """Append a stored chunk."""
         if isinstance(stored, Spooled):
             return Spooled(self.add(stored.window), stored._sum)
         own = stored.sum if isinstance(stored, StoredChunk) else None
@@ -117,7 +117,7 @@ class Spool:
         self._left = BUDGET
 
     def keep(self, stored: bytes | StoredChunk) -> bytes | Spooled:
-        """A stored chunk to keep: its bytes, or where they wait."""
+        """Keep a stored chunk: return its bytes, or where they wait."""
         if self._waiting is None or len(stored) <= self._left:
             self._left -= len(stored)
             return bytes(stored)
@@ -130,20 +130,20 @@ def held(stored: bytes | Spooled) -> bytes:
 
 
 def waiting_items(beside: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """An array for items that wait: beyond a budget its memory is that of a temporary file."""
+    """An array for items that wait. Above a budget, its memory is a temporary file."""
     if math.prod(shape) * dtype.itemsize <= BUDGET:
         return np.empty(shape, dtype)
     return np.memmap(_nameless(os.path.dirname(os.path.abspath(beside))), dtype, "w+", shape=shape).view(np.ndarray)
 
 
 def _nameless(folder: str) -> BinaryIO:
-    """A file without a name in a folder; elsewhere where none can be made there."""
+    """A file without a name in a folder, or elsewhere if none can be made there."""
     import tempfile  # not needed by most programs, and slow to import
 
-    for place in (folder, None):
+    for directory in (folder, None):
         try:
-            return cast("BinaryIO", tempfile.TemporaryFile(buffering=0, prefix=".", suffix=".tmp", dir=place))
+            return cast("BinaryIO", tempfile.TemporaryFile(buffering=0, prefix=".", suffix=".tmp", dir=directory))
         except OSError:
-            if place is None:
+            if directory is None:
                 raise
     raise AssertionError

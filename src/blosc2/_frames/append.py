@@ -25,12 +25,12 @@ TRAILER_TAIL: Final = 23
 #: What a trailer begins with.
 TRAILER_START: Final = b"\x94\x01\x93\xcd"
 
-# Its length, and a fingerprint that nobody uses.
+# The length of the trailer, and a fingerprint that nobody uses.
 _TRAILER_END: Final = rb"(?s)\xce(....)\xd8\0{17}"
 _SHORTEST: Final = 35
-# Where the fields of a header begin that make a version current.
+# Where the header fields that make a version current begin.
 _FIELDS: Final = 16
-# What is read at once, and written of parts that are in memory.
+# Bytes that are read at a time, and written at a time from memory.
 _PIECE: Final = 4 << 20
 
 
@@ -60,11 +60,11 @@ def append_version(file: FileIO, path: str, update: FrameUpdate, *, variable: bo
     size = sum(map(len, parts))
     try:
         _write_parts(file, start, parts)
-        # What an unfinished append may have left behind the new end is no part of any version.
+        # Bytes behind the new end, left by an unfinished append, belong to no version.
         file.truncate(start + size)
         os.fsync(file.fileno())
     except BaseException:
-        # The old version is untouched; only what was added to it goes, and nobody ever saw that.
+        # The old version is untouched. Only the added bytes are removed, which nobody ever saw.
         with suppress(OSError):
             file.truncate(start)
         raise
@@ -72,8 +72,8 @@ def append_version(file: FileIO, path: str, update: FrameUpdate, *, variable: bo
         _write_at(file, _FIELDS, header[_FIELDS:])
         os.fsync(file.fileno())
     except BaseException:
-        # What was not made durable is no success: the old version is shown again. What was added stays, as somebody
-        # may have mapped it meanwhile; the next append goes on behind it.
+        # A version that is not durable is a failure, so the old one is shown again. The added bytes stay, because
+        # somebody may have mapped them meanwhile. The next append goes behind them.
         with suppress(OSError):
             _write_at(file, _FIELDS, frame.header_bytes()[_FIELDS:])
             os.fsync(file.fileno())
@@ -82,7 +82,7 @@ def append_version(file: FileIO, path: str, update: FrameUpdate, *, variable: bo
 
 @contextmanager
 def closed_quietly(file: FileIO) -> Iterator[FileIO]:
-    """Close a file at the end of a block, of which all that was written is durable by then: no error tells more."""
+    """Close a file at the end of a block. Its bytes are durable by then, so errors of closing do not matter."""
     try:
         yield file
     finally:
@@ -91,7 +91,7 @@ def closed_quietly(file: FileIO) -> Iterator[FileIO]:
 
 
 def _write_parts(file: FileIO, offset: int, parts: list[bytes | Spooled]) -> None:
-    """Write parts one behind the other, some MB at a time."""
+    """Write parts one after another, some MB at a time."""
     waiting: list[bytes] = []
     size = 0
     for part in parts:
@@ -110,7 +110,7 @@ def _write_parts(file: FileIO, offset: int, parts: list[bytes | Spooled]) -> Non
 
 
 def _write_at(file: FileIO, offset: int, data: bytes) -> None:
-    """Write at a place of an unbuffered file, all of it."""
+    """Write all of a buffer at a position of an unbuffered file."""
     file.seek(offset)
     view = memoryview(data)
     while view:
@@ -118,7 +118,7 @@ def _write_at(file: FileIO, offset: int, data: bytes) -> None:
 
 
 def end_of_versions(path: str, frame: Frame) -> int:
-    """Behind what an append goes to the file of a frame that begins with it: behind all that may be a version."""
+    """Where an append to the file of a frame begins: behind everything that may be a version."""
     end = int(frame.frame_len)
     if os.stat(path).st_size > end:
         source = Source.open(path)

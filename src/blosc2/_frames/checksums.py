@@ -28,17 +28,17 @@ from blosc2.exceptions import FormatError
 MARK_AT: Final = 86
 _MARK: Final = 0xB5
 _MAGIC: Final = b"\xc1b2sums\x01"
-# The checksums end with a part of fixed size, and the trailer goes on after them for so many bytes.
+# Bytes of the fixed part at the end of the checksums, and of the trailer after them.
 _FIXED: Final = 28
 _TAIL: Final = 23
-# Of the 64 bits of the magic number: what is no farther from it was it once.
+# If at most so many of its 64 bits are wrong, a number is taken for a damaged magic number.
 _NEAR: Final = 8
-# Frames up to this size are given out in one piece, larger ones in pieces of bounded size.
+# Frames up to this size are written in one piece, larger ones in pieces of bounded size.
 _SMALL: Final = 1 << 16
 
 
 class Sums(NamedTuple):
-    """What a frame carries: 4 bytes for each stored chunk, in the order of their numbers; of its body, of its table."""
+    """What a frame carries: 4 bytes for each stored chunk, by number; one of its body; one of its table."""
 
     chunks: bytes
     body: int
@@ -66,7 +66,7 @@ class Known(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Something that is not as it was written: where in the file, in which chunk, and what."""
+    """Damage: its offset in the file, the number of its chunk, and what is wrong."""
 
     offset: int
     chunk: int | None
@@ -74,7 +74,7 @@ class Finding(NamedTuple):
 
 
 class Running:
-    """Checksums of a frame while it is written: of all that lies behind the header, piece after piece.
+    """The checksums of a frame while it is written, piece after piece, of everything behind the header.
 
     Parameters
     ----------
@@ -87,11 +87,11 @@ class Running:
         self.chunks = array("I")
 
     def add(self, piece: Any) -> None:
-        """Go on over bytes that are no chunk."""
+        """Add bytes that are not a chunk."""
         self.body = crc32c(piece, self.body)
 
     def add_chunk(self, stored: Any) -> None:
-        """Go on over a stored chunk."""
+        """Add a stored chunk."""
         own = stored.sum if type(stored) in (StoredChunk, Spooled) else None
         if own is None:
             own, self.body = crc32c_both(stored, self.body)
@@ -105,7 +105,7 @@ class Running:
 
 
 def as_table(checksums: array[int]) -> bytes:
-    """Checksums of chunks as a frame holds them."""
+    """Pack checksums of chunks as a frame holds them."""
     if _SWAPPED:
         checksums = checksums[:]
         checksums.byteswap()
@@ -113,7 +113,7 @@ def as_table(checksums: array[int]) -> bytes:
 
 
 def from_table(table: bytes) -> array[int]:
-    """The checksums of chunks that a frame holds."""
+    """Unpack the checksums of chunks that a frame holds."""
     checksums = array("I", table)
     if _SWAPPED:
         checksums.byteswap()
@@ -163,14 +163,14 @@ def check_reads(frame: Frame) -> bool:
 
 
 def check_chunks(frame: Frame) -> None:
-    """Check all chunks now, of a frame whose reads are checked, because they are to be copied as they are."""
+    """Check all chunks of a frame whose reads are checked, before they are copied as they are."""
     if frame.checks_chunks:
         for number in stored_numbers(frame):
             frame.chunk_info(number)  # which reads all of the chunk for that
 
 
 def check_body(frame: Frame, plain: bytes) -> None:
-    """Check the bytes of a frame, without checksums, that are to go elsewhere: there they would pass for whole."""
+    """Check the bytes of a frame before they are copied without checksums: damage could not be noticed in the copy."""
     checksums = carried(frame)
     if checksums is None:
         return
@@ -182,7 +182,7 @@ def check_body(frame: Frame, plain: bytes) -> None:
 
 
 def stored_numbers(frame: Frame) -> list[int]:
-    """Numbers of the chunks of which something is stored, and which are not just known to the table."""
+    """Numbers of the chunks that are stored, and not merely named in the table."""
     if frame.repeated_offset is not None or not frame.nbytes:
         return []
     return [number for number, offset in enumerate(array("q", frame.offsets_bytes())) if offset >= 0]
@@ -295,8 +295,8 @@ def _carried(frame: Frame) -> tuple[Sums | None, list[Finding]]:
     if crc32c(header) != own:
         findings.append(Finding(offset, None, "the header is not the one that was written, as its checksum says"))
     trailer = frame.source.read(offset + start, frame.frame_len - start)
-    place = len(trailer) - _TAIL - 4
-    if crc32c(trailer[place + 4 :], crc32c(b"\0\0\0\0", crc32c(memoryview(trailer)[:place]))) != whole:
+    position = len(trailer) - _TAIL - 4
+    if crc32c(trailer[position + 4 :], crc32c(b"\0\0\0\0", crc32c(memoryview(trailer)[:position]))) != whole:
         findings.append(
             Finding(offset + start, None, "the trailer (metadata and checksums) is not the one that was written")
         )
@@ -319,7 +319,7 @@ def _wrong_index(frame: Frame, checksums: Sums) -> Finding | None:
 
 
 def _wrong_parts(frame: Frame, checksums: Sums) -> list[Finding]:
-    """Which parts of a damaged frame are not as they were written."""
+    """The damaged parts of a frame."""
     found = []
     finding = _wrong_index(frame, checksums)
     if finding is not None:
@@ -336,8 +336,8 @@ def _wrong_parts(frame: Frame, checksums: Sums) -> list[Finding]:
         try:
             again.chunk_info(number)
         except FormatError as error:
-            place = frame.offset if error.offset is None else error.offset
-            found.append(Finding(place, number, error.reason))
+            position = frame.offset if error.offset is None else error.offset
+            found.append(Finding(position, number, error.reason))
     return found
 
 

@@ -20,7 +20,7 @@ from blosc2.exceptions import FormatError
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
-# Descriptors that a process may have where nothing tells, and how many of any number are of use here.
+# Descriptors that a process is assumed to have if the system does not tell, and the most that are used here.
 _FEW_DESCRIPTORS: Final = 512
 _MOST_DESCRIPTORS: Final = 8192
 
@@ -49,7 +49,7 @@ class ChunkFiles:
         self.is_small = True
 
     def add(self, name: str) -> int:
-        """Add the next chunk; its bytes.
+        """Add the next chunk and return its bytes.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class ChunkFiles:
         return size
 
     def source(self, path: str) -> Source:
-        """All of them, one behind the other."""
+        """One source of all files, one after another."""
         return Source.joined(self.windows, path)
 
     def bytes(self) -> Iterator[bytes]:
@@ -131,7 +131,7 @@ def from_file(name: str, stored: bytes | Spooled) -> bytes | Spooled:
 
 
 def most_descriptors() -> int:
-    """How many descriptors this process may have."""
+    """The number of descriptors that this process may have."""
     try:
         import resource
     except ImportError:

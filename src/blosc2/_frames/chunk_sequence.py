@@ -10,7 +10,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._files import BUDGET, Spooled, TemporaryFile, Window
-from blosc2._frames.update import FrameUpdate, Integers, places_and_checksums
+from blosc2._frames.update import FrameUpdate, Integers, positions_and_checksums
 
 # Bytes of a temporary file that nobody needs any more, beyond as many as are needed, before it is written anew.
 _SLACK: Final = 256 << 20
@@ -48,7 +48,7 @@ class JoinedChunks:
         return BUDGET if self.waiting is None else _SLACK
 
     def source(self) -> Source:
-        """A source of all chunks as they are."""
+        """A source of all current chunks."""
         if self._source is None:
             self._source = Source.joined((self._base, *map(_window, self._fresh.values())))
         return self._source
@@ -97,18 +97,18 @@ class JoinedChunks:
     def sums_of(self, offsets: Integers) -> np.ndarray[Any, np.dtype[np.uint32]] | None:
         """The checksums of the chunks at offsets; None where the frame in the file carries none."""
         if not self._has_asked:
-            found = places_and_checksums(self._frame)
+            found = positions_and_checksums(self._frame)
             if found is not None:
                 order = np.argsort(found[0], kind="stable")  # which is quick where they are in order already
                 self._known = found[0][order], found[1][order]
             self._has_asked = True
         if self._known is None:
             return None
-        places, checksums = self._known
+        positions, checksums = self._known
         every = np.zeros(len(offsets), np.uint32)
         old = offsets < self._base[2]
-        at = np.searchsorted(places, offsets[old])
-        if not np.array_equal(places[at[at < len(places)]], offsets[old]):
+        at = np.searchsorted(positions, offsets[old])
+        if not np.array_equal(positions[at[at < len(positions)]], offsets[old]):
             return None
         every[old] = checksums[at]
         fresh = (self._fresh[at] for at in offsets[~old].tolist())

@@ -42,12 +42,12 @@ from blosc2._frames.update import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Fields
 from blosc2.exceptions import ExistingFileError, FormatError, name_file
 
 HEADER_FILE: Final = "chunks.b2frame"
-# What is locked where a directory cannot be.
+# The file that is locked where directories cannot be locked.
 _LOCK_FILE: Final = f"{HEADER_FILE}.b2lock"
 _CBYTES = 39
 _CHUNK_NAME = re.compile("[0-9A-F]{8}")
 _LAST_NUMBER: Final = 0xFFFFFFFF
-# How often writers may be faster than a reader, and for how many seconds.
+# How often, and for how many seconds, a reader tries again because writers were faster.
 _TRIES: Final = 10
 _PATIENCE: Final = 10.0
 
@@ -87,7 +87,7 @@ def chunk_file(path: str, number: int) -> str:
 
 
 def chunk_number(name: str) -> int | None:
-    """The number that the name of a chunk's file is made of; None for other names."""
+    """The number in the name of a chunk's file. None for other names."""
     stem, suffix = os.path.splitext(name)
     return int(stem, 16) if suffix == ".chunk" and _CHUNK_NAME.fullmatch(stem) else None
 
@@ -116,7 +116,7 @@ def read_directory(path: str) -> Directory:
     tries, stop = 0, time.monotonic() + _PATIENCE
     while tries < _TRIES or time.monotonic() < stop:
         tries += 1
-        # Open until the end, so that no other file gets its inode.
+        # It stays open until the end, so that no other file gets its inode.
         source = Source.open(os.path.join(path, HEADER_FILE))
         head = source.read(0, source.size)
         try:
@@ -133,7 +133,7 @@ def read_directory(path: str) -> Directory:
 
 
 def _is_current(path: str, header: Source) -> bool:
-    """Whether this is still the header file: each version has a new one."""
+    """Whether this is still the header file. Each version has a new one."""
     with suppress(FileNotFoundError):
         status = os.stat(os.path.join(path, HEADER_FILE))
         return header.identity is not None and (status.st_dev, status.st_ino) == header.identity[:2]
@@ -165,7 +165,7 @@ def _numbers(frame: Frame, stored: bytes, name: str, at: int) -> Integers:
     if nbytes != 8 * count or count < 1:
         raise FormatError(f"{nbytes} bytes for {count} chunks")
     if special_kind(stored):
-        # One value stays one: it may stand for any number of chunks.
+        # One value is kept as one: it may stand for any number of chunks.
         decode_bytes(stored[:4] + (8).to_bytes(4, "little") + stored[8:], 8, name, None, at)
         numbers = np.frombuffer(stored[CHUNK_HEADER : CHUNK_HEADER + 8].ljust(8, b"\0"), "<i8").astype(np.int64)
         if numbers[0] >= 0 and count > 1:
@@ -257,14 +257,14 @@ def write_directory(
     count: int, nbytes: int, *, replace: bool,
 ) -> None:  # fmt: skip
     """Write a new directory frame; see `lay_out` for the parameters. It appears whole or not at all."""
-    place = os.path.abspath(through_link(path) if replace else path)
-    folder, name = os.path.split(place)
+    target = os.path.abspath(through_link(path) if replace else path)
+    folder, name = os.path.split(target)
     temporary = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
     owner = Owner()
     try:
         owner.mkdir(temporary)
     except OSError as error:
-        # The temporary name would tell a caller nothing.
+        # The temporary name means nothing to a caller.
         raise type(error)(error.errno, f"cannot write here: {error.strerror}", path) from None
     try:
         numbers: list[int] = []
@@ -283,19 +283,19 @@ def write_directory(
             counted = [number if number < 0 else number + first for number in numbers]
             return pack_head(fields, metalayers, vlmeta, counted, count, nbytes, cbytes)
 
-        if replace and is_directory_frame(place):
-            _replace_frame(place, temporary, files, head, owner)
+        if replace and is_directory_frame(target):
+            _replace_frame(target, temporary, files, head, owner)
             owner.remove_tree(temporary)
         else:
             publish_head(temporary, head(0), owner)
-            _take_name(temporary, place, owner, replace=replace)
+            _take_name(temporary, target, owner, replace=replace)
     except BaseException as error:
         if isinstance(error, OSError) and str(error.filename).startswith(temporary):
             error.filename = path  # the temporary name would tell a caller nothing here either
         name_file(error, path)
         owner.remove_tree(temporary)
         raise
-    sync_folder(place)
+    sync_folder(target)
 
 
 def _replace_frame(path: str, temporary: str, files: int, head: Callable[[int], bytes], owner: Owner) -> None:
@@ -333,7 +333,7 @@ def take_back(path: str, head: bytes, numbers: Iterable[int], owner: Owner) -> N
 
 def _remove_chunks(path: str, numbers: Iterable[int], owner: Owner) -> None:
     for number in numbers:
-        # What cannot be removed takes room, no more.
+        # A file that cannot be removed takes disk space and does no harm.
         with suppress(OSError):
             owner.unlink(chunk_file(path, number))
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-# Far above any real dtype; what it bounds is the work that a hostile text can cause.
+# Far above any real dtype. It bounds the work that a hostile text can cause.
 MAX_DTYPE_TEXT = 65536
 _MAX_NESTING = 32
-# Each field takes NumPy some 200 bytes and 20 us, wherever it is.
+# NumPy needs some 200 bytes and 20 us for each field.
 _MAX_FIELDS = 1 << 14
 
 # "a" is left out: an old alias of "S" that NumPy warns about.
@@ -73,7 +73,7 @@ def parse_dtype(text: str) -> np.dtype[Any]:
 
 
 def dtype_from_description(description: str | list[Any]) -> np.dtype[Any]:
-    """Build a dtype from its text, if it has no fields, or from the list of them that `numpy.dtype.descr` gives.
+    """Build a dtype from its text or, if it has fields, from the list that `numpy.dtype.descr` gives.
 
     There, a field without a name is a gap between its neighbours.
 
@@ -164,7 +164,7 @@ def _refuse_unusable(dtype: np.dtype[Any], text: str) -> None:
 
 
 def _without_strings(text: str) -> str:
-    """What lies between the strings of a text."""
+    """The parts of a text between its strings."""
     pieces = []
     at = 0
     while at < len(text):
@@ -193,10 +193,10 @@ def _check_literal(text: str) -> None:
 
 
 def _build(make: Callable[[Any], np.dtype[Any]], description: object) -> np.dtype[Any]:
-    """Have NumPy make a dtype of a description that was checked."""
+    """Make a dtype from a description that was checked."""
     try:
         dtype = make(description)
-    except (ValueError, TypeError, OverflowError) as error:  # parts that do not go together
+    except (ValueError, TypeError, OverflowError) as error:  # parts that contradict each other
         raise ValueError(f"not a valid dtype: {error}") from error
     _refuse_unusable(dtype, _shorten(description))
     return dtype

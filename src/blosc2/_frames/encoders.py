@@ -11,7 +11,7 @@ from typing import Any, Final
 from blosc2._core.codec.codec import Encoder
 from blosc2._options import Encoding, fields_of
 
-# Contexts keep the memory that their codec needs, up to some MB each: only a few are kept.
+# A context keeps the memory of its codec, up to some MB, so only a few are kept.
 _MOST: Final = 4
 
 _idle: dict[tuple[Any, ...], Encoder] = {}
@@ -38,7 +38,7 @@ def encode(encoding: Encoding, data: Any) -> bytes:
     kind = fields_of(encoding)
     encoder = _idle.pop(kind, None) or Encoder(encoding)
     stored: bytes = encoder.encode_bytes(data)
-    # Not given back when it raises: nobody knows what state it is in.
+    # An encoder that raised is not used again: its state is unknown.
     if encoder.may_wait:
         if len(_idle) >= _MOST:
             _idle.clear()
@@ -47,11 +47,11 @@ def encode(encoding: Encoding, data: Any) -> bytes:
 
 
 def check_for_bytes(encoding: Encoding) -> None:
-    """Refuse parameters that bytes without axes cannot be compressed with."""
+    """Refuse parameters that work on arrays only, not on bytes."""
     if encoding.needs_geometry:
         raise ValueError("this codec or filter works on the blocks of arrays, not on bytes: use asarray with it")
 
 
 def forget_encoders() -> None:
-    """Release the encoders that wait."""
+    """Free the idle encoders."""
     _idle.clear()

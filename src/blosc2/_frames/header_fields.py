@@ -73,7 +73,7 @@ def set_frame_fields(header: bytearray, size: int, nbytes: int, cbytes: int, *, 
 
 
 def chunk_encoding(chunk: Any) -> Encoding:
-    """How a chunk was compressed, as its header tells; it does not tell the level."""
+    """How a chunk was compressed, by its header. The header does not tell the level."""
     filters = tuple(chunk[_CHUNK_FILTERS_AT : _CHUNK_FILTERS_AT + FILTER_SLOTS])
     metas = tuple(chunk[_CHUNK_METAS_AT : _CHUNK_METAS_AT + FILTER_SLOTS])
     codec, codec_meta = chunk[_CHUNK_CODEC_AT], chunk[_CHUNK_CODEC_AT + 1]
@@ -86,6 +86,6 @@ def has_vl_blocks(chunk: Any) -> bool:
 
 
 def special_kind(chunk: Any) -> int:
-    """Which special value a chunk stands for: 1 for zeros; 0 for none."""
+    """The kind of special value that a chunk stands for: 0 for none, 1 for zeros."""
     kind: int = chunk[_KIND_AT] >> 4 & 7
     return kind

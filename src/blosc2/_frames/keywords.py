@@ -126,7 +126,7 @@ def _split(keywords: dict[str, Any]) -> ConstructorKeywords:
 
 
 def _default_storage() -> Storage:
-    """What no keyword asks for. One object for all, which nobody changes, until `storage_dflts` are changed."""
+    """The default storage. All callers share one object, which nobody changes, until `storage_dflts` changes."""
     global _defaults
     if _defaults is None or _defaults[0] != storage_dflts:
         _defaults = (dict(storage_dflts), storage_from(None))

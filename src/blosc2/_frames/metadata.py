@@ -85,8 +85,8 @@ class _Metadata:
             if self._handle.urlpath is None:
                 raise
             key = self._handle.frame.key
-            place = self._handle.urlpath if key is None else f"{self._handle.urlpath}, key {key!r}"
-            raise UnsafeDeserializationError(error.kind, location=f"{where} of {place}") from None
+            file = self._handle.urlpath if key is None else f"{self._handle.urlpath}, key {key!r}"
+            raise UnsafeDeserializationError(error.kind, location=f"{where} of {file}") from None
 
     def _show(self, names: Iterable[str], get: Callable[[str], Any]) -> str:
         """Show entries as a dictionary would, long values cut; one that cannot be read is named, not raised."""

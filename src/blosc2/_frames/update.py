@@ -144,7 +144,7 @@ class FrameUpdate:
             self.sizes[index] = nbytes
 
     def splice(self, index: int, removed: int, added: Iterable[tuple[Stored, int]]) -> None:
-        """Put chunks, given with their sizes, in the place of `removed` ones from `index` on."""
+        """Put chunks, given with their sizes, instead of `removed` ones from `index` on."""
         chunks = [(own(stored), size) for stored, size in added]
         if not removed and len(chunks) == 1 and self._append(index, *chunks[0]):
             return
@@ -336,20 +336,20 @@ def all_chunks(update: FrameUpdate) -> Iterator[Stored]:
 
 def sums_by_offset(frame: Frame) -> dict[int, int]:
     """The checksum of the chunk at each offset of a frame; none of one that is unverified."""
-    found = places_and_checksums(frame)
+    found = positions_and_checksums(frame)
     return {} if found is None else dict(zip(found[0].tolist(), found[1].tolist(), strict=True))
 
 
-def places_and_checksums(frame: Frame) -> tuple[Integers, np.ndarray[Any, np.dtype[np.uint32]]] | None:
+def positions_and_checksums(frame: Frame) -> tuple[Integers, np.ndarray[Any, np.dtype[np.uint32]]] | None:
     """The offsets of the stored chunks of a frame, and their checksums; None for one that is unverified."""
     checksums = carried(frame)
     if checksums is None:
         return None
-    places = np.frombuffer(frame.offsets_bytes(), np.int64)
-    places, known = places[places >= 0], from_table(checksums.chunks)
-    if len(known) != len(places):
-        raise _other_number(frame, len(known), len(places))
-    return places, np.array(known, np.uint32)
+    positions = np.frombuffer(frame.offsets_bytes(), np.int64)
+    positions, known = positions[positions >= 0], from_table(checksums.chunks)
+    if len(known) != len(positions):
+        raise _other_number(frame, len(known), len(positions))
+    return positions, np.array(known, np.uint32)
 
 
 def _other_number(frame: Frame, known: int, stored: int) -> FormatError:
@@ -433,8 +433,8 @@ def appended(update: FrameUpdate, start: int, *, variable: bool) -> tuple[list[b
     header[FLAGS_AT] = frame_flags(variable, update.vlblocks)
     header[MARK_AT] = 0
     if "b2nd" in update.metalayers:
-        place = frame.metalayer_offset("b2nd")
-        header[place : place + len(update.metalayers["b2nd"])] = update.metalayers["b2nd"]
+        content = frame.metalayer_offset("b2nd")
+        header[content : content + len(update.metalayers["b2nd"])] = update.metalayers["b2nd"]
     current = bytes(header)
     if checksums is not None:
         running.add(index)
@@ -449,14 +449,14 @@ def _table_after(update: FrameUpdate, checksums: Sums, added: dict[int, int]) ->
     repeated = frame.repeated_offset
     old = np.frombuffer(frame.offsets_bytes(), np.int64) if repeated is None else np.full(frame.nchunks, repeated)
     kept = np.array(from_table(checksums.chunks), np.uint32)
-    places = old[old >= 0]
-    if len(places) != len(kept):
-        raise _other_number(frame, len(kept), len(places))
+    positions = old[old >= 0]
+    if len(positions) != len(kept):
+        raise _other_number(frame, len(kept), len(positions))
     every = np.zeros(len(offsets), np.uint32)
     stays = offsets >= 0
     stays[list(added)] = False
-    order = np.argsort(places, kind="stable")  # which is quick where they are in order already
-    every[stays] = kept[order[np.searchsorted(places, offsets[stays], sorter=order)]]
+    order = np.argsort(positions, kind="stable")  # which is quick where they are in order already
+    every[stays] = kept[order[np.searchsorted(positions, offsets[stays], sorter=order)]]
     every[list(added)] = list(added.values())
     return as_table(array("I", every[offsets >= 0].tobytes()))
 

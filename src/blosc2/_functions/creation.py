@@ -19,7 +19,7 @@ import numpy as np
 
 from blosc2._arrays import (
     ArrayPlan,
-    Place,
+    Box,
     Range,
     Spaced,
     as_shape,
@@ -183,7 +183,7 @@ def copy(array: NDArray, dtype: Any = None, **kwargs: Any) -> NDArray:
     return array.copy(dtype, **kwargs)
 
 
-def _made(plan: ArrayPlan, make: Callable[[Place], np.ndarray[Any, Any] | None]) -> NDArray:
+def _made(plan: ArrayPlan, make: Callable[[Box], np.ndarray[Any, Any] | None]) -> NDArray:
     return NDArray._of(plan.write(made(plan, make)))
 
 
@@ -253,7 +253,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> NDArr
     if item.ndim and raw:
         one = raw[: item.itemsize]
         if raw != one * item.size:
-            return _made(plan, lambda place: np.ascontiguousarray(np.broadcast_to(item, plan.shape)[place]))
+            return _made(plan, lambda box: np.ascontiguousarray(np.broadcast_to(item, plan.shape)[box]))
         raw = one
     if not any(raw):
         return NDArray._of(plan.write((ZERO_OFFSET,)))
@@ -303,7 +303,7 @@ def arange(
         final = _numpy_range(stop, start, step, None).dtype if dtype is None else np.dtype(dtype)
         if count > 1 and count * final.itemsize > _LONG_NBYTES and Range.known(final.newbyteorder("=")):
             whole = Range(start, step, final)
-            return _made(ArrayPlan(target, final, kwargs), lambda place: whole.items(positions(target, place)))
+            return _made(ArrayPlan(target, final, kwargs), lambda box: whole.items(positions(target, box)))
         items = _numpy_range(start, stop, step, dtype)
     return _compressed(items.reshape(target), kwargs)
 
@@ -333,7 +333,7 @@ def linspace(
         raise ValueError(f"shape is not consistent: {target} has {count} items, num is {num}")
     if count * 8 > _LONG_NBYTES:
         whole = Spaced(start, stop, count, endpoint, dtype)
-        return _made(ArrayPlan(target, whole.dtype, kwargs), lambda place: whole.items(positions(target, place)))
+        return _made(ArrayPlan(target, whole.dtype, kwargs), lambda box: whole.items(positions(target, box)))
     items = np.linspace(start, stop, count, endpoint, dtype=dtype)
     return _compressed(items.reshape(target), kwargs)
 
@@ -351,7 +351,7 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = np.float64, **kwa
     target = as_shape((N, N if M is None else M), "shape")
     dtype, diagonal = np.dtype(dtype), operator.index(k)
     if math.prod(target) * dtype.itemsize > _LONG_NBYTES:
-        return _made(ArrayPlan(target, dtype, kwargs), lambda place: eye_part(place, diagonal, dtype))
+        return _made(ArrayPlan(target, dtype, kwargs), lambda box: eye_part(box, diagonal, dtype))
     return _compressed(np.eye(target[0], target[1], diagonal, dtype=dtype), kwargs)
 
 

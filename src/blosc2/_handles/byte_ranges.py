@@ -23,7 +23,7 @@ Items = Any  # an array of bytes; the stubs of NumPy do not say that arrays are 
 
 
 def read_bytes(frame: Frame, start: int, stop: int, nthreads: int) -> bytes:
-    """Uncompressed bytes ``start .. stop``, in up to as many threads."""
+    """Read the uncompressed bytes ``start .. stop``, in up to `nthreads` threads."""
     geometry = _geometry_for(frame, start, stop, nthreads)
     if geometry is None:
         result: bytes = frame.read_bytes(start, stop)
@@ -44,7 +44,7 @@ def read_into(frame: Frame, start: int, stop: int, out: memoryview, nthreads: in
 
 
 def chunk_range(frame: Frame, nchunk: int) -> tuple[int, int] | None:
-    """The uncompressed bytes that a chunk has; None where sizes differ and only a pass over all would tell."""
+    """The range of uncompressed bytes of a chunk. None if sizes differ: only a pass over all chunks would tell."""
     if frame.variable:
         return None
     start = nchunk * int(frame.chunksize)
@@ -54,18 +54,18 @@ def chunk_range(frame: Frame, nchunk: int) -> tuple[int, int] | None:
 def chunks_as_items(frame: Frame, dtype: Any, nthreads: int) -> Iterator[np.ndarray[Any, Any]]:
     """The items of one chunk after the other, in arrays of their own."""
     for nchunk in range(int(frame.nchunks)):
-        place = chunk_range(frame, nchunk)
+        span = chunk_range(frame, nchunk)
         items: Items
-        if place is None:
+        if span is None:
             items = np.frombuffer(bytearray(frame.decode_chunk(nchunk)), np.uint8)
         else:
-            items = np.empty(place[1] - place[0], np.uint8)
-            read_into(frame, *place, memoryview(items), nthreads)
+            items = np.empty(span[1] - span[0], np.uint8)
+            read_into(frame, *span, memoryview(items), nthreads)
         yield items.view(dtype)
 
 
 def _geometry_for(frame: Frame, start: int, stop: int, nthreads: int) -> Geometry | None:
-    """The chunks of a range as chunks of an array; None where one thread reads it as fast."""
+    """The chunks of a range as chunks of an array. None if one thread reads the range as fast."""
     size = stop - start
     if nthreads == 1 or not worth_threads(work_of(size, frame)):
         return None
@@ -100,7 +100,7 @@ def _read(frame: Frame, geometry: Geometry, start: int, stop: int, out: Items, n
         operation = Read(frame, geometry, (start // size,), (1,), ((end - start) // size,), threaded)
         run(operation, work_of(end - start, frame), nthreads)
     except FormatError:
-        # Chunks may be sound and yet not of such items; if not, this says where.
+        # A chunk may be sound and still not hold such items. This raises an error that says where.
         end = start
     if end < stop:
         frame.read_into(end, stop, out[end - start :])

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
-#: Below this, pieces are simply joined.
+#: Fewer bytes than this are simply joined.
 _SMALL: Final = 1 << 20
-#: Not more than this is taken at first.
+#: At most this much memory is taken at first.
 _LARGE: Final = 1 << 30
 
 
@@ -23,7 +23,7 @@ class ChunkBuffer:
     Parameters
     ----------
     expected : int
-        Bytes that there may be.
+        The largest number of bytes that may come.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class ChunkBuffer:
         if self._buffer is None:
             return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         used = self._buffer[: self._used]
-        # Address space may be scarce where memory is not.
+        # Address space may be scarcer than memory.
         return used if 2 * self._used > len(self._buffer) else used.copy()
 
     @staticmethod

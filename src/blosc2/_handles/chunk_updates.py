@@ -81,12 +81,12 @@ def existing_chunk(frame: Frame, nchunk: Any, what: str = "Error while getting t
     return index
 
 
-def place_for_chunk(frame: Frame, nchunk: Any) -> int:
+def position_for_chunk(frame: Frame, nchunk: Any) -> int:
     """Check the number that a new chunk is to get."""
     index = operator.index(nchunk)
     if not 0 <= index <= frame.nchunks:
         raise ChunkIndexError(
-            f"Could not insert the desired chunk: place {index} of {frame.nchunks}",
+            f"Could not insert the desired chunk: position {index} of {frame.nchunks}",
             path=frame.source.path, key=frame.key,
         )  # fmt: skip
     return index
@@ -137,7 +137,7 @@ def checked_chunk(handle: FrameHandle, chunk: Any, what: str) -> tuple[bytes, in
 
 
 def splice(handle: FrameHandle, index: int, removed: int, added: list[tuple[Stored, int]]) -> int:
-    """Publish chunks, given with their sizes, in the place of `removed` ones; returns the number of chunks."""
+    """Publish chunks, given with their sizes, instead of `removed` ones; returns the number of chunks."""
     _check_equal_blocks(handle)
     update = FrameUpdate(handle.frame)
     if "b2nd" in update.metalayers and [size for _, size in added] != [update.chunksize] * removed:
@@ -182,7 +182,7 @@ def append_special(handle: FrameHandle, nitems: Any, special: Any, value: Any) -
 
 
 def update_special(handle: FrameHandle, nchunk: Any, special: Any, value: Any) -> int:
-    """Publish a chunk without data in the place of another; returns the number of chunks."""
+    """Publish a chunk without data instead of another; returns the number of chunks."""
     index = existing_chunk(handle.frame, nchunk, "Could not update the desired chunk")
     size = int(handle.frame.chunk_info(index)[1])
     return splice(handle, index, 1, [(special_stored(handle, _special(special), size, value), size)])

@@ -47,7 +47,7 @@ class ReadOnlyDirectoryHandle(FrameHandle):
     __slots__ = ("_head", "_identity", "_path")
 
     def __init__(self, path: str, options: HandleOptions) -> None:
-        self._path = os.path.abspath(path)  # stays right when the process goes to another folder
+        self._path = os.path.abspath(path)  # stays right when the process changes its working directory
         found = read_directory(self._path)
         super().__init__(found.frame, options, path)
         self._show(found)
@@ -154,7 +154,7 @@ class DirectoryHandle(ReadOnlyDirectoryHandle):
         self._identity = head_identity(self._path)
         self._head = head  # last: a child that is forked before this knows that it is behind
         for number in gone:
-            # What cannot be removed takes room, no more.
+            # A file that cannot be removed takes disk space and does no harm.
             with contextlib.suppress(OSError):
                 owner.unlink(chunk_file(self._path, number))
 

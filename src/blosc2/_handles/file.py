@@ -21,7 +21,7 @@ from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
 class FileHandle(FrameHandle):
     """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1)."""
 
-    # Whether a change did not come to its end, so that the file may show something else.
+    # `_behind`: whether the last change failed, so that the file may show another version.
     __slots__ = ("_behind", "_exclusive", "_lock", "_path")
 
     writable = True
@@ -29,10 +29,10 @@ class FileHandle(FrameHandle):
     def __init__(self, frame: Frame, options: HandleOptions, path: str) -> None:
         super().__init__(frame, options, path)
         self._behind = False
-        # Whether a change waits for the lock of the file; without, nobody else may change it.
+        # Whether a change waits for the lock of the file. If not, nobody else may change the file.
         self._exclusive = options.exclusive
         self._lock = Lock()
-        self._path = os.path.abspath(path)  # stays right when the process goes to another folder
+        self._path = os.path.abspath(path)  # stays right when the process changes its working directory
 
     def spool(self) -> Spool:
         return Spool(TemporaryFile(self._path))
@@ -46,7 +46,7 @@ class FileHandle(FrameHandle):
             # The trailer of a frame without data must follow the header: metadata alone cannot be appended,
             # nor can the last chunk go.
             fresh = fresh or update.nbytes == 0 or len(self.frame.header_bytes()) > SECTOR
-            # The lock is taken anew for each change: it keeps other handles of the file out too, in any process.
+            # The lock is taken for each change. It also excludes other handles of the file, in any process.
             owner = Owner()
             raw = owner.open_raw(self._path, "r+b")
             with closed_quietly(raw) as file, locked(file, self._path, exclusive=self._exclusive):
@@ -64,7 +64,7 @@ class FileHandle(FrameHandle):
                 self._behind = False
 
     def _look_again(self, error: BaseException) -> None:
-        """A change did not come to its end: show what the file holds, and say so."""
+        """After a failed change, show what the file holds, and say so in the error."""
         before = self.frame.header_bytes()
         try:
             self.refresh()
@@ -77,7 +77,7 @@ class FileHandle(FrameHandle):
         name_file(error, self._path)
 
     def editing(self) -> AbstractContextManager[Any]:
-        """See `FrameHandle.editing`. If the last change failed, what the file holds is read first."""
+        """See `FrameHandle.editing`. If the last change failed, the file is read again first."""
         if self._behind:
             self.refresh()
         return super().editing()
@@ -97,12 +97,12 @@ class FileHandle(FrameHandle):
         status = os.fstat(file.fileno())
         identity = self.frame.source.identity
         fixed = self.frame.header_bytes()[:FRAME_HEADER]
-        place = (status.st_dev, status.st_ino)
+        own = (status.st_dev, status.st_ino)
         now = os.stat(self._path)  # another file may have been renamed over it while the lock was waited for
         if (
             identity is None
-            or place != identity[:2]
-            or place != (now.st_dev, now.st_ino)
+            or own != identity[:2]
+            or own != (now.st_dev, now.st_ino)
             or (file.read(len(fixed)) != fixed)
         ):
             raise StaleHandleError(
@@ -120,8 +120,8 @@ class FileHandle(FrameHandle):
 
 
 def file_handle(path: str, options: HandleOptions, offset: int = 0, *, advice: str | None = None) -> FrameHandle:
-    """The handle of a frame in a file, for reading or, where the file is nothing but the frame, for changes."""
-    # By its full path, which stays right when the process goes to another folder.
+    """The handle of a frame in a file. It can be changed if the file is nothing but the frame."""
+    # The full path stays right when the process changes its working directory.
     frame = open_frame(os.path.abspath(path), options.mmap_mode, offset, advice=advice)
     if options.mmap_mode == "c":
         return MemoryHandle(frame, options, path)

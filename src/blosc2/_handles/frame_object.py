@@ -21,9 +21,9 @@ class Stored(HandleProperties):
 
     __slots__ = ("__weakref__", "_handle", "_vlmeta_")
     _handle: FrameHandle
-    #: Checks what is below an object; see `hooks`.
+    #: Checks the file of an object; see `hooks`.
     checker: ClassVar[Callable[..., CheckReport] | None] = None
-    #: Says which chunks a key touches; likewise.
+    #: Says which chunks a key touches; see `hooks`.
     touched: ClassVar[Callable[..., Any] | None] = None
 
     @property

@@ -1,4 +1,4 @@
-"""`FrameHandle`, which arrays, super-chunks and lists hold their frame by.
+"""`FrameHandle`, through which arrays, super-chunks and lists hold their frame.
 
 An array, its super-chunk and their metadata views share one handle. A handle shows one immutable `Frame` at a time; a
 change makes the next one. A reader takes the frame once, and keeps it when another thread publishes a change.
@@ -38,7 +38,7 @@ from blosc2._options import Encoding, declared_encoding, encoding_of, get_nthrea
 from blosc2.exceptions import FormatError, ReadOnlyError
 from blosc2.storage import CParams, DParams, cparams_of
 
-# Metadata entries are compressed like this, whatever the data's parameters are.
+# How metadata entries are compressed; the parameters of the data do not matter.
 _VLMETA_ENCODING = zstd_encoding(5)
 
 
@@ -56,7 +56,7 @@ class FrameHandle:
     urlpath : str or None
         From where.
     key : str or None
-        Of a leaf, its key in the store at `urlpath`.
+        The key of a leaf in the store at `urlpath`.
     version : int
         Goes up by one with each change.
     verify : bool or None
@@ -68,7 +68,7 @@ class FrameHandle:
 
     writable = False
     locking = False
-    # Whether nobody else writes to the file that it is in.
+    # Whether no other process writes to the file that holds the frame.
     _owns_file = False
     _lock: Lock  # of the kinds that can be changed
     #: Turns an embedded frame of the metadata into an object; set by the layer that knows all kinds.
@@ -145,7 +145,7 @@ class FrameHandle:
 
     @property
     def usable_cparams(self) -> CParams:
-        """The same for who makes chunks with them: `FormatError` where the frame says what nobody could do."""
+        """The parameters for making chunks. Raises `FormatError` if the frame declares impossible ones."""
         if self.options.cparams is None:
             check_declared(self.frame, None if self.array is None else self.array[1])
         return self.cparams
@@ -155,7 +155,7 @@ class FrameHandle:
         self.array = array_of(self.frame)
 
     def encoding(self, *, blocksize: int | None = None) -> Encoding:
-        """Parameters of new chunks as the codec takes them."""
+        """How new chunks are encoded, in the form that the codec takes."""
         frame, cparams = self.frame, self.usable_cparams
         # Filters of a super-chunk may work on numbers of another width than that of its items.
         plain = self.array is None and frame.metalayer("b2nd") is None
@@ -169,16 +169,16 @@ class FrameHandle:
         return encoding
 
     def plugin(self) -> Plugin | None:
-        """What codecs and filters need that work on the blocks of an array."""
+        """The C library's super-chunk that codecs and filters of array blocks need."""
         return self.frame.plugin
 
     @property
     def described(self) -> tuple[Geometry, np.dtype[Any], Frame] | None:
-        """What `array` was at the last read or change, for those who only describe it."""
+        """`array` as of the last read or change, for descriptions. Nothing is looked up."""
         return self.array
 
     def described_checks(self) -> list[tuple[str, str]]:
-        """What `info` says of checksums, where it was asked for them."""
+        """The line of `info` about checksums, if reads are verified."""
         if not self.verify:
             return []
         return [("verify", "each read" if self.frame.checks_chunks else "nothing to check, no checksums that hold")]
@@ -192,7 +192,7 @@ class FrameHandle:
             )
 
     def editing(self) -> AbstractContextManager[Any]:
-        """Keep other threads from changes while one is worked out and published; readers are not kept from anything.
+        """Block changes by other threads while one is prepared and published. Readers are not blocked.
 
         Raises unless changes can be published here.
         """
@@ -200,7 +200,7 @@ class FrameHandle:
         return self._lock
 
     def holding(self) -> AbstractContextManager[Any]:
-        """Keep other handles from changes for several of one's own, where handles have a lock in common."""
+        """Block changes by other handles while this one makes several, if handles share a lock."""
         return nullcontext()
 
     def lock(self) -> None:
@@ -210,12 +210,12 @@ class FrameHandle:
         """Leave what `lock` entered."""
 
     def _check_own(self) -> None:
-        """Refuse to publish a change that was begun before this process was forked."""
+        """Refuse to publish a change that began before this process was forked."""
         if self._lock.inherited:
             raise refusal(self.urlpath, self._lock.holder)
 
     def set_vlmeta(self, changes: dict[str, bytes | None]) -> None:
-        """Publish packed values of metadata entries, all at once; None removes one."""
+        """Publish packed values of metadata entries together. None removes an entry."""
         with self.editing():
             update = FrameUpdate(self.frame)
             for name, packed in changes.items():
@@ -227,14 +227,14 @@ class FrameHandle:
             self.publish(update)
 
     def set_metalayer(self, name: str, packed: bytes) -> None:
-        """Publish a fixed metalayer with other content of the same length."""
+        """Replace the content of a fixed metalayer by another of the same length."""
         with self.editing():
             update = FrameUpdate(self.frame)
             update.metalayers[name] = packed
             self.publish(update, fresh=True)
 
     def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:
-        """Publish an update of the current frame: what it shows is the current version from then on.
+        """Publish an update of the current frame. The result is the current version from then on.
 
         `fresh` asks for a frame that is written anew, for changes that cannot be appended.
         """
@@ -256,7 +256,7 @@ class FrameHandle:
             return Compaction(self.frame.frame_len, self.frame.frame_len)
 
     def to_cframe(self) -> bytes:
-        """The frame as bytes, without checksums: otherwise verbatim where it was serialised, else written anew."""
+        """The frame as bytes without checksums. A serialised frame is copied verbatim, any other is written anew."""
         frame = self.frame
         check_chunks(frame)
         if not frame.serialised:
@@ -276,7 +276,7 @@ class FrameHandle:
         return plain_window(frame, own=self._owns_file) if frame.serialised else frame_window(frame)
 
     def spool(self) -> Spool:
-        """What takes the new chunks of a change until it is published."""
+        """A place for the new chunks of a change until it is published."""
         return Spool(None)
 
     def refresh(self) -> bool:
@@ -300,7 +300,7 @@ def vlmeta_chunk(packed: bytes) -> bytes:
 
 
 def array_of(frame: Frame) -> tuple[Geometry, np.dtype[Any], Frame]:
-    """Geometry and dtype of a frame, checked against it, and the frame, ready to be read as an array."""
+    """Geometry, dtype and frame, checked against each other and ready to be read as an array."""
     geometry, dtype = parse_geometry(frame, parse_dtype)
     if frame.needs_geometry and frame.plugin is None:
         frame.set_plugin(make_plugin(frame))
@@ -308,7 +308,7 @@ def array_of(frame: Frame) -> tuple[Geometry, np.dtype[Any], Frame]:
 
 
 def make_plugin(frame: Frame) -> Plugin:
-    """The C library's super-chunk for such codecs and filters."""
+    """The C library's super-chunk for codecs and filters that work on the blocks of arrays."""
     try:
         return Plugin(declared_encoding(frame), frame.metalayer("b2nd") or b"", frame.chunksize)
     except ValueError as error:

@@ -12,7 +12,7 @@ from blosc2._frames import SMALL_FRAME, Fields, FrameUpdate, JoinedChunks, check
 from blosc2._handles.handle import FrameHandle
 from blosc2._handles.options import IN_MEMORY, HandleOptions
 
-# Dead bytes of an array in memory are dropped when they outweigh the live ones by this much.
+# An array in memory is compacted when its dead bytes exceed the live ones by this much.
 _SLACK: Final = 1 << 16
 
 
@@ -37,13 +37,13 @@ class MemoryHandle(FrameHandle):
         contiguous: bool | None = None,
     ) -> None:
         super().__init__(frame, options, urlpath, key)
-        # What was asked for; else as the frame came. In memory there is no other difference.
+        # As asked for, or else as the frame came. In memory it makes no difference.
         self._contiguous = bool(frame.serialised) if contiguous is None else contiguous
         self._buffer: bytearray | None = None
         self._used = 0
-        # The frame whose chunks the buffer holds; None while it is changed, and after a change that did not end.
+        # The frame whose chunks the buffer holds. None during a change, and after a change that failed.
         self._buffer_of: Frame | None = None
-        # The same of chunks that stay where they are.
+        # The same for chunks that stay where they are.
         self._joined: JoinedChunks | None = None
         self._joined_of: Frame | None = None
         self._waiting: TemporaryFile | None = None  # for new ones that are too many for memory, where that may be
@@ -54,7 +54,7 @@ class MemoryHandle(FrameHandle):
         return self._contiguous
 
     def detach(self) -> None:
-        """Copy what the frame shows of a file, so that nothing depends on that file any more."""
+        """Copy the frame to memory, so that it no longer depends on its file."""
         self.frame = Frame.open(Source.of_buffer(self.to_cframe()))
 
     def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:  # noqa: ARG002
@@ -108,7 +108,7 @@ class MemoryHandle(FrameHandle):
         return frame_window(self.frame, joined.sums_of)
 
     def _append(self, update: FrameUpdate) -> None:
-        """Put new chunks behind the ones that are there."""
+        """Append new chunks to the buffer."""
         more = sum(len(stored) for stored in update.new.values())
         if self._buffer is None:
             start, stop = self.frame.chunks_range

@@ -41,7 +41,7 @@ from blosc2.storage import MAX_OVERHEAD, Storage
 
 
 def check_target(storage: Storage, what: str) -> None:
-    """Refuse a path or mode that nothing new can be created with, before any work is done."""
+    """Refuse a path or mode with which nothing can be created, before any work is done."""
     path = storage.urlpath
     check_new_modes(
         storage.mode, storage.mmap_mode, path=path, contiguous=bool(storage.contiguous), locking=storage.locking,
@@ -53,7 +53,7 @@ def check_target(storage: Storage, what: str) -> None:
     if os.path.isdir(path) and not replaceable:
         if is_directory_frame(path) and storage.mode != "w":
             raise _exists(path, what)
-        raise IsADirectoryError(errno.EISDIR, f"a directory is in the place of the new {what}", path)
+        raise IsADirectoryError(errno.EISDIR, f"a directory is where the new {what} is to be", path)
     if storage.mode != "w" and os.path.exists(path):
         raise _exists(path, what)
 
@@ -102,7 +102,7 @@ def _in_memory(
 
 
 def copy_frame(frame: Frame, storage: Storage, options: HandleOptions) -> FrameHandle:
-    """A frame with the same chunks, as they are, in another place; byte for byte unless it has holes."""
+    """Copy a frame with its stored chunks. The copy is equal byte for byte unless the frame has holes."""
     if storage.locking:
         check_locking(storage.urlpath, storage.mmap_mode)
     if storage.urlpath is None:

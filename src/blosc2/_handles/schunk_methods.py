@@ -16,7 +16,7 @@ from blosc2._handles.chunk_updates import (
     compressed,
     existing_chunk,
     overwrite,
-    place_for_chunk,
+    position_for_chunk,
     reorder,
     splice,
     update_special,
@@ -89,7 +89,7 @@ class ChangeableChunks(StoredFrame):
         >>> schunk[:]
         b'abcd----efgh'
         """
-        index = place_for_chunk(self._handle.frame, nchunk)
+        index = position_for_chunk(self._handle.frame, nchunk)
         return splice(self._handle, index, 0, [compressed(self._handle, data, "insert")])
 
     @_change
@@ -148,7 +148,7 @@ class ChangeableChunks(StoredFrame):
         >>> schunk.insert_chunk(0, schunk.get_chunk(1)), schunk[:]
         (3, b'efghabcdefgh')
         """
-        index = place_for_chunk(self._handle.frame, nchunk)
+        index = position_for_chunk(self._handle.frame, nchunk)
         return splice(self._handle, index, 0, [checked_chunk(self._handle, chunk, "insert")])
 
     @_change

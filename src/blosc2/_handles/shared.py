@@ -1,4 +1,4 @@
-"""FrameHandles of frames that several processes change at the same time: ``locking=True``.
+"""Handles of frames that several processes change at the same time: ``locking=True``.
 
 Every change waits for the lock, loads the last published version, and is published before the lock is released. A read
 loads the last version first. Properties of an array, such as its shape, change with the next read, change or `refresh`,
@@ -30,13 +30,13 @@ Array = tuple[Geometry, np.dtype[Any], Frame]
 
 
 class _Shared(FrameHandle):
-    """What the kinds have in common: the lock, and following the versions of others."""
+    """What the kinds share: the lock, and following the versions that others publish."""
 
     __slots__ = ()
     _sidecar: Sidecar
 
     def _share(self, sidecar: Sidecar) -> None:
-        """Take the lock in common, before anything else."""
+        """Take the shared lock, before anything else."""
         self._sidecar = sidecar  # type: ignore[misc]  # each kind has a slot for it
         sidecar.seen = sidecar.count()
 
@@ -84,7 +84,7 @@ class _Shared(FrameHandle):
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Keep all other handles from changes, and start from the last version."""
+        """Block changes by all other handles, and start from the last version."""
         with self._sidecar.exclusive() as fresh:
             if fresh:
                 self.refresh()
@@ -103,7 +103,7 @@ class _Shared(FrameHandle):
         self._sidecar.entered.pop().__exit__(None, None, None)
 
     def editing(self) -> AbstractContextManager[Any]:
-        """Keep everybody else from changes, in any process, and start from the last version."""
+        """Block changes by everybody else, in any process, and start from the last version."""
         self.require_writable()
         return self._editing()
 
@@ -113,7 +113,7 @@ class _Shared(FrameHandle):
             yield
 
 
-# The places of what is followed, below the properties of that name.
+# The slots that lie below the properties of the same names.
 _FRAME: Any = FrameHandle.__dict__["frame"]
 _ARRAY: Any = FrameHandle.__dict__["array"]
 

@@ -70,12 +70,12 @@ def _check_ends(value: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """A NumPy array in the place of one of ours; anything else as it is."""
+    """A NumPy array instead of one of ours; anything else as it is."""
     return np.asarray(value) if hasattr(type(value), "__array__") and not isinstance(value, np.ndarray) else value
 
 
 def plain_key(key: Any) -> Any:
-    """A key with NumPy arrays in the place of ours."""
+    """A key with NumPy arrays instead of ours."""
     if isinstance(key, tuple):
         return tuple(plain(part) for part in key)
     return plain(key)

@@ -64,7 +64,7 @@ def _common_shape(operation: ReadMany, others: dict[int, tuple[int, ...]], numbe
 
 
 def _check_out(out: Any, number: int, shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> None:
-    """Refuse what the batch cannot be read into."""
+    """Refuse an `out` that the batch cannot be read into."""
     if shape is not None:
         check_out(out, (number, *shape), dtype)
     elif number:
@@ -79,7 +79,7 @@ def _selecting(shape: tuple[int, ...]) -> Callable[[int, Any], Selection | None]
 
 
 def _named(number: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function; what is wrong with a key says which one it is."""
+    """Call a function. An error about a key names the key."""
     try:
         return function(*arguments)
     except (IndexError, TypeError, ValueError) as error:

@@ -64,7 +64,7 @@ class FancySelection(NamedTuple):
 
 
 class _Builder:
-    """Gathers a `FancySelection`, axis by axis of the array."""
+    """Builds a `FancySelection`, axis by axis of the array."""
 
     def __init__(self, shape: Sequence[int]) -> None:
         self.shape = shape
@@ -111,7 +111,7 @@ class _Builder:
             else:
                 shape.append(self.counts[part])
                 layout.append(len(points) + boxes.index(part))
-        if 0 in points:  # whatever index arrays hold, nothing of it is used; integers are checked all the same
+        if 0 in points:  # no item of the index arrays is used, but integers are checked
             indices = [index if index.ndim == 0 else np.zeros(points, np.int64) for index in indices]
         wrapped = [_in_bounds(index, axis, self.shape[axis]) for index, axis in zip(indices, self.axes, strict=True)]
         flat = [np.broadcast_to(index, points).ravel() for index in wrapped]
@@ -155,7 +155,7 @@ def advanced_selection(key: Any, shape: tuple[int, ...]) -> FancySelection:
     indices: list[np.ndarray[Any, Any]] = []
     extra: list[np.ndarray[Any, Any]] = []  # 0-d booleans: they only take part in broadcasting
     parts: list[int | None] = []
-    place = -1  # of the points in the result
+    axis_of_points = -1  # of the points in the result
     last_array = -1
     together = True
     for position, item in enumerate(items):
@@ -166,8 +166,8 @@ def advanced_selection(key: Any, shape: tuple[int, ...]) -> FancySelection:
         elif isinstance(item, slice):
             parts.append(builder.box(item))
         else:
-            if place < 0:
-                place = len(parts)
+            if axis_of_points < 0:
+                axis_of_points = len(parts)
             elif last_array != position - 1:
                 together = False
             last_array = position
@@ -183,7 +183,7 @@ def advanced_selection(key: Any, shape: tuple[int, ...]) -> FancySelection:
                 builder.point()
     points = _broadcast(indices + extra)
     ours: list[int | None] = [-1 - n for n in range(len(points))]
-    parts[(place if together else 0) : (place if together else 0)] = ours
+    parts[(axis_of_points if together else 0) : (axis_of_points if together else 0)] = ours
     return builder.done(indices, points, parts)
 
 
@@ -223,7 +223,7 @@ def orthogonal_selection(key: Any, shape: tuple[int, ...]) -> FancySelection:
 
 
 def with_rows(fancy: FancySelection, first: int) -> FancySelection:
-    """The same items in an array that has so many more in front on axis 0, which has index arrays."""
+    """The same selection in an array that has more items at the front of axis 0, which has index arrays."""
     return fancy._replace(indices=(fancy.indices[0] + first, *fancy.indices[1:]))
 
 
@@ -257,7 +257,7 @@ def _width(item: Any) -> int:
 
 def _check_mask(mask: np.ndarray[Any, Any], axis: int, shape: Sequence[int]) -> None:
     for n, length in enumerate(mask.shape):
-        if length not in (0, shape[axis + n]):  # NumPy lets one without items pass
+        if length not in (0, shape[axis + n]):  # NumPy accepts a mask without items
             raise IndexError(
                 f"boolean index did not match indexed array along axis {axis + n}; size of axis is {shape[axis + n]} "
                 f"but size of corresponding boolean axis is {length}"

@@ -41,7 +41,7 @@ class OrthogonalIndex:
 
 
 def _keys(key: Any) -> Any:
-    """A key for each axis; a list of lists or arrays is what a tuple of them is."""
+    """A key for each axis. A list of lists or arrays means the same as a tuple of them."""
     if isinstance(key, list) and key and all(isinstance(part, (list, tuple, slice, np.ndarray)) for part in key):
         key = tuple(key)
     return plain_key(key)

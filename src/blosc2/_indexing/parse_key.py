@@ -96,7 +96,7 @@ def basic_selection(key: Any, shape: tuple[int, ...]) -> Selection | None:
     starts: list[int] = []
     counts: list[int] = []
     result: list[int] = []
-    steps: list[int] | None = None  # until an axis has a step, there is no list to fill
+    steps: list[int] | None = None  # made when an axis has a step
     reversed_axes: list[int] | None = None
     axis = 0
     ndim = len(shape)
@@ -173,13 +173,13 @@ def _of_one_axis(key: slice, length: int) -> Selection:
 
 
 def _check_no_axis_left(key: tuple[Any, ...], ndim: int) -> None:
-    """Raise for a key that has too many items; not for one with arrays, which may take more axes than one each."""
+    """Raise for a key with too many items. Keys with arrays are not checked: an array may take several axes."""
     if not _has_arrays(key):
         raise _too_many(key, ndim)
 
 
 def _check_out_of_bounds(key: tuple[Any, ...], index: int, axis: int, shape: tuple[int, ...]) -> None:
-    """Raise for an integer that is out of bounds, or for too many items, the graver fault; not for keys with arrays."""
+    """Raise for too many items, or else for an integer out of bounds. Keys with arrays are not checked."""
     if _has_arrays(key):
         return
     if _used(key) > len(shape):
@@ -206,7 +206,7 @@ def _strided(first: int, end: int, stride: int) -> tuple[int, int, int, bool]:
 
 
 def _as_integer(item: object) -> int | None:
-    """Give the integer that NumPy would take this for, or None for what is an array, a mask or a name to it."""
+    """Give the integer that NumPy takes this for. None if NumPy takes it for an array, a mask or a name."""
     # A tensor of one item may offer __index__ too, but is an array that keeps its axis.
     if isinstance(item, (bool, np.bool_)) or getattr(item, "ndim", 0) != 0:
         return None
@@ -217,7 +217,7 @@ def _as_integer(item: object) -> int | None:
 
 
 def _has_arrays(key: tuple[Any, ...]) -> bool:
-    """Whether a key has something that is more than an integer, a slice, `Ellipsis` or `None`."""
+    """Whether a key has anything besides integers, slices, `Ellipsis` and `None`."""
     for item in key:
         if not (item is None or item is Ellipsis or isinstance(item, slice) or _as_integer(item) is not None):
             _check_rest(key)
@@ -226,7 +226,7 @@ def _has_arrays(key: tuple[Any, ...]) -> bool:
 
 
 def _check_rest(key: tuple[Any, ...]) -> None:
-    """Raise for an item of the key that is no index of any kind."""
+    """Raise for an item of the key that is not an index of any kind."""
     for item in key:
         if item is None or item is Ellipsis or isinstance(item, slice):
             continue
@@ -242,7 +242,7 @@ def _check_rest(key: tuple[Any, ...]) -> None:
             if array.ndim == 0:
                 raise IndexError(ONLY_THESE)
             if array.size == 0 and not isinstance(item, np.ndarray):
-                continue  # an empty list picks nothing, whatever type NumPy gives it
+                continue  # an empty list selects nothing, whatever type NumPy gives it
             if len(key) == 1 and array.dtype.kind == "U":  # names of fields
                 continue
             dtype = array.dtype

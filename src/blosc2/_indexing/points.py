@@ -11,8 +11,8 @@ import numpy as np
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._indexing.fancy import FancySelection, Indices
 
-# A point costs about as much as decoding and copying so many bytes, so a box of fewer of them for each point is read
-# whole, up to a size.
+# A point costs about as much as decoding and copying so many bytes. A box with fewer bytes for each point is read
+# as a whole, up to a limit.
 _BYTES_PER_POINT = 512
 _MOST_BOX_BYTES = 256 << 20
 
@@ -81,7 +81,7 @@ def reads_whole(count: int, each: int, nbytes: int) -> bool:
 
 
 def points_first(fancy: FancySelection, items: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A view of an array of the result's shape: one axis of points, if they can be one, then the box's axes."""
+    """A view of an array of the result's shape: one axis of points if possible, then the axes of the box."""
     lengths = [*fancy.points, *(fancy.counts[axis] for axis in fancy.box_axes)]
     view = items.reshape([lengths[n] for n in fancy.layout])
     return view.transpose(np.argsort(fancy.layout)) if fancy.layout else view
@@ -96,7 +96,7 @@ def as_bytes(items: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def take(fancy: FancySelection, bounds: BoundingBox, items: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> None:
-    """Pick points out of the items of the box around them, into an array of the result's shape."""
+    """Copy points out of the box around them, to an array of the result's shape."""
     order = (*fancy.axes, *fancy.box_axes)
     found = as_bytes(items).transpose(order)[bounds.indices]
     target = points_first(fancy, as_bytes(out))
@@ -104,7 +104,7 @@ def take(fancy: FancySelection, bounds: BoundingBox, items: np.ndarray[Any, Any]
 
 
 def put(fancy: FancySelection, bounds: BoundingBox, items: np.ndarray[Any, Any], value: np.ndarray[Any, Any]) -> None:
-    """The reverse: put values of the result's shape at points of the box around them."""
+    """The reverse: copy values of the result's shape to points of the box around them."""
     order = (*fancy.axes, *fancy.box_axes)
     source = points_first(fancy, value)
     counts = [fancy.counts[axis] for axis in fancy.box_axes]
@@ -131,7 +131,7 @@ def points_of(fancy: FancySelection, geometry: Geometry) -> Points:
 
     chunk = np.zeros(len(offsets), np.int64)
     block = np.zeros(len(offsets), np.int64)
-    # Copies: the caller's own arrays may be changed by another thread once they have been checked.
+    # Copies, because another thread may change the caller's arrays after they were checked.
     indices = tuple(index.copy() for index in fancy.indices)
     for axis, index in zip(fancy.axes, indices, strict=True):
         length, part = geometry.chunks[axis], geometry.blocks[axis]
@@ -140,7 +140,7 @@ def points_of(fancy: FancySelection, geometry: Geometry) -> Points:
         block = block * (-(-length // part)) + (index - nchunk * length) // part
     position = chunk * (int(block.max()) + 1) + block if len(block) else chunk
     if np.any(position[1:] < position[:-1]):
-        # Stable, so that of two values for one item the last one counts.
+        # A stable sort, so that the last of two values for one item counts.
         order = np.argsort(position, kind="stable")
         chunk, offsets = chunk[order], offsets[order]
         indices = tuple(index[order] for index in indices)

@@ -28,7 +28,7 @@ def read(version: Version, key: Any, nthreads: int, out: Items | None = None) ->
 
 
 def read_other(version: Version, key: Any, nthreads: int, out: Items | None = None) -> Items:
-    """The items of a key that `_core` leaves to Python: one with `None`, arrays, a mask or names of fields."""
+    """The items of a key that `_core` does not handle: with `None`, arrays, a mask or names of fields."""
     geometry, dtype, frame = version
     selection = basic_selection(key, geometry.shape)
     if selection is None:
@@ -46,8 +46,8 @@ def read_whole(version: Version, nthreads: int, out: Items | None = None) -> Ite
 
 
 def as_box(items: Items, selection: Selection) -> Items:
-    """A view of an array of a selection's shape with an axis for each of the array that is selected from."""
-    # Only axes of length 1 come or go, for which no copy is made.
+    """A view of an array of a selection's shape, with one axis for each axis of the source array."""
+    # Only axes of length 1 are added or removed, so nothing is copied.
     return items if items.shape == selection.counts else items.reshape(selection.counts)
 
 
@@ -76,7 +76,7 @@ def _read_by_arrays(version: Version, key: Any, nthreads: int, out: Items | None
 
 
 def _read_rows(version: Version, mask: Items, first: int, nthreads: int, out: Items) -> None:
-    """The items of a mask over rows from `first` on."""
+    """The items that a mask selects from the rows from `first` on."""
     geometry, dtype, _ = version
     shape = (len(mask), *geometry.shape[1:])
     if reads_whole(len(out), math.prod(out.shape[1:]) * dtype.itemsize, math.prod(shape) * dtype.itemsize):
@@ -108,7 +108,7 @@ def _new_or_checked(out: Items | None, shape: tuple[int, ...], dtype: np.dtype[A
 
 
 def read_fancy(version: Version, fancy: FancySelection, nthreads: int, out: Items) -> None:
-    """The items of a key with arrays, into an array of the result's shape."""
+    """Read the items of a key with arrays to an array of the result's shape."""
     geometry, dtype, frame = version
     if out.size == 0:
         return

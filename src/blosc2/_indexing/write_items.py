@@ -69,7 +69,7 @@ def _write_box(
 
 
 def _write_masked(version: Version, handle: FrameHandle, mask: Items, value: Any) -> Chunks:
-    """Part by part, so that what it takes depends on the size of a part."""
+    """Write part by part, so that the memory depends on the size of a part."""
     geometry, dtype, _ = version
     count = int(np.count_nonzero(mask))
     source = as_items(value, dtype, (count, *geometry.shape[mask.ndim :]))
@@ -91,7 +91,7 @@ def _write_masked(version: Version, handle: FrameHandle, mask: Items, value: Any
 def write_fancy(
     version: Version, handle: FrameHandle, fancy: FancySelection, source: Items, spool: Spool | None = None
 ) -> Chunks:
-    """The chunks after items were given to a selection with arrays."""
+    """The new chunks after an assignment to a selection with arrays."""
     geometry, dtype, _ = version
     spool = handle.spool() if spool is None else spool
     if source.size == 0:

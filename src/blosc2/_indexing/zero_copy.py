@@ -75,7 +75,7 @@ def _select(
     local: Any = tuple(
         slice(a - o, b - o + 1, s) for a, b, s, o in zip(selection.starts, last, selection.steps, origin, strict=True)
     )
-    # With an ellipsis, since NumPy would give a scalar in place of a 0-d array. Only axes of length 1 come or go.
+    # Without the ellipsis, NumPy would give a scalar instead of a 0-d array. Only axes of length 1 come or go.
     found = items[(*local, ...)].reshape(selection.shape)
     return found if selection.flip is None else found[selection.flip]
 
@@ -95,6 +95,6 @@ def _needs_copy(why: str) -> ValueError:
 
 
 def _part(first: Any, last: Any, lengths: tuple[int, ...]) -> list[int] | None:
-    """The chunk or block that holds a whole box; None where more than one does."""
+    """The chunk or block that holds a whole box. None if the box lies in several."""
     parts = [a // n for a, n in zip(first, lengths, strict=True)]
     return parts if parts == [b // n for b, n in zip(last, lengths, strict=True)] else None

@@ -113,10 +113,10 @@ def _check_tail(source: Source, archive: Archive, state: FileChecksum, found: Fi
     rest = source.size - archive.end
     if not rest:
         return
-    place = lost_end(source, archive)
-    if place is not None:
+    position = lost_end(source, archive)
+    if position is not None:
         found.add("the newest version is damaged, in its directory or in the end record here; before it there is an "
-                  "older one that is whole", offset=place)  # fmt: skip
+                  "older one that is whole", offset=position)  # fmt: skip
     elif state is not FileChecksum.BROKEN:
         found.note(
             f"{rest} bytes behind the end of the archive belong to no version; they are what an append left that was "
@@ -128,13 +128,13 @@ def _check_tail(source: Source, archive: Archive, state: FileChecksum, found: Fi
 def _check_records(source: Source, archive: Archive, found: Findings) -> None:
     """What the end record says twice."""
     try:
-        place = end_position(source, archive)
-        end = source.read(place, 22)
+        position = end_position(source, archive)
+        end = source.read(position, 22)
         count, size, offset = struct.unpack_from("<10xHII", end)
         exact = (archive.count, archive.directory_size, archive.directory_offset)
         for states, value, full in zip((count, size, offset), exact, (0xFFFF, _FULL, _FULL), strict=True):
             if states not in (value, full):
-                found.add(f"the end record states {states} where the archive has {value}", offset=place)
+                found.add(f"the end record states {states} where the archive has {value}", offset=position)
     except FAULTS as error:
         found.caught(error)
 

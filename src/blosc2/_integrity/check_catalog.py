@@ -147,7 +147,7 @@ class _Check:
             at = rank * _LEAF.size
             if rank % _TOGETHER == 0:
                 section = self.source.read(start + at, min(_TOGETHER, catalog.count + 1 - rank) * _LEAF.size)
-                places = truth.record_offsets(rank, rank + _TOGETHER)
+                offsets = truth.record_offsets(rank, rank + _TOGETHER)
             if rank % catalog.tally_step == 0 and not self._tally_holds(rank // catalog.tally_step, tallies):
                 return
             _, *sums, kind, _ = _LEAF.unpack_from(section, at % (_TOGETHER * _LEAF.size))
@@ -158,16 +158,16 @@ class _Check:
                 return
             if rank == catalog.count:
                 break
-            place = places[rank % _TOGETHER]
-            key = self._key_at(place)
-            about = catalog.description(rank)
-            self._compare(key, place, about, start + at)
-            size, csize = struct.unpack_from("<QQ", about, 8) if about else (0, 0)
+            offset = offsets[rank % _TOGETHER]
+            key = self._key_at(offset)
+            description = catalog.description(rank)
+            self._compare(key, offset, description, start + at)
+            size, csize = struct.unpack_from("<QQ", description, 8) if description else (0, 0)
             nbytes += size
             cbytes += csize
             for tally, more in enumerate((1, size, csize)):
                 tallies[kind][tally] += more
-            undescribed += not about
+            undescribed += not description
             # Groups that appear here, but for those that are named like a leaf.
             pairs = enumerate(zip(before, key, strict=False))
             common = next((i for i, (a, b) in pairs if a != b), min(len(before), len(key)))
@@ -193,8 +193,8 @@ class _Check:
             _wrong(self.found, "the catalog's counts of groups and leaves are not those of the directory",
                    start + catalog.size - _FOOTER.size + 56)  # fmt: skip
 
-    def _key_at(self, place: int) -> str:
-        name = self.archive.name_at(place)
+    def _key_at(self, offset: int) -> str:
+        name = self.archive.name_at(offset)
         return "/" + name[: name.rindex(".")]
 
     def _tally_holds(self, row: int, tallies: list[list[int]]) -> bool:
@@ -205,17 +205,17 @@ class _Check:
         _wrong(self.found, "the catalog's sums of a kind of leaves are not those of the leaves", at)
         return False
 
-    def _compare(self, key: str, place: int, about: bytes, at: int) -> None:
+    def _compare(self, key: str, offset: int, description: bytes, at: int) -> None:
         """Compare what the catalog says of a leaf with the leaf."""
-        if not about:
+        if not description:
             return
         if key.endswith("/" + ATTRIBUTES):  # of which a catalog says no more
             right = LEAF_OF_ATTRIBUTES
         else:
             try:
-                right = describe(Frame.of_member(self.archive, place, key), parse_dtype)
+                right = describe(Frame.of_member(self.archive, offset, key), parse_dtype)
             except FormatError:  # told where the leaf is checked
                 return
-        if about != right:
+        if description != right:
             problem = "the catalog describes the leaf as something that it is not; compact() makes a new one"
             self.found.add(problem, key=key, offset=at)

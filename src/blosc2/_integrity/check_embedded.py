@@ -56,9 +56,9 @@ def check_embedded(window: Window, found: Findings, *, tail: bool = False) -> se
         if key in shared:
             continue  # any number of keys can lead to one value
         try:
-            place = embedded.locate(key)
-            if place is not None:
-                source, offset, length = place
+            location = embedded.locate(key)
+            if location is not None:
+                source, offset, length = location
                 if source is frame.source:
                     check_window(source, offset, length, found, key)
                 else:
@@ -74,7 +74,7 @@ def check_embedded(window: Window, found: Findings, *, tail: bool = False) -> se
 
 
 def _check_decoded(source: Source, outer: Frame, found: Findings, key: str) -> None:
-    """Check a value that lies compressed in the outer frame: offsets in it are no places of the file."""
+    """Check a value that lies compressed in the outer frame: offsets in it are no positions in the file."""
     inner = Findings(found.path)
     check_window(source, 0, source.size, inner, key)
     for one in inner.found:
@@ -85,21 +85,21 @@ def _check_places(embedded: Embedded, found: Findings) -> set[str]:
     """Whether the values lie apart, and in what the map says is used; the keys of those that lie upon others."""
     frame = embedded.frame
     path = frame.source.path
-    places: list[tuple[int, int, str]] = []
+    extents: list[tuple[int, int, str]] = []
     for key, entry in embedded.entries.items():
         offset, length = entry.get("offset"), entry.get("length")
         if "urlbase" in entry or not _is_size(offset) or not _is_size(length):
             continue  # told where the value is looked for
-        places.append((int(offset or 0), int(length or 0), key))
-    places.sort()
+        extents.append((int(offset or 0), int(length or 0), key))
+    extents.sort()
     shared: set[str] = set()
-    for (offset, length, key), (start, _, other) in pairwise(places):
+    for (offset, length, key), (start, _, other) in pairwise(extents):
         if offset + length > start:
             shared.add(other)
             if len(shared) <= MOST:
                 found.add(f"the value lies upon that of {key!r}: the map of values is damaged", key=other, path=path)
     used = _used(frame)
-    last = max((offset + length for offset, length, _ in places), default=0)
+    last = max((offset + length for offset, length, _ in extents), default=0)
     if used is not None and (not _is_size(used) or used < last):
         found.add(
             f"the map of values says that {used!r} bytes are used, and values reach to {last}: the next one that other "

@@ -246,9 +246,9 @@ def _stored_sizes(frame: Frame, stored: Any, found: Findings, key: str | None, k
     """The stored size of each chunk, 0 where its header is damaged; and how many of these there are."""
     sizes = np.zeros(len(stored), np.int64)
     faults = 0
-    for place, index in enumerate(stored.tolist()):
+    for row, index in enumerate(stored.tolist()):
         try:
-            sizes[place] = frame.chunk_info(index)[2]
+            sizes[row] = frame.chunk_info(index)[2]
         except FAULTS as error:
             if getattr(error, "offset", None) not in known:
                 found.caught(error, key=key, path=frame.source.path)

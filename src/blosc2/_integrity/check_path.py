@@ -87,15 +87,15 @@ def check(path: str | bytes | os.PathLike[Any], *, progress: Callable[[int, int]
     return found.report()
 
 
-def check_store(place: str | bytes, progress: Callable[[int, int], object] | None = None) -> CheckReport:
+def check_store(store: str | bytes, progress: Callable[[int, int], object] | None = None) -> CheckReport:
     """Check a store: the file or directory at a path, or the bytes of the frame of a store in memory."""
-    if isinstance(place, str):
-        return check(place, progress=progress)
+    if isinstance(store, str):
+        return check(store, progress=progress)
     found = Findings("in memory", progress)
-    found.total = len(place)
+    found.total = len(store)
     from blosc2._integrity.check_embedded import check_embedded
 
-    check_embedded((Source.of_buffer(place), 0, -1), found)
+    check_embedded((Source.of_buffer(store), 0, -1), found)
     return found.report()
 
 

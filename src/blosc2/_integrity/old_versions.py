@@ -189,13 +189,13 @@ def repaired_trailer(source: Source, offset: int, stop: int) -> bytes | None:
     if not _FIXED_CHECKSUMS <= size <= min(end - length, _LONGEST_TRAILER):
         return None
     trailer = bytearray(source.read(offset + end - size, size))
-    place = len(trailer) - TRAILER_TAIL - 4
+    position = len(trailer) - TRAILER_TAIL - 4
     if (
         int.from_bytes(trailer[-_CHECKSUMS_END : 8 - _CHECKSUMS_END]) ^ int.from_bytes(_CHECKSUMS_MAGIC)
     ).bit_count() > 1:
         return None
-    stated = int.from_bytes(trailer[place : place + 4], "little")
-    trailer[place : place + 4] = bytes(4)
+    stated = int.from_bytes(trailer[position : position + 4], "little")
+    trailer[position : position + 4] = bytes(4)
     wrong = crc32c(trailer) ^ stated
     if not wrong:
         return None
@@ -203,10 +203,10 @@ def repaired_trailer(source: Source, offset: int, stop: int) -> bytes | None:
         stated ^= wrong
     else:
         found = wrong_bit(wrong, len(trailer))
-        if found is None or place <= found[0] < place + 4:
+        if found is None or position <= found[0] < position + 4:
             return None
         trailer[found[0]] ^= 1 << found[1]
-    trailer[place : place + 4] = stated.to_bytes(4, "little")
+    trailer[position : position + 4] = stated.to_bytes(4, "little")
     return bytes(trailer)
 
 
@@ -326,14 +326,14 @@ def _begins_of_tables(source: Source, start: int, ends: Sequence[int]) -> dict[i
     while at < last:
         block = source.read(at, min(_PIECE + _CHUNK_HEADER, last - at))
         for match in re.finditer(_TABLE_START, block):
-            place = match.start()
-            if place >= _PIECE or place + _CHUNK_HEADER > len(block):
+            position = match.start()
+            if position >= _PIECE or position + _CHUNK_HEADER > len(block):
                 break
-            size, _, cbytes = struct.unpack_from("<3i", block, place + 4)
-            if block[place + 2] & 5 != 5 or block[place + 30] or size <= 0 or size % 8 or cbytes > _LARGEST_TABLE:
+            size, _, cbytes = struct.unpack_from("<3i", block, position + 4)
+            if block[position + 2] & 5 != 5 or block[position + 30] or size <= 0 or size % 8 or cbytes > _LARGEST_TABLE:
                 continue
-            if at + place + cbytes in wanted and cbytes >= _CHUNK_HEADER:
-                begins[at + place + cbytes] = at + place
+            if at + position + cbytes in wanted and cbytes >= _CHUNK_HEADER:
+                begins[at + position + cbytes] = at + position
         at += _PIECE
     return begins
 
@@ -371,12 +371,12 @@ def _chunk_size(head: Head, offset: int) -> int:
 
 def _agrees(head: Head, frame: Frame, table: Table, trailer: bytes, start: int) -> bool:
     """Whether a version agrees with the checksums in its trailer, where it has any."""
-    place = len(trailer) - _CHECKSUMS_END
-    if place < 12 or trailer[place : place + 8] != _CHECKSUMS_MAGIC:
+    position = len(trailer) - _CHECKSUMS_END
+    if position < 12 or trailer[position : position + 8] != _CHECKSUMS_MAGIC:
         return True
-    size = int.from_bytes(trailer[place + 8 : place + 12], "little")
-    own, whole = struct.unpack_from("<II", trailer, place + 20)
-    if crc32c(trailer[place + 28 :], crc32c(b"\0\0\0\0", crc32c(trailer[: place + 24]))) != whole:
+    size = int.from_bytes(trailer[position + 8 : position + 12], "little")
+    own, whole = struct.unpack_from("<II", trailer, position + 20)
+    if crc32c(trailer[position + 28 :], crc32c(b"\0\0\0\0", crc32c(trailer[: position + 24]))) != whole:
         return False
     header = bytearray(head.raw)
     length = start + len(trailer) - head.offset
@@ -385,9 +385,9 @@ def _agrees(head: Head, frame: Frame, table: Table, trailer: bytes, start: int) 
     if crc32c(header) != own:
         return False
     count = (size - 28) // 4
-    if not 0 <= 4 * count <= place:
+    if not 0 <= 4 * count <= position:
         return False
-    checksums = struct.unpack_from(f"<{count}I", trailer, place - 4 * count)
+    checksums = struct.unpack_from(f"<{count}I", trailer, position - 4 * count)
     stored = [offset for offset in table[1].tolist() if offset >= 0]
     return len(stored) == count and all(
         crc32c(frame.chunk_stored_at(head.start + offset)) == known

@@ -46,12 +46,12 @@ class Finding:
     kind: Kind = "damage"
 
     def __str__(self) -> str:
-        place = self.path
+        where = self.path
         if self.key is not None:
-            place += f", key {self.key!r}"
+            where += f", key {self.key!r}"
         if self.offset is not None:
-            place += f", byte {self.offset}"
-        return f"{self.kind}: {place}: {self.problem}"
+            where += f", byte {self.offset}"
+        return f"{self.kind}: {where}: {self.problem}"
 
 
 class CheckReport(Sequence[Finding]):

@@ -270,7 +270,7 @@ def _check_messages(data: bytes) -> None:
         if kind in (_RECORDS, _DICTIONARY):
             header = message.table(2)
             records = header.table(1) if kind == _DICTIONARY else header
-            if records.place(3) is not None:
+            if records.position(3) is not None:
                 raise UnsupportedKindError("an Arrow stream that is compressed inside of its block cannot be read")
 
 
@@ -285,11 +285,11 @@ class _Table:
 
     def _get(self, form: str, at: int) -> int:
         if at < 0:
-            raise struct.error("a place before the beginning")
+            raise struct.error("a position before the beginning")
         value: int = struct.unpack_from(form, self._data, at)[0]
         return value
 
-    def place(self, number: int) -> int | None:
+    def position(self, number: int) -> int | None:
         """Where a field lies; None where it is left out."""
         at = 4 + 2 * number
         if at + 2 > self._size:
@@ -299,12 +299,12 @@ class _Table:
 
     def number(self, number: int, form: str) -> int:
         """A field that is a number; 0 where it is left out."""
-        at = self.place(number)
+        at = self.position(number)
         return 0 if at is None else self._get(form, at)
 
     def table(self, number: int) -> _Table:
         """A field that is a table."""
-        at = self.place(number)
+        at = self.position(number)
         if at is None:
             raise FormatError("not a valid Arrow stream: a message without its header")
         return _Table(self._data, at + self._get("<I", at))

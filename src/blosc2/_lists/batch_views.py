@@ -53,11 +53,11 @@ class Batch(Sequence[Any]):
     def __getitem__(self, key: Any) -> Any:
         length = len(self)
         if isinstance(key, slice):
-            places = range(*key.indices(length))
-            if len(places) == length:
+            indices = range(*key.indices(length))
+            if len(indices) == length:
                 items = self._all()
-                return items if places.step > 0 else items[::-1]
-            return self._some(places)
+                return items if indices.step > 0 else items[::-1]
+            return self._some(indices)
         return self._item(list_index(key, length, "Batch"), length)
 
     def __iter__(self) -> Iterator[Any]:
@@ -75,15 +75,15 @@ class Batch(Sequence[Any]):
         except FormatError as error:
             raise self._array._damaged(self._frame, self._number, error.reason) from None
 
-    def _some(self, places: range) -> list[Any]:
+    def _some(self, indices: range) -> list[Any]:
         """Some of the items; of each block that they lie in, those alone are unpacked."""
         length = len(self)
-        if not len(places):
+        if not len(indices):
             return []
-        if self._block_of(places[0], length) is None:
+        if self._block_of(indices[0], length) is None:
             items = self._all()
-            return [items[i] for i in places]
-        return [self._item(i, length) for i in places]
+            return [items[i] for i in indices]
+        return [self._item(i, length) for i in indices]
 
     def _block_of(self, index: int, length: int) -> tuple[int, Block] | None:
         """The number of its first item, and the block that an item lies in; None where that has to be looked for."""
@@ -149,20 +149,20 @@ class BatchArrayItems(Sequence[Any]):
         frame, ends, batch = self._ends()
         length = int(ends[-1]) if len(ends) else 0
         if isinstance(key, slice):
-            places = range(*key.indices(length))
-            return list(self._at(frame, ends, batch, places))
+            indices = range(*key.indices(length))
+            return list(self._at(frame, ends, batch, indices))
         return next(self._at(frame, ends, batch, (list_index(key, length, "BatchArray item"),)))
 
     def __iter__(self) -> Iterator[Any]:
         return self._array.iter_items()
 
     def _at(
-        self, frame: Frame, ends: np.ndarray[Any, Any], batch: Batch | None, places: Iterable[int]
+        self, frame: Frame, ends: np.ndarray[Any, Any], batch: Batch | None, indices: Iterable[int]
     ) -> Iterator[Any]:
-        for place in places:
-            number = int(np.searchsorted(ends, place, "right"))
+        for index in indices:
+            number = int(np.searchsorted(ends, index, "right"))
             if batch is None or batch._number != number:
                 batch = Batch(self._array, number, frame)
                 self._last = (frame, ends, batch)
             start = int(ends[number - 1]) if number else 0
-            yield batch[place - start]
+            yield batch[index - start]

@@ -167,7 +167,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         raise NotImplementedError
 
     def _splice(self, update: FrameUpdate, index: int, removed: int, new: list[Any]) -> None:
-        """Put elements in the place of others, in an update."""
+        """Put elements instead of others, in an update."""
         update.splice(index, removed, new)
 
     def _replace(self, update: FrameUpdate, indices: list[int], new: list[Any]) -> None:
@@ -234,7 +234,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         return size > self._limit
 
     def _change(self, index: int, removed: int, new: list[Any]) -> int:
-        """Publish elements in the place of others; the handle is being edited."""
+        """Publish elements instead of others; the handle is being edited."""
         update = FrameUpdate(self._handle.frame)
         self._splice(update, index, removed, new)
         self._publish(update)
@@ -293,8 +293,8 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         new = self._chunk_of(value, self._encoding())
         with self._handle.editing():
             length = len(self)
-            place = max(number + length, 0) if number < 0 else min(number, length)
-            return self._change(place, 0, [new])
+            position = max(number + length, 0) if number < 0 else min(number, length)
+            return self._change(position, 0, [new])
 
     def pop(self, index: Any = -1) -> Any:
         """Remove and return an element, and publish the change.
@@ -351,14 +351,14 @@ class ValueList(StoredFrame, MutableSequence[Any]):
             if step == 1:
                 self._change(start, max(stop - start, 0), new)
                 return
-            places = list(range(start, stop, step))
-            if len(places) != len(new):
+            indices = list(range(start, stop, step))
+            if len(indices) != len(new):
                 raise ValueError(
-                    f"attempt to assign sequence of size {len(new)} to extended slice of size {len(places)}"
+                    f"attempt to assign sequence of size {len(new)} to extended slice of size {len(indices)}"
                 )
-            if places:
+            if indices:
                 update = FrameUpdate(self._handle.frame)
-                self._replace(update, places, new)
+                self._replace(update, indices, new)
                 self._publish(update)
 
     def clear(self) -> None:

@@ -104,7 +104,7 @@ class Absent:
 
 
 def explain_absent(kind: type[Kind]) -> type[Kind]:
-    """Give a class of arrays an explanation for each method that the published package's has and it has not."""
+    """Explain, in a class of arrays, each method that the published package has and this one has not."""
     for name in _METHODS | _INDEXES:
         setattr(kind, name, Absent(name))
     return kind

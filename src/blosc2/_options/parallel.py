@@ -33,20 +33,20 @@ class Operation(Protocol):
     """Work that can be shared by threads."""
 
     def run(self, threads: int = 1) -> None:
-        """Work until nothing is left, in up to as many threads."""
+        """Do all the work, in up to `threads` threads."""
 
     def finish(self) -> None:
         """Raise what went wrong in any thread."""
 
 
 def run(operation: Operation, work: int, nthreads: int) -> None:
-    """Do an operation, with up to `nthreads` threads where the work is worth it."""
+    """Do an operation, in up to `nthreads` threads if that is faster."""
     operation.run(nthreads if worth_threads(work) else 1)
     operation.finish()
 
 
 def compress(operation: Write, chunk_nbytes: int, nthreads: int) -> Iterator[dict[int, StoredChunk | int]]:
-    """Do a write a batch of chunks at a time, so that their memory is used again.
+    """Compress the chunks of a write in batches, so that their memory is used again.
 
     Each batch is a dictionary of chunks by number, for the caller to copy or write, and to let go of.
     """

@@ -8,7 +8,7 @@ import reprlib
 import sys
 from typing import Any
 
-# What the C library maps at first, where it may write.
+# Bytes that the C library maps at first for writing.
 _MAPPING_SIZE = 1 << 30
 
 
@@ -16,12 +16,12 @@ def _is_asked_to_tell() -> bool:
     return bool(os.environ.get("BLOSC_TRACE") or os.environ.get("BLOSC_INFO"))
 
 
-# Asked once, when this is imported: looking for two variables that are not there takes longer than mapping a file.
+# Looked up once, at import: looking for two missing variables takes longer than mapping a file.
 _tells: bool = _is_asked_to_tell()
 
 
 def tell_of_mapping(path: str, mmap_mode: str | None, initial_mapping_size: Any, size: int) -> None:
-    """Say on the standard error stream that a file was mapped, where the C library's variables asked for such texts.
+    """Report a mapped file on the standard error stream, if the C library's environment variables ask for it.
 
     It is the C library's text, with the size that it would map. Here files are mapped as large as they are.
     """

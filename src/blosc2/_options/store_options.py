@@ -1,4 +1,4 @@
-"""How a store is opened: checked once, in one object that goes all the way down to its backend."""
+"""How a store is opened. The options are checked once, in one object that goes down to the backend."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from blosc2._options.modes import check_store_modes
 
 
 class StoreOptions(NamedTuple):
-    """What was asked for when a store was opened; all of it is legal together.
+    """The options of an open store, checked together.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ def store_options(
     timeout: float | None = 0,
     exclusive: bool = True,
 ) -> StoreOptions:
-    """Check what was asked for; `advise` is checked by who takes it.
+    """Check the options of a store, except for `advise`.
 
     Examples
     --------

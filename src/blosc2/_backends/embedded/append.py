@@ -92,9 +92,9 @@ class Plan:
         entries.update(zip(keys, made, strict=True))
         self.entries = entries
         #: Bytes of all values, and of those that are too long for a chunk.
-        self.live, self.crossing = old.weight or self._weight(old.entries.values())
+        self.live, self.crossing = old.size_hint or self._size_hint(old.entries.values())
         for sign, some in ((-1, gone), (1, came), (1, made)):
-            live, crossing = self._weight(some)
+            live, crossing = self._size_hint(some)
             self.live += sign * live
             self.crossing += sign * crossing
         self.map = stored_map(entries, self.end)
@@ -109,7 +109,7 @@ class Plan:
             return end + left
         return end
 
-    def _weight(self, entries: Iterable[dict[str, Any]]) -> tuple[int, int]:
+    def _size_hint(self, entries: Iterable[dict[str, Any]]) -> tuple[int, int]:
         lengths = [n for entry in entries if type(n := entry.get("length")) is int and 0 <= n <= self.end]
         crossing = sum([length for length in lengths if self.size < length <= LARGEST_CHUNK])
         return sum(lengths) + ALIGNMENT * len(lengths), crossing

@@ -139,7 +139,7 @@ class EmbeddedBackend:
             source.advise(self._advice)
 
     def reload(self) -> bool:
-        """Show what is published where it is another version; whether it is."""
+        """Show the published version. Returns whether it is another one."""
         path, before = self.root, self.embedded
         identity = None if path is None else file_identity(path)
         if path is None or (identity is None and before is None):
@@ -166,7 +166,7 @@ class EmbeddedBackend:
         self._listing = None
 
     def cut_tail(self) -> None:
-        """Cut off what an append left that was not finished."""
+        """Cut off the bytes of an unfinished append."""
         if self._file is not None and self.embedded is not None and self.lock is not None and self.lock.held:
             self._file.cut_tail(self.embedded.frame)
             self._identity = self._file.identity

@@ -296,7 +296,7 @@ class _Append:
             self._is_changed = True
             self._header = plan.write(output, vlmeta)
             file.owner.check(file.path)
-            # What an unfinished append may have left behind the new end is no part of any version.
+            # Bytes behind the new end, left by an unfinished append, belong to no version.
             if os.fstat(raw.fileno()).st_size > output.position:
                 raw.truncate(output.position)
             if durable:
@@ -326,7 +326,7 @@ class _Append:
             self.abandon()
             raise
         embedded = file.load(plan.entries, self._old.source)
-        embedded.weight = plan.live, plan.crossing
+        embedded.size_hint = plan.live, plan.crossing
         return embedded
 
     def abandon(self) -> None:
@@ -345,7 +345,7 @@ class _Append:
                 self._file._behind = False
                 os.fsync(self._raw.fileno())
             elif self._is_changed:
-                # The old version is untouched; only what was added to it goes, and nobody ever saw that.
+                # The old version is untouched. Only the added bytes are removed, which nobody ever saw.
                 self._raw.truncate(self._start)
         with suppress(OSError):  # of what is durable, or not wanted
             self._end()

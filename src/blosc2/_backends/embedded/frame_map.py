@@ -49,7 +49,7 @@ class Embedded:
         The metalayer that marks it, one of `KINDS`.
     entries : dict
         The entry of each key, as stored, in order of insertion.
-    weight : tuple of int, or None
+    size_hint : tuple of int, or None
         What whoever writes the frame keeps in mind about its size.
     """
 
@@ -64,7 +64,7 @@ class Embedded:
             self.frame.check_wholes()
         self.kind = kind_of(self.frame)
         self.entries: dict[str, dict[str, Any]] = {} if entries is None else entries
-        self.weight: tuple[int, int] | None = None
+        self.size_hint: tuple[int, int] | None = None
         if self.kind is None:
             raise self._error("not a store: its frame bears none of the metalayers b2embed, b2dict and b2tree")
         if entries is None:

@@ -166,7 +166,7 @@ class ZipBackend(TieredBackend):
         return self._embedded_frame(key) if frame is None else frame
 
     def place_file(self, key: str) -> Window | None:
-        """Where the member of a key lies, as far as the directory tells; None where there is none."""
+        """The byte range of the member of a key, by the directory. None if there is no member."""
         return None if self.members is None else self.members.place(key)
 
     def has_file(self, key: str) -> bool:
@@ -201,13 +201,13 @@ class ZipBackend(TieredBackend):
 
     # ------------------------------------------------------------------ writing
     def stage_files(self, changes: dict[str, Window]) -> dict[str, Window]:
-        """Move frames out of memory, behind what is published."""
+        """Write frames that wait in memory to the file, behind what is published."""
         if not changes:
             return {}
         try:
             writer = self._begin()
             self._check_own()
-            places = {key: self._append(key, window) for key, window in changes.items()}
+            appended = {key: self._append(key, window) for key, window in changes.items()}
             writer.drain()
             source = open_source(self._written_path, None, None if self.members is None else self.members.source)
         except BaseException:
@@ -215,16 +215,16 @@ class ZipBackend(TieredBackend):
             raise
         self._torn = False
         self._staged = True
-        return {key: (source, offset, size) for key, (offset, size) in places.items()}
+        return {key: (source, offset, size) for key, (offset, size) in appended.items()}
 
     @property
     def streaming(self) -> LeafStream | None:  # type: ignore[override]  # never assigned
-        """What takes leaves as they come, where they can be sorted when all are there."""
+        """The stream that takes leaves one by one, if it is possible to sort them at the end."""
         members = self.members
         return LeafStream(self) if members is None or members.table().regular else None
 
     def begin_stream(self) -> None:
-        """Begin to write leaves for which nothing is kept but what the directory needs, in sorted runs."""
+        """Begin to write leaves one by one. Only directory records are kept of them, in sorted runs."""
         try:
             writer = self._begin(self.embedded is None)
             self._check_own()
@@ -234,7 +234,7 @@ class ZipBackend(TieredBackend):
             raise
 
     def streaming_writer(self) -> ArchiveWriter:
-        """What leaves are written to as they come: never another one than for those before."""
+        """The writer of streamed leaves. It never changes during a stream."""
         self._owner.check(self.root)
         if self._writer is None:
             raise RuntimeError(f"{self.root}: the store was closed while many values were written; none is stored")
@@ -244,11 +244,11 @@ class ZipBackend(TieredBackend):
         self, files: dict[str, Window | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
         lazy: bool = False,  # noqa: ARG002 - all of an archive becomes durable at once
     ) -> None:  # fmt: skip
-        """Make changes part of the archive: members, its directory, and then the record that makes both current."""
+        """Publish changes: write members, then the directory, then the end record that makes both current."""
         Publishing(self).write(files, embed, fresh=fresh, durable=durable)
 
     def compact(self, progress: Progress | None) -> None:
-        """Write the archive anew without its dead bytes."""
+        """Rewrite the archive without dead bytes."""
         Publishing(self).compact(progress)
 
     def _begin(self, fresh: bool | None = None) -> ArchiveWriter:
@@ -259,7 +259,7 @@ class ZipBackend(TieredBackend):
         members = self.members
         if members is None or fresh:
             self._owner.makedirs(self._folder)
-            # What was not there when the store was opened is somebody else's.
+            # A file that did not exist when the store was opened belongs to somebody else.
             replace = members is not None or self._was_there
             self._new = NewFile(self.root, replace=replace, owner=self._owner, buffered=False)
             self._descriptor = self._new.file.fileno()
@@ -273,7 +273,7 @@ class ZipBackend(TieredBackend):
             size = start = os.fstat(self._descriptor).st_size
             end, checksum = members.archive.end, members.archive.file_checksum
             if not self._staged:
-                # What lies behind is left from an append that was not finished.
+                # Bytes behind the end are left from an unfinished append.
                 start = max(end, self._floor)
                 if size > start or (self._is_cut and size == start):
                     self._cut(start)
@@ -292,7 +292,7 @@ class ZipBackend(TieredBackend):
         return changed_by_others(self.root)
 
     def _check_own(self) -> None:
-        """Refuse to write when the archive is not what this writer left, with nothing waiting to be written."""
+        """Refuse to write if the archive is not as this writer left it."""
         self._owner.check(self.root)
         self._torn = False
         if self._new is None and not self._is_own():
@@ -300,7 +300,7 @@ class ZipBackend(TieredBackend):
         self._torn = True
 
     def _is_own(self) -> bool:
-        """Whether the file under the store's name is the open one, and nobody else wrote to it."""
+        """Whether the store's path still leads to the open file, and nobody else wrote to it."""
         if self._foreign or self._writer is None:
             return False
         try:
@@ -324,7 +324,7 @@ class ZipBackend(TieredBackend):
         return self.lock is not None and self.lock.inherited
 
     def fileno(self) -> int:
-        """The descriptor of what is open for writing, which a forked child must not have."""
+        """The descriptor of the file that is open for writing. A forked child must not have it."""
         if self._descriptor < 0:
             raise ValueError("nothing is open for writing")
         return self._descriptor
@@ -339,7 +339,7 @@ class ZipBackend(TieredBackend):
         self._is_cut = False
 
     def moved_file(self, key: str) -> Moved:
-        """The member of a key that is to get another one."""
+        """The name of the member that a new value of a key replaces."""
         window = self.locate_file(key)
         if window is None:
             raise self._refusal()
@@ -350,7 +350,7 @@ class ZipBackend(TieredBackend):
         return moved
 
     def cut_tail(self) -> None:
-        """Cut off what an append left that was not finished."""
+        """Cut off the bytes of an unfinished append."""
         members = self.members
         if members is None or members.source.size <= members.archive.end or self.lock is None or not self.lock.held:
             return
@@ -366,7 +366,7 @@ class ZipBackend(TieredBackend):
             self._close()
 
     def reload(self) -> bool:
-        """Show what is published where it is another version; whether it is."""
+        """Show the published version. Returns whether it is another one."""
         members, old, new = self.members, self._identity, file_identity(self.root)
         if (
             not (members is None or old is None or new is None or self.behind)
@@ -374,7 +374,7 @@ class ZipBackend(TieredBackend):
         ):  # fmt: skip
             if new == old:
                 return False
-            # A writer may be appending what it has not published yet.
+            # A writer may be appending bytes that it has not published yet.
             appended = self.lock is None and new[:2] == old[:2] and members.archive.file_checksum is not None
             if appended and self._open().record == members.version.record:
                 return False
@@ -392,13 +392,13 @@ class ZipBackend(TieredBackend):
         self._waiting = None
 
     def look_again(self) -> None:
-        """Forget what is known of keys; frames that were staged are written again, under those that they will have."""
+        """Forget the keys. Staged frames are written again, under their new keys."""
         super().look_again()
         for key in list(self._appended):
             self._drop(key)
 
     def abandon(self) -> None:
-        """Let go of what is open for writing as it is; it is another process's."""
+        """Forget the file that is open for writing: it belongs to another process."""
         if self._new is not None:
             self._new.let_go()
         else:
@@ -406,12 +406,12 @@ class ZipBackend(TieredBackend):
         self._end_writing()
 
     def _append(self, key: str, window: Window) -> tuple[int, int]:
-        suffix, about = filed_as(window)
+        suffix, description = filed_as(window)
         name = (key[1:] + suffix).encode()
         self._drop(key)
-        place = append_frame(self._begin(), name, window, about)
-        self._appended[key] = name, place[0]
-        return place
+        extent = append_frame(self._begin(), name, window, description)
+        self._appended[key] = name, extent[0]
+        return extent
 
     def _drop(self, key: str) -> None:
         name, _ = self._appended.pop(key, (None, 0))
@@ -431,7 +431,7 @@ class ZipBackend(TieredBackend):
         return self.root if self._new is None else self._new.file.name
 
     def _close(self, *, quietly: bool = False) -> None:
-        """Close what is open for appending, which is forgotten first: when closing fails, it is closed all the same."""
+        """Close the file that is open for appending. It is forgotten first, since a failed close closes it too."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor < 0:
             return
@@ -442,7 +442,7 @@ class ZipBackend(TieredBackend):
                 raise
 
     def discard(self) -> None:
-        """Cut off or remove what was written and not published; what is not this writer's stays as it is."""
+        """Cut off or remove unpublished bytes. Files of other writers stay as they are."""
         if not self._is_inherited and self._staged and self._descriptor < 0 and self.members is not None:
             # Left by an append that failed: opening the archive for the next one cuts it off.
             self._staged = False
@@ -464,7 +464,7 @@ class ZipBackend(TieredBackend):
         self._end_writing()
 
     def _give_up(self, end: int = -1) -> None:
-        """An append failed: end it, so that another can begin. Staged frames stay where they can be read."""
+        """End a failed append, so that another can begin. Staged frames can still be read."""
         if self._is_inherited:
             self.abandon()
             return

@@ -13,7 +13,7 @@ from blosc2._core.zip.catalog import NAME as CATALOG
 from blosc2._core.zip.catalog_writer import write_cataloged
 from blosc2._files import Progress
 
-# Leaves whose places are asked for at a time.
+# Leaves whose record offsets are looked up at a time.
 _TOGETHER: Final = 4096
 _CATALOG: Final = CATALOG.encode()
 _EMBED: Final = EMBED.encode()
@@ -21,7 +21,7 @@ _EMBED: Final = EMBED.encode()
 
 def copy_members(source: Source, archive: Archive, writer: ArchiveWriter, progress: Progress | None) -> None:
     """Copy the members of some version, and write their directory."""
-    # Of equal names the last counts.
+    # If names are equal, the last one counts.
     live = {name: number for number, name in enumerate(archive.names()) if not archive.is_folder(number)}
     live.pop(CATALOG, None)
     total = sum(archive.byte_range(number)[1] for number in live.values())
@@ -45,26 +45,26 @@ def copy_cataloged(
     total = source.size
     done = 0
 
-    def copy(place: int, *, leaf: bool) -> None:
+    def copy(record: int, *, leaf: bool) -> None:
         nonlocal done
-        offset, length = archive.byte_range_at(place)
+        offset, length = archive.byte_range_at(record)
         window = source, offset, length
         # By the leaf itself: what the old catalog says may be less, or wrong.
-        about = described(window) if leaf else None
+        description = described(window) if leaf else None
         writer.append_pieces(
-            archive.name_at(place).encode(), pieces(window), length, archive.crc_at(place), description=about
+            archive.name_at(record).encode(), pieces(window), length, archive.crc_at(record), description=description
         )
         done += length
         if progress is not None:
             progress(done, total)
 
     writer.collect(folder)
-    for place in {archive.name_at(place): place for place in keys.other_offsets((_CATALOG,))}.values():
-        if not archive.name_at(place).endswith("/"):
-            copy(place, leaf=False)
+    for record in {archive.name_at(record): record for record in keys.other_offsets((_CATALOG,))}.values():
+        if not archive.name_at(record).endswith("/"):
+            copy(record, leaf=False)
     for start in range(0, len(keys), _TOGETHER):
-        for place in keys.record_offsets(start, start + _TOGETHER):
-            copy(place, leaf=True)
+        for record in keys.record_offsets(start, start + _TOGETHER):
+            copy(record, leaf=True)
     runs, others = writer.collect()
     write_cataloged(writer, None, runs, others, _EMBED)
     if progress is not None:

@@ -36,7 +36,7 @@ def write_directory(
     """
     keys = None if members is None else members.table()
     most = len(changes) + writer.collected + (0 if keys is None else len(keys))
-    # What was streamed is sorted already, be it little.
+    # Streamed records are sorted already, even if they are few.
     if not writer.collected and (most < CATALOG_LEAST or (keys is not None and not keys.regular)):
         if members is None:
             writer.write_directory()
@@ -54,15 +54,15 @@ def write_directory(
 
 
 def _outdated(members: Members, changes: dict[str, Window | None], embedded: bool) -> set[int]:
-    """Places of the records that the new directory leaves out."""
+    """Offsets of the records that the new directory leaves out."""
     archive = members.archive
     gone: set[int] = set()
     keys = members.table()
     shadowed = keys.shadowed
     for key in changes:
-        place = keys.find(key)
-        if place >= 0:
-            gone.add(place)
+        record = keys.find(key)
+        if record >= 0:
+            gone.add(record)
             gone.update(shadowed.get(key, ()))
         gone.update(keys.packed.get(key, ()))
     if embedded:

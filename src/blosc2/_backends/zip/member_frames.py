@@ -23,15 +23,15 @@ _LARGE: Final = 8 << 20
 
 
 def append_frame(
-    writer: ArchiveWriter, name: bytes, frame: Window | bytes, about: bytes | None = None
+    writer: ArchiveWriter, name: bytes, frame: Window | bytes, description: bytes | None = None
 ) -> tuple[int, int]:
-    """Append a frame, with checksums unless it is small; where it begins in the file, and its size."""
+    """Append a frame, with checksums unless it is small. Returns its offset in the file and its size."""
     if isinstance(frame, bytes):
         if len(frame) <= SMALL_MEMBER:
-            return writer.append(name, frame, description=about), len(frame)
+            return writer.append(name, frame, description=description), len(frame)
         frame = Source.of_buffer(frame), 0, len(frame)
     if frame[2] <= SMALL_MEMBER:
-        return writer.append(name, whole(frame), description=about), frame[2]
+        return writer.append(name, whole(frame), description=description), frame[2]
     if frame[2] <= _LARGE and frame[0].is_joined:
         data = whole(frame)  # which checks it
         frame = Source.of_buffer(data), 0, len(data)
@@ -39,9 +39,9 @@ def append_frame(
         parts = parts_with_checksums(Frame.open(*frame))
     except FormatError:
         if frame[2] > _LARGE:
-            return writer.append_pieces(name, pieces(frame), frame[2], description=about), frame[2]
-        return writer.append(name, whole(frame), description=about), frame[2]
+            return writer.append_pieces(name, pieces(frame), frame[2], description=description), frame[2]
+        return writer.append(name, whole(frame), description=description), frame[2]
     size = sum(part[2] if isinstance(part, tuple) else len(part) for part in parts)
     if size > _LARGE:
-        return writer.append_pieces(name, checked_parts(parts, frame), size, description=about), size
-    return writer.append(name, b"".join(checked_parts(parts, frame)), description=about), size
+        return writer.append_pieces(name, checked_parts(parts, frame), size, description=description), size
+    return writer.append(name, b"".join(checked_parts(parts, frame)), description=description), size

@@ -26,7 +26,7 @@ _LARGEST_CHECKED: Final = 1 << 20
 
 
 class Members:
-    """What one version of an archive holds, by key. It never changes, but learns what it is asked for.
+    """The members of one version of an archive, by key. It never changes, but loads parts when they are needed.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Members:
         return self._keys
 
     def sound_table(self) -> KeyTable:
-        """The same by the directory, where what a catalog said of it is wrong."""
+        """The keys by the directory, after the catalog was found to be wrong."""
         keys = self.table()
         sound = keys.sound()
         if sound is not keys:
@@ -78,27 +78,27 @@ class Members:
 
     def locate(self, key: str) -> Window | None:
         """The member of a key; None where there is none."""
-        find = self._find or self.table().find  # in steps: calling an attribute of a slot at once is slower
-        place = find(key)
-        if place < 0:
+        find = self._find or self.table().find  # two steps, because calling a slot's attribute directly is slower
+        record = find(key)
+        if record < 0:
             return None
         member = self._member
-        offset, length = member(place)
+        offset, length = member(record)
         return self.source, offset, length
 
     def place(self, key: str) -> Window | None:
-        """Where the member of a key lies, as far as the directory tells; None where there is none."""
-        place = (self._find or self.table().find)(key)
-        if place < 0:
+        """The byte range of the member of a key, by the directory. None if there is no member."""
+        record = (self._find or self.table().find)(key)
+        if record < 0:
             return None
-        offset, length = self.archive.extent_at(place)
+        offset, length = self.archive.extent_at(record)
         return self.source, offset, length
 
     def open_frame(self, key: str) -> Frame | None:
-        """The frame of a key, opened in as few reads as possible; None where there is none."""
+        """The frame of a key, opened with as few reads as possible. None if there is none."""
         find = self._find or self.table().find
-        place = find(key)
-        return None if place < 0 else _of_member(self.archive, place, key, self._check)
+        record = find(key)
+        return None if record < 0 else _of_member(self.archive, record, key, self._check)
 
     def __contains__(self, key: str) -> bool:
         found: bool = (self._find or self.table().find)(key) >= 0
@@ -106,14 +106,14 @@ class Members:
 
     def name_of(self, key: str) -> str | None:
         """The name of a leaf's member."""
-        place = (self._find or self.table().find)(key)
-        if place < 0:
+        record = (self._find or self.table().find)(key)
+        if record < 0:
             return None
-        name: str = self.archive.name_at(place)
+        name: str = self.archive.name_at(record)
         return name
 
     def explain_missing(self, key: str) -> str | None:
-        """Why a key is not found for which there is a member; None where there is none."""
+        """The error for a key whose member cannot be read. None if there is no such member."""
         if (key if key.startswith("/") else "/" + key) not in self.table().packed:
             return None
         return (
@@ -123,11 +123,11 @@ class Members:
 
     # ------------------------------------------------------------------ what a catalog knows
     def catalog(self) -> Catalog | None:
-        """What says of leaves what they are, where the file has it."""
+        """The catalog, if the file has one."""
         return self.archive.catalog if self.table().cataloged else None
 
     def described(self) -> Catalog | None:
-        """The same with all leaves described; those that are not in the file's catalog are opened for that, once."""
+        """A catalog that describes all leaves. Leaves that the file's catalog lacks are opened once."""
         catalog = self.catalog()
         if catalog is not None and catalog.undescribed == 0:
             return catalog
@@ -137,12 +137,12 @@ class Members:
 
     # ------------------------------------------------------------------ checks
     def verify(self, key: str) -> None:
-        """Check all bytes of a leaf against the checksum of its member; `FormatError` where they do not agree."""
-        place = (self._find or self.table().find)(key)
-        if place < 0:  # an embedded value; their member is read as a whole, once
+        """Check all bytes of a leaf against the checksum of its member. Raises `FormatError` if they differ."""
+        record = (self._find or self.table().find)(key)
+        if record < 0:  # an embedded value; their member is read as a whole, once
             self._verify_embedded(key)
         else:
-            self._verify_member(place, key)
+            self._verify_member(record, key)
 
     def check_embedded(self, frame: Frame) -> None:
         """Check the frame of embedded values when the first of them is opened, if it is not large and has no checksums.
@@ -155,17 +155,17 @@ class Members:
             self._verify_embedded(None)
 
     def _verify_embedded(self, key: str | None) -> None:
-        place = -1 if self._is_checked else self.archive.find_offset(_EMBED)
-        if place >= 0:
-            self._verify_member(place, key)
+        record = -1 if self._is_checked else self.archive.find_offset(_EMBED)
+        if record >= 0:
+            self._verify_member(record, key)
             self._is_checked = True
 
-    def _verify_member(self, place: int, key: str | None) -> None:
-        offset, length = self._member(place)
+    def _verify_member(self, record: int, key: str | None) -> None:
+        offset, length = self._member(record)
         crc = 0
         for piece in pieces((self.source, offset, length)):
             crc = crc32(piece, crc)
-        if crc != self.archive.crc_at(place):
+        if crc != self.archive.crc_at(record):
             raise FormatError(
                 "the bytes of the member are not those that were written, as its checksum says",
                 path=self._root, key=key, offset=offset,
@@ -173,7 +173,7 @@ class Members:
 
 
 def _tell(root: str, keys: KeyTable, told: set[str]) -> None:
-    """Warn of keys that are not as writers of this package leave them, once."""
+    """Warn once of keys that writers of this package would not leave."""
     if root in told:
         return
     told.add(root)

@@ -40,7 +40,7 @@ class Publishing:
     def write(
         self, files: dict[str, Window | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
     ) -> None:  # fmt: skip
-        """Make changes part of the archive: members, its directory, and then the record that makes both current."""
+        """Publish changes: write members, then the directory, then the end record that makes both current."""
         backend = self._backend
         end = -1
         try:
@@ -57,7 +57,7 @@ class Publishing:
             backend._check_own()
             members = None if fresh else backend.members
             write_directory(writer, files, members, backend._folder, embedded=embed is not None)
-            # Of a new file, which nobody sees yet, all is synced before it gets its name.
+            # All of a new file is synced before it gets its name. Nobody sees it before.
             in_place = durable and backend._new is None
             if in_place:
                 os.fsync(backend._descriptor)
@@ -75,7 +75,7 @@ class Publishing:
             raise
 
     def compact(self, progress: Progress | None) -> None:
-        """Write the archive anew without its dead bytes."""
+        """Rewrite the archive without dead bytes."""
         backend = self._backend
         backend._owner.check(backend.root)
         members = backend.members
@@ -104,7 +104,7 @@ class Publishing:
         backend.must_load = True
 
     def _finish(self, durable: bool) -> None:
-        """The new end record is written: make the file the store's, where it is another one."""
+        """After the end record is written, give a new file the store's name."""
         backend = self._backend
         if backend._new is None:
             self._leave()
@@ -114,7 +114,7 @@ class Publishing:
         backend._end_writing()
 
     def _commit(self, new: NewFile, *, durable: bool) -> None:
-        """Give a new file the store's name. It has that even where it cannot be made durable."""
+        """Give a new file the store's name. It keeps the name even if that cannot be made durable."""
         backend = self._backend
         place = identity_of(os.fstat(new.file.fileno()))[:2]
         try:
@@ -125,7 +125,7 @@ class Publishing:
             raise
 
     def _settle_place(self, place: tuple[int, ...]) -> None:
-        """See whether a new file has the store's name now."""
+        """Find out whether a new file has the store's name now."""
         backend = self._backend
         with suppress(OSError):
             now = file_identity(backend.root)
@@ -142,7 +142,7 @@ class Publishing:
         backend.behind = True
 
     def _take_back(self, writer: ArchiveWriter, end: int) -> None:
-        """An end record was written at a place, or a part of it, and the version that it shows is no success."""
+        """Undo an end record that was written, at least in part, but whose version failed to become durable."""
         backend = self._backend
         if not backend._owner.is_here:
             backend.abandon()
@@ -158,7 +158,7 @@ class Publishing:
         if not shown:
             backend._give_up(end)
             return
-        # Somebody may have mapped it by now. So it stays, and the version before comes once more, behind it.
+        # Somebody may have mapped the failed version. So it stays, and the version before is written again behind it.
         with suppress(OSError):
             self._leave()
         with suppress(OSError, FormatError, MemoryError):
@@ -170,7 +170,7 @@ class Publishing:
         backend._end_writing()
 
     def _write_again(self, writer: ArchiveWriter) -> None:
-        """Write the directory of the version that is shown behind all others, and its end record."""
+        """Write the directory and end record of the version that is shown again, behind all others."""
         backend = self._backend
         assert backend.members is not None
         archive = backend.members.archive

@@ -1,4 +1,4 @@
-"""Writing many leaves of a `.b2z` as they come; nothing is kept of each but what the directory needs."""
+"""Writing many leaves of a `.b2z` one by one. Only directory records are kept of them."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class LeafStream:
         """Begin behind what is published, or a file that will replace it."""
         self._backend.begin_stream()
 
-    def add(self, key: str, suffix: str, about: bytes, frame: Window | bytes) -> None:
-        """Write a leaf; `end` makes it part of the archive with all others."""
-        append_frame(self._backend.streaming_writer(), (key[1:] + suffix).encode(), frame, about)
+    def add(self, key: str, suffix: str, description: bytes, frame: Window | bytes) -> None:
+        """Write a leaf. `end` publishes all of them."""
+        append_frame(self._backend.streaming_writer(), (key[1:] + suffix).encode(), frame, description)
 
     def end(self, gone: Mapping[str, None], registry: dict[str, Any] | None) -> None:
-        """Publish what was written; these embedded values go with it. Another version is there then than is shown."""
+        """Publish what was written, with these embedded values. The file then has a newer version than is shown."""
         backend = self._backend
         backend.streaming_writer()
         fresh = backend.embedded is None
         embed = backend.changes_of(gone, registry) if fresh or gone or registry is not None else None
         backend.write({}, embed, fresh=fresh)
-        backend.must_load = True  # nothing of it waits any more
+        backend.must_load = True

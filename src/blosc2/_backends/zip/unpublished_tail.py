@@ -47,12 +47,12 @@ _SECTOR: Final = 512
 _LOCATOR: Final = 20
 _FAR_END: Final = 56
 _PIECE: Final = 4 << 20
-# Records of a directory that are looked at.
+# Directory records that are checked.
 _ENOUGH: Final = 64
 
 
 def check_tail(source: Source, archive: Archive) -> None:
-    """Refuse to show a version of an archive that another one was published behind.
+    """Refuse to show a version of an archive if a newer one was published behind it.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def check_tail(source: Source, archive: Archive) -> None:
 
 
 def lost_end(source: Source, archive: Archive) -> int | None:
-    """Where the end record of a version is that was published behind the one that an archive shows; None without."""
+    """The position of the end record of a version that was published behind the one shown. None if there is none."""
     end = int(archive.end)
     if end >= source.size:
         return None
@@ -96,7 +96,7 @@ def _candidates(source: Source, end: int) -> Iterator[int]:
         if source.size - length >= end - END:
             yield source.size - length
     start = max(0, end - END)  # the length of a file checksum may be what is damaged
-    # With what a record has before it and behind where it begins.
+    # Each piece with the bytes before and behind a record that begins in it.
     before, behind = _LOCATOR + _FAR_END, END_WITH_CHECKSUM
     for at in range(start, source.size, _PIECE):
         first = max(0, at - before)
@@ -107,7 +107,7 @@ def _candidates(source: Source, end: int) -> Iterator[int]:
 
 
 def _found(piece: bytes, mark: bytes, behind: int, first: int) -> Iterator[int]:
-    """Where records begin that have a mark so many bytes behind, in a piece of the file from a position on."""
+    """Where records begin in a piece of the file, by a mark so many bytes behind their start."""
     at = piece.find(mark)
     while at >= 0:
         yield first + at - behind
@@ -115,7 +115,7 @@ def _found(piece: bytes, mark: bytes, behind: int, first: int) -> Iterator[int]:
 
 
 def _possible(piece: bytes, first: int, positions: np.ndarray[Any, Any]) -> Iterator[int]:
-    """Of many positions, those where a record may be; at the others is none, however closely they are looked at."""
+    """Those of many positions where a record may be. At the others there is certainly none."""
     before = _LOCATOR + _FAR_END
     rows = np.frombuffer(bytes(before) + piece + bytes(END_WITH_CHECKSUM), np.uint8)
     rows = np.lib.stride_tricks.sliding_window_view(rows, before + END_WITH_CHECKSUM)
@@ -129,7 +129,7 @@ def _possible(piece: bytes, first: int, positions: np.ndarray[Any, Any]) -> Iter
         position = some.astype(np.uint64)
         far = position - np.uint64(before)
         said = number(before + 12, 4) + number(before + 16, 4)
-        # It says where it is, or is one bit away from that; or one of the two records before it says so.
+        # The record states its own position, with at most one wrong bit; or one of the two records before it does.
         fits = _one_bit(said - position) | _one_bit(position - said)
         fits |= (number(0, 4) == _FAR_MARK) & (number(40, 8) + number(48, 8) == far)
         fits |= (number(_FAR_END, 4) == _LOCATOR_MARK) & (number(_FAR_END + 8, 8) == far)
@@ -144,7 +144,7 @@ def _possible(piece: bytes, first: int, positions: np.ndarray[Any, Any]) -> Iter
 
 
 def _one_bit(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Whether numbers have one bit at most."""
+    """Whether numbers have at most one bit set."""
     return np.asarray(numbers & (numbers - np.uint64(1)) == 0)
 
 
@@ -154,7 +154,7 @@ def end_with_checksum(position: int, record: bytes) -> bytes:
 
 
 def wrong_bits(one: bytes, other: bytes) -> int:
-    """How many bits differ, of as many bytes as the first one has."""
+    """How many bits differ, over the length of the first."""
     return (int.from_bytes(one) ^ int.from_bytes(other[: len(one)])).bit_count()
 
 
@@ -170,7 +170,7 @@ def _was_end_with_checksum(source: Source, position: int, end: int) -> bool:
     # It may be that of an archive among the values.
     if right[END:] != record[END:-DIGITS] and not _fits(source, position, record):
         return False
-    # The record of the version that shows is there once more only where it lost its file checksum.
+    # The record of the version that is shown is found again only if it lost its file checksum.
     return position >= end or (position == end - END and wrong > 0)
 
 
@@ -181,7 +181,7 @@ def _is_half_written(position: int, record: bytes) -> bool:
 
 
 def _was_plain(source: Source, position: int, with_checksum: bool) -> bool:
-    """Whether what is at a position was an end record, by what any program writes into it."""
+    """Whether an end record was at a position, by the fields that every program writes."""
     if position + END > source.size:
         return False
     record = source.read(position, END)
@@ -206,7 +206,7 @@ def _was_plain(source: Source, position: int, with_checksum: bool) -> bool:
 
 
 def _fits(source: Source, position: int, record: bytes) -> bool:
-    """Whether an end record says where it is: itself, or in one of the two that large archives have before it."""
+    """Whether an end record, or one of the two before it in large archives, states its position."""
     size, offset = struct.unpack_from("<II", record, 12)
     if offset + size == position:
         return True
@@ -222,7 +222,7 @@ def _fits(source: Source, position: int, record: bytes) -> bool:
 
 
 def _is_directory(source: Source, at: int, stop: int) -> bool:
-    """Whether the records from a position on, as far as they are looked at, each lead to a member of that name."""
+    """Whether the directory records from a position on lead to members of their names. Only the first are checked."""
     found = 0
     while at < stop and found < _ENOUGH:
         record = source.read(at, 46) if 0 <= at <= stop - 46 else b""

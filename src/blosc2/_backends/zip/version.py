@@ -28,14 +28,14 @@ class Version(NamedTuple):
     record: bytes
 
     def is_in(self, path: str) -> bool:
-        """Whether the end record is what it was in a file, whose time does not tell of every change."""
+        """Whether the end record is unchanged. The time of a file does not tell of every change."""
         size, end = len(self.record), int(self.archive.end)
         source = Source.open(path)
         return bool(source.size >= end and source.read(end - size, size) == self.record)
 
 
 def open_version(path: str, mmap_mode: str | None, old: Source | None, advice: str | None) -> Version:
-    """Open a file, from which a writer may be cutting off what another one left unfinished.
+    """Open a file, while a writer may be cutting off an unfinished append.
 
     For `old` see `open_source`; `advice` is given before anything is read.
     """
@@ -49,7 +49,7 @@ def open_version(path: str, mmap_mode: str | None, old: Source | None, advice: s
                 archive = Archive(source)
                 check_tail(source, archive)
             if mmap_mode is not None:
-                # Mapped bytes that are cut off must not be touched, not even to look for the end.
+                # Mapped bytes that were cut off must not be touched, not even to look for the end.
                 source = source.mapped_to(source.size if archive is None else archive.end, old)
                 archive = None
             if advice is not None:
@@ -68,13 +68,13 @@ def open_version(path: str, mmap_mode: str | None, old: Source | None, advice: s
 
 
 def _last_record(source: Source) -> bytes:
-    """The end record that a file ends in; empty where it ends in what an unfinished append left behind it."""
+    """The end record at the end of a file. Empty if the file ends in an unfinished append."""
     length = min(source.size, END_WITH_CHECKSUM)
     last = source.read(source.size - length, length)
     for end in _ENDS:
         if last[-end:].startswith(b"PK\5\6") and end <= length:
             count, size, offset, more = struct.unpack_from("<HIIH", last, length - end + 10)
-            # Of a large archive, or of one with many members, they are in another record, right before.
+            # In a large archive, or one with many members, they are in another record, right before.
             fits = offset + size == source.size - end or count == 0xFFFF or 0xFFFFFFFF in (offset, size)
             return last if fits and more == end - END else b""
     return b""

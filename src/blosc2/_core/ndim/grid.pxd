@@ -82,7 +82,7 @@ cdef class Operation:
     cdef int share(self, int64_t threads) except -1
     cdef Encoder encoder(self)
     cdef void work(self, DecodeContext *context, Encoder encoder) noexcept nogil
-    cdef bint place(self, int64_t task, int64_t *nchunk, Box *box) noexcept nogil
+    cdef bint box_of(self, int64_t task, int64_t *nchunk, Box *box) noexcept nogil
     cdef uint8_t *at(self, const Box *box) noexcept nogil
     cdef bint is_one_run(self, const Box *box) noexcept nogil
     cdef bint covers(self, const Box *box, const int64_t *lengths) noexcept nogil

@@ -212,7 +212,7 @@ cdef class Operation:
         return 0
 
     cdef int pick(self, cnp.ndarray items, points) except -1:
-        """Have points on some axes, whose items lie in a C-contiguous NumPy array; see `blosc2.picking.Points`."""
+        """Have points on some axes, whose items lie in a C-contiguous NumPy array; see `_indexing.points.Points`."""
         cdef Grid *g = &self.geometry.c
         cdef const int64_t[::1] view
         cdef const int64_t[::1] offsets = points.offsets
@@ -268,7 +268,7 @@ cdef class Operation:
         cdef Grid *g = &self.geometry.c
         cdef int64_t group = task % self.group_count
         cdef int d
-        if not self.place(task // self.group_count, nchunk, box):
+        if not self.box_of(task // self.group_count, nchunk, box):
             return False
         begin[0] = self.groups[group]
         end[0] = self.groups[group + 1]
@@ -404,7 +404,7 @@ cdef class Operation:
         finally:
             release_group(&group)
 
-    cdef bint place(self, int64_t task, int64_t *nchunk, Box *box) noexcept nogil:
+    cdef bint box_of(self, int64_t task, int64_t *nchunk, Box *box) noexcept nogil:
         """The chunk of a task and the part of the selection in it; False when steps pass over it."""
         cdef Grid *g = &self.geometry.c
         cdef int64_t c

@@ -133,7 +133,7 @@ cdef class Read(Operation):
                 if not self.place_points(task, &nchunk, &box, &begin, &end):
                     continue
                 status = self.read_points(context, nchunk, &box, begin, end)
-            elif self.place(task // self.pieces, &nchunk, &box):
+            elif self.box_of(task // self.pieces, &nchunk, &box):
                 status = self.read_chunk(context, nchunk, &box, task % self.pieces)
             else:
                 continue

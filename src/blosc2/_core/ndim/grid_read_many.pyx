@@ -73,7 +73,7 @@ cdef class ReadMany(Operation):
     cdef int64_t *axes              # for each selection and axis: start, step, count, stride in the NumPy array
     cdef uint32_t *flags            # for each selection: axes of integers, and from REVERSED on those read backwards
     cdef int64_t *rooms             # for each selection: how many chunks it may touch; 0 where it is read otherwise
-    cdef uint8_t **places           # for each selection: where its first item goes
+    cdef uint8_t **targets          # for each selection: where its first item goes
     cdef set left_out               # `others`
     cdef dict shapes                # of selections by other keys than integers and slices
     cdef Part *parts
@@ -100,8 +100,8 @@ cdef class ReadMany(Operation):
         self.axes = <int64_t *> malloc((4 * self.number * geometry.c.ndim + 1) * sizeof(int64_t))
         self.flags = <uint32_t *> malloc((self.number + 1) * sizeof(uint32_t))
         self.rooms = <int64_t *> malloc((self.number + 1) * sizeof(int64_t))
-        self.places = <uint8_t **> malloc((self.number + 1) * sizeof(uint8_t *))
-        if self.axes == NULL or self.flags == NULL or self.rooms == NULL or self.places == NULL:
+        self.targets = <uint8_t **> malloc((self.number + 1) * sizeof(uint8_t *))
+        if self.axes == NULL or self.flags == NULL or self.rooms == NULL or self.targets == NULL:
             raise MemoryError
         frame.load_index()
         for i in range(self.number):
@@ -138,7 +138,7 @@ cdef class ReadMany(Operation):
         free(self.axes)
         free(self.flags)
         free(self.rooms)
-        free(self.places)
+        free(self.targets)
         free(self.parts)
         free(self.groups)
         free(self.reader_table)
@@ -331,7 +331,7 @@ cdef class ReadMany(Operation):
                         place += (axis[2] - 1) * axis[3]
                         axis[3] = -axis[3]
                 axis += 4
-        self.places[number] = place
+        self.targets[number] = place
 
     # ------------------------------------------------------------ parts
 
@@ -476,7 +476,7 @@ cdef class ReadMany(Operation):
                     c = part.chunk // g.chunk_strides[d] % g.grid[d]
                     clip(reader.start[d], reader.step[d], reader.count[d], c * g.chunks[d], g.chunks[d],
                          &box.first[d], &box.count[d], &box.index[d])
-                reader.data = self.places[part.selection]
+                reader.data = self.targets[part.selection]
                 reader.together = part.together
                 status = reader.read_opened(context, part.chunk, &chunk, &box, task % self.pieces)
                 if status:

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Writing a selection: chunks are gathered from a NumPy array, padded block by block, and compressed."""
+"""Writing a selection: chunks are collected from a NumPy array, padded block by block, and compressed."""
 
 cimport numpy as cnp
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -207,7 +207,7 @@ cdef class Write(Operation):
         cdef int32_t nbytes = <int32_t> self.geometry.c.chunk_nbytes
         cdef Box box
         cdef Result *result
-        cdef const uint8_t *gathered
+        cdef const uint8_t *collected
         cdef int status
         while True:
             task = self.draw()
@@ -216,18 +216,18 @@ cdef class Write(Operation):
             if self.by_points:
                 if not self.place_points(task, &nchunk, &box, &begin, &end):
                     continue
-            elif not self.place(task, &nchunk, &box):
+            elif not self.box_of(task, &nchunk, &box):
                 continue
             result = &self.results[task - self.first_result]
             result.nchunk = nchunk
-            gathered = NULL
+            collected = NULL
             if self.by_points:
-                status = self.gather_points(context, nchunk, &box, begin, end, &gathered)
+                status = self.collect_points(context, nchunk, &box, begin, end, &collected)
             else:
-                status = self.gather(context, nchunk, &box, &gathered)
+                status = self.collect(context, nchunk, &box, &collected)
             if status == CHUNK_OK:
                 result.size = encoder.encode(
-                    gathered, self.slots.data + (task - self.first_result) * self.slot(), nbytes + CHUNK_HEADER)
+                    collected, self.slots.data + (task - self.first_result) * self.slot(), nbytes + CHUNK_HEADER)
                 status = ENCODING_FAILED + result.size if result.size < 0 else <int> CHUNK_OK
                 if self.summed and result.size > 0:
                     result.sum = checksum(
@@ -251,18 +251,18 @@ cdef class Write(Operation):
             f"could not compress chunk {self.failed}: {codec_error_text(self.status - ENCODING_FAILED)}",
             path=None if frame is None else frame.source.path, key=None if frame is None else frame.key)
 
-    cdef int gather_points(self, DecodeContext *context, int64_t nchunk, const Box *box, int64_t begin, int64_t end,
-                           const uint8_t **gathered) noexcept nogil:
+    cdef int collect_points(self, DecodeContext *context, int64_t nchunk, const Box *box, int64_t begin, int64_t end,
+                           const uint8_t **collected) noexcept nogil:
         """The bytes of one chunk as they are to be compressed, with new items at points."""
         cdef uint8_t *scratch = reserve_scratch(context, self.geometry.c.chunk_nbytes)
         cdef int status
         if scratch == NULL:
             return NO_MEMORY
-        gathered[0] = scratch
+        collected[0] = scratch
         status = self.frame.decode_chunk_into(nchunk, context, scratch, self.geometry.c.chunk_nbytes)
         return status if status else self.move_points(context, nchunk, NULL, box, begin, end, scratch, NULL)
 
-    cdef int gather(self, DecodeContext *context, int64_t nchunk, const Box *box, const uint8_t **gathered) noexcept nogil:
+    cdef int collect(self, DecodeContext *context, int64_t nchunk, const Box *box, const uint8_t **collected) noexcept nogil:
         """The bytes of one chunk as they are to be compressed: padded, block by block."""
         cdef Grid *g = &self.geometry.c
         cdef Box part
@@ -275,12 +275,12 @@ cdef class Write(Operation):
         cdef bint hit, complete = True, whole = True
         cdef int d, status
         if g.in_order and self.covers(box, g.chunks) and self.is_one_run(box):
-            gathered[0] = self.at(box)
+            collected[0] = self.at(box)
             return CHUNK_OK
         scratch = reserve_scratch(context, g.chunk_nbytes)
         if scratch == NULL:
             return NO_MEMORY
-        gathered[0] = scratch
+        collected[0] = scratch
         rest = nchunk
         for d in range(g.ndim):
             c = rest // g.chunk_strides[d]
