@@ -18,14 +18,14 @@ _ENCODING = ("codec", "codec_meta", "clevel", "use_dict", "splitmode", "filters"
 
 
 class _Origin(NamedTuple):
-    """Where the chunks come from that have the same number on the axis: a part, and the number that they have there."""
+    """The source of the chunks with one number on the axis: a part, and their number in the part."""
 
     part: int
     row: int
 
 
 def joined(parts: Sequence[Snapshot], axis: int, plan: ArrayPlan, *, recompress: bool = False) -> Iterator[Stored]:
-    """The chunks of an array that has the items of others, one behind the other along an axis.
+    """The chunks of an array that joins others along an axis.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def joined(parts: Sequence[Snapshot], axis: int, plan: ArrayPlan, *, recompress:
 def _origins(
     parts: Sequence[Snapshot], ends: Sequence[int], axis: int, plan: ArrayPlan, recompress: bool
 ) -> list[_Origin | None]:
-    """For each chunk number on the axis, where its chunks can be copied from; None where they cannot."""
+    """For each chunk number on the axis, where its chunks can be copied from. None if they cannot be copied."""
     geometry = plan.geometry
     chunk, length = geometry.chunks[axis], geometry.shape[axis]
     same = [_has_equal_chunks(part, plan, recompress) for part in parts]

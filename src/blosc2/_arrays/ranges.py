@@ -14,7 +14,7 @@ _FORMULA_KINDS = frozenset(np.dtype(name) for name in ("f4", "f8", "c8", "c16"))
 
 
 def positions(shape: tuple[int, ...], box: Box) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Where the items of a part come in the C order of the whole.
+    """The positions of the items of a part in the C order of the whole.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Range:
             out *= self._delta
             out += self._first
         if numbers.flat[0] <= 1:
-            # What rounding, and a negative zero, keep the formula from.
+            # The formula misses these because of rounding, and of a negative zero.
             out[numbers == 0] = self._first
             out[numbers == 1] = self._second
         return out.astype(self.dtype, copy=False)
@@ -118,7 +118,7 @@ class Spaced:
 
 
 def eye_part(box: Box, k: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
-    """A part of a matrix with ones on its diagonal `k`; None where it has only zeros.
+    """A part of a matrix with ones on its diagonal `k`. None if it has only zeros.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Arrays as they are read: what they say of themselves, their items, and the protocols that others read them by."""
+"""Reading arrays: their properties, their items, and the protocols through which other libraries read them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CPU = (1, 0)
 
 
 class ReadableArray(Stored):
-    """Base of `NDArray`: all that changes nothing and makes no other array."""
+    """Base of `NDArray`: everything that neither changes the array nor makes another."""
 
     __slots__ = ("_schunk_",)
 
@@ -144,7 +144,7 @@ class ReadableArray(Stored):
 
     @keep_last_read.setter
     def keep_last_read(self, value: bool) -> None:
-        """Taken and ignored: keeping them costs nothing that would be worth a choice."""
+        """Accepted and ignored: caching costs too little to switch it off."""
 
     @property
     def info_items(self) -> list[tuple[str, Any]]:
@@ -341,7 +341,7 @@ class ReadableArray(Stored):
             yield from part
 
     def _check_characters(self, text: np.ndarray[Any, Any]) -> None:
-        """Refuse numbers that are no characters, which a damaged file may have: NumPy raises a SystemError for some."""
+        """Refuse numbers that are not characters, as in a damaged file: NumPy raises a SystemError for some."""
         numbers = text.reshape(-1).view(text.dtype.str.replace(f"U{text.dtype.itemsize // 4}", "u4"))
         if len(numbers) and numbers.max() > 0x10FFFF:
             raise FormatError(

@@ -37,7 +37,7 @@ def resized_geometry(old: Geometry, shape: Any) -> Geometry:
         raise ValueError(f"Cannot resize array: it has {old.ndim} axes, the new shape {lengths} has {len(lengths)}")
     if 0 in old.chunks and lengths != old.shape:
         raise ValueError(f"Cannot resize array: its chunks {old.chunks} hold no items; make a new one with chunks")
-    if old.size == 0 and 0 not in lengths:  # nobody has looked at them yet
+    if old.size == 0 and 0 not in lengths:  # they have not been checked yet
         try:
             Geometry((1,) * old.ndim, old.chunks, old.blocks, old.itemsize)
         except ValueError as error:
@@ -48,7 +48,7 @@ def resized_geometry(old: Geometry, shape: Any) -> Geometry:
 
 
 def resize_update(handle: FrameHandle, update: FrameUpdate, new: Geometry) -> bool:
-    """Give an update of the current frame another geometry; new items read as zeros.
+    """Give an update of the current frame another geometry. New items read as zeros.
 
     Returns
     -------
@@ -104,14 +104,14 @@ def _chunks_with_padding_to_show(old: Geometry, new: Geometry) -> list[int]:
     for axis, edge in enumerate(last):
         if edge is not None:
             chosen[(slice(None),) * axis + (edge,)] = True
-    # Chunks that are given up need nothing.
+    # Chunks that are dropped need no change.
     for axis, (length, chunk) in enumerate(zip(new.shape, old.chunks, strict=True)):
         chosen[(slice(None),) * axis + (slice(-(-length // chunk), None),)] = False
     return [int(number) for number in np.flatnonzero(chosen)]
 
 
 def _with_zero_padding(handle: FrameHandle, geometry: Geometry, dtype: np.dtype[Any], nchunk: int) -> bytes | int:
-    """A chunk compressed anew: the items that it shows, and zeros."""
+    """A chunk compressed anew: its visible items, and zeros in the padding."""
     frame = handle.frame
     index = np.unravel_index(nchunk, geometry.grid)
     starts = tuple(int(n) * chunk for n, chunk in zip(index, geometry.chunks, strict=True))
@@ -132,7 +132,7 @@ def _with_zero_padding(handle: FrameHandle, geometry: Geometry, dtype: np.dtype[
 
 
 def mark_indexes_stale(vlmeta: Mapping[str, Any], update: FrameUpdate) -> None:
-    """Tell other programs that indexes stored with an array do not describe its data any more."""
+    """Mark indexes that other programs stored with an array as out of date."""
     if "blosc2_indexes" not in update.vlmeta:
         return
     stored = vlmeta["blosc2_indexes"]

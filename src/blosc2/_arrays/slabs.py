@@ -79,7 +79,7 @@ def slabs_in(geometry: Geometry, limit: int | None = None) -> Iterator[Slab]:
 
 
 class Snapshot:
-    """An array as it is now, to be read box by box: what is published later is not seen.
+    """The current version of an array, for reading box by box. Later versions are not seen.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class Snapshot:
         return out
 
     def stored(self, nchunk: int) -> Stored:
-        """A chunk as it is stored, or the offset that stands for it."""
+        """A stored chunk, or the offset that stands for a special one."""
         if self._offsets is None:
             self._offsets = FrameUpdate(self.frame).offsets.tolist()
         offset = self._offsets[nchunk]
@@ -129,7 +129,7 @@ def compressed_box(plan: ArrayPlan, starts: Shape, items: Items) -> dict[int, St
 
 
 def compressed_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[Stored]:
-    """The same of a slab, in the order of their numbers, each to be written or copied before the next one is drawn."""
+    """The same for a slab, in the order of their numbers. Write or copy each chunk before taking the next."""
     operation = Write(None, plan.geometry, starts, (1,) * items.ndim, items.shape, items, plan.encoding, plan.plugin())
     operation.summed = plan.keywords.storage.urlpath is not None  # a file carries checksums
     for chunks in compress(operation, plan.geometry.chunk_nbytes, plan.cparams.nthreads):
@@ -153,7 +153,7 @@ def converted(source: Snapshot, plan: ArrayPlan) -> Iterator[Stored]:
 
 def plan_like(array: Any, shape: Shape, dtype: np.dtype[Any], keywords: Mapping[str, Any], *,
               chunks: Shape | None = None, blocks: Shape | None = None) -> ArrayPlan:  # fmt: skip
-    """A plan that follows the keywords of a caller, and an array where they say nothing.
+    """A plan by the keywords of a caller and, where they say nothing, by another array.
 
     Parameters
     ----------

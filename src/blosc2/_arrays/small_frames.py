@@ -33,7 +33,7 @@ Items = np.ndarray[Any, Any]
 
 
 class _Known:
-    """A template, or a frame that all arrays of its kind have, or neither: then arrays go the general way."""
+    """A template, or a frame that all arrays of one kind share, or neither. Without, arrays are written in general."""
 
     __slots__ = ("description", "dtype", "frame", "names", "template")
 
@@ -43,7 +43,7 @@ class _Known:
         self.names = dtype.names
         self.template = template
         self.frame = frame
-        # What a catalog says of arrays of this kind that are not compressed.
+        # The catalog's description of uncompressed arrays of this kind.
         self.description: bytes | None = None
 
 
@@ -53,10 +53,10 @@ class _Set:
     __slots__ = ("given", "known", "made_from")
 
     def __init__(self, made_from: dict[str, Any], *, given: bool) -> None:
-        # As it is now: both the objects of callers and the defaults can be changed.
+        # A copy: callers can change their objects, and the defaults.
         self.made_from = {name: list(value) if isinstance(value, list) else value for name, value in made_from.items()}
         self.given = given
-        # None for a kind that was seen once.
+        # None for a kind that was seen only once.
         self.known: dict[tuple[Any, tuple[int, ...]], _Known | None] = {}
 
 
@@ -64,7 +64,7 @@ _sets: list[_Set] = []
 
 
 def cframe_of(items: Items, keywords: dict[str, Any]) -> bytes:
-    """The same bytes as ``asarray(items, **keywords).to_cframe()``, sooner for small arrays.
+    """The same bytes as ``asarray(items, **keywords).to_cframe()``, but faster for small arrays.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def cframe_of(items: Items, keywords: dict[str, Any]) -> bytes:
     if templates is None:
         return _in_general(items, keywords)[1]
     dtype = items.dtype
-    # Names can be assigned, and equal structures may be written differently: such a dtype only counts as itself.
+    # Names of fields can be assigned, and equal structures may be written differently, so only the same object counts.
     key = (dtype if dtype.names is None else id(dtype), items.shape)
     known = templates.known.get(key, ...)
     if known is ...:
@@ -101,7 +101,7 @@ def cframe_of(items: Items, keywords: dict[str, Any]) -> bytes:
 
 
 def tiny_frame(items: Items, keywords: dict[str, Any]) -> tuple[bytes, bytes] | None:
-    """The frame of an array that is not worth compressing, and its description; None for others.
+    """The frame of an array that is not worth compressing, and its description. None for other arrays.
 
     It is that of `cframe_of` with a chunk that is stored as it is, whatever was made before.
     """
@@ -135,7 +135,7 @@ def _in_general(items: Items, keywords: dict[str, Any]) -> tuple[ArrayPlan, byte
 
 
 def _set_of(keywords: dict[str, Any]) -> _Set | None:
-    """Where templates for these keywords are kept; None where they may say more than how to compress."""
+    """The templates for these keywords. None if the keywords may say more than how to compress."""
     cparams = keywords.get("cparams")
     if len(keywords) > ("cparams" in keywords):
         return None
@@ -174,6 +174,6 @@ def _learn(items: Items, plan: ArrayPlan, frame: bytes) -> _Known:
 
 
 def forget_templates() -> None:
-    """Forget all templates, and what they would compress with."""
+    """Forget all templates and their idle encoders."""
     _sets.clear()
     forget_idle()

@@ -58,7 +58,7 @@ def _with_axes(lengths: Shape, more: Shape, ndim: int) -> Shape:
 
 
 class ArrayLike(Protocol):
-    """What a new array may take over from another."""
+    """The properties that a new array may take over from another."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -78,20 +78,20 @@ _NO_FILTERS: dict[str, Any] = {"filters": [], "filters_meta": [0] * 6}
 
 
 def _unless_given(cparams: CParams | dict[str, Any] | None, dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Filters that suit the codec or the items better than the default ones, for a caller who names none."""
+    """Better filters than the default ones for this codec or these items, if the caller names none."""
     given = cparams or {}
     if not isinstance(given, Mapping) or "filters" in given or "filters_meta" in given:
         return {}
     if given.get("codec", cparams_dflts["codec"]) in LOSSY_CODECS:
         return _NO_FILTERS
     if dtype.kind == "U" and cparams_dflts["filters"] == _SHUFFLE and not any(cparams_dflts["filters_meta"]):
-        # Letters are numbers of 4 bytes: shuffled as such they compress far better than as texts of their whole width.
+        # Letters are numbers of 4 bytes. Shuffled as such, they compress far better than as items of the full width.
         return {"filters": _SHUFFLE, "filters_meta": [0] * 5 + [4]}
     return {}
 
 
 class _Layout(NamedTuple):
-    """How a new array is cut, and the metalayer that says it."""
+    """How a new array is divided, and the metalayer that describes it."""
 
     geometry: Geometry
     metalayer: bytes
@@ -110,7 +110,7 @@ def _layout(shape: Shape, chunks: Shape | None, blocks: Shape | None, dtype: np.
 
 
 class _Defaults(NamedTuple):
-    """Parameters of arrays that no keyword says anything about, for items and blocks of one size."""
+    """The default parameters of arrays, for items and blocks of one size."""
 
     made_from: dict[str, Any]  # `cparams_dflts` as they were
     cparams: CParams
@@ -121,7 +121,7 @@ _defaults: dict[tuple[int, int], _Defaults] = {}
 
 
 def _default_parameters(itemsize: int, blocksize: int) -> tuple[CParams, Encoding]:
-    """What `cparams_from` and `encoding_of` give where no keyword says anything, checked once instead of each time."""
+    """The results of `cparams_from` and `encoding_of` without keywords, checked once and remembered."""
     known = _defaults.get((itemsize, blocksize))
     if known is None or known.made_from != cparams_dflts:
         cparams = cparams_from(None, typesize=itemsize, blocksize=blocksize)
@@ -130,7 +130,7 @@ def _default_parameters(itemsize: int, blocksize: int) -> tuple[CParams, Encodin
         if len(_defaults) >= _MOST_DEFAULTS:
             _defaults.clear()
         _defaults[itemsize, blocksize] = known
-    # Each array has its own, which its user may change.
+    # Each array gets its own object, because users may change it.
     cparams = CParams.__new__(CParams)
     cparams.__dict__.update(known.cparams.__dict__)
     cparams.filters = known.cparams.filters.copy()
@@ -139,7 +139,7 @@ def _default_parameters(itemsize: int, blocksize: int) -> tuple[CParams, Encodin
 
 
 class ArrayPlan:
-    """Where a new array goes and how it is cut and compressed: everything but its items.
+    """Everything about a new array except its items: where it is stored, how it is divided and compressed.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class ArrayPlan:
             and like.shape == self.shape
             and like.dtype.itemsize == self.dtype.itemsize
             and (chunks is None and blocks is None)
-            # Those of an array without items, which nobody has looked at, may be too large for any.
+            # Unchecked chunks of an array without items may be too large for any item.
             and (like.size or can_hold_items(like.chunks, like.blocks, like.dtype.itemsize))
         ):
             chunks, blocks = like.chunks, like.blocks
@@ -188,7 +188,7 @@ class ArrayPlan:
             self.metalayers.update(pack_metalayers(self.keywords.storage.meta, ("b2nd",)))
         storage = self.keywords.storage
         if self.cparams.clevel == 0 and (storage.contiguous or storage.urlpath is None):
-            # So that views without a copy are aligned, also where an array from memory becomes part of a store.
+            # This aligns zero-copy views, even if the array becomes part of a store later.
             self.metalayers = with_padding(self.metalayers)
 
     def _parameters(self, cparams: CParams | dict[str, Any] | None, blocksize: int) -> tuple[CParams, Encoding]:
@@ -199,10 +199,10 @@ class ArrayPlan:
         else:
             if isinstance(cparams, CParams) and cparams.codec in LOSSY_CODECS and cparams.filters == _SHUFFLE:
                 cparams = replace(cparams, filters=[])  # SHUFFLE is there only because nobody chose
-            # First as they are: what is given is checked even where it counts for nothing.
+            # Checked as given first, even values that have no effect.
             found = cparams_from(cparams, unless_given=better)
             if blocksize > MAX_BLOCKSIZE or (Filter.BYTEDELTA in found.filters and not isinstance(cparams, CParams)):
-                # What a dictionary leaves open of BYTEDELTA follows from the items.
+                # If a dictionary says nothing, the meta of BYTEDELTA follows from the items.
                 found = cparams_from(cparams, unless_given=better, typesize=itemsize, blocksize=blocksize)
             else:
                 found.typesize, found.blocksize = itemsize, blocksize

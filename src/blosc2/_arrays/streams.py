@@ -38,7 +38,7 @@ def made(plan: ArrayPlan, make: Callable[[Box], Items | None]) -> Iterator[Store
 
 
 def joined_rows(plan: ArrayPlan, slabs: Iterable[Items]) -> Iterator[Stored]:
-    """The chunks of items that come in slabs, each of `slab_height` rows, the last one of what is left."""
+    """The chunks of items that come in slabs of `slab_height` rows. The last slab may have fewer."""
     geometry = plan.geometry
     row = 0
     for slab in slabs:
@@ -51,7 +51,7 @@ def joined_rows(plan: ArrayPlan, slabs: Iterable[Items]) -> Iterator[Stored]:
 
 
 def slab_height(plan: ArrayPlan) -> int:
-    """Rows that are compressed at once: whole chunks, and more than one where these are small."""
+    """Rows that are compressed at a time: one or more whole chunks."""
     geometry = plan.geometry
     if geometry.size == 0:
         return max(plan.shape[0], 1)
@@ -67,7 +67,7 @@ def slabs_of(
     blocks: Iterable[Any], as_array: Callable[[Any], Items], shape: tuple[int, ...], dtype: np.dtype[Any], height: int,
     room: Callable[[tuple[int, ...], np.dtype[Any]], Items] = np.empty,
 ) -> Iterator[Items]:  # fmt: skip
-    """Blocks that follow each other along axis 0, joined and cut to slabs of `height` rows and one of what is left.
+    """Join blocks along axis 0, and cut them to slabs of `height` rows. The last slab may have fewer.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def slabs_of(
     ValueError
         A block of other axes, or too few or too many rows.
     """
-    done = filled = 0  # rows that were given away, and those that wait in `slab`
+    done = filled = 0  # rows that were yielded, and rows that wait in `slab`
     slab: Items | None = None  # one for all: its chunks are compressed before the next rows come
     for number, block in enumerate(blocks):
         items = as_array(block)
@@ -98,7 +98,7 @@ def slabs_of(
         while len(items):
             rows = min(height, shape[0] - done)
             if not filled and len(items) >= rows:
-                yield items[:rows]  # from where it is
+                yield items[:rows]  # without a copy
                 done += rows
                 items = items[rows:]
                 continue

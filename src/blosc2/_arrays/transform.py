@@ -41,7 +41,7 @@ def permuted(array: Any, axes: Shape, keywords: Mapping[str, Any]) -> FrameHandl
 
 
 def shape_for(old: Shape, shape: Any, c_order: Any = True) -> Shape:
-    """Lengths of the axes for as many items; one of them may be -1, which stands for what is left.
+    """Check new lengths of axes for the same number of items. One of them may be -1: it is computed.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def reshaped(array: Any, shape: Shape, keywords: Mapping[str, Any]) -> FrameHand
         if cut == 0:
             read_flat(source, 0, out.reshape(-1))
             return out
-        # What lies behind the last axis that is cut follows each other in the whole array too.
+        # The items of all axes after the last one that is cut are contiguous in the whole array, too.
         inner = math.prod(shape[cut:])
         for row, index in zip(out.reshape(-1, counts[cut - 1] * inner), np.ndindex(counts[: cut - 1]), strict=True):
             first = [start + n for start, n in zip(starts, (*index, 0))]
@@ -96,7 +96,7 @@ def read_flat(source: Snapshot, start: int, out: Items) -> None:
 
 
 def _read_run(source: Snapshot, index: Shape, shape: Shape, start: int, out: Items) -> None:
-    """Read from the part of an array at a place of its first axes; `shape` has the lengths of the others."""
+    """Read from the part of an array at an index of its first axes. `shape` has the lengths of the others."""
     if not shape or not out.size:
         if out.size:
             source.read(index, (1,) * len(index), out=out.reshape((1,) * len(index)))
@@ -119,7 +119,7 @@ def selected(array: Any, selection: Selection, keywords: Mapping[str, Any]) -> F
     """An array of the items that a key of slices and integers picks."""
     source = Snapshot.of(array._handle)
     plan = plan_like(array, selection.shape, source.dtype, keywords)
-    # Axes of length 1 come and go, but nothing else: the others follow each other in the same order.
+    # Only axes of length 1 are added or removed. The others keep their order.
     mine = [n for n, count in enumerate(selection.counts) if count != 1]
     theirs = [n for n, length in enumerate(selection.shape) if length != 1]
     flip = selection.flip
@@ -163,7 +163,7 @@ def taken(array: Any, indices: Any, axis: int | None, keywords: Mapping[str, Any
     first, last = len(before), len(before) + numbers.ndim
 
     def items_of(starts: Shape, counts: Shape) -> Items:
-        if not shape:  # the one item, again and again
+        if not shape:  # the one item, repeated
             return np.broadcast_to(source.read((), ()), counts)
         box = tuple(slice(start, start + count) for start, count in zip(starts, counts, strict=True))
         chosen = numbers[box[first:last]]
@@ -175,7 +175,7 @@ def taken(array: Any, indices: Any, axis: int | None, keywords: Mapping[str, Any
 
 
 def taken_along(array: Any, indices: Any, axis: int | None, keywords: Mapping[str, Any]) -> FrameHandle:
-    """An array of the items that have these numbers on an axis, each at the place of its number."""
+    """An array of the items with these numbers on an axis, like `numpy.take_along_axis`."""
     numbers = np.asarray(plain(indices))
     if numbers.dtype.kind not in "iu":
         raise TypeError(f"indices of take_along_axis must be integers, not {numbers.dtype}")
@@ -189,7 +189,7 @@ def taken_along(array: Any, indices: Any, axis: int | None, keywords: Mapping[st
     if numbers.ndim != len(shape):
         raise ValueError(f"indices have {numbers.ndim} axes and the array {len(shape)}: they must have as many")
     numbers = _from_0_on(numbers, shape[axis], f"axis {axis}")
-    # On the other axes, one stands for all, on either side.
+    # On the other axes, length 1 is broadcast, on either side.
     new = np.broadcast_shapes(numbers.shape, (*shape[:axis], 1, *shape[axis + 1 :]))
     plan = plan_like(array, (*new[:axis], numbers.shape[axis], *new[axis + 1 :]), source.dtype, keywords)
 

@@ -53,7 +53,7 @@ FRAME_MAGIC = b"\x9e\xa8b2frame\0"
 
 
 def suffix_of(window: Window) -> str:
-    """The suffix under which a frame is filed: it depends on what the frame holds."""
+    """The suffix of a frame's file, which depends on what the frame holds."""
     frame = Frame.open(*window)
     if frame.metalayer("batcharray") is not None:
         return ".b2b"
@@ -61,7 +61,7 @@ def suffix_of(window: Window) -> str:
 
 
 def filed_as(window: Window) -> tuple[str, bytes]:
-    """The suffix under which a frame is filed, and what a catalog says of it; empty where nothing can be said."""
+    """The suffix of a frame's file, and its description for a catalog. The description may be empty."""
     frame = Frame.open(*window)
     description = _described(frame)
     if frame.only_array:
@@ -70,7 +70,7 @@ def filed_as(window: Window) -> tuple[str, bytes]:
 
 
 def described(window: Window) -> bytes:
-    """What a catalog says of a frame; empty where nothing can be said, as of one that is damaged."""
+    """The description of a frame for a catalog. Empty if there is none, for instance because the frame is damaged."""
     try:
         return _described(Frame.open(*window))
     except FormatError:
@@ -103,7 +103,7 @@ def whole(window: Window) -> bytes | memoryview:
 
 
 def open_source(path: str, mmap_mode: str | None, old: Source | None = None) -> Source:
-    """Map a file, or open it for positional reads; `MissingFileError` where there is none.
+    """Map a file, or open it for positional reads. Raises `MissingFileError` if there is none.
 
     An older source of the path, opened in the same way, shares with the new one what it can: see `Source.reopen`.
     """

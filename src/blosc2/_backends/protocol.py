@@ -1,4 +1,4 @@
-"""What a store asks of where its leaves lie: one contract for a ZIP file, a directory, and a frame of embedded values.
+"""The contract between a store and its backend: a ZIP file, a directory, or a frame of embedded values.
 
 A backend shows one version of a store, which `load` reads, and publishes the next. Keys are canonical. What not every
 backend can do is a part of it that may be None, and is asked for by that name: `placing`, `members`, `streaming`,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class NewVersion(NamedTuple):
-    """What is to be published.
+    """Changes to publish.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class NewVersion(NamedTuple):
 
 
 class Settles(Protocol):
-    """What was published and may be lost by a power cut."""
+    """Published changes that a power cut may still lose."""
 
     def settle(self) -> None:
         """Make it durable."""
@@ -113,49 +113,49 @@ class Backend(Protocol):
 
     # ------------------------------------------------------------------ open
     def exists(self) -> bool:
-        """Whether something is there that may be a store; raises where there cannot be one."""
+        """Whether something exists that may be a store. Raises an error if it cannot be one."""
 
     def check_replaceable(self) -> None:
-        """Refuse to replace what is no store."""
+        """Refuse to replace anything but a store."""
 
     def load(self) -> None:
-        """Show what is published. If that fails, what was shown before still is."""
+        """Show the published version. If that fails, the version shown before stays."""
 
     def reload(self) -> bool:
         """Show the published version. Returns whether it is another one."""
 
     def shown(self) -> tuple[Any, ...]:
-        """What is shown, for `show`."""
+        """The version that is shown, for `show`."""
 
     def show(self, shown: tuple[Any, ...]) -> None:
-        """Show again what was shown before something else was read that is of no use."""
+        """Show an earlier version again, after a newer one was read that turned out to be useless."""
 
     def look_again(self) -> None:
-        """Forget what is known of the keys that are there."""
+        """Forget the listing of the existing keys."""
 
     def cut_tail(self) -> None:
         """Cut off the bytes of an unfinished append."""
 
     def close(self) -> None:
-        """Let go of all; leaves keep the sources that they need."""
+        """Release everything. Leaves keep the sources that they need."""
 
     def abandon(self) -> None:
-        """Let go of what is being written as it is: it is another process's."""
+        """Forget the file that is being written: it belongs to another process."""
 
     # ------------------------------------------------------------------ locate
     def locate(self, key: str) -> Window | None:
-        """Where the frame of a key lies; None where there is none."""
+        """The byte range of the frame of a key. None if there is none."""
 
     def open_frame(self, key: str) -> Frame | None:
         """The frame of a key, opened with as few reads as possible. None if there is none."""
 
     def place(self, key: str) -> Window | None:
-        """Where it lies as far as that is known without reading it; None where there is none."""
+        """The byte range of a frame, as far as it is known without reading it. None if there is none."""
 
     def __contains__(self, key: str) -> bool: ...
 
     def contains_now(self, key: str) -> bool:
-        """The same by one look, during which a writer may move it."""
+        """The same with one look, during which a writer may move the leaf."""
 
     def has_file(self, key: str) -> bool:
         """Whether a key has a file or a member of its own."""
@@ -165,48 +165,48 @@ class Backend(Protocol):
         """All keys, in their order."""
 
     def listing(self) -> KeyListing:
-        """All keys, to be asked for groups; kept until others are published."""
+        """A listing of all keys with their groups. It is kept until other keys are published."""
 
     def list_again(self) -> None:
-        """Keys came or went: list them anew."""
+        """Keys were added or removed: list them anew."""
 
     def name_of(self, key: str) -> str | None:
-        """The name of the file or member of a key, where it has one of its own."""
+        """The name of the file or member of a key. None if it has none."""
 
     def stored_bytes(self, key: str) -> int:
-        """The bytes that a leaf takes, as far as that is known without a look at it."""
+        """The stored bytes of a leaf, as far as they are known without opening it."""
 
     def size(self) -> int:
         """Bytes of all files."""
 
     # ------------------------------------------------------------------ verify, advise
     def verify(self, key: str, frame: Frame) -> None:
-        """Check what can be checked of a leaf before its chunks are; `FormatError` where it is not as written."""
+        """Check a leaf as far as possible without its chunks. Raises `FormatError` if it is not as written."""
 
     def advise(self, advice: str) -> bool:
-        """Tell the system how all is read; False where leaves have files that were not told."""
+        """Give the system advice about all files. Returns False if files of leaves did not get it."""
 
     # ------------------------------------------------------------------ stage, publish, compact
     def stage(self, changes: dict[str, Window], tiers: Mapping[str, bool]) -> dict[str, Window]:
-        """Move frames that wait to be published out of memory; where they are then."""
+        """Move unpublished frames out of memory. Returns where they are now."""
 
     def forget_staged(self) -> None:
-        """All that was staged is published and read."""
+        """All staged frames are published and read."""
 
     def discard(self) -> None:
-        """Remove what was staged."""
+        """Remove the staged frames."""
 
     def publish(self, new: NewVersion) -> None:
-        """Make changes part of the store; nothing of them is shown before `show_published`."""
+        """Publish changes. They are not shown before `show_published`."""
 
     def show_published(self) -> None:
-        """Show what was just published. If that fails, what was shown before still is."""
+        """Show what was just published. If that fails, the version shown before stays."""
 
     def moved(self, key: str) -> Moved:
-        """The frame of a key that is to get another one."""
+        """The frame of a key that will get another key."""
 
     def opened(self, moved: Moved) -> Window:
-        """Such a frame as a window."""
+        """The byte range of such a frame."""
 
     def compact(self, progress: Progress | None) -> None:
-        """Write all anew, without dead bytes; nothing of it is shown before `load`."""
+        """Rewrite the store without dead bytes. The result is not shown before `load`."""

@@ -14,9 +14,9 @@ from typing import Final
 MAP_BYTES: Final = 64
 # Up to so many values a map is small.
 _FEW: Final = 64
-# In seconds: what waits longer is published with the next assignment, however little it is.
+# In seconds. What waits longer is published with the next assignment, however little it is.
 _LONGEST_WAIT: Final = 1.0
-# Publications may take so many seconds in all, and beyond that one part of the time in so many.
+# Publications may take so many seconds in all, and beyond that this fraction (1/n) of the time.
 _ALLOWANCE: Final = 0.1
 _PART: Final = 20
 
@@ -38,14 +38,14 @@ class Pace:
         self.count = 0
 
     def is_due(self, waiting: int, values: int) -> bool:
-        """Whether so many waiting bytes are to be published now, in a store of so many values."""
+        """Whether to publish this many waiting bytes now, in a store of this many values."""
         since = time.monotonic() - self._ended
         if waiting < MAP_BYTES * values and values > _FEW and since < _LONGEST_WAIT:
             return False
         return self.is_cheap(_ALLOWANCE)
 
     def is_cheap(self, allowance: float) -> bool:
-        """Whether publications took so many seconds in all at most, or a small part of the time since the last one."""
+        """Whether publications took few seconds in all, or only a small part of the time since the last one."""
         return self._spent < allowance or time.monotonic() - self._ended >= _PART * self._took
 
     def __enter__(self) -> None:

@@ -84,7 +84,7 @@ class TieredBackend(ABC):
 
     @abstractmethod
     def place_file(self, key: str) -> Window | None:
-        """Where it lies, as far as that is known without reading it."""
+        """The byte range of a frame, as far as it is known without reading it."""
 
     @abstractmethod
     def has_file(self, key: str) -> bool:
@@ -132,7 +132,7 @@ class TieredBackend(ABC):
 
     # ------------------------------------------------------------------ open
     def load(self) -> None:
-        """Show what is published. If that fails, what was shown before still is."""
+        """Show the published version. If that fails, the version shown before stays."""
         before = self.shown()
         try:
             self.open()
@@ -149,20 +149,20 @@ class TieredBackend(ABC):
             embedded.frame.source.advise(self.advice)
 
     def shown(self) -> tuple[Any, ...]:
-        """What is shown, for `show`."""
+        """The version that is shown, for `show`."""
         return self.embedded, self._newer, self.replaces, self.behind, self.must_load
 
     def show(self, shown: tuple[Any, ...]) -> None:
-        """Show again what was shown before something else was read that is of no use."""
+        """Show an earlier version again, after a newer one was read that turned out to be useless."""
         self.embedded, self._newer, self.replaces, self.behind, self.must_load = shown
         self._listing = None
 
     def look_again(self) -> None:
-        """Forget what is known of the keys that are there."""
+        """Forget the listing of the existing keys."""
         self._listing = None
 
     def close(self) -> None:
-        """Let go of all; leaves keep the sources that they need."""
+        """Release everything. Leaves keep the sources that they need."""
         self._closed = self.replaces = True
         self.embedded = self._newer = self._listing = None
 
@@ -172,7 +172,7 @@ class TieredBackend(ABC):
 
     # ------------------------------------------------------------------ locate
     def locate(self, key: str) -> Window | None:
-        """Where the frame of a key lies; None where there is none."""
+        """The byte range of the frame of a key. None if there is none."""
         if self.replaces:
             self._check_open()
             return None
@@ -185,7 +185,7 @@ class TieredBackend(ABC):
         return None if window is None else Frame.open(*window, key)
 
     def place(self, key: str) -> Window | None:
-        """Where it lies as far as that is known without reading it; None where there is none."""
+        """The byte range of a frame, as far as it is known without reading it. None if there is none."""
         if self.replaces:
             return None
         place = self.place_file(key)
@@ -197,7 +197,7 @@ class TieredBackend(ABC):
         return self.contains_now(key) or (self.embedded is not None and self._find_again(key) is not None)
 
     def contains_now(self, key: str) -> bool:
-        """The same by one look, during which a writer may move it."""
+        """The same with one look, during which a writer may move the leaf."""
         embedded = self.embedded
         return embedded is not None and (self.has_file(key) or key in embedded.entries)
 
@@ -221,7 +221,7 @@ class TieredBackend(ABC):
         return found
 
     def listing(self) -> KeyListing:
-        """All keys, to be asked for groups; kept until others are published."""
+        """A listing of all keys with their groups. It is kept until other keys are published."""
         if self._listing is None:
             embedded = self.embedded
             if embedded is None:
@@ -236,7 +236,7 @@ class TieredBackend(ABC):
         return self._listing
 
     def list_again(self) -> None:
-        """Keys came or went: list them anew."""
+        """Keys were added or removed: list them anew."""
         self._listing = None
 
     def _list_tiers(self, embedded: Embedded) -> tuple[KeyTable, dict[str, Any]]:
@@ -244,7 +244,7 @@ class TieredBackend(ABC):
         return self.table(), embedded.entries
 
     def stored_bytes(self, key: str) -> int:
-        """The bytes that a leaf takes, as far as that is known without a look at it."""
+        """The stored bytes of a leaf, as far as they are known without opening it."""
         place = self.place_file(key)
         if place is not None:
             return place[2]
@@ -254,11 +254,11 @@ class TieredBackend(ABC):
 
     # ------------------------------------------------------------------ verify, advise
     def verify(self, key: str, frame: Frame) -> None:
-        """Check what can be checked of a leaf before its chunks are; `FormatError` where it is not as written."""
+        """Check a leaf as far as possible without its chunks. Raises `FormatError` if it is not as written."""
         verify_value(self.embedded, key, frame)
 
     def advise(self, advice: str) -> bool:
-        """Tell the system how all is read; False where leaves have files that were not told."""
+        """Give the system advice about all files. Returns False if files of leaves did not get it."""
         if advice in LASTING:
             self.advice = advice
         if self.embedded is not None:
@@ -272,7 +272,7 @@ class TieredBackend(ABC):
         self._publish_tiers(files, values, new)
 
     def show_published(self) -> None:
-        """Show what was just published. If that fails, what was shown before still is."""
+        """Show what was just published. If that fails, the version shown before stays."""
         self.load()
 
     def _split(self, new: NewVersion) -> tuple[dict[str, Window | None], dict[str, Window | None]]:
@@ -315,7 +315,7 @@ class TieredBackend(ABC):
         return EmbeddedChanges(kind, old, changes, metadata=metadata)
 
     def stage(self, changes: dict[str, Window], tiers: Mapping[str, bool]) -> dict[str, Window]:
-        """Move frames that wait to be published out of memory; where they are then."""
+        """Move unpublished frames out of memory. Returns where they are now."""
         files = {key: window for key, window in changes.items() if tiers.get(key, True)}
         values = {key: window for key, window in changes.items() if key not in files}
         return {**self._stage_values(values), **self.stage_files(files)}
@@ -330,7 +330,7 @@ class TieredBackend(ABC):
         """The same for frames that get files or members of their own."""
 
     def moved(self, key: str) -> Moved:
-        """The frame of a key that is to get another one."""
+        """The frame of a key that will get another key."""
         if self.has_file(key):
             return self.moved_file(key)
         window = self.locate(key)

@@ -1,4 +1,4 @@
-"""Where embedded values wait that are too many for memory, and have no place of their own before they are published."""
+"""Where unpublished embedded values wait that are too many for memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from blosc2._frames import settled
 
 #: Unpublished frames are held in memory up to this.
 MEMORY_LIMIT: Final = 64 << 20
-# Smaller ones are not worth a call of the system each.
+# Smaller values are not worth a system call each.
 _WORTH_MOVING: Final = 64 << 10
 # Files that are kept open for the values in them.
 _MOST_ELSEWHERE: Final = 64
@@ -32,7 +32,7 @@ class WaitingValues:
         self._file: TemporaryFile | None = None
 
     def stage(self, changes: dict[str, Window]) -> dict[str, Window]:
-        """Move frames there, the large ones of them; where all are then."""
+        """Move large frames to the file. Returns where all frames are now."""
         if not changes:
             return {}
         if self._path is None:
@@ -40,7 +40,7 @@ class WaitingValues:
         waiting = self._file = self._file or TemporaryFile(self._path)
         staged: dict[str, Window] = {}
         for key, window in changes.items():
-            # A very large one in a file that carries checksums stays there; but each keeps its file open.
+            # A very large value in a file with checksums stays there. Each such value keeps its file open.
             stays = window[2] <= _WORTH_MOVING or (
                 window[2] > MEMORY_LIMIT and bool(window[0].checksums) and len(staged) < _MOST_ELSEWHERE
             )
@@ -48,5 +48,5 @@ class WaitingValues:
         return staged
 
     def forget(self) -> None:
-        """What was moved is published; further values begin a new file."""
+        """All moved values are published. Further values begin a new file."""
         self._file = None

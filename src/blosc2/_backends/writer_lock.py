@@ -76,12 +76,12 @@ class WriterLock:
 
     @property
     def held(self) -> bool:
-        """Whether something is locked: the store, or the place where it will be."""
+        """Whether the store, or the path where it will be, is locked."""
         return self._descriptor >= 0
 
     @property
     def inherited(self) -> bool:
-        """Whether this is a copy in a forked child, where it locks nothing."""
+        """Whether this is a copy in a forked child. Such a copy locks nothing."""
         return not self.owner.is_here
 
     def _acquire(self, timeout: float | None) -> None:
@@ -104,7 +104,7 @@ class WriterLock:
                         creation.remove()
                     raise
                 if is_ours:
-                    # What was waited for may have been replaced or removed meanwhile, or made.
+                    # While this waited, the file may have been replaced, removed or created.
                     if self._is_current(descriptor) if creation is None else creation.is_current(descriptor):
                         self._descriptor, self._creation = descriptor, creation
                         descriptor, creation = -1, None
@@ -122,7 +122,7 @@ class WriterLock:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _try(self, descriptor: int, path: str) -> bool:
-        """Lock an open file or directory, unless somebody else has; the descriptor may stand for another file then."""
+        """Lock an open file or directory, unless somebody else holds the lock. The descriptor may change."""
         try:
             flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, path, stand_in=LOCK)
         except BlockingIOError:
@@ -164,9 +164,9 @@ class WriterLock:
             raise
 
     def settle(self) -> None:
-        """What was taken is the store now."""
+        """The file that was locked is the store now."""
         if self._next >= 0:
-            # At once: there is no moment in which nothing is held.
+            # At no moment is nothing locked.
             before, self._descriptor, self._next = self._descriptor, self._next, -1
             creation, self._creation = self._creation, None
             if before >= 0:
@@ -183,20 +183,20 @@ class WriterLock:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def settle_if_current(self) -> None:
-        """Something failed: what was taken may be the store by now, or not."""
+        """Something failed. The file that was locked may or may not be the store now."""
         if self._next >= 0 and self._is_current(self._next):
             self.settle()
         else:
             self.forget_taken()
 
     def forget_taken(self) -> None:
-        """What was taken did not become the store."""
+        """The file that was locked did not become the store."""
         taken, self._next = self._next, -1
         if taken >= 0:
             os.close(taken)
 
     def release(self) -> None:
-        """Let other writers in; nothing more than that, and not twice."""
+        """Let other writers in. A second call does nothing."""
         self.forget_taken()
         self._let_go()
 
@@ -219,7 +219,7 @@ class WriterLock:
 
 
 def _holder(descriptor: int) -> str:
-    """Who has the lock of a file, as far as the system tells."""
+    """Which process holds the lock of a file, as far as the system tells."""
     status = os.fstat(descriptor)
     place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     try:
@@ -240,7 +240,7 @@ def _holder(descriptor: int) -> str:
 
 
 def _forget_in_child() -> None:
-    """In a forked child: its copies of the descriptors must not keep the lock when the parent ends."""
+    """In a forked child, close its copies of the descriptors, which would keep the lock when the parent ends."""
     for lock in list(_held):
         for descriptor in (lock._descriptor, lock._next):
             if descriptor >= 0:

@@ -12,16 +12,16 @@ from blosc2._core.io.source import ADVICE, Source
 
 #: How all of a file is read, for as long as it is open; what else there is, is about bytes.
 LASTING: Final = ("normal", "random", "sequential")
-# Bytes to be read ahead that are no farther apart are one piece: reading what lies between costs less than a call.
+# Ranges that are no farther apart are read ahead as one: reading the gap costs less than a call.
 _GAP: Final = 128 << 10
-# What a chunk may have more than the bytes that it holds.
+# How many bytes a stored chunk may exceed its uncompressed bytes.
 _CHUNK_HEADER: Final = 32
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def check_advice(advice: object, *, part: bool = False) -> None:
-    """Refuse what is no advice, or none about a part of the data."""
+    """Refuse unknown advice, and advice that does not apply to a part of the data."""
     if not isinstance(advice, str) or advice not in ADVICE:
         raise ValueError(f"advice must be one of {', '.join(map(repr, ADVICE))}, not {advice!r}")
     if part and advice in LASTING:
@@ -29,7 +29,7 @@ def check_advice(advice: object, *, part: bool = False) -> None:
 
 
 def lasting(advice: str | None) -> str | None:
-    """Advice that is to be given as soon as a file is open, before anything of it is read."""
+    """The advice to give when a file is opened, before anything is read."""
     return advice if advice in LASTING else None
 
 

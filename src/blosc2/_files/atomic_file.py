@@ -15,7 +15,7 @@ from blosc2.exceptions import StoreLockedError, name_file
 
 
 class Lock(Protocol):
-    """A lock that is on a file and goes over to the one that replaces it."""
+    """A lock on a file that passes to the file which replaces it."""
 
     def take(self, descriptor: int) -> None:
         """Lock the new file too."""
@@ -24,7 +24,7 @@ class Lock(Protocol):
         """The new file has its name."""
 
     def settle_if_current(self) -> None:
-        """Something failed: it has the name, or not."""
+        """Something failed. The new file may or may not have its name."""
 
 
 class NewFile:
@@ -107,14 +107,14 @@ class NewFile:
             sync_folder(self.path)
 
     def let_go(self) -> None:
-        """Close the file, of which nothing is left to write, and leave it where it is."""
+        """Close the complete file, and leave it under its temporary name."""
         self.file.close()
 
     def abandon(self) -> None:
-        """Leave nothing behind; in a forked child, leave all to the process that makes the file."""
+        """Remove the temporary file. In a forked child, leave it to the process that makes it."""
         try:
             self.file.close()
-        except OSError:  # what could not be written is not wanted any more
+        except OSError:  # the unwritten bytes are not needed any more
             pass
         if not self._owner.is_here:
             return
@@ -123,7 +123,7 @@ class NewFile:
 
 
 def through_link(path: str) -> str:
-    """Where a link leads, in the end, whether something is there or not; a path that is no link, as it is."""
+    """The final target of a link, whether it exists or not. A path that is not a link is returned unchanged."""
     if not os.path.islink(path):
         return path
     found = os.path.realpath(path)
@@ -133,13 +133,13 @@ def through_link(path: str) -> str:
 
 
 def temporary_name(path: str) -> str:
-    """A hidden name beside a path, which says what it is for."""
+    """A hidden name beside a path. It says what it is for."""
     folder, name = os.path.split(path)
     return os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
 
 
 def remove_leftovers(path: str, owner: Owner) -> None:
-    """Remove what killed processes left beside a path; only for who holds its lock."""
+    """Remove files that killed processes left beside a path. The caller must hold its lock."""
     folder, name = os.path.split(os.path.abspath(path))
     pattern = re.compile(re.escape(f".{name}.") + r"[0-9a-f]{8}\.tmp")
     for found in os.listdir(folder):

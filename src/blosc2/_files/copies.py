@@ -23,15 +23,15 @@ Window = tuple[Source, int, int]
 #: Bytes that are to be written: a buffer, or where they lie.
 Part = Any
 
-# What is read and written at once, and what the system is asked to copy at once: after each an interrupt is served.
+# Bytes read and written at a time, and bytes that the system copies at a time. Interrupts are served in between.
 _PIECE: Final = 2 << 20
 _AT_ONCE: Final = 64 << 20
-# Fewer bytes are copied sooner than the system is asked.
+# Fewer bytes are copied faster without the system.
 _WORTH_ASKING: Final = 256 << 10
 _NOT_WRITTEN: Final = (
     "the chunks to be copied are not those that were written, as their checksums say; check() tells more"
 )
-# What a system answers that cannot copy between two files.
+# Errors of systems that cannot copy between two files.
 _CANNOT: Final = (
     errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF, errno.ETXTBSY, errno.EOVERFLOW,
 )  # fmt: skip
@@ -111,7 +111,7 @@ def check_unchanged(source: Source) -> None:
 
 
 def check_copy(window: Window, copy: Window) -> None:
-    """Refuse a copy that is not what the checksums of its source say, or of which files were written to meanwhile."""
+    """Refuse a copy that disagrees with the checksums of its source, or whose files were written to meanwhile."""
     source, offset, length = window
     checksums = source.checksums
     if checksums and not offset and length == source.size:
@@ -122,7 +122,7 @@ def check_copy(window: Window, copy: Window) -> None:
 
 
 def _path_of(source: Source) -> str | None:
-    """The file that most bytes of a joined source come from."""
+    """The file with most bytes of a joined source."""
     parts = source.byte_ranges(0, source.size)
     return max(parts, key=lambda part: part[2])[0].path if parts else None
 
@@ -138,7 +138,7 @@ def write_parts(file: BinaryIO, parts: Iterable[Part]) -> None:
 
 
 def write_all(write: Callable[[Any], int], data: Any) -> None:
-    """Write all of a buffer, also where a write takes a part of it."""
+    """Write all of a buffer, even if single writes take only a part."""
     view = memoryview(data)
     while view:
         view = view[write(view) :]
@@ -155,7 +155,7 @@ def _copy(file: BinaryIO, window: Window) -> None:
 
 
 def _copy_by_system(file: BinaryIO, source: Source, offset: int, length: int) -> int:
-    """Have the system copy bytes to a file; how many it did."""
+    """Let the system copy bytes to a file. Returns how many it copied."""
     file.flush()
     position = file.tell()
     done = 0

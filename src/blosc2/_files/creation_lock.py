@@ -39,17 +39,17 @@ class CreationLock:
         folder, name = os.path.split(self._store)
         self.path = os.path.join(folder, f".{name}.lock")
         self._owner = owner
-        # Folders that were made for it, the innermost first.
+        # The folders that were made for the file, the innermost first.
         self._folders: list[str] = []
 
     def open(self) -> int:
-        """Open the file, which is made with the folders that it lies in; -1 where one of these is gone again."""
+        """Create and open the file, with its folders. Returns -1 if one of the folders is gone again."""
         self._make_folders(os.path.dirname(self.path))
         try:
             try:
                 return self._owner.open_lock(self.path, _FLAGS | os.O_RDWR)
             except PermissionError:
-                # One that another user left can be locked all the same.
+                # A file that another user left can be locked too.
                 if not os.path.lexists(self.path):
                     raise
                 return os.open(self.path, _FLAGS | os.O_RDONLY)
@@ -57,7 +57,7 @@ class CreationLock:
             return -1
 
     def is_current(self, descriptor: int) -> bool:
-        """Whether the lock of the opened file keeps others out: it has its name, and there is no store yet.
+        """Whether the lock of the opened file excludes others: the file has its name, and there is no store yet.
 
         A file that is of no use any more is removed; it must be locked.
         """
@@ -74,12 +74,12 @@ class CreationLock:
         return True
 
     def remove(self) -> None:
-        """Remove the file, which must be locked."""
+        """Remove the locked file."""
         with suppress(OSError):  # of another user, where only the owner of a file may do that: it locks nothing
             self._owner.unlink(self.path)
 
     def remove_folders(self) -> None:
-        """Remove the folders that were made for it, as far as nobody has put anything there."""
+        """Remove the folders that were made for the file and are still empty."""
         folders, self._folders = self._folders, []
         with suppress(OSError):
             for folder in folders:

@@ -43,7 +43,7 @@ def locked(file: FileIO | int, path: str, *, exclusive: bool = True, stand_in: s
 
 
 def flock(descriptor: int, operation: int, path: str, *, stand_in: str = "", shared: bool = False) -> None:
-    """Lock what is open; the error of a file system without locks says what to do.
+    """Lock an open file. The error of a file system without locks says what to do.
 
     Parameters
     ----------

@@ -7,18 +7,18 @@ import os
 
 
 def check_same_file(path: str, identity: tuple[int, ...] | None, header: bytes = b"") -> None:
-    """Refuse to replace a file that is not the one that was read, or does not begin as that did."""
+    """Refuse to replace a file that is not the one that was read, or whose first bytes differ."""
     if identity is not None and (file_identity(path) != identity or not begins_with(path, header)):
         raise changed_by_others(path)
 
 
 def check_writable_file(path: str) -> None:
-    """Refuse to replace a file that may not be written to: whoever made it read-only means what it holds."""
+    """Refuse to replace a read-only file: the permission is meant to protect its content."""
     os.close(os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)))
 
 
 def check_permission(path: str) -> None:
-    """Refuse to open for writing what may not be written to, before anybody has worked for nothing.
+    """Refuse to open a read-only file for writing, before any work is done in vain.
 
     Where nothing is there yet, the folder counts in which it, or the first folder above it, would be made.
 
@@ -35,7 +35,7 @@ def check_permission(path: str) -> None:
 
 
 def begins_with(path: str, header: bytes) -> bool:
-    """Whether a file begins with these bytes: its time does not tell of every change, within a tick of the clock."""
+    """Whether a file begins with these bytes. Its time misses changes within one tick of the clock."""
     if not header:
         return True
     with open(path, "rb", buffering=0) as file:
@@ -48,7 +48,7 @@ def changed_by_others(path: str) -> OSError:
 
 
 def file_identity(path: str) -> tuple[int, ...] | None:
-    """Device, inode, size and time of a file, as sources have them; None where there is none."""
+    """Device, inode, size and time of a file, as in `Source.identity`. None if there is no file."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -57,5 +57,5 @@ def file_identity(path: str) -> tuple[int, ...] | None:
 
 
 def identity_of(status: os.stat_result) -> tuple[int, ...]:
-    """The same, of what the system says of a file."""
+    """The same from the result of `os.stat`."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

@@ -15,13 +15,13 @@ from blosc2._frames.msgpack_values import FEW_BYTES, FrameOpener, Together, pack
 from blosc2.exceptions import FormatError, MissingMetadataError, UnsafeDeserializationError
 from blosc2.storage import cparams_from
 
-# Characters of a value that are shown; and packed bytes from which on no more of it is made into text.
+# Characters of a value that are shown, and the packed size above which only a part of it is turned into text.
 _SHOWN = 200
 _LONG_VALUE = 4096
 
 
 class FrameMetadata(Protocol):
-    """What a frame offers here. Contents are packed values."""
+    """What this module needs of a frame. Contents are packed values."""
 
     @property
     def key(self) -> str | None: ...
@@ -34,7 +34,7 @@ class FrameMetadata(Protocol):
 
 
 class MetadataHandle(Protocol):
-    """What a handle offers here: the current frame, and how to publish changes of its metadata."""
+    """What this module needs of a handle: the current frame, and publishing changes of its metadata."""
 
     @property
     def frame(self) -> FrameMetadata: ...
@@ -72,7 +72,7 @@ class _Metadata:
 
     def _unpack(self, name: str, content: bytes, together: Together | None = None) -> Any:
         where = f"{self._kind} {name!r}"
-        # What is short takes little, whatever the file.
+        # Short content takes little memory, whatever the file.
         file_size = self._handle.frame.file_size if len(content) > _LONG_VALUE else 0
         try:
             return unpack(
@@ -89,7 +89,7 @@ class _Metadata:
             raise UnsafeDeserializationError(error.kind, location=f"{where} of {file}") from None
 
     def _show(self, names: Iterable[str], get: Callable[[str], Any]) -> str:
-        """Show entries as a dictionary would, long values cut; one that cannot be read is named, not raised."""
+        """Show entries like a dictionary, with long values cut. An unreadable entry is named, and nothing is raised."""
         shown = []
         for name in names:
             try:
@@ -103,12 +103,12 @@ class _Metadata:
 
 
 def _text(value: Any, size: int) -> str:
-    """The text of a value; of one that is large when packed, a part of it, which takes no more memory than a part."""
+    """The text of a value. Of a value that is large when packed, only a part is turned into text."""
     return repr(value) if size <= _LONG_VALUE else _ShortText().repr(value)
 
 
 class _ShortText(reprlib.Repr):
-    """Texts of values of which no part is longer than what is shown."""
+    """Texts of values whose parts are no longer than what is shown."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -331,8 +331,8 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
         for name in frame.vlmeta_names():
             content = frame.vlmeta(name) or b""
             packed += len(content)
-            if packed > FEW_BYTES:  # from the first one, counting what they take together
-                del content  # or it would be there twice
+            if packed > FEW_BYTES:  # start again, and count what they take together
+                del content  # otherwise it would be in memory twice
                 together = Together(frame.file_size)
                 return {name: self._unpack(name, frame.vlmeta(name) or b"", together) for name in frame.vlmeta_names()}
             values[name] = self._unpack(name, content)
@@ -426,7 +426,7 @@ class VLMeta(_Metadata, HandleProperties, MutableMapping[str, Any]):
                 check_content(check_name(name), content)
                 entries += name not in old
                 grows = grows or name not in old
-        # Files with more exist; they can be changed, but not made worse.
+        # Files with more entries exist. They can be changed, but no entry can be added.
         if grows:
             check_number(entries)
         self._handle.set_vlmeta(dict(changes))

@@ -19,21 +19,21 @@ MAX_NAME_BYTES = 31
 #: Entries of variable metadata that are written all the same, unless `strict_compatibility`; the C library reads them.
 MOST_ENTRIES = 8000
 
-# Whether entries are refused that other programs can read, but not change: see `strict_compatibility`.
+# Whether to refuse entries that other programs can read but not change: see `strict_compatibility`.
 _strict = False
 
-# Metalayers that are not up to users: the geometry of arrays, and the filling that moves data to an aligned position.
+# Metalayers that users cannot set: the geometry of arrays, and the padding that aligns data.
 GEOMETRY = "b2nd"
 RESERVED = (GEOMETRY, PADDING)
 
 
 def strict_compatibility() -> bool:
-    """Whether only that is written which other Blosc2 programs can change, too; `blosc2.strict_compatibility`."""
+    """Whether only such metadata is written that other Blosc2 programs can change; `blosc2.strict_compatibility`."""
     return _strict
 
 
 def set_strict_compatibility(value: bool) -> None:
-    """Set it, for the whole process."""
+    """Set `strict_compatibility` for the whole process."""
     global _strict
     if not isinstance(value, bool):
         raise TypeError(f"strict_compatibility is True or False, not {value!r}")
@@ -76,7 +76,7 @@ def check_content(name: str, content: bytes) -> None:
 
 
 def pack_metalayers(meta: Mapping[str, Any] | None, reserved: Iterable[str] = ()) -> dict[str, bytes]:
-    """Check and pack the `meta` of something that is to be created.
+    """Check and pack the `meta` of a new object.
 
     Parameters
     ----------

@@ -49,16 +49,16 @@ _ACTIVE_KINDS = {_FRAME: "embedded frame", _REFERENCE: "reference"}
 
 _TUPLE = "__tuple__"
 
-# Lists up to this length take little memory, however many of them are open inside of each other.
+# Lists up to this length take little memory, however deeply they are nested.
 _LONG_LIST = 1024
-# Packed metadata up to this size takes little memory whatever it holds.
+# Packed metadata up to this size takes little memory, whatever it holds.
 _SMALL_CHANGE = 4096
 #: Packed bytes so few that nobody has to count what they take in memory.
 FEW_BYTES = FREE // 2 // MOST_PER_BYTE
 # Axes of an array: more than NumPy takes.
 _MAX_AXES = 64
 
-# Extensions inside of extensions. Each level takes some 50 KB of C stack, which a thread may have little of.
+# Nesting of extensions. Each level takes some 50 KB of C stack, and a thread may have little.
 _MAX_LEVELS = 6
 
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes})
@@ -113,7 +113,7 @@ def pack_attribute(value: Any) -> bytes:
 
 
 def pack_checked(value: Any) -> bytes:
-    """Pack a value of lists, maps with strings for keys, strings, bytes and numbers, known to be no more than that.
+    """Pack a value that consists of lists, maps with string keys, strings, bytes and numbers only.
 
     It gives the same bytes as `pack`, in a third of the time for large maps.
     """
@@ -183,12 +183,12 @@ class Together:
 
     def __init__(self, file_size: int) -> None:
         self._allowance = Allowance(file_size)
-        # Counting costs as much as unpacking: it is not done before all values together could be too large.
+        # Counting costs as much as unpacking, so it begins when all values together could be too large.
         self._few: list[bytes | bytearray | memoryview] | None = []
         self._packed = 0
 
     def add(self, data: bytes | bytearray | memoryview) -> None:
-        """Unpack one more; `FormatError` where that is more than the rule of allocation allows."""
+        """Unpack one more value. Raises `FormatError` if it exceeds what the rule of allocation allows."""
         self._packed += len(data)
         if self._few is not None:
             self._few.append(data)
@@ -226,8 +226,8 @@ def check_readable(contents: Mapping[str, bytes], stored: int) -> None:
 
 
 def check_stored_readable(chunks: Mapping[str, bytes], changes: Mapping[str, bytes | None]) -> None:
-    """Check the same of metadata entries as they are stored, of which some change."""
-    # What is small makes no difference to a file that holds too much already.
+    """Check the same for stored metadata entries, some of which change."""
+    # A small value makes no difference in a file that already holds too much.
     if sum(len(packed) for packed in changes.values() if packed) <= _SMALL_CHANGE:
         return
     contents = {name: decode_bytes(chunk) for name, chunk in chunks.items()}
@@ -241,7 +241,7 @@ def _pack(value: Any, level: int, defaults: tuple[Callable[[Any], Any], ...] | N
     try:
         packed: bytes = msgpack.packb(value, default=(defaults or _DEFAULTS)[level], strict_types=True)
         if type(value) not in _PLAIN:
-            # The packer takes any key, the reader refuses most. Strings stay bytes here: only keys matter.
+            # The packer takes any key, but the reader refuses most. Strings stay bytes here, since only keys matter.
             msgpack.unpackb(packed, raw=True, strict_map_key=True)
     except OverflowError as error:
         raise OverflowError(
@@ -260,7 +260,7 @@ def _pack(value: Any, level: int, defaults: tuple[Callable[[Any], Any], ...] | N
 
 
 def _replace(value: Any, *, level: int, texts: bool = False) -> Any:
-    """Give what to pack in place of a value of a type that msgpack does not know.
+    """Give what to pack instead of a value of a type that msgpack does not know.
 
     With `texts`, that is a text for those that have one which says all of them.
     """
@@ -289,7 +289,7 @@ def _replace(value: Any, *, level: int, texts: bool = False) -> Any:
     to_cframe = getattr(type(value), "to_cframe", None)
     if to_cframe is not None:
         return msgpack.ExtType(_FRAME, to_cframe(value))
-    # Subclasses, an OrderedDict for instance, become what they are a kind of.
+    # Subclasses become their base: an OrderedDict, for instance, a dict.
     if isinstance(value, str):
         return str.__str__(value)
     bases: tuple[type[Any], ...] = (int, float, bytes, list, dict)
@@ -305,7 +305,7 @@ _DEFAULTS_WITH_TEXTS = tuple(partial(_replace, level=level, texts=True) for leve
 
 
 def _text_of(value: Any) -> str | None:
-    """The text that a date, a time or a path is stored as; None for all else."""
+    """The text of a date, a time or a path. None for anything else."""
     if isinstance(value, (dt.date, dt.time)):  # a datetime is a date
         return value.isoformat()
     if isinstance(value, np.datetime64):
@@ -317,7 +317,7 @@ def _text_of(value: Any) -> str | None:
 
 
 def _replace_scalar(value: np.generic) -> Any:
-    if isinstance(value, np.timedelta64):  # NumPy counts it among the integers
+    if isinstance(value, np.timedelta64):  # a subclass of NumPy's integers
         raise _dateless(value)
     if isinstance(value, np.bool_):
         return bool(value)
@@ -361,7 +361,7 @@ def _describe_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
 
 
 class _Reader:
-    """One call of `unpack`: its policy, and where it is for messages."""
+    """One call of `unpack`: its policy, and its location for messages."""
 
     __slots__ = ("frame_opener", "full", "location")
 
@@ -384,7 +384,7 @@ class _Reader:
             except ValueError as error:
                 if size <= _LONG_LIST or f"exceeds max_array_len({_LONG_LIST})" not in str(error):
                     raise
-            # Lists are made as long as they say, if there are as many bytes in all, and many may be open at once.
+            # msgpack allocates lists at the length that they state, up to the number of bytes, and many may be open.
             if level == 0 and size <= FEW_BYTES and unpacked_size(data) > MOST_PER_BYTE * size:
                 raise self.error("not a valid msgpack value: its lists are longer than its bytes allow")
             return _unpackb(data, extension, size)
@@ -416,7 +416,7 @@ class _Reader:
         if type(items) is not list:
             raise self.error("a set (extension 45) is not stored as a list")
         try:
-            # A set among the items of a set was a frozenset: no other can be.
+            # A set inside of a set must have been a frozenset.
             return frozenset(items) if frozen else set(items)
         except TypeError as error:
             raise self.error(f"a set (extension 45) holds what no set can hold: {error}") from error
@@ -427,7 +427,7 @@ class _Reader:
         shape = parts.get("shape")
         if not isinstance(shape, (list, tuple)) or not all(type(size) is int and size >= 0 for size in shape):
             raise self.error("the shape of an array (extension 46) is not a list of sizes")
-        if len(shape) > _MAX_AXES:  # a product of very many sizes would take for ever
+        if len(shape) > _MAX_AXES:  # the product of very many sizes would take too long
             raise self.error(f"an array (extension 46) has {len(shape)} axes, and {_MAX_AXES} are possible")
         items = math.prod(shape)
         try:
@@ -459,12 +459,12 @@ class _Reader:
             raise self.error(f"an array (extension 46): {error}") from error
         if type(data) is not bytes or len(data) != items * dtype.itemsize:
             raise self.error(f"the data of an array (extension 46) is not {items} items of {dtype.itemsize} bytes")
-        # A copy, because what is made from bytes cannot be written.
+        # A copy, because an array over bytes is read-only.
         return np.frombuffer(data, dtype=dtype).copy()
 
 
 def _reason(error: Exception) -> str:
-    """Say what is wrong in words of the data rather than of msgpack's options."""
+    """Describe an error in terms of the data, not of msgpack's options."""
     text = str(error)
     claim = re.match(r"(\d+) exceeds max_(\w+)_len\((\d+)\)", text)
     if claim:

@@ -29,7 +29,7 @@ from blosc2._options import Support, check_meta, declared_encoding, fields_of, l
 from blosc2.exceptions import FormatError
 from blosc2.storage import CParams, Filter, cparams_of
 
-# Where the header says them.
+# Where the header has them.
 _OFFSETS: Final = {
     "codec": CODEC_AT, "codec_meta": CODEC_META_AT, "clevel": LEVEL_AT, "splitmode": SPLIT_MODE_AT,
     "typesize": TYPESIZE_AT, "blocksize": BLOCKSIZE_AT, "filters": FILTERS_AT, "filters_meta": FILTERS_META_AT,
@@ -38,7 +38,7 @@ _NAMES: Final = tuple(item.name for item in fields(CParams))
 #: Those that take the items themselves for numbers.
 LOSSY_CODECS: Final = lossy_codecs()
 _LOSSY: Final = frozenset(codec.value for codec in LOSSY_CODECS)
-# Enough for every codec and filter to do something.
+# Long enough to exercise every codec and filter.
 _SAMPLE: Final = bytes(64)
 _MOST: Final = 64
 
@@ -46,7 +46,7 @@ _usable: set[tuple[Any, ...]] = set()
 
 
 def check_lossy_codec(cparams: CParams, dtype: np.dtype[Any]) -> None:
-    """Refuse to have a codec take for numbers of its own what is none: it would give back noise."""
+    """Refuse items of other dtypes than the codec works on: decoded, they would be noise."""
     if cparams.codec not in LOSSY_CODECS:
         return
     dtypes = cparams.codec.facts.dtypes
@@ -58,7 +58,7 @@ def check_lossy_codec(cparams: CParams, dtype: np.dtype[Any]) -> None:
 
 
 def check_declared(frame: Frame, dtype: np.dtype[Any] | None = None) -> None:
-    """Refuse to compress new chunks as a header says that says what nobody could do.
+    """Refuse to compress new chunks with impossible parameters from a header.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def check_declared(frame: Frame, dtype: np.dtype[Any] | None = None) -> None:
     if known in _usable:
         return
     declared = cparams_of(frame, 1)
-    # One by one first: only so it is known which byte is wrong.
+    # Checked one by one first, to know which byte is wrong.
     for name, offset in _OFFSETS.items():
         with _refusing(frame, offset):
             CParams(**{name: getattr(declared, name)}, nthreads=1)
@@ -92,7 +92,7 @@ def check_declared(frame: Frame, dtype: np.dtype[Any] | None = None) -> None:
         CParams(**{name: getattr(declared, name) for name in _NAMES})
         encoding = declared_encoding(frame)
         encoding.check()
-        if not encoding.needs_geometry:  # what does, was made use of when the array was opened
+        if not encoding.needs_geometry:  # others were tried when the array was opened
             encode(encoding, _SAMPLE)
     if len(_usable) >= _MOST:
         _usable.clear()

@@ -20,7 +20,7 @@ _MOST_METALAYERS = 16
 
 
 def with_padding(metalayers: dict[str, bytes]) -> dict[str, bytes]:
-    """Metalayers after which the first payload is aligned; the same ones when there is no room for one more."""
+    """Metalayers with padding that aligns the first payload. Unchanged if one more does not fit."""
     if len(metalayers) >= _MOST_METALAYERS:
         return metalayers
     size = (_CHUNK_HEADER - header_length({**metalayers, PADDING: b"\xc4\0"})) % ALIGNMENT
@@ -28,7 +28,7 @@ def with_padding(metalayers: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def hole_before(position: int) -> bytes:
-    """What goes before a chunk that would start at this position of an aligned frame."""
+    """The filling before a chunk that would start at this position of an aligned frame."""
     return bytes((_CHUNK_HEADER - position) % ALIGNMENT)
 
 

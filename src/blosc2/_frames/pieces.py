@@ -30,7 +30,7 @@ SumsOf = Callable[[Integers], "np.ndarray[Any, np.dtype[np.uint32]] | None"]
 
 
 def plain_window(frame: Frame, *, own: bool = False) -> Window:
-    """A serialised frame without the checksums that files carry, which are remembered.
+    """A serialised frame without the checksums that files carry. The checksums are remembered.
 
     `own` says that nobody else writes to its file.
     """

@@ -32,10 +32,10 @@ ZERO_OFFSET = -0x7F00000000000000
 NAN_OFFSET = -0x7E00000000000000
 UNINIT_OFFSET = -0x7C00000000000000
 
-# Entries of a table that are plain integers at a time.
+# Entries of a table that are converted to plain integers at a time.
 _PIECE: Final = 1 << 16
 
-# Bytes of memory for each special chunk that must be stored because others have another size.
+# Bytes of memory for a special chunk that must be stored because others differ in size.
 _MADE: Final = 256
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
@@ -43,12 +43,12 @@ Stored = bytes | StoredChunk | Spooled | int  # a chunk, or one of the offsets a
 
 
 def own(stored: Stored) -> bytes | Spooled | int:
-    """A chunk to keep: not in memory that others will use again."""
+    """A chunk to keep, copied from memory that will be used again."""
     return bytes(stored) if isinstance(stored, StoredChunk) else stored
 
 
 class FrameUpdate:
-    """What the next version of a frame has: its tables and metadata, edited, and new chunks.
+    """The next version of a frame: its edited tables and metadata, and new chunks.
 
     Attributes
     ----------
@@ -73,10 +73,10 @@ class FrameUpdate:
         self.vlblocks = bool(frame.vlblocks)
         self._offsets: np.ndarray[Any, np.dtype[np.int64]] | None = None
         self._sizes: np.ndarray[Any, np.dtype[np.int64]] | None = None
-        self._appended = 0  # bytes of a last chunk that `_sizes` need not know, because it is None
+        self._appended = 0  # bytes of an appended last chunk, while `_sizes` is None
 
     def require_table(self, count: int) -> None:
-        """Refuse a table of so many chunks in place of one value for all: no reader would take it (`allocation`)."""
+        """Refuse a table of so many chunks instead of one value for all: no reader would accept it (`allocation`)."""
         if 8 * count > FREE // 2 and 8 * count > table_limit(self.frame.file_size):
             raise self._too_many(count)
 
@@ -163,7 +163,7 @@ class FrameUpdate:
                 self.new[index + n] = stored
 
     def _append(self, index: int, stored: bytes | Spooled | int, size: int) -> bool:
-        """Put a chunk behind full ones, which is the most common change; False when it is not that."""
+        """Append a chunk after full chunks, the most common change. Returns False if this is another case."""
         frame = self.frame
         chunksize = int(frame.chunksize)
         if self._offsets is not None or self._sizes is not None or frame.variable or index != frame.nchunks:
@@ -182,7 +182,7 @@ class FrameUpdate:
         return True
 
     def settle(self) -> bool:
-        """Decide whether chunks are equal or variable, as their sizes now are; True for variable.
+        """Decide by the current sizes whether chunks are equal or variable. Returns True for variable.
 
         Offsets without a chunk have no place in a frame of variable chunks: they become stored ones.
         """
@@ -274,7 +274,7 @@ def lay_out(
 def write_chunks(
     write: Callable[[Any], Any], chunks: Iterable[Stored], start: int | None = None, checksums: Running | None = None
 ) -> tuple[array[int], int]:
-    """Write chunks one after the other; their offsets from the first, and the bytes that they take.
+    """Write chunks one after another. Returns their offsets from the first, and the bytes that they take.
 
     With the position where they start, each payload is aligned. With checksums, these go on over what is written.
     """
@@ -315,7 +315,7 @@ def _lay_out_update(write: Callable[[Any], Any], update: FrameUpdate, checksums:
 
 
 def all_chunks(update: FrameUpdate) -> Iterator[Stored]:
-    """What is stored for each chunk; one that is not as its checksum says is never given out."""
+    """The stored form of each chunk. A chunk with a wrong checksum raises an error."""
     frame = update.frame
     known = sums_by_offset(frame)
     for index, offset in numbered(update.offsets):
@@ -360,13 +360,13 @@ def _other_number(frame: Frame, known: int, stored: int) -> FormatError:
 
 
 def numbered(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[tuple[int, int]]:
-    """Number and offset of each chunk; as plain integers only a few at a time."""
+    """Number and offset of each chunk. Only a few at a time are plain integers."""
     for first in range(0, len(offsets), _PIECE):
         yield from enumerate(offsets[first : first + _PIECE].tolist(), first)
 
 
 def check_table(count: int, stored: int) -> None:
-    """Refuse to write a table of offsets that readers of a file of so many bytes would refuse."""
+    """Refuse a table of offsets that readers would refuse in a file of so many bytes."""
     if 8 * count > table_limit(stored):
         raise ValueError(
             f"{count} chunks, most of which take no room, are too many for one frame: choose larger chunks"
@@ -374,7 +374,7 @@ def check_table(count: int, stored: int) -> None:
 
 
 def appended(update: FrameUpdate, start: int, *, variable: bool) -> tuple[list[bytes | Spooled], bytes]:
-    """What has to be appended to a frame so that it shows an update (FORMATS 8.1).
+    """The bytes to append to a frame so that it shows an update (FORMATS 8.1).
 
     The new version carries checksums if those of the old one hold.
 
@@ -444,7 +444,7 @@ def appended(update: FrameUpdate, start: int, *, variable: bool) -> tuple[list[b
 
 
 def _table_after(update: FrameUpdate, checksums: Sums, added: dict[int, int]) -> bytes:
-    """The checksums of the chunks of a version that is appended: those that stay keep theirs."""
+    """The checksums of the chunks of an appended version. Chunks that stay keep theirs."""
     frame, offsets = update.frame, update.offsets
     repeated = frame.repeated_offset
     old = np.frombuffer(frame.offsets_bytes(), np.int64) if repeated is None else np.full(frame.nchunks, repeated)
@@ -462,7 +462,7 @@ def _table_after(update: FrameUpdate, checksums: Sums, added: dict[int, int]) ->
 
 
 def frame_bytes(update: FrameUpdate) -> bytes:
-    """The frame anew, without holes, as one piece."""
+    """The frame written anew, without holes, as bytes."""
     parts: list[bytes] = []
     header = _lay_out_update(parts.append, update)
     return b"".join([header, *parts])

@@ -28,7 +28,7 @@ from blosc2._frames import ALIGNMENT, MARK_AT, Running, as_table, carried, from_
 
 # The header fields that make a version current lie in one sector when they end before this byte.
 _SECTOR: Final = 512
-# Dead bytes may be so many times the live ones, and these more.
+# Dead bytes may be this many times the live ones, plus so many bytes.
 _DEAD_TO_LIVE: Final = 2
 _SLACK: Final = 1 << 20
 # Values that cross chunks are no windows of the file. When they are this part of all, larger chunks are made for them.

@@ -107,7 +107,7 @@ class EmbeddedBackend:
             return False
 
     def load(self) -> None:
-        """Show what is published. If that fails, what was shown before still is."""
+        """Show the published version. If that fails, the version shown before stays."""
         if self.root is not None:
             self._load(None)
 
@@ -153,16 +153,16 @@ class EmbeddedBackend:
         return before is None or after is None or not _are_same(before.frame, after.frame)
 
     def shown(self) -> tuple[Any, ...]:
-        """What is shown, for `show`."""
+        """The version that is shown, for `show`."""
         return self.embedded, self._identity
 
     def show(self, shown: tuple[Any, ...]) -> None:
-        """Show again what was shown before something else was read that is of no use."""
+        """Show an earlier version again, after a newer one was read that turned out to be useless."""
         self.embedded, self._identity = shown
         self._listing = None
 
     def look_again(self) -> None:
-        """Forget what is known of the keys that are there."""
+        """Forget the listing of the existing keys."""
         self._listing = None
 
     def cut_tail(self) -> None:
@@ -182,7 +182,7 @@ class EmbeddedBackend:
 
     # ------------------------------------------------------------------ locate
     def locate(self, key: str) -> Window | None:
-        """Where the frame of a key lies; None where there is none."""
+        """The byte range of the frame of a key. None if there is none."""
         embedded = self.embedded
         if embedded is not None:
             return embedded.locate(key)
@@ -196,7 +196,7 @@ class EmbeddedBackend:
         return None if window is None else Frame.open(*window, key)
 
     def place(self, key: str) -> Window | None:
-        """Where it lies as far as that is known without reading it; None where there is none."""
+        """The byte range of a frame, as far as it is known without reading it. None if there is none."""
         return None if self.embedded is None else self.embedded.place(key)
 
     def __contains__(self, key: str) -> bool:
@@ -215,20 +215,20 @@ class EmbeddedBackend:
         return [] if self.embedded is None else list(self.embedded.entries)
 
     def listing(self) -> KeyListing:
-        """All keys, to be asked for groups; kept until others are published."""
+        """A listing of all keys with their groups. It is kept until other keys are published."""
         if self._listing is None:
             self._listing = KeyListing(KeyTable.of_keys(self.keys()), path=self.named)
         return self._listing
 
     def list_again(self) -> None:
-        """Keys came or went: list them anew."""
+        """Keys were added or removed: list them anew."""
         self._listing = None
 
     def name_of(self, key: str) -> None:
         """The name of the file of a key, which none has."""
 
     def stored_bytes(self, key: str) -> int:
-        """The bytes that a leaf takes, as far as that is known without a look at it."""
+        """The stored bytes of a leaf, as far as they are known without opening it."""
         entry = {} if self.embedded is None else self.embedded.entries.get(key, {})
         length = entry.get("length")
         return length if type(length) is int else 0
@@ -241,7 +241,7 @@ class EmbeddedBackend:
 
     # ------------------------------------------------------------------ verify, advise
     def verify(self, key: str, frame: Frame) -> None:
-        """Check what can be checked of a leaf before its chunks are; `FormatError` where it is not as written."""
+        """Check a leaf as far as possible without its chunks. Raises `FormatError` if it is not as written."""
         verify_value(self.embedded, key, frame)
 
     def advise(self, advice: str) -> bool:
@@ -257,11 +257,11 @@ class EmbeddedBackend:
         return EmbeddedChanges("b2embed", self.embedded, changes, meta=self.meta, chunksize=self.chunksize)
 
     def stage(self, changes: dict[str, Window], tiers: Mapping[str, bool]) -> dict[str, Window]:  # noqa: ARG002 - one tier
-        """Move frames that wait to be published out of memory; where they are then."""
+        """Move unpublished frames out of memory. Returns where they are now."""
         return self._waiting.stage(changes)
 
     def forget_staged(self) -> None:
-        """All that was staged is published and read."""
+        """All staged frames are published and read."""
         self._waiting.forget()
 
     def discard(self) -> None:
@@ -287,7 +287,7 @@ class EmbeddedBackend:
         self._published = None
 
     def moved(self, key: str) -> Moved:
-        """The frame of a key that is to get another one."""
+        """The frame of a key that will get another key."""
         window = self.locate(key)
         if window is None:
             raise StoreKeyError(f"Key {key!r} not found in the store", path=self.named)

@@ -132,11 +132,11 @@ class ZipBackend(TieredBackend):
         return version.source, *window
 
     def shown(self) -> tuple[Any, ...]:
-        """What is shown, for `show`."""
+        """The version that is shown, for `show`."""
         return super().shown(), self.members, self._identity, self._floor
 
     def show(self, shown: tuple[Any, ...]) -> None:
-        """Show again what was shown before something else was read that is of no use."""
+        """Show an earlier version again, after a newer one was read that turned out to be useless."""
         common, self.members, self._identity, self._floor = shown
         super().show(common)
 
