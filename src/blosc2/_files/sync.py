@@ -15,7 +15,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Final, Self
 
-from blosc2._files.process import Owner
+from blosc2._files.owner import Owner
 
 #: Syncs that wait for the disk at the same time; more are hardly quicker.
 THREADS: Final = 8
