@@ -1,6 +1,8 @@
 """Files of a directory: the order in which they take their new places, and what follows their frames."""
 
+import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,3 +54,43 @@ def test_what_an_append_left_behind_a_leaf(count: int, source: str | None, tmp_p
             assert all(np.array_equal(store[key][:], values + 1) for key in keys)
             assert np.array_equal(store["/g/a"][1:], values[1:])
             assert store["/g/a"][0] == (7 if place == path else values[0])
+
+
+def test_replacing_a_leaf_asks_little_about_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a leaf that is listed it is known that it is there; each question is a call of the system."""
+    with blosc2.TreeStore(str(tmp_path / "s.b2d"), mode="w") as store:
+        for n in range(600):
+            store[f"/g{n % 10}/k{n}"] = np.arange(100)
+    asked = [0]
+    for name in ("stat", "lstat"):
+        real = getattr(os, name)
+
+        def ask(*args: object, real: Any = real, **how: object) -> Any:
+            asked[0] += 1
+            return real(*args, **how)
+
+        monkeypatch.setattr(os, name, ask)
+    with blosc2.TreeStore(str(tmp_path / "s.b2d"), mode="a") as store:
+        store.update({f"/g{n % 10}/k{n}": np.arange(100) + n for n in range(600)})
+    assert asked[0] <= 6 * 600
+    monkeypatch.undo()
+    with blosc2.open(tmp_path / "s.b2d") as store:
+        assert all(store[f"/g{n % 10}/k{n}"][0] == n for n in range(600))
+
+
+def test_quick_syncs_need_no_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from blosc2._files import sync
+
+    def started(work: object) -> None:
+        raise AssertionError("threads were started")
+
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr(sync, "_LONG", 60.0)
+    monkeypatch.setattr(sync, "_sync_together", started)
+    paths = [str(tmp_path / str(n)) for n in range(30)]
+    for path in paths:
+        Path(path).touch()
+    sync.sync_files(paths, [str(tmp_path)])
+    monkeypatch.setattr(sync, "_LONG", -1.0)
+    with pytest.raises(AssertionError, match="threads were started"):
+        sync.sync_files(paths)

@@ -54,7 +54,7 @@ class Owner:
         file = keep_from_child(opened)
         if not self.is_here:  # forked before it was kept from children
             file.close()
-        self.check(path)
+            self.check(path)
         return file
 
     def open_lock(self, path: str, flags: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import _thread
 import errno
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -19,6 +20,8 @@ from blosc2._files.owner import Owner
 
 #: Syncs that wait for the disk at the same time; more are hardly quicker.
 THREADS: Final = 8
+# Seconds of a sync for which threads are worth it: of a file system in memory none are, as they take turns anyway.
+_LONG: Final = 100e-6
 #: What file systems answer that have no syncs of folders: they keep the order of changes by themselves, or not at all.
 _NO_FOLDER_SYNC: Final = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -27,11 +30,22 @@ def sync_files(paths: Iterable[str], folders: Iterable[str] = ()) -> None:
     """Make files durable, and the names in folders."""
     work: list[tuple[Callable[[str], None], str]] = [(sync_file, path) for path in paths]
     work += [(sync_names, folder) for folder in folders]
-    if len(work) < 2 or THREADS < 2:
-        for sync, path in work:
+    left = deque(work)
+    takes_long = False
+    while left:
+        if takes_long and len(left) > 1 and THREADS > 1:
+            _sync_together(left)
+            return
+        sync, path = left.popleft()
+        began = time.perf_counter()
+        try:
             sync(path)
-        return
-    _sync_together(deque(work))
+        except OSError:
+            if THREADS > 1:  # all are tried, whichever fails
+                with suppress(OSError):
+                    _sync_together(left)
+            raise
+        takes_long = time.perf_counter() - began > _LONG
 
 
 def _sync_together(work: deque[tuple[Callable[[str], None], str]]) -> None:
@@ -124,7 +138,8 @@ class SyncsBeside:
             self._raise()
         self._work.put(path)
         self._added += 1
-        if self._added > 1 and self._threads < THREADS - 1:
+        # Another thread where those that there are have more to do than they can.
+        if self._added > 1 and self._threads < THREADS - 1 and self._work.qsize() > 2 * self._threads:
             with suppress(RuntimeError):  # no thread is to be had, as when the interpreter ends
                 _thread.start_new_thread(self._run, ())
                 self._threads += 1

@@ -172,7 +172,7 @@ class DirectoryBackend(TieredBackend):
 
     def has_file(self, key: str) -> bool:
         """Whether a key has a file of its own."""
-        return self.files.path_of(key) is not None
+        return self.files.has(key)
 
     def table(self) -> KeyTable:
         """The keys of all files."""
@@ -359,9 +359,9 @@ class DirectoryBackend(TieredBackend):
         if self._embed_file.unsettled:
             self._embed_file.settle()
 
-    def publish_files(self, changes: dict[str, Window | None]) -> None:
-        """Change the files of leaves alone; what is new is durable when `placing` is settled."""
-        Publishing(self).into(changes, None, fresh=False, durable=False, settles=True)
+    def publish_files(self, changes: dict[str, Window | None]) -> dict[str, str]:
+        """Change the files of leaves alone; what is new is durable when `placing` is settled. Gives its suffixes."""
+        return Publishing(self).into(changes, None, fresh=False, durable=False, settles=True)
 
     def _mark(self) -> None:
         """Let readers tell a new version, whatever files it touched, and however coarse times are here."""

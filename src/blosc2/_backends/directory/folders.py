@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 
 from blosc2._backends.key_rules import is_path
 from blosc2._backends.layout import EMBED
@@ -54,25 +55,31 @@ class Folders:
             raise ValueError(f"{self._root}: the key {key!r} leads out of the store")
         self._inside.add(folder)
 
-    def prepare(self, paths: list[str]) -> set[str]:
+    def prepare(self, paths: list[str]) -> tuple[set[str], set[str]]:
         """Make the folders of files, and see that nothing is in the way, before any of the files is moved there.
 
-        The folders that will have changed are returned.
+        Returns the folders that will have changed, and the paths that something has already.
         """
         folders = {os.path.dirname(path) for path in paths}
         touched = set(folders)
+        occupied = set()
         try:
             for folder in folders:
                 if not os.path.isdir(folder):
                     touched.update(self.make(folder))
             for path in paths:
-                if os.path.isdir(path):
+                try:
+                    kind = os.lstat(path).st_mode
+                except FileNotFoundError:
+                    continue
+                if stat.S_ISDIR(kind) or (stat.S_ISLNK(kind) and os.path.isdir(path)):
                     raise IsADirectoryError(errno.EISDIR, "a folder is where the file of a leaf should be", path)
+                occupied.add(path)
         except BaseException:
             for folder in folders:
                 self.remove_empty(folder)
             raise
-        return touched
+        return touched, occupied
 
     def make(self, folder: str) -> list[str]:
         """Make a folder; those in which a new name appears are returned."""

@@ -101,6 +101,10 @@ class LeafFiles:
             source.advise(self.advice)
         return file_range(source)
 
+    def has(self, key: str) -> bool:
+        """Whether a key has a file."""
+        return self.path_now(key) is not None if self._table is None else key in self._files
+
     def path_of(self, key: str) -> str | None:
         """The file of a key."""
         if self._table is not None:
@@ -118,11 +122,15 @@ class LeafFiles:
                 return stem + suffix
         return self._unknown_suffix(key)
 
-    def files_of(self, key: str) -> Iterator[str]:
-        """Every file that stands for a key: each suffix of leaves, and one with an unknown suffix."""
+    def files_of(self, key: str, known: str | None = None) -> Iterator[str]:
+        """Every file that stands for a key: each suffix of leaves, and one with an unknown suffix.
+
+        Of one it may be `known` that it is there.
+        """
         for suffix in LEAF_SUFFIXES:
-            if os.path.isfile(self._root + key + suffix):
-                yield self._root + key + suffix
+            path = self._root + key + suffix
+            if path == known or os.path.isfile(path):
+                yield path
         other = self._unknown_suffix(key)
         if other is not None:
             yield other

@@ -69,10 +69,12 @@ class Placing(Unsettled):
         """Whether a key has a durable file, or had one when all was durable last."""
         if key in self.removed:
             return True
-        backend = self._backend
-        return backend.files.path_of(key) is not None and any(
-            path not in self.new for path in backend.files.files_of(key)
-        )
+        files = self._backend.files
+        path = files.path_of(key)
+        if path is None:
+            return False
+        # Where it is new, there may be a durable one of another suffix.
+        return path not in self.new or any(path not in self.new for path in files.files_of(key, path))
 
     def put(self, key: str, window: Window, *, there: bool, synced: bool) -> bool:
         """Give a leaf its file, be it `there` or not; `synced` waits for the disk before that.
@@ -145,10 +147,9 @@ class Placing(Unsettled):
         """Give several leaves their files, or remove them; if one of these fails, all are as they were."""
         backend = self._backend
         backend.check_unchanged(changes)
-        backend.publish_files(changes)
-        for key, window in changes.items():
-            path = None if window is None else next(backend.files.files_of(key), None)
-            backend.files.note_file(key, None if path is None else os.path.splitext(path)[1])
+        suffixes = backend.publish_files(changes)
+        for key in changes:
+            backend.files.note_file(key, suffixes.get(key))
         backend._mark_leaf()
 
     def forget_aside(self, changes: dict[str, Window | None]) -> None:

@@ -101,8 +101,8 @@ class Publishing:
         fresh: bool,
         durable: bool,
         settles: bool = False,
-    ) -> None:
-        """Move new files into the existing tree, and remove those that go.
+    ) -> dict[str, str]:
+        """Move new files into the existing tree, and remove those that go; gives the suffix of each key's new file.
 
         With `settles` this waits for the disk only where something durable could be lost; `placing` knows the rest.
         """
@@ -113,15 +113,18 @@ class Publishing:
             check_same_file(os.path.join(backend.root, EMBED), backend._identity)
         stale = set(backend.files.all()) if fresh else set()
         renamed: dict[str, str] = {}
+        suffixes: dict[str, str] = {}
         moves = []
         for key, window in changes.items():
             if isinstance(window, Moved) and window.aside is not None:
-                path = backend.tree.place_of(key, os.path.splitext(window.aside)[1])
+                suffixes[key] = os.path.splitext(window.aside)[1]
+                path = backend.tree.place_of(key, suffixes[key])
                 # The file aside stays, in case that this fails and is tried again.
                 moves.append((backend.aside.link(window.aside, path), path))
                 renamed[key] = window.origin
             elif window is not None:
-                path = backend.tree.place_of(key, suffix_of(window))
+                suffixes[key] = suffix_of(window)
+                path = backend.tree.place_of(key, suffixes[key])
                 moves.append((backend.aside.write(window), path))
         there = [key for key, window in changes.items() if window is not None]
         placing = backend.placing
@@ -133,27 +136,34 @@ class Publishing:
         }
         ordered = durable or settles
         if ordered:
-            backend.aside.sync([aside for aside, path in moves if not os.path.islink(aside) and path not in unsynced])
-        for key in changes:
-            stale.update(backend.files.files_of(key))
+            backend.aside.sync([
+                aside
+                for key, (aside, path) in zip(there, moves, strict=True)
+                # Only what is moved may be a link.
+                if path not in unsynced and not (isinstance(changes[key], Moved) and os.path.islink(aside))
+            ])  # fmt: skip
         backend._embed_file.was_there = True
         backend._embed_file.beside = backend._beside_embedded()
         done = FileMoves(backend.aside.keep, backend._owner)
         try:
             # What a copy replaces is another store, to which nothing can be appended.
             new_embed = None if embed is None else backend._embed_file.prepare(embed, durable=durable, anew=fresh)
-            touched = backend.tree.prepare([path for _, path in moves])
+            touched, occupied = backend.tree.prepare([path for _, path in moves])
+            places = dict(zip(there, moves, strict=True))
+            for key in changes:
+                known = places[key][1] if key in places and places[key][1] in occupied else None
+                stale.update(backend.files.files_of(key, known))
             if settles:  # before anything is: what is not known here counts as durable
                 placing.came(unsynced, touched, set(), lost)
             steps = in_steps(there, renamed)
-            places = dict(zip(there, moves, strict=True))
             for number, step in enumerate(steps):
                 if number and ordered:
                     backend.tree.sync(touched)
                 done.begin_step()
                 for key in step:
                     aside, path = places[key]
-                    done.put(aside, path, taken=os.path.lexists(path))
+                    done.put(aside, path, taken=path in occupied)
+                    occupied.add(path)
                     stale.difference_update((path, backend.root + key + os.path.splitext(path)[1]))
             if ordered and moves and (new_embed is not None or stale):
                 backend.tree.sync(touched)
@@ -183,6 +193,7 @@ class Publishing:
                 self._take_back(done, [path for _, path in moves], error, durable=durable)
             raise
         backend._mark()
+        return suffixes
 
     def _take_back(self, done: FileMoves, paths: list[str], error: BaseException, *, durable: bool) -> None:
         """Bring back the files that were replaced before an error, and remove those that came, with their folders."""
