@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fixture_kit.sums import ITEMS, NOISE, every_kind, made
+from fixture_kit.checksums import ITEMS, NOISE, every_kind, made
 
 import blosc2
 from blosc2._core.frame.frame import Frame
@@ -110,13 +110,13 @@ def sums_at(frame: Frame, offsets: Any) -> Any:
 
 def test_checksums_of_parts_that_follow_each_other() -> None:
     parts = [bytes(NOISE[:size]) for size in (0, 1, 600, 600, 3, 3, 0, 64)]
-    sums = np.array([crc32c(part) for part in parts], np.uint32)
+    checksums = np.array([crc32c(part) for part in parts], np.uint32)
     sizes = np.array([len(part) for part in parts], np.int64)
     for before in (b"", b"before"):
-        assert crc32c_of_parts(crc32c(before), sums, sizes) == crc32c(before + b"".join(parts))
-    assert crc32c_of_parts(7, sums[:0], sizes[:0]) == 7
+        assert crc32c_of_parts(crc32c(before), checksums, sizes) == crc32c(before + b"".join(parts))
+    assert crc32c_of_parts(7, checksums[:0], sizes[:0]) == 7
     with pytest.raises(ValueError, match="7 checksums for 8 parts"):
-        crc32c_of_parts(0, sums[1:], sizes)
+        crc32c_of_parts(0, checksums[1:], sizes)
 
 
 def test_lengths_are_those_of_the_chunks(path: Path) -> None:

@@ -94,7 +94,7 @@ class JoinedChunks:
         self._end, self._in_memory, self._source = first + live, live - in_file, None
         self._room = first + 2 * live + self._slack
 
-    def sums_of(self, offsets: Integers) -> np.ndarray[Any, np.dtype[np.uint32]] | None:
+    def checksums_of(self, offsets: Integers) -> np.ndarray[Any, np.dtype[np.uint32]] | None:
         """The checksums of the chunks at offsets; None where the frame in the file carries none."""
         if not self._has_asked:
             found = positions_and_checksums(self._frame)

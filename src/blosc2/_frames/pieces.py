@@ -26,7 +26,7 @@ SMALL_FRAME: Final = 8 << 20
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 #: Gives the checksums of the chunks at offsets of a frame; None where they are not known.
-SumsOf = Callable[[Integers], "np.ndarray[Any, np.dtype[np.uint32]] | None"]
+ChecksumsOf = Callable[[Integers], "np.ndarray[Any, np.dtype[np.uint32]] | None"]
 
 
 def plain_window(frame: Frame, *, own: bool = False) -> Window:
@@ -48,7 +48,7 @@ def plain_window(frame: Frame, *, own: bool = False) -> Window:
     return source, 0, source.size
 
 
-def frame_window(frame: Frame, checksums_of: SumsOf | None = None) -> Window:
+def frame_window(frame: Frame, checksums_of: ChecksumsOf | None = None) -> Window:
     """A frame without holes of the chunks of another, as `blosc2._frames.update.frame_bytes` makes it.
 
     Parameters

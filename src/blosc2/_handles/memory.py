@@ -105,7 +105,7 @@ class MemoryHandle(FrameHandle):
         joined = self._joined
         if joined is None or self._joined_of is not self.frame:
             return super().window()
-        return frame_window(self.frame, joined.sums_of)
+        return frame_window(self.frame, joined.checksums_of)
 
     def _append(self, update: FrameUpdate) -> None:
         """Append new chunks to the buffer."""
