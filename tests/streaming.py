@@ -15,8 +15,7 @@ from blosc2._files import temporary_bytes
 from blosc2._frames import chunk_files
 from blosc2._frames import chunk_sequence as joined_chunks
 from blosc2._handles import handle, memory
-from blosc2._stores import backed as backed_store
-from blosc2._stores import store
+from blosc2._stores import pending, write_many
 from blosc2._stores.leaves import leaf
 
 #: Where a limit is, its name, and what it becomes.
@@ -26,8 +25,8 @@ LIMITS = (
     (joined_chunks, "BUDGET", 0), (joined_chunks, "_SLACK", 1 << 14), (temporary_bytes, "BUDGET", 0),
     (chunk_files, "SMALL_FRAME", 0),
     (member_writing, "_LARGE", 0),
-    (store, "MEMORY_LIMIT", 0), (waiting, "_WORTH_MOVING", 0), (waiting, "MEMORY_LIMIT", 0),
-    (backed_store, "MEMORY_LIMIT", 0), (leaf, "_LARGE", 0),
+    (pending, "MEMORY_LIMIT", 0), (waiting, "_WORTH_MOVING", 0), (waiting, "MEMORY_LIMIT", 0),
+    (write_many, "MEMORY_LIMIT", 0), (leaf, "_LARGE", 0),
 )  # fmt: skip
 
 

@@ -3,43 +3,48 @@
 from __future__ import annotations
 
 import os
-import stat
-import warnings
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Self
 
 from blosc2._backends import (
-    REGISTRY,
-    DirectoryBackend,
+    Moved,
     TieredBackend,
     Window,
     WriterLock,
     ZipBackend,
     absolute,
-    canonical_key,
-    missing,
-    suffix_of,
-    taken,
 )
-from blosc2._files import check_advice, through_link
+from blosc2._core.keys.listing import KeyListing
+from blosc2._files import check_advice
 from blosc2._options import StoreOptions, local_path, refuse_locking, store_options
 from blosc2._stores import (
-    BackedStore,
     GroupStats,
     LeafInfo,
     LeafPublishing,
+    NewNames,
+    Store,
+    advise_all,
+    backend_of,
     describe_leaf,
+    file_names,
+    gets_file,
+    leaf_reader,
     listed,
+    live_leaf,
+    open_or_begin,
+    publish,
+    recount,
     store_stats,
+    to_b2d,
+    to_b2z,
 )
 from blosc2.embed_store import EmbedStore
-from blosc2.exceptions import name_file
 from blosc2.info import InfoReporter
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 
 
-class DictStore(BackedStore):
+class DictStore(Store):
     """A mapping of keys to arrays: a `.b2d` directory with a file for each leaf, or a `.b2z` file with all of them.
 
     Parameters
@@ -126,7 +131,14 @@ class DictStore(BackedStore):
     array([6, 7])
     """
 
+    # What the metalayer of the frame of embedded values says that the store is.
     _metalayer: ClassVar[str] = "b2dict"
+    # Whether a key is either a leaf or a group.
+    _has_groups: ClassVar[bool] = False
+    _backend: TieredBackend
+    _publishing: LeafPublishing
+    _cparams: CParams | None = None
+    _dparams: DParams | None = None
 
     def __init__(
         self,
@@ -161,90 +173,35 @@ class DictStore(BackedStore):
             raise ValueError(f"threshold must be None or a number of bytes, not {threshold!r}")
         if locking or (isinstance(storage, Storage) and storage.locking):
             refuse_locking(path, mmap_mode)
-        self._cparams = None if cparams is None else cparams_from(cparams)
-        self._dparams = None if dparams is None else dparams_from(dparams)
         self._threshold = threshold
-        super().__init__(path, options)
-        if mode != "r":
-            self._writer_lock = WriterLock(absolute(path), timeout, exclusive=exclusive)
-            self._publishing = LeafPublishing()
-        self._backend = _backend_of(path, options, self._metalayer)
-        self._backend.lock = self._writer_lock
+        self._set_parameters(cparams, dparams)
+        lock = None if mode == "r" else WriterLock(absolute(path), timeout, exclusive=exclusive)
         try:
-            self._open_path(path)
+            backend = backend_of(path, options, self._metalayer)
+            backend.lock = lock
+            self._set_up(path, options, backend)
+            open_or_begin(self, path)
         except BaseException:
             # At once: the traceback keeps the object for a while.
-            if self._writer_lock is not None:
-                self._writer_lock.release()
-            raise
-        if advise is not None and self._advice is None:
-            self._advise_all(advise)
-
-    def _open_path(self, path: str) -> None:
-        exists = self._backend.exists()
-        if self._mode == "x" and (exists or os.path.islink(path)):
-            raise taken(path, "mode='x' only creates, and there is something already")
-        if exists and self._mode != "w":
-            self._load()
-            if self._mode != "r":
-                self._backend.cut_tail()
-            return
-        if self._mode == "r":
-            # A directory without anything in it is there, but no store.
-            if os.path.lexists(path):
-                self._load()
-            raise missing(path)
-        self._backend.check_replaceable()
-        self._unwritten = self._backend.replaces = True
-
-    @staticmethod
-    def open_tagged(path: str, options: StoreOptions, given: Mapping[str, Any]) -> DictStore:
-        """Open the store at a path with the class that its tag names; the tag is read once.
-
-        A store that is one table of another package has no tree, so it opens as a `DictStore`. What else was given are
-        `cparams` and `dparams`.
-        """
-        lock = None
-        if options.mode == "a":
-            # Before anything is read: what is read must stay the newest.
-            lock = WriterLock(absolute(path), options.timeout, exclusive=options.exclusive)
-        try:
-            backend = _backend_of(path, options)
-            backend.lock = lock
-            backend.open()
-            if lock is not None:
-                backend.cut_tail()
-        except BaseException:
             if lock is not None:
                 lock.release()
             raise
-        assert backend.embedded is not None
-        kind = KINDS.get(str(backend.embedded.kind), DictStore)
-        if options.mode in "wx":
-            return kind(path, **options._asdict(), **given)
-        store = kind._of_backend(path, options, backend, given)
-        if kind._has_groups and _may_be_table(backend) and store.is_table():
-            warnings.warn(f"{path} is a table of another package; its parts are shown as leaves", UserWarning,
-                          stacklevel=3)  # fmt: skip
-            return DictStore._of_backend(path, options, backend, given)
-        return store
+        if advise is not None and self._session.advice is None:
+            advise_all(self, advise)
 
-    @classmethod
-    def _of_backend(cls, path: str, options: StoreOptions, backend: TieredBackend, given: Mapping[str, Any]) -> Self:
-        """A store over what was opened already."""
-        self = cls.__new__(cls)
-        cparams, dparams = given.get("cparams"), given.get("dparams")
+    def _set_up(self, path: str, options: StoreOptions, backend: TieredBackend) -> None:
+        """Make the objects of a store over a backend."""
+        if options.mode == "r":
+            Store.__init__(self, path, options, backend)
+            self._followers = (self._contents,)
+        else:
+            Store.__init__(self, path, options, backend, LeafPublishing())
+            self._names = NewNames()
+            self._followers = (self._contents, self._names)
+
+    def _set_parameters(self, cparams: Any, dparams: Any) -> None:
         self._cparams = None if cparams is None else cparams_from(cparams)
         self._dparams = None if dparams is None else dparams_from(dparams)
-        self._threshold = 0
-        backend.kind = cls._metalayer
-        BackedStore.__init__(self, path, options)
-        self._writer_lock, self._backend = backend.lock, backend
-        if options.mode != "r":
-            self._publishing = LeafPublishing()
-        if options.advise is not None and self._advice is None:
-            self._advise_all(options.advise)
-        return self
 
     def is_table(self) -> bool:
         """Whether the whole store is one object of another package."""
@@ -253,6 +210,57 @@ class DictStore(BackedStore):
     @property
     def _file(self) -> str:
         return self._backend.named
+
+    # ------------------------------------------------------------------ reading
+    def _shows_at_once(self) -> bool:
+        """Whether the keys that are shown are those of a published listing, which does not change."""
+        return self._backend.lists_cheaply and self._backend.embedded is not None
+
+    def _leaf(self, key: str) -> Any | None:
+        if self._session.mode != "r":
+            return live_leaf(self, key)
+        members = self._backend.members
+        if self._reader is None and members is not None and not self._verify and self._shows_at_once():
+            # From now on a reader opens the members of the archive, without this method.
+            table, hidden = members.table(), self._hidden_name
+            how = self._path, self._mmap_mode, self._deserialize
+            self._use_reader(leaf_reader(table, hidden, *how, check=self._verify is None))
+            if table.find(key) >= 0 and (hidden is None or not key.endswith(hidden)):
+                return self[key]
+        frame = self._backend.open_frame(key)
+        return None if frame is None else self._leaf_of(key, frame)
+
+    # ------------------------------------------------------------------ keys
+    def _contains(self, key: object) -> bool:
+        if self._session.mode == "r" and not self._has_listing and self._shows_at_once():
+            # From now on the listing answers, without this method.
+            self._use_listing(self._published_listing())
+            return key in self
+        return super()._contains(key)
+
+    def _published_listing(self) -> KeyListing:
+        """The keys of all published leaves."""
+        if self._contents.placed:
+            recount(self)
+        return self._backend.listing()
+
+    # ------------------------------------------------------------------ changing
+    def _prepare(self, key: str, window: Window, value: Any, *, is_new: bool) -> None:
+        self._names.check_new(key, self._contents, is_new=is_new)
+        self._publishing.forget_key(key)
+        if isinstance(window, Moved):
+            self._publishing.origins.add(window.origin)
+        self._pending.tiers[key] = gets_file(self, value, window)
+
+    def _correct_published(self, keys: list[str]) -> None:
+        publish.show_published(self, keys)  # removed files cannot come again
+
+    def _list_placed(self) -> None:
+        """List the keys of leaves that were published singly with the others."""
+        self._contents.list_placed()
+
+    def _encoding(self) -> dict[str, Any]:
+        return {} if self._cparams is None else {"cparams": self._cparams}
 
     # ------------------------------------------------------------------ copies
     def to_b2z(self, overwrite: bool | str | os.PathLike[Any] = False, filename: Any = None) -> str:
@@ -278,18 +286,7 @@ class DictStore(BackedStore):
         FileExistsError
             The file exists and `overwrite` is False.
         """
-        if not isinstance(overwrite, bool):
-            overwrite, filename = False, overwrite
-        self._check_open()
-        if self.is_zip_store and (filename is None or self._is_here(local_path(filename))):
-            self.flush()
-            return os.path.abspath(self._file)
-        target = os.path.splitext(self._file)[0] + ".b2z" if filename is None else local_path(filename)
-        if not target.endswith(".b2z"):
-            raise ValueError(f"the file must have a .b2z extension, unlike {target!r}")
-        if os.path.lexists(target) and not overwrite:
-            raise taken(target, "the file exists; overwrite=True replaces it")
-        return self._copy_to(ZipBackend(through_link(target), kind=self._metalayer), target)
+        return to_b2z(self, overwrite, filename)
 
     def to_b2d(self, dirname: Any = None, *, overwrite: bool = False) -> str:
         """Write the store as a directory; its leaves are copied as bytes.
@@ -311,57 +308,7 @@ class DictStore(BackedStore):
         FileExistsError
             The directory exists and `overwrite` is False, or it is not a store.
         """
-        self._check_open()
-        target = os.path.splitext(self._file)[0] + ".b2d" if dirname is None else local_path(dirname)
-        backend = DirectoryBackend(through_link(target), kind=self._metalayer)
-        if self._is_here(target):
-            raise taken(target, "a store cannot be copied to where it is")
-        if os.path.lexists(target):
-            if not overwrite:
-                raise taken(target, "the directory exists; overwrite=True replaces it")
-            backend.check_replaceable()
-        return self._copy_to(backend, target)
-
-    def _is_here(self, path: str) -> bool:
-        return os.path.realpath(path) == os.path.realpath(self._file)
-
-    def _copy_to(self, backend: TieredBackend, target: str) -> str:
-        with self._lock:
-            self._gather()
-            files: dict[str, Window | None] = {}
-            values: dict[str, Window | None] = {}
-            listing, embedded = self._listing(), self._embedded
-            entries = {} if embedded is None else embedded.entries
-            for key in listing.below():
-                window = self._window(key) if key in self._changes else None
-                if window is None:
-                    if key in entries and not self._backend.has_file(key):
-                        continue  # it is copied with all embedded values
-                    window = self._backend.locate(key)
-                    if self._backend.has_file(key):
-                        files[key] = window
-                    elif key not in entries:  # somebody else has moved it since the keys were listed
-                        values[key] = window
-                elif self._external.get(key, True):
-                    # Where its bytes are now, whatever they are to this store.
-                    files[key] = window[:]
-                else:
-                    values[key] = window
-            gone = {key: None for key, window in self._changes.items() if window is None}
-            # Of a key that has a file too, the embedded value was not seen and is not copied.
-            gone |= {key: None for key in entries if key in files}
-            frame = backend.changes_of({**gone, **values}, self._new_registry, embedded)
-            backend.lock = lock = WriterLock(os.path.abspath(backend.root))
-            try:
-                backend.exists()
-                backend.write(files, frame, fresh=True)
-            except OSError as error:
-                name_file(error, target)
-                raise
-            finally:
-                backend.close()
-                lock.release()
-        return os.path.abspath(target)
+        return to_b2d(self, dirname, overwrite=overwrite)
 
     def member_window(self, key: str) -> tuple[int, int] | None:
         """Return the position of a leaf's published frame in the `.b2z` file, for programs that map it themselves.
@@ -371,11 +318,11 @@ class DictStore(BackedStore):
         tuple of int, or None
             Offset and length in bytes; None for an embedded value, a group, a missing key, and in a `.b2d`.
         """
-        self._check_open()
-        if key not in self:
-            return None
+        self._session.check_open()
         members = self._backend.members
-        window = None if members is None else members.locate(key if key.startswith("/") else "/" + key)
+        if members is None or key not in self:
+            return None
+        window = members.locate(self._absolute(key) or "/")
         return None if window is None else (window[1], window[2])
 
     # ------------------------------------------------------------------ description
@@ -397,13 +344,13 @@ class DictStore(BackedStore):
         ...     store.describe("/a")[:4]
         ('array', (4, 5), dtype('float32'), 'ZSTD')
         """
-        self._check_open()
-        if key in ("", "/"):
+        self._session.check_open()
+        if not self._prefix and key in ("", "/"):
             raise self._missing_key(key)
-        key = canonical_key(key)
-        if not self._has(key):
-            raise self._missing_key(key)
-        return describe_leaf(self, key)
+        path = self._absolute(key)
+        if not self._contents.has(path):
+            raise self._missing_key(path)
+        return describe_leaf(self, path)
 
     def stats(self, group: str = "/", depth: int = 0, *, by: str | Iterable[str] | None = None) -> list[GroupStats]:
         """Count the leaves below a group and their bytes, by group, kind, dtype and codec.
@@ -440,11 +387,9 @@ class DictStore(BackedStore):
         [('/', 3, 924), ('/mri', 2, 900)]
         [('<f8', 1), ('|b1', 1)]
         """
-        self._check_open()
-        if isinstance(depth, bool) or not hasattr(depth, "__index__") or depth < 0:
-            raise ValueError(f"depth must be a number that is not negative, not {depth!r}")
-        path = "/" if group in ("", "/") else canonical_key(group)
-        return store_stats(self, path, depth, by)
+        self._session.check_open()
+        path = self._prefix if group in ("", "/") else self._absolute(group)
+        return store_stats(self, path or "/", depth, by)
 
     @property
     def localpath(self) -> str:
@@ -494,33 +439,22 @@ class DictStore(BackedStore):
     def storage(self) -> Storage:
         """Path, modes and kind of the store as one object."""
         meta = {self._metalayer: {"version": 1}}
-        return Storage(urlpath=self._path, mode=self._mode, mmap_mode=self._mmap_mode, meta=meta)
+        return Storage(urlpath=self._path, mode=self.mode, mmap_mode=self._mmap_mode, meta=meta)
 
     @property
     def estore(self) -> EmbedStore:
         """The published embedded values only, as a read-only store."""
-        self._check_open()
-        if self._embedded is None:
-            return EmbedStore()
-        return EmbedStore._of_embedded(self._embedded, self._deserialize)
+        self._session.check_open()
+        embedded = self._backend.embedded
+        return EmbedStore() if embedded is None else EmbedStore._of_embedded(embedded, self._deserialize)
 
     _estore = estore
 
     @property
     def map_tree(self) -> Mapping[str, str]:
         """The file or member of each leaf that has one, or will have one when it is published."""
-        self._check_open()
-        backend = self._backend
-        names: dict[str, str | None] = {}
-        if self._embedded is not None:
-            names = {key: backend.name_of(key) for key in backend.listing().below() if backend.has_file(key)}
-        for key, window in self._changes.items():
-            if window is None:
-                names.pop(key, None)
-            elif self._external.get(key, key in names):
-                resolved = self._window(key)
-                names[key] = None if resolved is None else key[1:] + suffix_of(resolved)
-        return MappingProxyType({key: name for key, name in names.items() if name is not None})
+        self._session.check_open()
+        return MappingProxyType(file_names(self))
 
     @property
     def info_items(self) -> list[tuple[str, Any]]:
@@ -528,14 +462,14 @@ class DictStore(BackedStore):
         return [
             ("type", type(self).__name__),
             ("urlpath", self.localpath),
-            ("mode", self._mode),
+            ("mode", self.mode),
             ("mmap_mode", self._mmap_mode),
             ("format", "b2z" if self.is_zip_store else "b2d"),
             ("entries", len(self)),
-            self._contents(),
+            self._contents_shown(),
         ]
 
-    def _contents(self) -> tuple[str, Any]:
+    def _contents_shown(self) -> tuple[str, Any]:
         return "contents", listed(self)
 
     @property
@@ -543,51 +477,18 @@ class DictStore(BackedStore):
         """A short description, for people."""
         return InfoReporter(self)
 
-    def _given(self) -> dict[str, Any]:
+    def _pickled_arguments(self) -> dict[str, Any]:
         given = {"cparams": self._cparams, "dparams": self._dparams}
         return given if self._threshold == 0 else {**given, "threshold": self._threshold}
 
     @classmethod
     def _stand_in(cls, path: str, error: Exception, recipe: tuple[Any, ...]) -> Self:
         self = cls.__new__(cls)
-        self._cparams = self._dparams = None
-        self._threshold = 0
-        self._backend = ZipBackend(path)
-        BackedStore.__init__(self, path, StoreOptions())
-        self._lost, self._closed = (error.with_traceback(None), recipe), True
+        self._set_up(path, StoreOptions(), ZipBackend(path))
+        self._session.lost, self._session.closed = (error.with_traceback(None), recipe), True
         return self
 
     def __repr__(self) -> str:
-        if self._closed:
+        if self.closed:
             return f"<{type(self).__name__} {self._path}, closed>"
-        return f"<{type(self).__name__} {self._path}: mode {self._mode!r}>"
-
-
-def _may_be_table(backend: TieredBackend) -> bool:
-    """Whether a store may be one object of another package: it is declared as one, or has a description."""
-    embedded, members = backend.embedded, backend.members
-    if embedded is None or embedded.frame.vlmeta(REGISTRY) is not None or TABLE in embedded.entries:
-        return True
-    return backend.has_file(TABLE) if members is None else members.table().find(TABLE) >= 0
-
-
-def _backend_of(path: str, how: StoreOptions, kind: str = "b2dict") -> TieredBackend:
-    """What exists is recognised by what it is, what does not by its suffix."""
-    mode = how.mode
-    path = absolute(path)
-    named = path.rstrip("/") or path
-    # Readers follow a link anew at each `refresh`; what is written stays where it led when the lock was taken.
-    root = named if mode == "r" else through_link(named)
-    try:
-        is_file = not stat.S_ISDIR(os.stat(root).st_mode)
-    except (OSError, ValueError):  # a link that leads nowhere is read as a file, which names what is missing
-        is_file = path.endswith(".b2z") or (mode == "r" and os.path.lexists(root))
-    backend: TieredBackend = (ZipBackend if is_file else DirectoryBackend)(root, how, kind)
-    backend.named = named
-    return backend
-
-
-#: The leaf that describes a store which is one table.
-TABLE: Final = "/_meta"
-#: What the metalayer of the embed frame says that a store is; `tree_store` adds its own.
-KINDS: dict[str, type[DictStore]] = {DictStore._metalayer: DictStore}
+        return f"<{type(self).__name__} {self._path}: mode {self.mode!r}>"

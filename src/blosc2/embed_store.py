@@ -6,21 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import Any, Self
 
-from blosc2._backends import (
-    MAP_BYTES,
-    Embedded,
-    EmbeddedBackend,
-    Pace,
-    WriterLock,
-    absolute,
-    missing,
-    taken,
-)
+from blosc2._backends import Embedded, EmbeddedBackend, WriterLock, absolute, missing, taken
 from blosc2._core.io.source import Source
 from blosc2._files import check_advice, through_link
 from blosc2._frames import pack
 from blosc2._options import StoreOptions, local_path, refuse_locking, store_options
-from blosc2._stores import AllOrNone, Store
+from blosc2._stores import PacedPublishing, Store, advise_all, publish
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 
 
@@ -105,6 +96,7 @@ class EmbedStore(Store):
     array([1, 2])
     """
 
+    _in_order = False
     _backend: EmbeddedBackend
 
     def __init__(
@@ -137,135 +129,102 @@ class EmbedStore(Store):
         self._cparams = cparams_from(cparams)
         self._dparams = dparams_from(dparams)
         packed = {name: pack(value) for name, value in (meta or {}).items()}
-        self._pace = Pace()
         # What is in memory only was made here, so it is trusted.
         policy = deserialize or ("safe" if path is not None or _from_schunk is not None else "full")
         options = store_options(
             mode, mmap_mode, policy, verify=verify, advise=advise, timeout=timeout, exclusive=exclusive
         )
-        super().__init__(path, options)
-        place = None if path is None else absolute(path)
-        if path is None:
+        file, lock = None if path is None else absolute(path), None
+        if file is None:
             if mode == "r" and _from_schunk is None:
                 raise ValueError("a store in memory starts empty, so mode='r' makes no sense without a urlpath")
         elif mode != "r" and _from_schunk is None:
             if mode != "x":  # which refuses a link
-                place = through_link(str(place))
-            self._writer_lock = WriterLock(str(place), timeout, exclusive=exclusive)
-        self._backend = EmbeddedBackend(place, options, self._writer_lock, packed, chunksize)
-        self._backend.called = path
-        if _from_schunk is not None:
-            self._backend.load_frame(Source.of_buffer(_from_schunk.to_cframe(), _from_schunk.urlpath))
-        elif path is not None:
-            try:
-                self._open_file(str(place))
-            except BaseException:
-                # At once: the traceback keeps the object for a while.
-                self._closed = True
-                if self._writer_lock is not None:
-                    self._writer_lock.release()
-                raise
-        if advise is not None and self._advice is None:
-            self._advise_all(advise)
+                file = through_link(file)
+            lock = WriterLock(file, timeout, exclusive=exclusive)
+        try:
+            backend = EmbeddedBackend(file, options, lock, packed, chunksize)
+            backend.called = path
+            super().__init__(path, options, backend, PacedPublishing())
+            if _from_schunk is not None:
+                backend.load_frame(Source.of_buffer(_from_schunk.to_cframe(), _from_schunk.urlpath))
+            elif file is not None:
+                self._open_file(file)
+        except BaseException:
+            # At once: the traceback keeps the object for a while.
+            if hasattr(self, "_session"):
+                self._session.closed = True
+            if lock is not None:
+                lock.release()
+            raise
+        if advise is not None and self._session.advice is None:
+            advise_all(self, advise)
 
     def _open_file(self, path: str) -> None:
         exists = self._backend.exists()
-        if self._mode == "x" and os.path.lexists(path):
+        if self.mode == "x" and os.path.lexists(path):
             raise taken(path, "mode='x' only creates, and there is a file already")
-        if exists and self._mode != "w":
-            self._load()
+        if exists and self.mode != "w":
+            publish.load(self)
             self._backend.cut_tail()
-        elif self._mode == "r":
+        elif self.mode == "r":
             raise missing(path)
         else:
             self._backend.check_replaceable()
-            self._unwritten = True
+            self._pending.unwritten = True
             if not exists:  # an old file stays until there is something to replace it
-                self._flush(durable=True)
+                publish.flush(self, durable=True)
 
     @classmethod
     def _from_buffer(cls, buffer: Any, mode: str = "a", deserialize: str | None = None) -> Self:
         """A store in memory over the bytes of a frame, which must not change."""
         self = cls(deserialize=deserialize or "safe")
         self._backend.load_frame(Source.of_buffer(buffer))
-        self._mode = mode
+        self._session.mode = mode
         return self
 
     @classmethod
     def _of_embedded(cls, embedded: Embedded, deserialize: str) -> Self:
         """A read-only store over what was opened already."""
         self = cls(deserialize=deserialize)
-        self._backend.embedded, self._mode = embedded, "r"
+        self._backend.embedded, self._session.mode = embedded, "r"
         return self
 
     # ------------------------------------------------------------------ what a store provides
-    def _is_due(self, nbytes: int, block: AllOrNone | None = None) -> bool:
-        embedded = self._embedded
-        # First what mostly says no.
-        if not self._pace.is_due(self._in_memory + nbytes, 0 if embedded is None else len(embedded.entries)):
-            return False
-        return self._path is not None and self._may_publish(block)
-
-    def _publish_now(self, block: AllOrNone) -> None:  # noqa: ARG002 - all that waits is published
-        with self._pace:
-            self._lazily = True
-            try:
-                self._flush(durable=True)
-            finally:
-                self._lazily = False
-
-    def _flush(self, durable: bool) -> None:
-        super()._flush(durable)
-        unsettled = self._backend.unsettled
-        if unsettled is not None and durable and not self._lazily:
-            unsettled.settle()
-
-    @property
-    def _is_open_end(self) -> bool:
-        if self._unpublished:
-            return True
-        # Of one whose making failed there is no backend.
-        backend = getattr(self, "_backend", None)
-        return backend is not None and (backend.unsettled is not None or (self._unwritten and backend.behind))
-
-    def _remove(self, key: str) -> None:
-        super()._remove(key)
-        self._in_memory += MAP_BYTES
-
     def _encoding(self) -> dict[str, Any]:
         return {"cparams": self._cparams}
 
     # ------------------------------------------------------------------ besides a mapping
     def to_cframe(self) -> bytes:
         """Return the store as the bytes of one frame, including unpublished changes, without checksums."""
-        self._check_open()
+        self._session.check_open()
         with self._lock:
-            self._gather()
-            if self._embedded is None or self._changes:
-                return self._backend.changes_of(self._changes).compose()
-            return self._embedded.frame.plain_bytes()
+            frames, embedded = self._pending.frames, self._backend.embedded
+            self._leaves.collect(frames)
+            if embedded is None or frames:
+                return self._backend.changes_of(frames).compose()
+            return embedded.frame.plain_bytes()
 
     @property
     def _unpublished(self) -> bool:
-        # What is in memory only is not lost by being forgotten.
+        # A store in memory has nothing to lose.
         return self._path is not None and super()._unpublished
 
-    def _given(self) -> dict[str, Any]:
+    def _pickled_arguments(self) -> dict[str, Any]:
         given = {"cparams": self._cparams, "dparams": self._dparams}
         return {name: value for name, value in given.items() if value != type(value)()}
 
     @classmethod
     def _stand_in(cls, path: str, error: Exception, recipe: tuple[Any, ...]) -> Self:
         self = cls.__new__(cls)
-        self._backend = EmbeddedBackend(path, StoreOptions())
         self._cparams, self._dparams = CParams(), DParams()
-        Store.__init__(self, path, StoreOptions())
-        self._lost, self._closed = (error.with_traceback(None), recipe), True
+        Store.__init__(self, path, StoreOptions(), EmbeddedBackend(path, StoreOptions()))
+        self._session.lost, self._session.closed = (error.with_traceback(None), recipe), True
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._path is None:
-            return _from_bytes, (type(self), self.to_cframe(), self._mode, self._deserialize)
+            return _from_bytes, (type(self), self.to_cframe(), self.mode, self._deserialize)
         return super().__reduce__()
 
     @property
@@ -287,17 +246,18 @@ class EmbedStore(Store):
     def storage(self) -> Storage:
         """Path, modes and kind of the store as one object."""
         meta = {"b2embed": {"version": 1}}
-        return Storage(urlpath=self._path, mode=self._mode, mmap_mode=self._mmap_mode, meta=meta)
+        return Storage(urlpath=self._path, mode=self.mode, mmap_mode=self._mmap_mode, meta=meta)
 
     @property
     def chunksize(self) -> int:
         """The smallest size of the chunks that hold the values."""
-        return self._backend.chunksize if self._embedded is None else int(self._embedded.frame.chunksize)
+        embedded = self._backend.embedded
+        return self._backend.chunksize if embedded is None else int(embedded.frame.chunksize)
 
     def __repr__(self) -> str:
-        if self._closed:
+        if self.closed:
             return f"<EmbedStore {self._path or 'in memory'}, closed>"
-        return f"<EmbedStore {self._path or 'in memory'}: {len(self)} keys, mode {self._mode!r}>"
+        return f"<EmbedStore {self._path or 'in memory'}: {len(self)} keys, mode {self.mode!r}>"
 
 
 def _from_bytes(kind: type[EmbedStore], frame: bytes, mode: str, deserialize: str) -> EmbedStore:

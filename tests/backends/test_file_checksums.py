@@ -15,7 +15,7 @@ from blosc2._backends.zip import member_frames as member_writing
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive
-from blosc2._stores import store as stores
+from blosc2._stores import pending
 
 
 def has_file_checksum(path: Path) -> bool:
@@ -94,7 +94,7 @@ def test_a_tail_that_was_cut_off_is_not_in_the_checksum(tmp_path: Path) -> None:
 @pytest.mark.parametrize("nth", range(1, 4))
 def test_frames_that_outlive_a_failed_commit(nth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They lie behind the published archive, and the next commit goes on behind them."""
-    monkeypatch.setattr(stores, "MEMORY_LIMIT", 1000)
+    monkeypatch.setattr(pending, "MEMORY_LIMIT", 1000)
     path = tmp_path / "x.b2z"
     with blosc2.DictStore(path, "w") as store:
         store["/a"] = np.arange(10)

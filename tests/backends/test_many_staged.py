@@ -17,7 +17,7 @@ def test_leaves_that_wait_in_files_take_few_mappings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     """A process has 65,530 of them. Large frames have a file each, and small ones lie together."""
-    monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 100_000)
+    monkeypatch.setattr("blosc2._stores.pending.MEMORY_LIMIT", 100_000)
     path = str(tmp_path / "x.b2d")
     noise = np.random.default_rng(0).random(size)
     with blosc2.DictStore(path, mode="w") as store, store.transaction():
@@ -25,7 +25,7 @@ def test_leaves_that_wait_in_files_take_few_mappings(
         for number in range(3000 if size < 100 else 20):
             store[f"/{number}"] = noise + number
             store[f"/small/{number}"] = np.arange(number)
-        staged = [window for window in store._changes.values() if window[0].path]
+        staged = [window for window in store._pending.frames.values() if window[0].path]
         assert len(staged) > 20
         assert len(Path("/proc/self/maps").read_text().splitlines()) - before < 60
         assert np.array_equal(store["/1"][:], noise + 1)
@@ -39,7 +39,7 @@ def test_leaves_that_wait_in_files_take_few_mappings(
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts what is open in /proc")
 def test_leaves_that_wait_in_files_are_not_kept_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 1000)
+    monkeypatch.setattr("blosc2._stores.pending.MEMORY_LIMIT", 1000)
     store = blosc2.DictStore(str(tmp_path / "x.b2d"), mode="w")
     before = len(os.listdir("/proc/self/fd"))
     for number in range(100):

@@ -42,7 +42,7 @@ class StoreKind(Kind):
     def open(self, path: str, mode: str) -> Any:
         handle = self.make(path, mode=mode, **self.options)
         if isinstance(handle, blosc2.EmbedStore):
-            handle._pace = ForcedPace(self.pace)
+            handle._publishing.pace = ForcedPace(self.pace)
         else:
             handle._publishing.pace, handle._publishing.leaf_pace = ForcedPace(self.pace), ForcedPace(self.pace)
         return handle

@@ -20,7 +20,7 @@ from hypothesis import given
 import blosc2
 from blosc2._core.io.source import ADVICE, Source
 from blosc2._files.advice import advise_windows, merged
-from blosc2._stores import reading as store_reading
+from blosc2._stores.leaves import advice as store_advice
 
 LASTING = ("normal", "random", "sequential")
 ABOUT_BYTES = ("willneed", "dontneed")
@@ -250,13 +250,13 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
         def advise(self, advice: str, offset: int = 0, length: int = -1) -> None:
             calls.append((advice, offset, length))
 
-    real = store_reading.advise_windows
+    real = store_advice.advise_windows
     instead: dict[int, Told] = {}
 
     def advise_told(advice: str, windows: Any) -> None:
         real(advice, [(instead.setdefault(id(source), Told(source)), *place) for source, *place in windows])
 
-    monkeypatch.setattr(store_reading, "advise_windows", advise_told)
+    monkeypatch.setattr(store_advice, "advise_windows", advise_told)
     return calls
 
 
@@ -415,11 +415,11 @@ def test_advice_of_a_store_that_is_still_to_be_written(tmp_path: Path) -> None:
         with kind(str(tmp_path / name), mode="w", advise="random") as store:
             store["/x"] = noise(1000)
             store.flush()
-            assert store._embedded.frame.source.advice == "random"
+            assert store._backend.embedded.frame.source.advice == "random"
 
 
 def test_a_pickled_store_takes_its_advice_along(store_path: str) -> None:
     with blosc2.open(store_path, advise="sequential") as store:
         copy = pickle.loads(pickle.dumps(store))
-        assert copy._advice == "sequential"
+        assert copy._session.advice == "sequential"
         copy.close()

@@ -231,7 +231,7 @@ def test_a_file_whose_sync_failed_is_not_synced_once_more(
     there: bool, sound: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second sync of it says that all is well, and nothing is on the disk."""
-    monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 1000)
+    monkeypatch.setattr("blosc2._stores.pending.MEMORY_LIMIT", 1000)
     path = str(tmp_path / "store.b2d")
     values = {f"/k{n}": np.random.default_rng(n).integers(0, 1 << 62, 100) for n in range(3)}
     if there:
@@ -239,7 +239,7 @@ def test_a_file_whose_sync_failed_is_not_synced_once_more(
             store["/old"] = [1]
     store = blosc2.DictStore(path, mode="a")
     store.update(values)
-    staged: dict[str, Any] = {key: window[0].path for key, window in store._changes.items() if window}
+    staged: dict[str, Any] = {key: window[0].path for key, window in store._pending.frames.items() if window}
     aside = [name for name in staged.values() if name is not None]
     inodes = {os.stat(name).st_ino for name in aside}
     assert aside

@@ -194,7 +194,7 @@ class TestPlaces:
 
     @pytest.mark.usefixtures("changes_wait")
     def test_changes(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 1000)
+        monkeypatch.setattr("blosc2._stores.pending.MEMORY_LIMIT", 1000)
         with blosc2.TreeStore(str(path), mode="a", threshold=1000) as store:
             del store["/a"]
             store["/staged"] = np.random.default_rng(1).integers(0, 1 << 62, 300)
@@ -352,7 +352,7 @@ def test_a_folder_inside_that_is_a_mount_point(
             store.flush()
         assert caught.value.errno == errno.EXDEV
         assert str(path / "g") in str(caught.value)
-        if key in store._changes:
+        if key in store._pending.frames:
             store.discard()
         assert (key in store) is not fresh
         if before is not None:

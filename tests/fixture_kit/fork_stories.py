@@ -27,9 +27,8 @@ import blosc2
 from blosc2._backends import publish_pace
 from blosc2._backends.zip import directory_records as zip_backend
 from blosc2._files import sync as file_sync
-from blosc2._stores import backed as backed_store
-from blosc2._stores import leaf_publishing, store
-from blosc2._stores import write_many as bulk
+from blosc2._stores import leaf_publishing, pending, write_many
+from blosc2._stores.leaves import many_frames
 from fixture_kit.fork_operations import ARRAY_STORIES, STORE_STORIES, Fork, Left, noise
 from fixture_kit.forks import Child
 
@@ -368,9 +367,9 @@ def main() -> int:
     gc.freeze()  # so that a child need not go through all modules
     folder = Path(place)
     # So that all of it comes about with little data, and each time in the same way.
-    backed_store.CATALOG_LEAST = zip_backend.CATALOG_LEAST = 5
-    store.MEMORY_LIMIT = backed_store.MEMORY_LIMIT = 4000
-    bulk._WORTH_A_THREAD = 100_000
+    write_many.CATALOG_LEAST = zip_backend.CATALOG_LEAST = 5
+    pending.MEMORY_LIMIT = write_many.MEMORY_LIMIT = 4000
+    many_frames._WORTH_A_THREAD = 100_000
     file_sync.THREADS = 1
     publish_pace._ALLOWANCE = leaf_publishing.ALLOWANCE = 1e9  # however slow the machine is
     blosc2.set_nthreads(2)

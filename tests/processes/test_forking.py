@@ -17,6 +17,7 @@ from fixture_kit.forks import in_child
 import blosc2
 from blosc2._core.io.forking import Lock
 from blosc2._files.owner import Owner
+from blosc2._stores import Groups
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork"),
@@ -148,7 +149,7 @@ def test_groups_are_counted_anew_where_a_change_was_half_done(tmp_path: Path, mo
         half.set()
         enough.wait(60)
 
-    monkeypatch.setattr(store, "_count", stop_here)
+    monkeypatch.setattr(Groups, "key_changed", stop_here)
     thread = threading.Thread(target=store.__setitem__, args=("/g/x", [1]))
     thread.start()
     assert half.wait(60)

@@ -14,7 +14,7 @@ import pytest
 import blosc2
 
 #: A fifth above what each takes.
-LIMITS = {"set": 132, "flush": 118, "close": 45}
+LIMITS = {"set": 70, "flush": 116, "close": 45}
 PACKAGE = os.path.dirname(blosc2.__file__) + os.sep
 
 

@@ -52,7 +52,7 @@ def test_an_update_that_fails(make: Maker, count: int) -> None:
 
 
 def test_an_update_whose_frames_were_moved_out_of_memory(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 2000)
+    monkeypatch.setattr("blosc2._stores.pending.MEMORY_LIMIT", 2000)
 
     def items() -> Iterator[tuple[str, Any]]:
         for n in range(30):
@@ -72,7 +72,7 @@ def test_what_is_pending_is_counted_again(make: Maker) -> None:
     with make("w") as store:
         with pytest.raises(TypeError):
             store.update([("/a", np.arange(5000)), ("/b", object())])
-        assert store._in_memory == 0
+        assert store._pending.in_memory == 0
 
 
 def test_a_transaction_that_cannot_be_published(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_a_transaction_that_cannot_be_published(make: Maker, monkeypatch: pytest
             raise OSError(errno.ENOSPC, "No space left on device")
 
         with monkeypatch.context() as patched:
-            patched.setattr(store, "_publish", fail)
+            patched.setattr(store._backend, "publish", fail)
             with pytest.raises(OSError, match="No space"), store.transaction():
                 store["/c"] = [2]
             assert tries

@@ -343,7 +343,7 @@ def test_another_writer_is_noticed(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("changes_wait")
 def test_frames_that_do_not_fit_into_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 2000)
+    monkeypatch.setattr("blosc2._stores.pending.MEMORY_LIMIT", 2000)
     expected: dict[str, Any] = {}
     with blosc2.DictStore(path) as store:
         store["/first"] = [0]

@@ -226,7 +226,7 @@ def test_after_a_failed_append_the_next_succeeds(
         store["/a"] = [1]
     size = path.stat().st_size
     if staged:
-        monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 100)
+        monkeypatch.setattr("blosc2._stores.pending.MEMORY_LIMIT", 100)
     store = blosc2.DictStore(path)
     store.update({"/b": np.arange(50), "/c": np.arange(60)})
     calls = []
@@ -260,7 +260,7 @@ def test_after_a_discarded_append_the_next_succeeds(tmp_path: Path, monkeypatch:
     with blosc2.DictStore(path) as store:
         store["/a"] = [1]
     size = path.stat().st_size
-    monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 100)
+    monkeypatch.setattr("blosc2._stores.pending.MEMORY_LIMIT", 100)
     with blosc2.DictStore(path) as store:
         store["/b"] = np.arange(50)
         assert path.stat().st_size > size
@@ -277,7 +277,7 @@ def test_what_another_wrote_during_an_append_stays(tmp_path: Path, monkeypatch: 
     for p in (path, other):
         with blosc2.DictStore(p) as store:
             store["/a"] = [1]
-    monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 100)
+    monkeypatch.setattr("blosc2._stores.pending.MEMORY_LIMIT", 100)
     store = blosc2.DictStore(path)
     store["/b"] = np.arange(50)  # lies in the file, not published
     if how == "grown":
@@ -301,7 +301,7 @@ def test_two_appends_at_a_time_are_refused(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "x.b2z"
     with blosc2.DictStore(path) as store:
         store["/a"] = [1]
-    monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 100)
+    monkeypatch.setattr("blosc2._stores.pending.MEMORY_LIMIT", 100)
     first = blosc2.DictStore(path)
     first["/b"] = np.arange(50)
     with pytest.raises(blosc2.StoreLockedError, match="open for writing by another handle of this process"):

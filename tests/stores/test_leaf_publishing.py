@@ -43,12 +43,12 @@ def test_what_it_publishes_it_knows_until_keys_are_listed(tmp_path: Path) -> Non
         publishing = store._publishing
         assert put(store, "/b", [2])
         assert publishing.remove(store, "/a")
-        assert publishing.placed == {"/a": False, "/b": True}
+        assert store._contents.placed == {"/a": False, "/b": True}
         assert publishing.is_unsettled(store)
         with blosc2.DictStore(tmp_path / "x.b2d", mode="r") as reader:
             assert list(reader) == ["/b"]
         store.flush()
-        assert publishing.placed == {}
+        assert store._contents.placed == {}
         assert not publishing.is_unsettled(store)
         assert list(store) == ["/b"]
 
@@ -59,11 +59,11 @@ def test_a_file_hides_an_embedded_value_until_the_next_flush(tmp_path: Path) -> 
         store.flush()
         assert put(store, "/a", list(range(100)))
         assert store._publishing.hidden == {"/a"}
-        assert "/a" in store._embedded.entries
+        assert "/a" in store._backend.embedded.entries
         assert store["/a"][:].tolist() == list(range(100))
         store.flush()
         assert store._publishing.hidden == set()
-        assert "/a" not in store._embedded.entries
+        assert "/a" not in store._backend.embedded.entries
 
 
 def test_in_a_block_or_a_transaction_leaves_wait(tmp_path: Path) -> None:

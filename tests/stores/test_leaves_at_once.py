@@ -326,7 +326,7 @@ def test_what_was_published_is_counted(cls: Any, path: Path) -> None:
         for n in range(5):
             store[f"/g/k{n}"] = np.arange(10)
             assert store.stats()[0].leaves == n + 1
-            assert len(list(store._listing().below("/"))) == n + 1
+            assert len(list(store._contents.listing().below("/"))) == n + 1
         del store["/g/k0"]
         assert store.stats()[0].leaves == 4
         assert store.describe("/g/k1").shape == (10,)

@@ -50,10 +50,10 @@ def test_changes_are_gathered_once(store: Any) -> None:
     store["/a"][0] = 7
     assert set(leaves.edited) == {"/a"}
     changes: dict[str, Any] = {}
-    leaves.gather(changes)
+    leaves.collect(changes)
     assert set(changes) == {"/a"}
     assert leaves.edited == {}
-    leaves.gather(changes)
+    leaves.collect(changes)
     assert set(changes) == {"/a"}
 
 
@@ -69,10 +69,10 @@ def test_a_change_that_cannot_be_gathered_stays(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(type(leaf._handle), "window", fail)
     changes: dict[str, Any] = {}
     with pytest.raises(OSError, match="No space"):
-        leaves.gather(changes)
+        leaves.collect(changes)
     monkeypatch.setattr(type(leaf._handle), "window", real)
     assert changes == {}
-    leaves.gather(changes)
+    leaves.collect(changes)
     assert set(changes) == {"/a"}
 
 
@@ -96,7 +96,7 @@ def test_leaves_show_again_what_there_is(store: Any) -> None:
     leaves: OpenLeaves = store._leaves
     one = store["/a"]
     one[0] = 9
-    leaves.show_again(["/a"], store._window)
+    leaves.show_again(["/a"], store._contents.window)
     assert leaves.edited == {}
     assert one[:].tolist() == [0, 1, 2, 3]
     assert leaves.find("/a") is one

@@ -175,7 +175,7 @@ def test_what_cannot_be_published_is_taken_back(make: Maker, monkeypatch: pytest
 
 
 def pace_of(store: Any) -> pace.Pace:
-    found: pace.Pace = store._pace if isinstance(store, blosc2.EmbedStore) else store._publishing.pace
+    found: pace.Pace = store._publishing.pace
     return found
 
 
@@ -189,7 +189,7 @@ def test_many_assignments_write_in_all_what_they_hold(length: int, make: Maker) 
             for n in range(number):
                 store[f"/k{n}"] = value
             counts.append(pace_of(store).count)
-            waiting = len(store._changes)
+            waiting = len(store._pending.frames)
         with make("r") as reader:
             assert len(reader) == number
         held = number * (value.nbytes + 500)

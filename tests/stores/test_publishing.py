@@ -101,7 +101,7 @@ def test_a_transaction_that_raises_changes_nothing(filled: Any, make: Maker) -> 
 
 
 def test_a_transaction_of_more_than_memory_takes(filled: Any, make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 500)
+    monkeypatch.setattr("blosc2._stores.pending.MEMORY_LIMIT", 500)
     filled["/kept"] = np.arange(50)
     pending = values_of(filled)
     with pytest.raises(KeyError), filled.transaction():
@@ -334,7 +334,7 @@ def test_file_systems_without_locks(filled: Any, make: Maker, monkeypatch: pytes
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_cannot_write(filled: Any, make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blosc2._stores.store.MEMORY_LIMIT", 100)
+    monkeypatch.setattr("blosc2._stores.pending.MEMORY_LIMIT", 100)
     filled["/pending"] = np.arange(100)
     leaf = filled["/g/k1"]
     pid = os.fork()

@@ -15,6 +15,7 @@ from store_makers import KINDS, Maker, values_of
 
 import blosc2
 from blosc2._backends.embedded import file as embedded_file
+from blosc2._stores import changes
 
 
 @pytest.fixture(params=KINDS)
@@ -101,15 +102,15 @@ def test_a_refusal_that_a_transaction_catches(filled: Any, make: Maker) -> None:
 def test_a_rename_in_which_a_call_fails(filled: Any, make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     filled["/g/k1"] = [1, 2]
     before = values_of(filled)
-    put, left = type(filled)._put, [1]
+    put, left = changes.put, [1]
 
-    def failing(self: Any, *arguments: Any) -> None:
+    def failing(store: Any, *arguments: Any) -> None:
         if not left:
             raise OSError(errno.EIO, "Input/output error")
         left.pop()
-        put(self, *arguments)
+        put(store, *arguments)
 
-    monkeypatch.setattr(type(filled), "_put", failing)
+    monkeypatch.setattr(changes, "put", failing)
     if make.is_tree:
         with pytest.raises(OSError, match="Input"):
             filled.rename("/g", "/h")
@@ -125,15 +126,15 @@ def test_a_removal_in_which_a_call_fails(filled: Any, make: Maker, monkeypatch: 
     filled["/g/k1"][0] = 8
     leaves = [filled["/g/k1"], filled["/keep"]]
     before = values_of(filled)
-    remove, left = type(filled)._remove, [1, 2]
+    remove, left = changes.remove, [1, 2]
 
-    def failing(self: Any, key: str) -> None:
+    def failing(store: Any, key: str) -> None:
         if not left:
             raise OSError(errno.EIO, "Input/output error")
         left.pop()
-        remove(self, key)
+        remove(store, key)
 
-    monkeypatch.setattr(type(filled), "_remove", failing)
+    monkeypatch.setattr(changes, "remove", failing)
     with pytest.raises(OSError, match="Input"):
         if what == "clear" or not make.is_tree:
             filled.clear()
@@ -358,10 +359,10 @@ def test_attributes_that_are_refused(tree: Any) -> None:
     attributes["more"] = [1, 2]
     attributes.clear()
     assert attributes[:] == {}
-    assert "/a/__vlmeta__" not in tree._listing().below()
+    assert "/a/__vlmeta__" not in tree._contents.listing().below()
     tree["/a"].attrs["again"] = 1
     del tree["/a"].attrs["again"]
-    assert "/a/__vlmeta__" not in tree._listing().below()
+    assert "/a/__vlmeta__" not in tree._contents.listing().below()
 
 
 # ------------------------------------------------------------------------------------------------ compaction

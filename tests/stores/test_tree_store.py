@@ -16,8 +16,9 @@ from store_kit import tree_state
 from stores.test_dict_store import writable_copy
 
 import blosc2
+from blosc2._stores.contents import Contents
+from blosc2._stores.tree.walking import _is_below as below
 from blosc2.exceptions import FormatError
-from blosc2.tree_store import _is_below as below
 
 TREES = [e for e in manifest.FILES if e["kind"] == "treestore"]
 LEAVES = ["/a/b/c/d", "/a/b/x", "/a/y", "/a-b", "/top", "/z/w"]
@@ -132,13 +133,13 @@ def test_a_change_does_not_look_at_all_keys(made: Any, monkeypatch: pytest.Monke
             tree[f"/g{n % 10}/x{n}"] = [n]
         tree.flush()
         listings = []
-        listing = blosc2.DictStore._listing
+        listing = Contents.listing
 
-        def counted(store: Any) -> Any:
-            listings.append(store)
-            return listing(store)
+        def counted(contents: Any) -> Any:
+            listings.append(contents)
+            return listing(contents)
 
-        monkeypatch.setattr(blosc2.DictStore, "_listing", counted)
+        monkeypatch.setattr(Contents, "listing", counted)
         for n in range(100):
             tree[f"/g{n % 10}/y{n}"] = [n]
             tree[f"/g{n % 10}/x{n}"] = [n]
@@ -497,7 +498,7 @@ def test_listing_many_objects_takes_one_pass(made: Any, monkeypatch: pytest.Monk
         tree.flush()
         asked = []
         monkeypatch.setattr(
-            "blosc2.tree_store._is_below", lambda key, objects: asked.append(key) or below(key, objects)
+            "blosc2._stores.tree.walking._is_below", lambda key, objects: asked.append(key) or below(key, objects)
         )
         assert tree.get_descendants("/") == sorted([*(f"/t{n}" for n in range(20)), "/t1-b", "/t1-b/x"])
         assert len(asked) == len(set(asked)) == 62

@@ -44,7 +44,6 @@ from blosc2._backends.layout import (
     suffix_of,
     taken,
 )
-from blosc2._backends.new_keys import NewKeys
 from blosc2._backends.protocol import Backend, NewVersion
 from blosc2._backends.publish_pace import MAP_BYTES, Pace
 from blosc2._backends.tiers import TieredBackend
@@ -89,7 +88,6 @@ __all__ = [
     "EmbeddedFile",
     "LeafStream",
     "Moved",
-    "NewKeys",
     "NewVersion",
     "Pace",
     "TieredBackend",

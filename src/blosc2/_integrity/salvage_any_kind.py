@@ -17,7 +17,7 @@ from blosc2._integrity.salvage_archive import recover_archive
 from blosc2._integrity.salvage_embedded import Values, recover_embedded
 from blosc2._integrity.salvage_frames import Recovered, recover_frame
 from blosc2._integrity.target_keys import why_not
-from blosc2._stores import Store
+from blosc2._stores import Store, changes
 from blosc2.dict_store import DictStore
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import FormatError
@@ -142,12 +142,12 @@ def write_store_to(path: str, values: Values, lost: Findings) -> tuple[str, ...]
     with _new_store(path, values._replace(leaves=leaves)) as store:
         for key, window in leaves.items():
             try:
-                store._put(key, window)
+                changes.put(store, key, window)
                 recovered.append(key)
             except ValueError as error:  # keys that exclude each other
                 lost.add(str(error), key=key)
         if values.registry and isinstance(store, DictStore):
-            store._new_registry = values.registry
+            store._pending.registry = values.registry
     return tuple(recovered)
 
 
@@ -158,5 +158,5 @@ def _new_store(path: str, values: Values) -> Store:
     nested = any(key[:end] in keys for key in keys for end, one in enumerate(key) if one == "/" and end)
     store = (DictStore if nested or values.kind in ("b2dict", "b2embed") else TreeStore)(path, mode="x")
     # In an archive a key is no name of a file: what differs in case only was in one place before too.
-    store._any_names = path.endswith(".b2z")
+    store._names.unchecked = path.endswith(".b2z")
     return store

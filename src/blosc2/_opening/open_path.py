@@ -19,6 +19,7 @@ from blosc2._handles import (
     MemoryHandle,
     open_handle,
 )
+from blosc2._opening.tagged_store import open_tagged
 from blosc2._options import (
     check_open_modes,
     deserialize_mode,
@@ -203,7 +204,7 @@ def _open_store(name: str, suffix: str, mode: str, mmap_mode: str | None, policy
         )
     if suffix == ".b2e" and not os.path.isdir(name):
         return EmbedStore(name, mode=mode, mmap_mode=mmap_mode, deserialize=policy, **how)
-    return DictStore.open_tagged(name, options, how)
+    return open_tagged(name, options, how)
 
 
 def _opened(handle: FrameHandle, mode: str, cparams: Any) -> Any:

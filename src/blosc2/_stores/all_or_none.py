@@ -7,41 +7,42 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 from blosc2._core.leaves.weak_cache import Block
+from blosc2._stores.followers import recount
 
 if TYPE_CHECKING:
     from blosc2._stores.leaves.leaf import LiveHandle
     from blosc2._stores.store import Store
 
-#: What is known of a key before it is changed: its pending change (... where there is none), its tier, the handle and
-#: the object of its leaf where that is open, and whether that was edited.
+#: The state of a key before it is changed: its pending change (... for none), its tier, the handle and the object of
+#: its leaf if that is open, and whether the leaf was edited.
 Before = tuple[Any, "bool | None", "LiveHandle | None", Any, bool]
 
 
 class AllOrNone(Block):
-    """A block whose changes of a store's keys, by this thread, are taken back when it raises.
+    """A block that takes back this thread's changes of a store's keys if it raises.
 
-    The store tells of each key right before it changes it, so a block costs what it changes and not what waits to be
-    published. Leaves that were handed out go on as they were. At the end of the outermost block a store that publishes
-    by itself does so; if that fails, the changes of the block are taken back.
+    The store tells the block of each key right before it changes it. So a block costs what it changes, whatever else is
+    pending. Open leaves of these keys become live again. At the end of the outermost block, a store that publishes
+    without `flush` does so; if that fails, the changes of the block are taken back.
     """
 
-    __slots__ = ("_before", "_beside", "_ended", "_made", "_outer", "_store")
+    __slots__ = ("_before", "_before_without_keys", "_ended", "_made", "_outer", "_store")
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._before: dict[str, Before] = {}
-        # The pending changes that it made: a key that has another one by now was set by another thread.
+        # The pending changes that the block made. If a key has another one now, another thread has set it.
         self._made: dict[str, Any] = {}
-        self._beside: tuple[Any, ...] = ()
+        self._before_without_keys: tuple[Any, ...] = ()
         self._outer: AllOrNone | None = None
         self._ended = False
 
     def __enter__(self) -> Self:
-        store = self._store
-        self._beside = store._beside_keys()
+        pending = self._store._pending
+        self._before_without_keys = pending.without_keys()
         thread = threading.get_ident()
-        self._outer = store._blocks.get(thread)
-        store._blocks[thread] = self
+        self._outer = pending.blocks.get(thread)
+        pending.blocks[thread] = self
         return self
 
     @property
@@ -53,18 +54,17 @@ class AllOrNone(Block):
         """A key is about to be changed."""
         if key in self._before:
             return
-        store = self._store
-        leaves = store._leaves
-        change: Any = store._changes.get(key, ...)
+        pending, leaves = self._store._pending, self._store._leaves
+        change: Any = pending.frames.get(key, ...)
         handle, leaf = leaves.handles.get(key), leaves.find(key)
-        self._before[key] = change, store._external.get(key), handle, leaf, key in leaves.edited
+        self._before[key] = change, pending.tiers.get(key), handle, leaf, key in leaves.edited
 
     def made(self, key: str, change: Any) -> None:
-        """A key was given a pending change, or lost it, for which ... stands."""
+        """A key was given a pending change, or lost it (`...`)."""
         self._made[key] = change
 
     def staged(self, before: dict[str, Any], now: dict[str, Any]) -> None:
-        """Pending changes were moved, in this block or one around it."""
+        """The bytes of pending changes were moved, some perhaps of this block or of one around it."""
         for key, window in now.items():
             if key in self._made and self._made[key] is before[key]:
                 self._made[key] = window
@@ -77,54 +77,54 @@ class AllOrNone(Block):
         return list(self._before)
 
     def forget_keys(self, keys: Iterable[str]) -> None:
-        """What was made of these keys is published, and stays."""
+        """The changes of these keys are published, and are not taken back."""
         for key in keys:
             self._before.pop(key, None)
             self._made.pop(key, None)
 
     def forget(self) -> None:
-        """What was changed by now is published, and stays."""
+        """All changes so far are published, and are not taken back."""
         self._before, self._made = {}, {}
-        self._beside = self._store._beside_keys()
+        self._before_without_keys = self._store._pending.without_keys()
 
     def _leave(self, failed: bool) -> None:
-        """Take back what was changed; or tell the block around this one of it. Nothing when that is done."""
+        """Take back the changes, or hand them to the block around this one. A second call does nothing."""
         if self._ended:
             return
         store, outer, thread = self._store, self._outer, threading.get_ident()
-        if not failed and self._before and store._is_due(0, self):
+        if not failed and self._before and store._publishing.is_due(store, 0, self):
             with store._lock:
-                store._publish_now(self)
+                store._publishing.end_block(store, self)
         if not failed and outer is not None:
             for key, before in self._before.items():
                 outer._before.setdefault(key, before)
             outer._made.update(self._made)
-        if failed and not store.closed and (self._before or self._beside != store._beside_keys()):
+        pending = store._pending
+        if (
+            failed
+            and not store._session.closed
+            and (self._before or self._before_without_keys != pending.without_keys())
+        ):
             with store._lock:
                 self._take_back()
         if outer is None:
-            store._blocks.pop(thread, None)
+            pending.blocks.pop(thread, None)
         else:
-            store._blocks[thread] = outer
+            pending.blocks[thread] = outer
         self._ended = True
 
     def _take_back(self) -> None:
         store = self._store
-        store._revision += 1
+        pending, leaves = store._pending, store._leaves
+        pending.revision += 1
         for key, (window, tier, handle, leaf, edited) in self._before.items():
-            if key in self._made and store._changes.get(key, ...) is not self._made[key]:
+            if key in self._made and pending.frames.get(key, ...) is not self._made[key]:
                 continue
-            store._leaves.forget(key)
-            if window is ...:
-                store._changes.pop(key, None)
-            else:
-                store._changes[key] = window
-            if tier is None:
-                store._external.pop(key, None)
-            else:
-                store._external[key] = tier
-            store._leaves.bring_back(key, store, handle, leaf, edited=edited)
-        store._bring_back_beside(self._beside)
-        store._count_memory()
-        if store._is_behind:  # what was taken back may be published
-            store._see_to_published(list(self._before))
+            leaves.forget(key)
+            pending.restore_key(key, window, tier)
+            leaves.bring_back(key, store._owner, handle, leaf, edited=edited)
+        pending.restore_without_keys(self._before_without_keys)
+        recount(store)
+        pending.count_memory()
+        if store._backend.behind:  # the changes may be published
+            store._correct_published(list(self._before))

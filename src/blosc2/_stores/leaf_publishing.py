@@ -1,8 +1,8 @@
-"""Publishing leaves of a `.b2d` as files: written at their assignment, removed at their deletion.
+"""Publishing the leaves of a `.b2d` without waiting for `flush`.
 
-That needs no disk (`placing`), but where something durable is replaced or renamed. Such changes wait for the disk each;
-as soon as that is no longer cheap, they are published in groups, which wait for it together. Embedded values are
-published together, at the pace of an `EmbedStore`.
+An assigned leaf is written to its file at once, and the file of a deleted leaf is removed at once. That does not wait
+for the disk, unless a durable file is replaced or renamed. As soon as waiting takes too much time, such changes are
+published in groups, which wait together. Embedded values are published together, at the pace of an `EmbedStore`.
 """
 
 from __future__ import annotations
@@ -11,229 +11,237 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from blosc2._backends import Moved, Pace, Window
+from blosc2._core.frame.frame import Frame
 from blosc2._frames import settled
 from blosc2._stores.all_or_none import AllOrNone
+from blosc2._stores.changes import put
+from blosc2._stores.followers import key_changed, list_again
+from blosc2._stores.publish import flush, may_publish
 from blosc2.exceptions import explain, name_file
 
 if TYPE_CHECKING:
     from blosc2._backends.directory.placing import Placing
-    from blosc2._stores.backed import BackedStore
+    from blosc2.dict_store import DictStore
 
-#: Seconds that changes of single leaves may wait for the disk in all, before they are taken together.
+#: How many seconds single leaves may wait for the disk in all, before they are published in groups.
 ALLOWANCE: Final = 0.25
-#: How many then wait at most.
+#: The most leaves of a group.
 GROUP: Final = 256
 
 
-class LeafPublishing:
-    """What one store publishes by itself, and what it knows of that.
+def gets_file(store: DictStore, value: Any, window: Window) -> bool:
+    """Whether a leaf gets a file of its own."""
+    if isinstance(window, Moved):
+        return store._backend.has_file(window.origin)  # where it was before
+    threshold = store._threshold
+    if threshold is None:
+        return getattr(value, "urlpath", None) is not None
+    return threshold == 0 or int(Frame.open(*window).nbytes) >= threshold
 
-    Of a `.b2z` it does nothing. The store is given to each call and not kept: a store that is dropped ends at once.
+
+class LeafPublishing:
+    """Publishes single leaves of one store, if it is a directory; for a `.b2z` it does nothing.
+
+    The store is an argument of each call and not kept here, so a store that is dropped is freed at once.
 
     Attributes
     ----------
     pace, leaf_pace : Pace
-        What publishing embedded values takes, and publishing leaves that wait for the disk.
+        How much time was spent on publishing embedded values, and on waiting for the disk for single leaves.
     waiting : set of str
-        Keys of leaves that are to wait for the disk together.
-    placed : dict
-        Keys that were published by themselves since keys were listed, and whether they are there.
+        Keys whose pending changes are published with the next group.
     hidden : set of str
-        Keys of embedded values that go with the next publication: files hide them.
+        Keys of embedded values that files hide. The next publication removes these values.
     origins : set of str
-        Keys that others get with what waits.
+        Keys of leaves that pending changes rename.
     lazily : bool
-        Whether the publication that is under way need not be durable.
+        Whether the publication under way may be lost by a power cut.
     """
 
-    __slots__ = ("hidden", "lazily", "leaf_pace", "origins", "pace", "placed", "waiting")
+    __slots__ = ("hidden", "lazily", "leaf_pace", "origins", "pace", "waiting")
 
     def __init__(self) -> None:
         self.pace, self.leaf_pace = Pace(), Pace()
         self.waiting: set[str] = set()
-        self.placed: dict[str, bool] = {}
         self.hidden: set[str] = set()
         self.origins: set[str] = set()
         self.lazily = False
 
-    def is_unsettled(self, store: BackedStore) -> bool:
-        """Whether something was published that a power cut may take, or is hidden and still to go."""
-        return bool(self.hidden) or store._backend.unsettled is not None
-
-    def is_due(self, store: BackedStore, nbytes: int, block: AllOrNone | None) -> bool:
-        """Whether what waits, and so many bytes more, are published now; a `block` is about to end."""
-        if store._backend.placing is None:
+    # ------------------------------------------------------------------ one leaf
+    def put(self, store: DictStore, key: str, window: Window, value: Any) -> bool:
+        """Publish a leaf that gets a file of its own; False if it gets none, or is published with other changes."""
+        placing = _placing(store)
+        if placing is None or not gets_file(store, value, window):
             return False
-        if block is not None:  # what it has changed is looked at then
-            return store._transaction is None and not (block.is_inner or store._streaming or store._is_inherited)
-        return self._is_due(store, nbytes) and store._may_publish(None)
-
-    def _is_due(self, store: BackedStore, nbytes: int) -> bool:
-        entries = () if store._embedded is None else store._embedded.entries
-        return self.pace.is_due(store._in_memory + nbytes, len(entries))
-
-    def put(self, store: BackedStore, key: str, window: Window, value: Any) -> bool:
-        """Publish a leaf that gets a file of its own; False where it gets none, or something else publishes it."""
         backend = store._backend
-        placing = backend.placing
-        if placing is None or store._transaction is not None or threading.get_ident() in store._blocks:
-            return False
-        if not store._goes_to_file(value, window):
-            return False
-        embedded = store._embedded
-        if not (embedded is None or store._unwritten or backend.behind or backend.must_load or key in self.origins):
-            there = backend.has_file(key)
-            new = not (there or store._has(key))
-            store._check_new(key, new)
-            durable = key in embedded.entries or key in placing.removed or (there and placing.replaces(key))
-            if (not durable or self._is_cheap()) and self._put(store, placing, key, window, there, new, durable):
+        embedded = _shown_values(store)
+        if embedded is not None and key not in self.origins:
+            has_file = backend.has_file(key)
+            is_new = not (has_file or store._contents.has(key))
+            store._names.check_new(key, store._contents, is_new=is_new)
+            waits = key in embedded or key in placing.removed or (has_file and placing.replaces(key))
+            if (not waits or self._is_cheap()) and self._place(
+                store, placing, key, window, has_file=has_file, is_new=is_new, waits=waits
+            ):
                 if self.waiting and self._is_cheap():
-                    self._publish(store, placing, [])
+                    self._publish_group(store, placing, [])
                 return True
         with AllOrNone(store):
-            store._put(key, settled(window) if store._fits(window) else window, value)
+            put(store, key, settled(window) if store._pending.fits(window[2]) else window, value)
         return True
 
-    def _is_cheap(self) -> bool:
-        return self.leaf_pace.is_cheap(ALLOWANCE)
-
-    def _put(
-        self, store: BackedStore, placing: Placing, key: str, window: Window, there: bool, new: bool, durable: bool
+    def _place(
+        self, store: DictStore, placing: Placing, key: str, window: Window, *, has_file: bool, is_new: bool, waits: bool
     ) -> bool:
+        """Write the file of a leaf; False if that cannot be published alone."""
         try:
-            if not durable:
-                if not placing.put(key, window, there=there, synced=False):
+            if not waits:
+                if not placing.put(key, window, there=has_file, synced=False):
                     return False
             else:
                 with self.leaf_pace:
-                    if not placing.put(key, window, there=there, synced=True):
+                    if not placing.put(key, window, there=has_file, synced=True):
                         return False
-            store._revision += new
+            store._pending.revision += is_new
             store._leaves.forget(key)
-            self._is_there(store, key, there=True)
-            store._count_key(key, int(new))
+            self._note_placed(store, key, has_file=True)
+            key_changed(store, key, int(is_new))
         except BaseException as error:
-            if not isinstance(error, Exception):  # an interrupt, perhaps when it was published
+            if not isinstance(error, Exception):  # an interrupt, perhaps after the file was published
                 store._leaves.forget(key)
-            store._look_again_at_keys()
+            list_again(store)
             raise
         return True
 
-    def _is_there(self, store: BackedStore, key: str, *, there: bool) -> None:
-        """A key was given its file, or lost it: no change of it waits any more."""
-        pending = store._changes.pop(key, None)
-        if pending is not None and not isinstance(pending, Moved):
-            store._in_memory -= min(store._in_memory, pending[2])
-        store._external.pop(key, None)
-        self.waiting.discard(key)
-        if there and store._embedded is not None and key in store._embedded.entries:
-            self.hidden.add(key)
-        if self.placed.get(key) is not there:
-            self.placed[key] = there
-            store._listing_cache = None
-
-    def remove(self, store: BackedStore, key: str) -> bool:
-        """Remove the file of a leaf that has nothing else; False where something else has to be done."""
-        backend = store._backend
-        placing = backend.placing
-        if placing is None or store._transaction is not None or threading.get_ident() in store._blocks:
+    def remove(self, store: DictStore, key: str) -> bool:
+        """Remove the file of a leaf; False if other changes have to be published with that."""
+        placing, embedded = _placing(store), _shown_values(store)
+        if placing is None or embedded is None or key in embedded:
             return False
-        embedded = store._embedded
-        if embedded is None or store._unwritten or backend.behind or backend.must_load or key in embedded.entries:
-            return False
-        if isinstance(store._changes.get(key), Moved) or not backend.has_file(key):
+        if isinstance(store._pending.frames.get(key), Moved) or not store._backend.has_file(key):
             return False
         try:
             if not placing.remove(key):
                 return False
-            store._revision += 1
+            store._pending.revision += 1
             store._leaves.forget(key)
-            store._folded_more = True
-            self._is_there(store, key, there=False)
-            store._count_key(key, -1)
+            self._note_placed(store, key, has_file=False)
+            key_changed(store, key, -1)
         except BaseException as error:
             if isinstance(error, OSError):
                 name_file(error, store._file)
             elif not isinstance(error, Exception):
                 store._leaves.forget(key)
-            store._look_again_at_keys()
+            list_again(store)
             raise
         return True
 
-    def end_block(self, store: BackedStore, block: AllOrNone) -> None:
-        """Publish what a block has changed, as far as that is due."""
-        backend = store._backend
-        changes = {key: store._changes[key] for key in block.keys if key in store._changes}
-        placing = backend.placing
-        if placing is None or (not changes and not store._unwritten):
+    def _note_placed(self, store: DictStore, key: str, *, has_file: bool) -> None:
+        """A leaf was given its file, or lost it: no change of its key is pending any more."""
+        pending, embedded = store._pending, store._backend.embedded
+        window = pending.frames.pop(key, None)
+        if window is not None and not isinstance(window, Moved):
+            pending.in_memory -= min(pending.in_memory, window[2])
+        pending.tiers.pop(key, None)
+        self.waiting.discard(key)
+        if has_file and embedded is not None and key in embedded.entries:
+            self.hidden.add(key)
+        store._contents.placed[key] = has_file
+
+    def _is_cheap(self) -> bool:
+        """Whether waiting for the disk has taken little time so far."""
+        return self.leaf_pace.is_cheap(ALLOWANCE)
+
+    # ------------------------------------------------------------------ several changes
+    def is_due(self, store: DictStore, nbytes: int, block: AllOrNone | None) -> bool:
+        """Whether to publish now, with so many bytes more than are pending; `block` is about to end."""
+        if store._backend.placing is None:
+            return False
+        if block is not None:  # `end_block` looks at what it has changed
+            session = store._session
+            return session.transaction is None and not (block.is_inner or session.streaming or session.is_inherited)
+        return self._is_due(store, nbytes) and may_publish(store, None)
+
+    def _is_due(self, store: DictStore, nbytes: int) -> bool:
+        """Whether it is time to publish embedded values."""
+        return self.pace.is_due(store._pending.in_memory + nbytes, len(_entries(store)))
+
+    def end_block(self, store: DictStore, block: AllOrNone) -> None:
+        """Publish the changes of a block, as far as they are due."""
+        pending, placing = store._pending, store._backend.placing
+        changes = {key: pending.frames[key] for key in block.keys if key in pending.frames}
+        if placing is None or (not changes and not pending.unwritten):
             return
-        shown = store._embedded is not None and not (store._unwritten or backend.behind or backend.must_load)
-        if shown and all(self._is_of_files(store, key, window) for key, window in changes.items()):
-            self._publish(store, placing, list(changes))
+        is_shown = _shown_values(store) is not None
+        if is_shown and all(self._concerns_files(store, key, window) for key, window in changes.items()):
+            self._publish_group(store, placing, list(changes))
             return
-        with_file = any(window is not None and store._external.get(key) for key, window in changes.items())
-        # A file in the place of a value that gets another key comes after that.
-        first = with_file and (not shown or not self.origins.isdisjoint(changes))
-        if (first or self._is_due(store, 0)) and store._may_publish(block):
+        with_file = any(window is not None and pending.tiers.get(key) for key, window in changes.items())
+        # A leaf with the old key of a renamed one is published after the renaming, so all changes are.
+        is_urgent = with_file and (not is_shown or not self.origins.isdisjoint(changes))
+        if (is_urgent or self._is_due(store, 0)) and may_publish(store, block):
             with self.pace:
                 self._flush_lazily(store)
 
-    def _flush_lazily(self, store: BackedStore) -> None:
-        """Publish all changes; a power cut may then show the version before."""
+    def _flush_lazily(self, store: DictStore) -> None:
+        """Publish all changes; a power cut may then bring back the version before."""
         self.lazily = True
         try:
-            store._flush(durable=True)
+            flush(store, durable=True)
         finally:
             self.lazily = False
 
-    def _is_of_files(self, store: BackedStore, key: str, window: Window | None) -> bool:
-        """Whether a change is one of files alone."""
-        entries = {} if store._embedded is None else store._embedded.entries
+    def _concerns_files(self, store: DictStore, key: str, window: Window | None) -> bool:
+        """Whether a change concerns files alone, and no embedded value."""
+        entries = _entries(store)
         if window is None:
             return key not in entries
         if isinstance(window, Moved):
             return window.aside is not None and window.origin not in entries and key not in entries
-        return bool(store._external.get(key)) and key not in self.origins
+        return bool(store._pending.tiers.get(key)) and key not in self.origins
 
-    def _publish(self, store: BackedStore, placing: Placing, keys: list[str]) -> None:
-        """Publish changes of files, and those that wait; or let them wait, where that is not cheap and they are few."""
-        changes = store._changes
-        entries = () if store._embedded is None else store._embedded.entries
-        durable = [
+    def _publish_group(self, store: DictStore, placing: Placing, keys: list[str]) -> None:
+        """Publish changes of files with those that wait; or let them wait too, if publishing now costs too much."""
+        frames, entries = store._pending.frames, _entries(store)
+        waits = [
             key
             for key in keys
-            if (window := changes[key]) is not None
+            if (window := frames[key]) is not None
             and (isinstance(window, Moved) or key in entries or placing.replaces(key))
         ]
-        waiting = self.waiting & changes.keys()
-        if durable and len(waiting) + len(keys) < GROUP and not self._is_cheap():
+        waiting = self.waiting & frames.keys()
+        if waits and len(waiting) + len(keys) < GROUP and not self._is_cheap():
             self.waiting.update(keys)
             return
-        taken = {key: changes[key] for key in sorted({*waiting, *keys})}
-        # A file hides the embedded value of its key at once: that counts as replaced, too.
-        placing.removed.update(key for key in taken if key in entries)
-        waits = bool(durable or waiting)
+        group = {key: frames[key] for key in sorted({*waiting, *keys})}
+        # From now on a file hides the embedded value of its key, so that counts as replaced.
+        placing.removed.update(key for key in group if key in entries)
         try:
-            if waits:
+            if waits or waiting:
                 with self.leaf_pace:
-                    placing.publish(taken)
+                    placing.publish(group)
             else:
-                placing.publish(taken)
-            for block in list(store._blocks.values()):
-                block.forget_keys(taken)
-            for key, window in taken.items():
-                self._is_there(store, key, there=window is not None)
-            placing.forget_aside(taken)
-        except BaseException as error:  # an interrupt, perhaps when it was published
+                placing.publish(group)
+            for block in list(store._pending.blocks.values()):
+                block.forget_keys(group)
+            for key, window in group.items():
+                self._note_placed(store, key, has_file=window is not None)
+            placing.forget_aside(group)
+        except BaseException as error:  # perhaps an interrupt after the files were published
             if isinstance(error, OSError):
                 name_file(error, store._file)
-            store._look_again_at_keys()
+            list_again(store)
             raise
-        if not changes:
+        if not frames:
             store._backend.discard()
 
-    def settle(self, store: BackedStore, *, durable: bool) -> None:
-        """All changes are published: see that they are durable, and that what was kept for them goes."""
+    # ------------------------------------------------------------------ after publishing or dropping all changes
+    def is_unsettled(self, store: DictStore) -> bool:
+        """Whether something was published that a power cut may undo, or an embedded value is still to be removed."""
+        return bool(self.hidden) or store._backend.unsettled is not None
+
+    def settle(self, store: DictStore, *, durable: bool) -> None:
+        """All changes are published: make them durable, if that is asked for, and remove what was kept for them."""
         unsettled = store._backend.unsettled
         if unsettled is not None and durable and not self.lazily:
             try:
@@ -242,23 +250,45 @@ class LeafPublishing:
                 explain(error, "all changes are published, but may not be durable")
                 name_file(error, store._file)
                 raise
-        if self.placed and not self.lazily:
+        if store._contents.placed and not self.lazily:
             store._list_placed()
-        if not store._changes and store._backend.placing is not None:
+        if not store._pending.frames and store._backend.placing is not None:
             store._backend.discard()
 
     def forget_key(self, key: str) -> None:
-        """Something else becomes of a leaf than what waits for the disk."""
+        """Another change of this key is pending than the one that waits for its group."""
         self.waiting.discard(key)
 
     def forget_published(self) -> None:
-        """All that waits was published."""
+        """All pending changes were published."""
         self.waiting, self.hidden, self.origins = set(), set(), set()
 
     def forget_dropped(self) -> None:
-        """All that waits was dropped."""
+        """All pending changes were dropped."""
         self.waiting, self.origins = set(), set()
 
 
-#: Of all stores that are open to be read only, which publish nothing.
+def _placing(store: DictStore) -> Placing | None:
+    """What publishes single leaves; None if the store cannot do that, or not now."""
+    if store._session.transaction is not None or threading.get_ident() in store._pending.blocks:
+        return None
+    return store._backend.placing
+
+
+def _shown_values(store: DictStore) -> Any:
+    """The embedded values by key, if the store shows the published version; None otherwise."""
+    backend = store._backend
+    embedded = backend.embedded
+    if embedded is None or store._pending.unwritten or backend.behind or backend.must_load:
+        return None
+    return embedded.entries
+
+
+def _entries(store: DictStore) -> Any:
+    """The published embedded values by key."""
+    embedded = store._backend.embedded
+    return () if embedded is None else embedded.entries
+
+
+#: For all stores that are read only: they publish nothing.
 NOTHING: Final = LeafPublishing()

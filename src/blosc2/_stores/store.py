@@ -1,259 +1,275 @@
-"""Changing a store: pending changes, and when they are published.
+"""What all stores do: find, set and delete leaves by key, and publish changes.
 
-A store open for writing collects changes, also those of its live leaves, and `flush` or `close` publishes them
-together. One writer at a time holds the store's lock.
+A store maps keys such as ``/scans/007`` to leaves: arrays and super-chunks, each one compressed frame. It has a
+backend, which knows where the frames lie, and these objects, each in a module of its own:
+
+- `Session`: how it was opened, and whether it may be changed now;
+- `PendingChanges`: new frames by key, which `flush` publishes together;
+- `Contents`: what is published, with the pending changes;
+- `OpenLeaves`: the leaves that somebody holds. Every access to a key returns the same object;
+- `Publishing`: when changes are published without `flush`;
+- followers of its keys, which are told of each change; see `followers.KeyFollower`.
+
+A view of a group shares the objects of its tree. Methods that take keys make them absolute first (`_absolute`); all
+other code knows absolute keys only.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, ItemsView, Iterator, KeysView, MutableMapping, ValuesView
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from blosc2._backends import MAP_BYTES, MEMORY_LIMIT, Moved, NewVersion, Window, canonical_key, new_key
-from blosc2._files import Compaction, Progress
+import numpy as np
+
+from blosc2._backends import Backend, Window, canonical_key, new_key, plain_key
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.forking import Lock
+from blosc2._core.leaves.leaf_batch import LeafBatch
+from blosc2._core.leaves.leaf_lookup import LeafLookup
+from blosc2._files import Compaction, Progress, lasting
 from blosc2._frames import settled
 from blosc2._handles import LOST_ERRORS
+from blosc2._options import StoreOptions
+from blosc2._stores import changes, publish
 from blosc2._stores.all_or_none import AllOrNone
-from blosc2._stores.leaves.leaf import frame_of
-from blosc2._stores.reading import ReadableStore
+from blosc2._stores.contents import Contents
+from blosc2._stores.followers import KeyFollower, list_again
+from blosc2._stores.leaf_publishing import NOTHING
+from blosc2._stores.leaves.advice import advise
+from blosc2._stores.leaves.leaf import frame_of, live_leaf, read_only
+from blosc2._stores.leaves.open_leaves import OpenLeaves
+from blosc2._stores.leaves.read_many import batch_of_members, read_leaf, read_many
+from blosc2._stores.pending import PendingChanges
+from blosc2._stores.session import Session
 from blosc2._stores.transaction import Transaction
-from blosc2._stores.unclosed import end_forgotten
-from blosc2._stores.write_many import Items, no_progress, pairs, set_many
-from blosc2.exceptions import FormatError, explain, name_file
+from blosc2._stores.unclosed import end_forgotten, note_writable
+from blosc2._stores.write_many import Items, update_store, write_many
+from blosc2.exceptions import StoreKeyError
 
 if TYPE_CHECKING:
     from blosc2._integrity.report import CheckReport
 
 
-class Store(ReadableStore):
+class Store(LeafLookup, MutableMapping[str, Any]):
     """What every store does; see `EmbedStore`, `DictStore` and `TreeStore`."""
 
     #: Checks what lies at a path, or the bytes of a store in memory; see `hooks`.
     checker: ClassVar[Callable[..., CheckReport] | None] = None
-    _transaction: Transaction | None = None
-    # Whether the publication that is under way need not be durable; and whether the store ends with it.
-    _lazily = _is_ending = False
+    # The last segment of keys that are not shown.
+    _hidden_name: ClassVar[str | None] = None
+    # Values of fewer bytes are embedded.
+    _threshold: int | None = 0
+    # Whether keys come in sorted order, or in the order in which they were added.
+    _in_order: ClassVar[bool] = True
+    # The path of the group that a view shows; keys that the view is given are relative to it.
+    _prefix = ""
+    # The key in the whole store for a key that a caller gives.
+    _absolute: Callable[[object], str] = staticmethod(canonical_key)
 
-    # ------------------------------------------------------------------ what a kind of store provides
-    def _publish(self, changes: dict[str, Window | None], *, durable: bool = True) -> None:
-        """Make the changes part of what is on disk, and look at that from now on."""
-        self._settle()
-        new = self._new_version(changes, durable)
-        try:
-            self._backend.publish(new)
-        except BaseException:
-            # Of a directory some files may be in place.
-            self._look_again_at_keys()
-            raise
-        if not self._is_ending:
-            self._show_published()
+    def __init__(
+        self, path: str | None, options: StoreOptions, backend: Backend, publishing: publish.Publishing = NOTHING
+    ) -> None:
+        self._path = path
+        self._mmap_mode, self._verify, advice, mode, self._deserialize, *_ = options
+        self._backend = backend
+        self._publishing = publishing
+        self._session = session = Session()
+        session.path, session.mode, session.writer_lock = path, mode, backend.lock
+        self._lock = session.lock = Lock()
+        if advice is not None:
+            session.advice = lasting(advice)
+        self._pending = PendingChanges()
+        self._contents = Contents(backend, self._pending, in_order=self._in_order)
+        self._followers: tuple[KeyFollower, ...] = ()
+        self._leaves = leaves = OpenLeaves()
+        self._use_open_leaves(leaves.held, self._hidden_name)
+        self._sweep_at = leaves.limit
+        if mode != "r":
+            note_writable(self)
 
-    def _new_version(self, changes: dict[str, Window | None], durable: bool) -> NewVersion:
-        """What is to be published."""
-        return NewVersion(changes, self._external, durable=durable, lazy=self._lazily)
+    # ------------------------------------------------------------------ what kinds of stores add
+    def _check_assignable(self, key: str) -> None:
+        """Refuse a key that no value can have in this kind of store."""
 
-    def _show_published(self) -> None:
-        """Look at what was just published."""
-        self._show(self._backend.show_published)
+    def _prepare(self, key: str, window: Window, value: Any, *, is_new: bool) -> None:
+        """Refuse a new key that excludes others, and decide where its frame is to lie."""
 
-    def _load(self) -> None:
-        """Read what is published."""
-        self._show(self._backend.load)
+    def _correct_published(self, keys: list[str]) -> None:  # noqa: ARG002 - for kinds that show what is published
+        """Changes of some keys were taken back that may be published: publish what was there before."""
+        self._pending.unwritten = True
 
-    def _show(self, read: Callable[[], bool | None]) -> bool:
-        """Show what a backend reads, unless it says that it is what is shown. If that fails, that still is."""
-        before = self._backend.shown()
-        try:
-            if read() is False:
-                return False
-            self._start()
-        except BaseException:
-            self._backend.show(before)
-            self._forget_keys()
-            raise
-        return True
+    def _encoding(self) -> dict[str, Any]:
+        """How to compress arrays that the store makes of other values, as keyword arguments."""
+        return {}
 
-    def _start(self) -> None:
-        """Begin to show what is published."""
-        self._forget_keys()
+    def _batch(self, names: list[str], threads: int) -> LeafBatch | None:
+        """The leaves of some keys if they can be read together; None otherwise."""
+        return batch_of_members(self, names, threads)
 
-    def _forget_keys(self) -> None:
-        """Forget what was made of the keys of the version that was shown."""
-        self._forget_answers()
-
-    def _settle(self) -> None:
-        """Before anything is built upon what is shown: see that it is what is published, where it has to be that."""
-        if self._backend.must_load:
-            self._load()
-
-    def _reload(self) -> bool:
-        """Look at what is published now; whether that is another version."""
-        return self._show(self._backend.reload)
+    # ------------------------------------------------------------------ reading
+    @property
+    def _owner(self) -> Store:
+        """The whole store: this one, or the tree that it is a view of."""
+        return self
 
     @property
-    def _is_behind(self) -> bool:
-        """Whether something was published here that could not be made durable, or not be read afterwards."""
-        return self._backend.behind
+    def _file(self) -> str | None:
+        """The absolute path."""
+        return self._backend.named
 
-    def _is_due(self, nbytes: int, block: AllOrNone | None = None) -> bool:  # noqa: ARG002 - for those that do
-        """Whether the store publishes by itself now what waits, and so many bytes more; a `block` is about to end."""
-        return False
+    def _open(self, key: str) -> Any:
+        """The leaf of a key that is not open yet."""
+        if self._session.closed:
+            raise self._session.closed_error()
+        if type(key) is not str:
+            return self[plain_key(key)]
+        leaf = self._leaf(key)
+        if leaf is None:
+            canonical = canonical_key(key)
+            if canonical == key:
+                raise self._missing_key(key)
+            return self[canonical]
+        return leaf
 
-    def _may_publish(self, block: AllOrNone | None) -> bool:
-        """Whether what waits may be published now: not within what is published at once, nor in a forked child."""
-        return (
-            self._transaction is None
-            and list(self._blocks.values()) == ([] if block is None else [block])  # nor in a block of another thread
-            and (block is None or not block.is_inner)
-            and not (self._closed or self._streaming or self._is_inherited)
-        )
+    def _leaf(self, key: str) -> Any | None:
+        """Open the leaf of a canonical key; None if there is none."""
+        if self._session.mode != "r":
+            return live_leaf(self, key)
+        frame = self._backend.open_frame(key)
+        return None if frame is None else self._leaf_of(key, frame)
 
-    def _publish_now(self, block: AllOrNone) -> None:
-        """Do that, at the end of a block."""
+    def _leaf_of(self, key: str, frame: Frame) -> Any:
+        """The leaf of a frame, in a store that is read only."""
+        if self._verify:
+            self._backend.verify(key, frame)
+        return self._hold(key, read_only(frame, key, self._path, self._mmap_mode, self._deserialize, self._verify))
 
-    def _see_to_published(self, keys: list[str]) -> None:  # noqa: ARG002 - for those that show it
-        """Pending changes of these keys were dropped that may be published: the version before is to come again."""
-        self._unwritten = True
+    def _sweep(self) -> None:
+        self._sweep_at = self._leaves.sweep()
 
-    def _put_at_once(self, key: str, window: Window, value: Any) -> bool:  # noqa: ARG002 - for those that do
-        """Set a key whose value is published by itself; False where it is one of the changes that gather."""
-        return False
+    def _forget_leaves(self) -> None:
+        """All keys have other leaves from now on."""
+        self._leaves.forget_all()
+        self._use_open_leaves(self._leaves.held, self._hidden_name)
+        self._sweep()
 
-    def _catch_up(self) -> None:
-        """Show that, after pending changes were dropped."""
-        if self._backend.behind:
-            self._load()
+    def _missing_key(self, key: str) -> StoreKeyError:
+        members = self._backend.members
+        why = None if members is None else members.explain_missing(key)
+        return StoreKeyError(why or f"Key {key!r} not found in the store", path=self._path)
 
-    def _state(self) -> tuple[Any, ...]:
-        """What a transaction must be able to bring back; see `_bring_back`."""
-        return dict(self._changes), self._unwritten
+    def read(self, key: str) -> np.ndarray[Any, Any]:
+        """Read all items of an array: ``store[key][...]`` in one step, without an object for the array.
 
-    def _bring_back(self, state: tuple[Any, ...]) -> None:
-        self._revision += 1
-        self._changes, self._unwritten = state
+        For small arrays of a mapped read-only `.b2z` it takes about a third of the time, if each has the shape, dtype
+        and compression of the one read before.
 
-    def _beside_keys(self) -> tuple[Any, ...]:
-        """What may wait to be published besides the changes of keys."""
-        return (self._unwritten,)
+        Raises
+        ------
+        KeyError
+            There is no such key.
+        TypeError
+            The key is that of a group, or of something else that is not an array.
 
-    def _bring_back_beside(self, state: tuple[Any, ...]) -> None:
-        """The same again, and keys are as they were then: forget what was made of others."""
-        self._unwritten = state[0]
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import blosc2
+        >>> store = blosc2.EmbedStore()
+        >>> store["/a"] = np.arange(3)
+        >>> store.read("/a")
+        array([0, 1, 2])
+        """
+        if self._prefix:
+            return self._owner.read(self._absolute(key))
+        reader = self._reader
+        if reader is not None:
+            found = reader.read(key)
+            if found is not None:
+                return found
+        items, (geometry, dtype, frame) = read_leaf(self, key)
+        if reader is not None:
+            reader.learn(frame, geometry, dtype)
+        return items
 
-    def _drop_unpublished(self) -> None:
-        """Remove what was written for changes that are not published."""
-        self._backend.discard()
+    # Functions of modules of their own.
+    advise = advise
+    read_many = read_many
+    write_many = write_many
 
-    # ------------------------------------------------------------------ writing
+    # ------------------------------------------------------------------ keys
+    def _contains(self, key: object) -> bool:
+        """Whether there is a key, if no listing is asked; see `LeafLookup`."""
+        if self._session.closed:
+            raise self._session.closed_error()
+        if not isinstance(key, str):
+            return False
+        return self._contents.has(key) or (not key.startswith("/") and self._contents.has("/" + key))
+
+    def _key_batches(self) -> Iterator[list[str]]:
+        """The keys in their order, some at a time."""
+        return self._contents.key_batches()
+
+    def __iter__(self) -> Iterator[str]:
+        self._session.check_open()
+        return self._iterate(self._pending.revision)
+
+    def _iterate(self, revision: int) -> Iterator[str]:
+        for batch in self._key_batches():
+            for key in batch:
+                self._pending.check_revision(revision)
+                yield key
+        self._pending.check_revision(revision)  # after the last key too, like a dict
+
+    def __len__(self) -> int:
+        self._session.check_open()
+        return self._contents.count()
+
+    def keys(self) -> KeysView[str]:
+        """The keys, in a fixed order, as a view with comparisons and operations of a set."""
+        self._session.check_open()
+        return KeysView(self)
+
+    def values(self) -> ValuesView[Any]:
+        """The leaves, in the order of the keys; each is opened when it is reached."""
+        self._session.check_open()
+        return ValuesView(self)
+
+    def items(self) -> ItemsView[str, Any]:
+        """Pairs of key and leaf."""
+        self._session.check_open()
+        return ItemsView(self)
+
+    # ------------------------------------------------------------------ changing
     def __setitem__(self, key: str, value: Any) -> None:
-        key = new_key(key)
-        self._check_writable("set items", key)
+        key = new_key(self._absolute(key) if self._prefix else key)
+        self._session.check_writable("set items", key)
         with self._lock:
-            self._check_place(key)
+            self._check_assignable(key)
             window = frame_of(value, key, self._path, self._encoding())
-            if self._put_at_once(key, window, value):
+            if self._publishing.put(self, key, window, value):
                 return
-            if self._fits(window) and not self._is_due(window[2]):
-                self._put(key, settled(window), value)
+            if self._pending.fits(window[2]) and not self._publishing.is_due(self, window[2], None):
+                changes.put(self, key, settled(window), value)
             else:  # something is to be written, which may fail
                 with AllOrNone(self):
-                    self._put(key, window, value)
-
-    def _fits(self, window: Window) -> bool:
-        """Whether a frame may wait in memory."""
-        return self._in_memory + window[2] <= MEMORY_LIMIT
+                    changes.put(self, key, window, value)
 
     def __delitem__(self, key: str) -> None:
-        key = canonical_key(key)
-        self._check_writable("delete items", key)
+        key = self._absolute(key)
+        self._session.check_writable("delete items", key)
         with self._lock:
-            if not self._has(key):
+            if not self._contents.has(key):
                 raise self._missing_key(key)
-            self._remove_one(key)
-
-    def _remove_one(self, key: str) -> None:
-        if self._is_due(MAP_BYTES):
-            with AllOrNone(self):
-                self._remove(key)
-        else:
-            self._remove(key)
+            changes.remove_at_once(self, key)
 
     def clear(self) -> None:
         """Delete all keys."""
-        self._check_writable("delete items")
-        with self._lock:
-            self._remove_all(self._keys())
-
-    def _check_place(self, key: str) -> None:
-        """Refuse a key that cannot be given a value here, as it could elsewhere."""
-
-    def _check_thread(self, what: str) -> None:
-        transaction = self._transaction
-        if transaction is not None and transaction.thread != threading.get_ident():
-            raise RuntimeError(
-                f"cannot {what}: another thread has a transaction under way; wait for its end, or do it in that thread"
-            )
-
-    def _note(self, key: str) -> AllOrNone | None:
-        """A key is about to be changed; the block to which that belongs, if there is one."""
-        self._check_thread("change keys")
-        block = self._blocks.get(threading.get_ident()) if self._blocks else None
-        if block is not None:
-            block.note(key)
-        return block
-
-    def _put(self, key: str, window: Window, value: Any = None) -> None:  # noqa: ARG002 - for tiers
-        block = self._note(key)
-        self._revision += not self._has(key)
-        self._changes[key] = window
-        if block is not None:
-            block.made(key, window)
-        self._leaves.forget(key)
-        if isinstance(window, Moved):
-            return
-        self._in_memory += window[2]
-        if self._in_memory > MEMORY_LIMIT:
-            try:
-                before = {k: w for k, w in self._changes.items() if w and is_in_memory(w)}
-                staged = self._backend.stage(before, self._external)
-                self._changes.update(staged)
-                for block in list(self._blocks.values()):
-                    block.staged(before, staged)
-            except OSError as error:
-                name_file(error, self._file)
-                raise
-            self._in_memory = 0
-
-    def _remove_all(self, keys: Iterable[str]) -> None:
-        with AllOrNone(self):
-            for key in keys:
-                self._remove(key)
-
-    def _remove(self, key: str) -> None:
-        published = self._is_published(key)
-        if not published and self._changes.get(key) is None:
-            raise FormatError(
-                "the store lists this key and does not find it, so it is damaged, or another program changes it: run "
-                "blosc2.check() on it",
-                path=self._path,
-                key=key,
-            )
-        block = self._note(key)
-        self._revision += 1
-        self._leaves.forget(key)
-        if published:
-            self._changes[key] = None
-        else:
-            del self._changes[key]
-        if block is not None:
-            block.made(key, None if published else ...)
-
-    def _count_memory(self) -> None:
-        """Pending changes are others than those that were counted."""
-        self._in_memory = sum(window[2] for window in self._changes.values() if window and is_in_memory(window))
+        self._session.check_writable("delete items")
+        with self._lock, AllOrNone(self):
+            for key in self._contents.keys():  # noqa: SIM118 - no mapping
+                changes.remove(self, key)
 
     def update(self, other: Items = (), /, **more: Any) -> None:  # type: ignore[override]  # one for all of its forms
         """Set many keys, from a mapping or from pairs of key and value, like a dict; if anything raises, none of them.
@@ -262,148 +278,24 @@ class Store(ReadableStore):
         changes and outside a transaction, are published at once, when all are written, together with what other threads
         set meanwhile. A key that another thread sets meanwhile keeps that thread's value.
         """
-        with AllOrNone(self):
-            self._update(pairs(other, more))
+        update_store(self, other, more)
 
-    def _update(self, items: Iterator[tuple[str, Any]]) -> None:
-        set_many(self, items)
+    def rename(self, old: str, new: str) -> None:
+        """Give a leaf another key; its data stay as they are. The change is published with the next flush.
 
-    def write_many(self, items: Items, *, progress: Callable[[int, int], Any] | None = None) -> int:
-        """Set many keys at once: values are taken one by one, compressed in several threads, and published together.
-
-        Changes made before the call are published first. The values become visible in one step, after the last one is
-        written; if anything raises, none of them is stored. Inside a transaction, they are published with it.
-
-        A `.b2z` is written as the values come, and memory is bounded, whatever their number: the records of the
-        directory are sorted in files when they exceed 96 MiB. (To notice keys that exclude each other, hashes of 24 to
-        60 bytes are kept for up to 4 million leaves; further keys are not compared with each other.) The other stores
-        keep some hundred bytes for each leaf until the end.
-
-        Parameters
-        ----------
-        items : mapping, or iterable of (str, array_like)
-            Keys and values. If a key comes twice, the last value counts. An array may be used again for the next value.
-        progress : callable, optional
-            Called from time to time, and at the end, with the number of leaves written and their uncompressed bytes.
-
-        Returns
-        -------
-        int
-            The number of values written.
+        In a `TreeStore` a group can be renamed too, with everything below it. Leaves are not read, except in a `.b2z`:
+        there the stored bytes are copied, because the name of a member comes before its data.
 
         Raises
         ------
-        ValueError, TypeError
-            A key or value cannot be stored, as for ``store[key] = value``.
-        RuntimeError
-            The iterable changes, flushes or closes the `.b2z` meanwhile. It may read it.
-
-        Examples
-        --------
-        >>> import os, tempfile
-        >>> import numpy as np
-        >>> import blosc2
-        >>> path = os.path.join(tempfile.mkdtemp(), "tiles.b2z")
-        >>> with blosc2.TreeStore(path, mode="w") as store:
-        ...     store.write_many((f"/{n % 3}/{n}", np.full((8, 8), n)) for n in range(12))
-        12
+        KeyError
+            There is no such key.
+        ValueError
+            The new key exists, or is not allowed in a store.
         """
-        self._check_writable("write many items")
-        with self._lock:
-            if self._streaming:  # since the lock was asked for
-                self._check_writable("write many items")
-            if self._transaction is not None:
-                with AllOrNone(self):
-                    return set_many(self, pairs(items), progress or no_progress)
-            self._gather()
-            if self._changes:
-                self._flush(durable=True)
-            count = self._write_many(pairs(items), progress or no_progress)
-        self._check_own()  # a child that the giver of the values has forked has stored none
-        return count
-
-    def _write_many(self, items: Iterator[tuple[str, Any]], progress: Callable[[int, int], Any]) -> int:
-        with self.transaction():
-            return set_many(self, items, progress)
-
-    def _encoding(self) -> dict[str, Any]:
-        """Keyword arguments for arrays that the store makes of plain values."""
-        return {}
-
-    def _gather(self) -> None:
-        """Take over the leaves that were changed since they were handed out."""
-        self._leaves.gather(self._changes)
-
-    @property
-    def _unpublished(self) -> bool:
-        return bool(self._changes or self._leaves.edited)
-
-    @property
-    def _is_open_end(self) -> bool:
-        """Whether there is something to do at the end: to publish, or to make durable what was published."""
-        return self._unpublished
-
-    def flush(self, durable: bool = True) -> None:
-        """Publish all changes: when it returns, they are on disk and visible to new readers.
-
-        Without changes it does nothing. Leaves that you hold stay live.
-
-        Parameters
-        ----------
-        durable : bool
-            False does not wait for the disk. This is faster, and safe if the process dies, but a power cut may lose the
-            last changes, or damage files that were changed in place.
-
-        Raises
-        ------
-        RuntimeError
-            Called inside a transaction, which publishes when it ends.
-        """
-        self._check_open()
-        if self._mode == "r":
-            return
-        self._check_own()
-        with self._lock:
-            self._check_not_streaming("flush")
-            if self._transaction is not None:
-                raise RuntimeError("a transaction is under way: it publishes all its changes at its end")
-            try:
-                self._flush(durable)
-            except BaseException as error:
-                explain(error, "your changes are kept in the store object: flush() again, or discard() them")
-                raise
-
-    def _flush(self, durable: bool) -> None:
-        self._gather()
-        if self._changes or self._unwritten:
-            try:
-                self._publish(self._changes, durable=durable)
-            except BaseException as error:
-                explain(error, self._outcome())
-                name_file(error, self._file)
-                raise
-            self._forget_published()
-            self._forget_blocks()
-
-    def _forget_published(self) -> None:
-        """All changes are published, and shown: first they, then what they lay in."""
-        self._changes = {}
-        self._in_memory = 0
-        self._unwritten = False
-        self._backend.forget_staged()
-
-    def _outcome(self) -> str:
-        """What became of changes that could not be published."""
-        if not self._backend.all_or_none:
-            return "some leaves may be new already, the others are as they were"
-        if self._is_behind:
-            return "the changes were written and others may see them, but that did not come to its end"
-        return "nothing of the changes was published"
-
-    def _forget_blocks(self) -> None:
-        """What was changed by now is published, and stays."""
-        for block in list(self._blocks.values()):
-            block.forget()
+        old, new = self._absolute(old), new_key(self._absolute(new) if self._prefix else new)
+        self._session.check_writable("rename", old)
+        changes.rename_leaf(self, old, new)
 
     def transaction(self) -> Transaction:
         """Publish all changes of a ``with`` block at once, or none of them if it raises.
@@ -430,47 +322,36 @@ class Store(ReadableStore):
         ['/a', '/b']
         >>> store.close()
         """
-        self._check_writable("begin a transaction")
-        return Transaction(self)
+        self._session.check_writable("begin a transaction")
+        return Transaction(self._owner)
 
-    def rename(self, old: str, new: str) -> None:
-        """Give a leaf another key; its data stay as they are. The change is published with the next flush.
+    # ------------------------------------------------------------------ publishing
+    @property
+    def _unpublished(self) -> bool:
+        """Whether there are pending changes, or edited leaves."""
+        return bool(self._pending.frames or self._leaves.edited)
 
-        In a `TreeStore` a group can be renamed too, with everything below it. Leaves are not read, except in a `.b2z`:
-        there the stored bytes are copied, because the name of a member comes before its data.
+    def _needs_closing(self) -> bool:
+        """Whether there is anything to publish, or to make durable, when the store ends."""
+        return self._unpublished or self._publishing.is_unsettled(self)
+
+    def flush(self, durable: bool = True) -> None:
+        """Publish all changes: when it returns, they are on disk and visible to new readers.
+
+        Without changes it does nothing. Leaves that you hold stay live.
+
+        Parameters
+        ----------
+        durable : bool
+            False does not wait for the disk. This is faster, and safe if the process dies, but a power cut may lose the
+            last changes, or damage files that were changed in place.
 
         Raises
         ------
-        KeyError
-            There is no such key.
-        ValueError
-            The new key exists, or is not allowed in a store.
+        RuntimeError
+            Called inside a transaction, which publishes when it ends.
         """
-        old, new = canonical_key(old), new_key(new)
-        self._check_writable("rename", old)
-        with self._lock:
-            if not self._has(old):
-                raise self._missing_key(old)
-            if old != new:
-                self._check_free(new)
-                self._check_place(new)
-                self._move({old: new})
-
-    def _check_free(self, key: str) -> None:
-        if self._has(key):
-            raise ValueError(f"Key {key!r} is taken: delete it first")
-
-    def _move(self, names: dict[str, str]) -> None:
-        """Rename leaves, which exist, to keys that are free: all, or none if anything fails."""
-        if not self._leaves.edited.keys().isdisjoint(names):
-            self._gather()
-        windows = {old: self._changes.get(old) or self._backend.moved(old) for old in names}
-        with AllOrNone(self):
-            # All old ones first: what goes is in nobody's way.
-            for old in names:
-                self._remove(old)
-            for old, new in names.items():
-                self._put(new, windows[old])
+        publish.flush_checked(self, durable=durable)
 
     def compact(self, progress: Progress | None = None) -> Compaction:
         """Rewrite the store without unused bytes, which replaced, deleted or renamed leaves leave behind.
@@ -502,22 +383,7 @@ class Store(ReadableStore):
         True
         >>> store.close()
         """
-        self._check_writable("compact")
-        with self._lock:
-            if self._transaction is not None:
-                raise RuntimeError("a transaction is under way: compact before or after it")
-            self._flush(durable=True)
-            if self._embedded is None:  # nothing was ever published, or all of it was dropped
-                return Compaction(0, 0)
-            before = self._backend.size()
-            try:
-                self._catch_up()
-                self._backend.compact(progress)
-                self._show_published()
-            except OSError as error:
-                name_file(error, self._file)
-                raise
-            return Compaction(before, self._backend.size())
+        return publish.compact(self, progress)
 
     def refresh(self) -> bool:
         """Show the newest version; True if it differs from the one before.
@@ -530,23 +396,14 @@ class Store(ReadableStore):
         ValueError
             There are unpublished changes.
         """
-        self._check_open()
-        with self._lock:
-            self._check_not_streaming("refresh")
-            if self._unpublished or self._unwritten:
-                raise ValueError(f"{self!r} has unpublished changes: flush() or discard() them first")
-            if not self._reload():
-                return False
-            self._revision += 1
-            self._forget_leaves()
-            return True
+        return publish.refresh(self)
 
     def check(self, *, progress: Progress | None = None) -> CheckReport:
         """Read everything that is published and report damage; see `blosc2.check`.
 
         Unpublished changes are not checked.
         """
-        self._check_open()
+        self._session.check_open()
         path = self._file
         if path is None:
             in_memory: Any = self
@@ -556,34 +413,7 @@ class Store(ReadableStore):
 
     def discard(self) -> None:
         """Drop all unpublished changes, also in leaves that you hold."""
-        self._check_open()
-        self._check_own()
-        with self._lock:
-            self._check_not_streaming("discard changes")
-            if self._transaction is not None:
-                raise RuntimeError("a transaction is under way: it drops its changes when its block raises")
-            touched = {*self._leaves.edited, *self._changes}
-            self._drop()
-            if self._is_behind:
-                self._catch_up()
-                self._show_leaves_again(touched)
-
-    def _drop(self) -> None:
-        touched = {*self._leaves.edited, *self._changes}
-        self._revision += bool(self._changes)
-        try:
-            self._drop_now(touched)
-        except BaseException:
-            self._drop_now(touched)  # an interrupt came between
-            raise
-
-    def _drop_now(self, touched: set[str]) -> None:
-        """Forget all changes, of which these are the keys; it may be done again."""
-        self._changes = {}
-        self._in_memory = 0
-        self._unwritten = False
-        self._drop_unpublished()
-        self._show_leaves_again(touched)
+        publish.discard(self)
 
     def close(self, durable: bool = True) -> None:
         """Publish pending changes and close the store. Leaves that you hold stay readable; closing twice is fine.
@@ -593,80 +423,61 @@ class Store(ReadableStore):
         durable : bool
             As for `flush`.
         """
-        if self._closed:
-            return
-        if self._writer_lock is not None and self._writer_lock.inherited:
-            self._backend.abandon()
-        else:
-            try:
-                self._is_ending = True  # what is published is not read again
-                self.flush(durable)
-            except BaseException:
-                self._is_ending = False
-                with suppress(OSError, FormatError):  # what is published of it all the same is shown
-                    self._catch_up()
-                raise
-        self._end()
-
-    def _end(self) -> None:
-        try:
-            self._end_now()
-        except BaseException:
-            self._end_now()  # an interrupt came between
-            raise
-
-    def _end_now(self) -> None:
-        """Let go of all; it may be done again."""
-        self._closed = True
-        self._changes = {}
-        try:
-            self._forget_leaves()
-            self._backend.close()
-            self._forget_keys()
-        finally:
-            if self._writer_lock is not None:
-                self._writer_lock.release()
+        if not self._session.closed:
+            publish.close(self, durable=durable)
 
     def __enter__(self) -> Self:
-        self._check_open()
+        self._session.check_open()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._closed:
-            return
-        try:
-            if kind is not None and not self._unpublished and not self._is_inherited:
-                self._drop()  # a new store is not made, and an old one not emptied, for nothing
-            self.close()
-        finally:
-            # What could not be published by now never will be.
-            if not self._closed:
-                try:
-                    self._drop()
-                finally:
-                    self._end()
+        publish.leave(self, failed=kind is not None)
 
     def __del__(self) -> None:
-        # A store whose making failed has no state to speak of.
-        if not getattr(self, "_closed", True):
+        session = getattr(self, "_session", None)
+        if session is not None and not session.closed:
             end_forgotten(self)
 
+    def _begin_child(self) -> None:
+        """In a forked child: another thread of the parent may have been changing the store."""
+        self._session.streaming = False
+        if self._lock.renew():
+            list_again(self)
+
+    # ------------------------------------------------------------------ description
+    @property
+    def mode(self) -> str:
+        """The mode that the store was opened with."""
+        return self._session.mode
+
+    @property
+    def mmap_mode(self) -> str | None:
+        """``"r"`` for a mapped store, else None."""
+        return self._mmap_mode
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._session.closed
+
+    # ------------------------------------------------------------------ pickling
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._lost is not None:
-            return self._lost[1]
-        self._check_open()
-        if self._mode != "r" or self._file is None:
+        session = self._session
+        if session.lost is not None:
+            return session.lost[1]
+        session.check_open()
+        if session.mode != "r" or self._file is None:
             raise TypeError(f"{self!r} is open for writing; only a store in mode 'r' can be pickled")
         how = {
             "mmap_mode": self._mmap_mode, "deserialize": self._deserialize, "verify": self._verify,
-            "advise": self._advice, **self._given(),
+            "advise": session.advice, **self._pickled_arguments(),
         }  # fmt: skip
         return _reopen, (type(self), self._file, {name: value for name, value in how.items() if value is not None})
 
-    def _given(self) -> dict[str, Any]:
-        """What else the store was made with, by the names of the parameters."""
+    def _pickled_arguments(self) -> dict[str, Any]:
+        """Further arguments of the constructor that a pickle keeps."""
         return {}
 
     @classmethod
@@ -683,8 +494,3 @@ def _reopen(kind: type[Store], path: str, how: dict[str, Any]) -> Store:
     except LOST_ERRORS as error:
         return kind._stand_in(path, error, (_reopen, (kind, path, how)))
     return store
-
-
-def is_in_memory(window: Window) -> bool:
-    """Whether the bytes of a pending change are nowhere else."""
-    return not isinstance(window, Moved) and window[0].path is None

@@ -7,6 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from blosc2._core.leaves.weak_cache import Block
+from blosc2._stores.followers import list_again
+from blosc2._stores.publish import flush, load_if_behind
 from blosc2.exceptions import FormatError
 
 if TYPE_CHECKING:
@@ -19,79 +21,83 @@ class Transaction(Block):
     Attributes
     ----------
     thread : int
-        The thread that began it, which alone can change the store until it ends.
+        The thread that began it. Until it ends, no other thread can change the store.
     """
 
-    __slots__ = ("_before", "_pending", "_store", "_touched", "thread")
+    __slots__ = ("_before", "_published", "_store", "_touched", "thread")
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.thread = 0
         self._before: tuple[Any, ...] | None = None
+        # Keys whose changes were taken back.
         self._touched: set[str] = set()
-        # The changes that are being published at its end: they are others afterwards.
-        self._pending: dict[str, Any] | None = None
+        # The table of changes that is published at the end. When that is done, the store has another table.
+        self._published: dict[str, Any] | None = None
 
     def __enter__(self) -> Store:
-        """Begin; the store itself is given."""
+        """Begin; the store itself is returned."""
         store = self._store
-        store._check_writable("begin a transaction")
+        session = store._session
+        session.check_writable("begin a transaction")
         try:
             with store._lock:
-                if store._transaction is not None:
+                if session.transaction is not None:
                     raise RuntimeError("a transaction is under way already: stores have one at a time")
-                store._gather()
-                self._before = store._state()
+                store._leaves.collect(store._pending.frames)
+                self._before = store._pending.snapshot()
                 self.thread = threading.get_ident()
-                store._transaction = self
+                session.transaction = self
             return store
         except BaseException:
-            if store._transaction is self:  # nobody would end it
-                store._transaction = None
+            if session.transaction is self:  # nobody would end it
+                session.transaction = None
             raise
 
     def _leave(self, failed: bool) -> None:
-        """Publish, or bring back what was before. Nothing when that is done."""
+        """Publish the changes, or take them back. A second call does nothing."""
         store = self._store
+        session = store._session
         if self._before is None:
             return
-        if store.closed or store._is_inherited:  # a forked child leaves both to its parent
+        if session.closed or session.is_inherited:  # a forked child leaves both to its parent
             self._before = None
             return
         with store._lock:
             if not failed:
-                store._transaction = None
-                self._pending = store._changes
+                session.transaction = None
+                self._published = store._pending.frames
                 try:
-                    store._flush(durable=True)
+                    flush(store, durable=True)
                 except BaseException:
-                    # With the lock still held: what other threads set afterwards is not part of it.
+                    # While the lock is held: changes that other threads make afterwards are not part of it.
                     self._take_back(self._before)
                     self._before = None
                     raise
             else:
                 self._take_back(self._before)
-            store._transaction = None
+            session.transaction = None
             self._before = None
 
     def _take_back(self, before: tuple[Any, ...]) -> None:
         store = self._store
-        if self._pending is not None and store._changes is not self._pending:
+        if self._published is not None and store._pending.frames is not self._published:
             return
-        self._undo(before)
-        if self._pending is not None:
-            # What was published of it all the same is shown, as it is in the file.
+        self._restore(before)
+        if self._published is not None:
+            # Some changes may be published although publishing failed: show what is in the file.
             with suppress(OSError, FormatError):
-                store._catch_up()
-            store._show_leaves_again(self._touched)
+                load_if_behind(store)
+            store._leaves.show_again(self._touched, store._contents.window)
 
-    def _undo(self, before: tuple[Any, ...]) -> None:
+    def _restore(self, before: tuple[Any, ...]) -> None:
+        """Bring back the pending changes from before; it may be called again."""
         store = self._store
-        now: dict[str, Any] = store._changes
-        # Kept, as it may have to be done again.
+        now: dict[str, Any] = store._pending.frames
         self._touched |= store._leaves.edited.keys() | now.keys()
-        store._bring_back(before)
-        was: dict[str, Any] = store._changes
+        store._pending.restore(before)
+        list_again(store)
+        was: dict[str, Any] = store._pending.frames
         self._touched |= {key for key in was if now.get(key, ...) is not was[key]}
-        # Leaves may show changes that are no more.
-        store._show_leaves_again(self._touched)
+        # Leaves may show changes that were taken back.
+        store._leaves.show_again(self._touched, store._contents.window)

@@ -13,20 +13,21 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from blosc2._core.io.forking import each, in_child
+from blosc2._stores.publish import drop, end
 
 if TYPE_CHECKING:
     from blosc2._stores.store import Store
 
-# Stores that are not only read. (They are no dictionary keys: stores compare by what they hold.)
+# Stores that are open for writing, by id: a store cannot be hashed, because it compares like a mapping.
 _writable: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-# The child of `multiprocessing` at the end of which stores are ended.
-_seen_to = 0
+# The child process of `multiprocessing` that ends its stores when it exits.
+_child = 0
 
 
 def note_writable(store: Any) -> None:
-    """See to a store that is open for writing, when this process forks and when it ends."""
+    """Remember a store that is open for writing, for when this process forks or ends."""
     _writable[id(store)] = store
-    _see_to_child()
+    _end_with_child()
 
 
 def _begin_child() -> None:
@@ -37,21 +38,21 @@ in_child(_begin_child)
 
 
 def end_forgotten(store: Store) -> None:
-    """Publish what waits in a store that nobody closed, and end it.
+    """Publish the pending changes of a store that nobody closed, and close it.
 
-    What waits in a transaction, or in a call that is under way in another thread, is dropped.
+    The changes of a transaction, or of a call that another thread has under way, are dropped.
     """
-    if store._closed or store._is_inherited or not store._is_open_end:
+    if store._session.closed or store._session.is_inherited or not store._needs_closing():
         return
     name = repr(store)
-    lost = store._transaction is not None or store._streaming
+    lost = store._session.transaction is not None or store._session.streaming
     try:
         if not lost:
             store.close()
     finally:
-        if not store._closed:
-            store._drop()
-            store._end()
+        if not store._session.closed:
+            drop(store)
+            end(store)
     became = "lost with the transaction that was under way" if lost else "published now"
     warnings.warn(
         f"{name} was not closed: its changes are {became}; use it in a 'with' statement, or close() it",
@@ -61,12 +62,12 @@ def end_forgotten(store: Store) -> None:
 
 
 def end_all() -> None:
-    """The interpreter ends: end all stores that are still open for writing."""
+    """Close all stores that are still open for writing: the interpreter ends."""
     first: BaseException | None = None
     for store in list(_writable.values()):
         try:
             end_forgotten(store)
-        except Exception as error:  # noqa: BLE001 - the others are to be published all the same
+        except Exception as error:  # noqa: BLE001 - the other stores are published all the same
             if first is None:
                 first = error
             else:
@@ -75,12 +76,12 @@ def end_all() -> None:
         raise first
 
 
-def _see_to_child() -> None:
-    """See that stores are ended at the end of a child of `multiprocessing`, of which `atexit` knows nothing."""
+def _end_with_child() -> None:
+    """Close stores when a child of `multiprocessing` exits, which runs no `atexit` functions."""
     util = sys.modules.get("multiprocessing.util")
     parent = getattr(sys.modules.get("multiprocessing.process"), "parent_process", None)
     if util is not None and parent is not None and parent() is not None:
-        global _seen_to
-        if _seen_to != os.getpid():  # what a parent has seen to is forgotten in its children
-            _seen_to = os.getpid()
+        global _child
+        if _child != os.getpid():  # children forget the finalizers of their parents
+            _child = os.getpid()
             util.Finalize(None, end_all, exitpriority=0)

@@ -1,41 +1,128 @@
-"""Turning many values into frames, for a store that writes them one by one.
+"""Setting many keys in one call.
 
-Values are taken some at a time, so memory is bounded, whatever their number; large ones are compressed in parallel.
+To a `.b2z`, very many leaves are written as they come, so that memory is bounded whatever their number. To other
+stores, and in transactions, they are set one by one.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, MutableMapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import chain
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-import numpy as np
+from blosc2._backends import CATALOG_LEAST, MEMORY_LIMIT, LeafStream, filed_as
+from blosc2._stores.all_or_none import AllOrNone
+from blosc2._stores.changes import put
+from blosc2._stores.followers import list_again, recount
+from blosc2._stores.leaves.leaf import window_of_bytes
+from blosc2._stores.leaves.many_frames import Filed, frames, nbytes_of
+from blosc2._stores.new_keys import NewKeys
+from blosc2._stores.pending import is_in_memory
+from blosc2._stores.publish import flush, load, load_if_required
+from blosc2.exceptions import name_file
 
-from blosc2._arrays import TINY, tiny_frame
-from blosc2._backends import Window, filed_as
-from blosc2._files import Owner
-from blosc2._options import get_nthreads
-from blosc2._stores.leaves.leaf import frame_of
+if TYPE_CHECKING:
+    from blosc2._stores.store import Store
+    from blosc2.dict_store import DictStore
+
+#: Key, uncompressed bytes, and the frame of a leaf with its suffix and description.
+Framed = tuple[str, int, Filed]
+
 
 #: Keys and values, as `update` of a dict takes them.
 Items: TypeAlias = "Mapping[str, Any] | Iterable[tuple[str, Any]]"
 
-#: Suffix, description and frame of a leaf.
-Filed: TypeAlias = tuple[str, bytes, Window | bytes]
+Progress = Callable[[int, int], Any]
 
-#: Leaves after which progress is told again.
-PROGRESS_EACH: Final = 1024
-# Smaller values are compressed sooner than they are handed to another thread.
-_WORTH_A_THREAD: Final = 128 << 10
-# What is waiting to be written at a time: bytes of values, and values.
-_AHEAD: Final = 32 << 20
-_AHEAD_VALUES: Final = 64
+# Progress is reported each time that so many leaves were written.
+_PROGRESS_EACH: Final = 1024
 
 
-def pairs(items: Items, more: Mapping[str, Any] | None = None) -> Iterator[tuple[str, Any]]:
-    """Keys and values of what `update` of a dict takes."""
+def update_store(store: Store, items: Items, more: Mapping[str, Any]) -> None:
+    """Set many keys, or none; see `Store.update`."""
+    with AllOrNone(store):
+        values = _absolute(store, _pairs(items, more))
+        session = store._session
+        if (
+            session.mode == "r"
+            or session.transaction is not None
+            or store._unpublished  # whether that is published must not depend on whether all of these can be set
+            or _stream_of(store) is None
+        ):
+            _set_each(store, values)
+            return
+        # The first ones are pending like other changes: for a few, a stream would take longer.
+        _set_each(store, islice(values, CATALOG_LEAST - 1))
+        for item in values:
+            with store._lock:
+                _stream_update(cast("DictStore", store), chain((item,), values))
+
+
+def write_many(self: Store, items: Items, *, progress: Callable[[int, int], Any] | None = None) -> int:
+    """Set many keys at once: values are taken one by one, compressed in several threads, and published together.
+
+    Changes made before the call are published first. The values become visible in one step, after the last one is
+    written; if anything raises, none of them is stored. Inside a transaction, they are published with it.
+
+    A `.b2z` is written as the values come, and memory is bounded, whatever their number: the records of the
+    directory are sorted in files when they exceed 96 MiB. (To notice keys that exclude each other, hashes of 24 to
+    60 bytes are kept for up to 4 million leaves; further keys are not compared with each other.) The other stores
+    keep some hundred bytes for each leaf until the end.
+
+    Parameters
+    ----------
+    items : mapping, or iterable of (str, array_like)
+        Keys and values. If a key comes twice, the last value counts. An array may be used again for the next value.
+    progress : callable, optional
+        Called from time to time, and at the end, with the number of leaves written and their uncompressed bytes.
+
+    Returns
+    -------
+    int
+        The number of values written.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A key or value cannot be stored, as for ``store[key] = value``.
+    RuntimeError
+        The iterable changes, flushes or closes the `.b2z` meanwhile. It may read it.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import blosc2
+    >>> path = os.path.join(tempfile.mkdtemp(), "tiles.b2z")
+    >>> with blosc2.TreeStore(path, mode="w") as store:
+    ...     store.write_many((f"/{n % 3}/{n}", np.full((8, 8), n)) for n in range(12))
+    12
+    """
+    session = self._session
+    session.check_writable("write many items")
+    values, progress = _absolute(self, _pairs(items)), progress or _no_progress
+    with self._lock:
+        if session.streaming:  # since the lock was asked for
+            session.check_writable("write many items")
+        if session.transaction is not None:
+            with AllOrNone(self):
+                return _set_each(self, values, progress)
+        self._leaves.collect(self._pending.frames)
+        if self._pending.frames:
+            flush(self, durable=True)
+        stream = _stream_of(self)
+        if stream is not None:
+            count = _write_as_they_come(cast("DictStore", self), stream, values, progress)
+        else:
+            with self.transaction():
+                count = _set_each(self, values, progress)
+    session.check_own()  # a child that the giver of the values has forked has stored none
+    return count
+
+
+def _pairs(items: Items, more: Mapping[str, Any] | None = None) -> Iterator[tuple[str, Any]]:
+    """Keys and values of the arguments that `update` of a dict takes."""
     if hasattr(items, "keys"):
         values: Any = items
         found: Iterator[tuple[str, Any]] = ((key, values[key]) for key in values.keys())  # noqa: SIM118 - as dict does
@@ -44,90 +131,151 @@ def pairs(items: Items, more: Mapping[str, Any] | None = None) -> Iterator[tuple
     return chain(found, more.items()) if more else found
 
 
-def no_progress(count: int, nbytes: int) -> None:
-    """What is called where nobody wants to know."""
+def _absolute(store: Store, items: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """The same items for the whole store, if `store` is a view of a group."""
+    return ((store._absolute(key), value) for key, value in items) if store._prefix else items
 
 
-def set_many(
-    store: MutableMapping[str, Any], items: Iterable[tuple[str, Any]], progress: Callable[[int, int], Any] = no_progress
-) -> int:
-    """Set keys one by one; how many is returned."""
+def _no_progress(count: int, nbytes: int) -> None:
+    pass
+
+
+def _set_each(store: Store, items: Iterable[tuple[str, Any]], progress: Progress = _no_progress) -> int:
+    """Set keys of the whole store one by one; how many they were."""
+    whole = store._owner
     count = nbytes = 0
     for key, value in items:
-        store[key] = value
+        whole[key] = value
         count += 1
         nbytes += nbytes_of(value)
-        if count % PROGRESS_EACH == 0:
+        if count % _PROGRESS_EACH == 0:
             progress(count, nbytes)
     progress(count, nbytes)
     return count
 
 
-def nbytes_of(value: Any) -> int:
-    """Uncompressed bytes of a value that can be stored."""
-    nbytes = getattr(value, "nbytes", None)
-    return int(np.asarray(value).nbytes if nbytes is None else nbytes)
+def _stream_of(store: Store) -> LeafStream | None:
+    """What writes leaves as they come; None if the store cannot do that."""
+    return store._backend.streaming if store._threshold == 0 else None
 
 
-def frames(
-    items: Iterable[tuple[str, Any]], path: str | None, encoding: dict[str, Any]
-) -> Generator[tuple[str, int, Filed], None, None]:
-    """Key, uncompressed bytes and frame of each item, in their order."""
-    nthreads = get_nthreads()
-    source = iter(items)
-    for key, value in source:
-        if nthreads > 1 and _takes_long(value):
-            yield from _together(chain([(key, value)], source), path, encoding, nthreads)
-        else:
-            filed = _filed(value, key, path, encoding)
-            yield key, nbytes_of(value), filed
+def _stream_update(store: DictStore, items: Iterator[tuple[str, Any]]) -> None:
+    """Write the pending changes and further items as they come, and publish all."""
+    store._session.check_writable("set items")
+    stream, pending = store._backend.streaming, store._pending
+    if (
+        stream is None
+        or store._leaves.edited
+        or any(window is None or not is_in_memory(window) for window in pending.frames.values())
+    ):
+        _set_each(store, items)
+        flush(store, durable=True)
+        return
+    first: list[Framed] = [
+        (key, 0, (*filed_as(window), window)) for key, window in pending.frames.items() if window is not None
+    ]
+    before = pending.frames, pending.tiers
+    pending.frames, pending.tiers = {}, {}
+    recount(store)
+    try:
+        with _streaming(store, items) as (admit, source):
+            for key, *_ in first:
+                admit(key)
+            _write_stream(store, stream, admit, chain(_drained(first), source), _no_progress)
+    except BaseException:
+        if not store._backend.must_load:  # nothing is published: the changes of other threads stay pending
+            pending.frames, pending.tiers = before
+            recount(store)
+        raise
 
 
-def _filed(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -> Filed:
-    """The frame of a value, its suffix and its description."""
-    if type(value) is np.ndarray and value.nbytes <= TINY and not value.dtype.hasobject:
-        tiny = tiny_frame(value, encoding)
-        if tiny is not None:
-            return ".b2nd", tiny[1], tiny[0]
-    window = frame_of(value, key, path, encoding)
-    return *filed_as(window), window
+def _write_as_they_come(
+    store: DictStore, stream: LeafStream, items: Iterator[tuple[str, Any]], progress: Progress
+) -> int:
+    """Write leaves as they come, and publish them; how many they are. There are no pending changes."""
+    with _streaming(store, items) as (admit, source):
+        # The first ones are kept as frames, since the giver may fill the same array again for the next value.
+        first: list[Framed] = []
+        nbytes = 0
+        while len(first) < CATALOG_LEAST and nbytes <= MEMORY_LIMIT:
+            found = next(source, None)
+            if found is None:
+                store._session.streaming = False
+                return _write_few(store, first, progress)
+            first.append(found)
+            frame = found[2][2]
+            nbytes += len(frame) if isinstance(frame, bytes) else frame[2]
+        return _write_stream(store, stream, admit, chain(_drained(first), source), progress)
 
 
-def _takes_long(value: Any) -> bool:
-    return type(value) is np.ndarray and value.nbytes >= _WORTH_A_THREAD
+@contextmanager
+def _streaming(store: DictStore, items: Iterator[tuple[str, Any]]) -> Iterator[tuple[NewKeys, Iterator[Framed]]]:
+    """Check the keys of many values and give their frames as they come. Meanwhile nothing else may change the store."""
+    store._names.forget_removed()  # a removed key does not count as another new one
+    admit = NewKeys(store._contents, store._names, store._check_assignable, grouped=store._has_groups)
+    pairs = ((admit(key), value) for key, value in items)
+    try:
+        store._session.streaming = True
+        with closing(frames(pairs, store._path, store._encoding())) as source:
+            yield admit, source
+    except BaseException:
+        # Names were noted of keys that are not stored.
+        list_again(store)
+        raise
+    finally:
+        store._session.streaming = False
 
 
-def _together(
-    items: Iterable[tuple[str, Any]], path: str | None, encoding: dict[str, Any], nthreads: int
-) -> Iterator[tuple[str, int, Filed]]:
-    """The same, with several threads."""
-    # With the bytes of those that were copied.
-    waiting: deque[tuple[str, int, int, Future[Filed]]] = deque()
-    ahead = 0
-    owner = Owner()
-    with ThreadPoolExecutor(nthreads, thread_name_prefix="blosc2") as pool:
-        try:
-            for key, value in items:
-                owner.check(path)  # a child that was forked by now has no such threads
-                frame: Future[Filed] = Future()
-                copied = 0
-                if _takes_long(value):
-                    # A copy, since whoever gives the values may fill the same array again for the next one.
-                    frame = pool.submit(_filed, value.copy(), key, path, encoding)
-                    copied = value.nbytes
-                else:
-                    frame.set_result(_filed(value, key, path, encoding))
-                waiting.append((key, nbytes_of(value), copied, frame))
-                ahead += copied
-                while waiting and (ahead > _AHEAD or len(waiting) > _AHEAD_VALUES or waiting[0][3].done()):
-                    first, nbytes, copied, frame = waiting.popleft()
-                    ahead -= copied
-                    yield first, nbytes, frame.result()
-                    owner.check(path)
-            while waiting:
-                owner.check(path)
-                first, nbytes, _, frame = waiting.popleft()
-                yield first, nbytes, frame.result()
-        finally:
-            for *_, frame in waiting if owner.is_here else ():
-                frame.cancel()
+def _write_few(store: DictStore, leaves: list[Framed], progress: Progress) -> int:
+    """Publish leaves in a transaction."""
+    with store.transaction():
+        for key, _, (_, _, frame) in leaves:
+            put(store, key, window_of_bytes(frame) if isinstance(frame, bytes) else frame)
+        progress(len(leaves), sum(nbytes for _, nbytes, _ in leaves))
+    return len(leaves)
+
+
+def _write_stream(
+    store: DictStore,
+    stream: LeafStream,
+    admit: NewKeys,
+    leaves: Iterable[Framed],
+    progress: Progress,
+) -> int:
+    """Write leaves as they come, and publish them."""
+    pending = store._pending
+    load_if_required(store)
+    count = total = 0
+    try:
+        stream.begin()
+        for key, nbytes, filed in leaves:
+            stream.add(key, *filed)
+            count += 1
+            total += nbytes
+            if count % _PROGRESS_EACH == 0:
+                progress(count, total)
+        progress(count, total)
+        embedded = store._backend.embedded
+        replaced = () if embedded is None else embedded.entries
+        stream.end({key: None for key in replaced if key in admit}, pending.registry)
+    except BaseException as error:
+        name_file(error, store._file)
+        store._backend.discard()
+        raise
+    pending.unwritten = False
+    pending.registry = None
+    pending.keep_made()
+    pending.revision += 1
+    store._names.forget()
+    for key in store._leaves.all_keys():
+        if admit.may_have(key):
+            store._leaves.forget(key)
+    load(store)
+    return count
+
+
+def _drained(leaves: list[Framed]) -> Iterator[Framed]:
+    """The items of a list, which is emptied as they are given, to free their memory."""
+    leaves.reverse()
+    while leaves:
+        yield leaves.pop()

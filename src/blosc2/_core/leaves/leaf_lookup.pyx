@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
-"""The fast answers of a store: whether a key is there, and a leaf that is already open or simple to open."""
+"""The fast answers of a store: whether a key exists, and a leaf that is already open or simple to open."""
 
 from cpython.dict cimport PyDict_GetItem, PyDict_Size
 from cpython.object cimport PyObject
@@ -12,51 +12,51 @@ from blosc2._core.keys.membership cimport is_named
 
 
 cdef class LeafLookup:
-    """A mapping that asks its class only when what it was given here does not know.
+    """The base class of stores: it answers without Python code if it can, and otherwise calls a method of the store.
 
-    A class that is made from it has a method `_contains` for whether a key is there, `_open` for the leaf of a key,
-    `_leaf_of` for the leaf that a frame is, which it remembers, and `_sweep`, called when more than `_sweep_at` leaves are remembered.
+    The store has the methods `_contains` (whether a key exists), `_open` (the leaf of a key), `_leaf_of` (the leaf of a
+    frame, which it remembers), and `_sweep`, called when more than `_sweep_at` leaves are remembered.
     """
 
     cdef KeyListing _listed
     cdef str _unseen
     cdef dict _alive
     cdef LeafReader _leaves
-    cdef public Py_ssize_t _sweep_at    # references to leaves, dead or alive, above which they are looked through
+    cdef public Py_ssize_t _sweep_at    # how many references to leaves there may be before the dead ones are removed
 
     @property
-    def _looks_up(self):
-        """Whether a listing is asked."""
+    def _has_listing(self):
+        """Whether a listing answers `key in store`."""
         return self._listed is not None
 
     @property
     def _reader(self):
-        """What opens leaves and reads them, None where nothing does."""
+        """The reader that opens leaves and reads them; None if there is none."""
         return self._leaves
 
-    def _look_up_in(self, KeyListing listing not None):
-        """Ask a listing from now on."""
+    def _use_listing(self, KeyListing listing not None):
+        """Let a listing answer `key in store` from now on."""
         self._listed = listing
 
-    def _look_among(self, dict held not None, str hidden):
-        """Ask references to leaves by key from now on, and note those that are opened here there.
+    def _use_open_leaves(self, dict held not None, str hidden):
+        """Find open leaves in a dictionary of references by key from now on, and remember leaves there.
 
-        Leaves whose last segment is `hidden` are not shown; where there are such, groups are shown.
+        Leaves whose last segment is `hidden` are not shown. If it is not None, groups are shown.
         """
         self._unseen = hidden
         self._alive = held
 
-    def _read_by(self, LeafReader reader not None):
-        """Open leaves by a reader from now on."""
+    def _use_reader(self, LeafReader reader not None):
+        """Let a reader open leaves from now on."""
         self._leaves = reader
 
     def _forget_answers(self):
-        """Ask no listing and no reader any more."""
+        """Use no listing and no reader any more."""
         self._listed = None
         self._leaves = None
 
     def _contains(self, key):
-        """What says it where no listing does; classes have their own."""
+        """Whether a key exists, if no listing knows it; each kind of store has its own."""
         raise NotImplementedError(key)
 
     def __contains__(self, key):
@@ -68,8 +68,16 @@ cdef class LeafLookup:
                 return shown != 0
         return bool(self._contains(key))
 
+    def _hold(self, str key not None, leaf):
+        """Remember a leaf as long as somebody holds it. Returns the one that another thread has opened before."""
+        cdef dict held = self._alive
+        leaf = hold(held, key, leaf)
+        if PyDict_Size(held) > self._sweep_at:
+            self._sweep()
+        return leaf
+
     def _open(self, key):
-        """What opens the leaf of a key where no reader does; classes have their own."""
+        """The leaf of a key, if it is not open and no reader opens it; each kind of store has its own."""
         raise NotImplementedError(key)
 
     def __getitem__(self, key):

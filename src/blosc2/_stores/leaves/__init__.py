@@ -4,4 +4,4 @@ A leaf is made of a window or a frame here, and a value becomes a frame. Which k
 published, does not lie here.
 """
 
-__all__ = ["descriptions", "leaf", "open_leaves", "read_many", "read_selections"]
+__all__ = ["advice", "descriptions", "leaf", "many_frames", "open_leaves", "read_many", "read_selections"]

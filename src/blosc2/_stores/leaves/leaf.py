@@ -26,7 +26,7 @@ from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 
 if TYPE_CHECKING:
-    from blosc2._stores.reading import ReadableStore
+    from blosc2._stores.store import Store
 
 
 # Uncompressed bytes of an array whose frame is not made in memory.
@@ -43,9 +43,9 @@ class LiveHandle(MemoryHandle):
 
     _owns_file = True
 
-    def __init__(self, frame: Frame, store: ReadableStore, options: HandleOptions, path: str | None, key: str) -> None:
+    def __init__(self, frame: Frame, store: Store, options: HandleOptions, path: str | None, key: str) -> None:
         super().__init__(frame, options, path, key)
-        self._store: weakref.ref[ReadableStore] | None = weakref.ref(store)
+        self._store: weakref.ref[Store] | None = weakref.ref(store)
         if self.urlpath is not None:
             self._waiting = TemporaryFile(os.path.abspath(self.urlpath))
 
@@ -60,8 +60,8 @@ class LiveHandle(MemoryHandle):
                 path=self.urlpath,
                 key=self.key,
             )
-        store._check_own()
-        store._check_thread("change a leaf")
+        store._session.check_own()
+        store._session.check_thread("change a leaf")
 
     def _adopt(self, frame: Frame) -> None:
         super()._adopt(frame)
@@ -85,19 +85,19 @@ class LiveHandle(MemoryHandle):
             super()._adopt(frame)
         return True
 
-    def go_on(self, store: ReadableStore) -> None:
+    def go_on(self, store: Store) -> None:
         """The key stands for this leaf again."""
         self._store = weakref.ref(store)
 
 
-# How the last leaf was opened. Mostly the next is opened in the same way, and making the options takes time.
+# The options of the leaf that was opened last. Most leaves are opened like the one before, and making options takes time.
 _recent: tuple[str | None, str, HandleOptions] = (None, "safe", HandleOptions())
 
 
 def read_only(
     frame: Frame, key: str, path: str | None, mmap_mode: str | None, deserialize: str, verify: bool | None = None
 ) -> Any:
-    """The leaf that a frame is, of a store that is only read; `verify` True says that it was checked."""
+    """The leaf of a frame, in a store that is read only; `verify` True says that it was checked."""
     global _recent
     mapping, policy, options = _recent
     if mapping is not mmap_mode or policy is not deserialize:
@@ -106,27 +106,39 @@ def read_only(
     handle = FrameHandle(frame, options if verify is None else options._replace(verify=False), path, key)
     if verify:
         handle.verify = verify
-    return NDArray._of(handle) if frame.only_array else wrap(handle)  # as most are: `wrap` finds out the same
+    return NDArray._of(handle) if frame.only_array else wrap(handle)  # `wrap` gives the same for most leaves, later
 
 
 def leaf_reader(
     table: KeyTable, hidden: str | None, path: str | None, mmap_mode: str | None, deserialize: str, *, check: bool
 ) -> LeafReader:
-    """What reads leaves of an archive, as `read_only` would, without coming back here for those that are arrays."""
+    """A reader that opens the members of an archive, like `read_only`, without Python code for arrays."""
     options = HandleOptions("r", mmap_mode, deserialize, verify=None if check else False)
     return LeafReader(table, hidden, NDArray, FrameHandle, parse_dtype, options, path, check)
 
 
-def live_handle(
-    frame: Frame, key: str, store: ReadableStore, path: str | None, deserialize: str, verify: bool | None = None
-) -> LiveHandle:
-    """A leaf that can be changed, over a frame that never is; `verify` True says that it will be checked."""
-    whole = None if verify is None else False
-    return LiveHandle(frame, store, HandleOptions("a", None, deserialize, verify=whole), path, key)
+def live_leaf(store: Store, key: str) -> Any | None:
+    """Open a leaf of a store that is open for writing; None if there is none."""
+    with store._lock:
+        # Array, super-chunk and metadata views of one leaf share one handle, or an edit would get lost.
+        handles = store._leaves.handles
+        handle = handles.get(key)
+        if handle is None:
+            frame = store._contents.frame(key)
+            if frame is None:
+                return None
+            verify = store._verify
+            options = HandleOptions("a", None, store._deserialize, verify=None if verify is None else False)
+            handle = LiveHandle(frame, store, options, store._path, key)
+            if verify:
+                store._backend.verify(key, handle.frame)
+                handle.verify = True
+            handles[key] = handle
+        return store._hold(key, wrap(handle))
 
 
 def window_of_bytes(frame: bytes) -> Window:
-    """A window that is all of a buffer."""
+    """The byte range of a frame in memory."""
     return Source.of_buffer(frame), 0, len(frame)
 
 

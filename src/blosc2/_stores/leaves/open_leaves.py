@@ -90,8 +90,8 @@ class OpenLeaves:
             edited = self.edited
             edited[handle.key] = handle
 
-    def gather(self, changes: dict[str, Window | None]) -> None:
-        """Move the frames of leaves that were changed to what is to be published."""
+    def collect(self, changes: dict[str, Window | None]) -> None:
+        """Make the frames of edited leaves pending changes."""
         edited = self.edited
         for key, handle in list(edited.items()):
             try:

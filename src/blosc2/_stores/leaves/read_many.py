@@ -18,12 +18,12 @@ from blosc2._stores.leaves.read_selections import read_selections
 from blosc2.ndarray import NDArray
 
 if TYPE_CHECKING:
-    from blosc2._stores.reading import ReadableStore
+    from blosc2._stores.store import Store
 
 Items = np.ndarray[Any, Any]
 
 
-def read_leaf(store: ReadableStore, key: str) -> tuple[Items, Version]:
+def read_leaf(store: Store, key: str) -> tuple[Items, Version]:
     """The items of one array, and what it is."""
     leaf = store[key]
     if not isinstance(leaf, NDArray):
@@ -32,22 +32,83 @@ def read_leaf(store: ReadableStore, key: str) -> tuple[Items, Version]:
     return read_whole(version, get_nthreads()), version
 
 
-def read_leaves(store: ReadableStore, keys: Iterable[Any], out: Items | None) -> Items | list[Items]:
-    """The arrays of some keys; see `ReadableStore.read_many`."""
+def read_many(
+    self: Store, keys: Iterable[str | tuple[str, Any]], out: np.ndarray[Any, Any] | None = None
+) -> np.ndarray[Any, Any] | list[np.ndarray[Any, Any]]:
+    """Read the items of many arrays in one call, in several threads, such as the batch of a data loader.
+
+    Parameters
+    ----------
+    keys : iterable of str, or of (str, selection)
+        Keys may be repeated. A selection is what you would write between the brackets of an array, for instance a
+        patch of a volume. Selections of one array are read together, and a block that several need is usually
+        decoded only once.
+    out : ndarray, optional
+        An array to read into, of shape ``(len(keys), *shape)`` and the dtype of the arrays, with any strides.
+
+    Returns
+    -------
+    ndarray or list of ndarray
+        `out` if it was given. Otherwise the arrays stacked, if they have one shape and dtype, or a list of them.
+        Without keys, an empty list.
+
+    Raises
+    ------
+    KeyError
+        A key does not exist. Nothing has been read then.
+    ValueError
+        `out` does not fit the arrays, or their shapes differ. Nothing has been written to `out` then.
+    IndexError
+        A selection is outside its array; the error says which one.
+    TypeError
+        A key is that of a group or of something else that is not an array; or some items are keys and others pairs.
+    FormatError
+        An array is damaged. The contents of `out` are undefined then.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import blosc2
+    >>> path = os.path.join(tempfile.mkdtemp(), "tiles.b2z")
+    >>> with blosc2.DictStore(path, mode="w") as store:
+    ...     store.write_many((f"/tile/{n}", np.full(3, n)) for n in range(5))
+    5
+    >>> with blosc2.DictStore(path, mode="r", mmap_mode="r") as store:
+    ...     store.read_many(["/tile/4", "/tile/1"])
+    array([[4, 4, 4],
+           [1, 1, 1]])
+    >>> with blosc2.DictStore(path, mode="r", mmap_mode="r") as store:
+    ...     store.read_many([("/tile/4", slice(0, 2)), ("/tile/1", slice(1, 3))])
+    array([[4, 4],
+           [1, 1]])
+    """
+    self._session.check_open()
     if isinstance(keys, (str, bytes)):
         raise TypeError("keys must be an iterable of keys, not one key")
     names = list(keys)
     if not names:
         return [] if out is None else _without_rows(out)
     if not isinstance(names[0], str):
-        return read_selections(store, names, out)
-    batch = store._batch(names, get_nthreads())
+        return read_selections(self, names, out)
+    plain: list[Any] = names
+    batch = self._batch(plain, get_nthreads())
     if batch is not None:
-        found = _read_batch(names, batch, out)
+        found = _read_batch(plain, batch, out)
         if found is not None:
             return found
     plain = [key if type(key) is str and key[:1] == "/" else canonical_key(key) for key in names]
-    return _read_any(store, plain, out)
+    return _read_any(self, plain, out)
+
+
+def batch_of_members(store: Store, names: list[str], threads: int) -> LeafBatch | None:
+    """The leaves of some keys, which are canonical, if all are members of one archive; None otherwise."""
+    members = store._backend.members
+    if members is None or store._session.mode != "r" or store._verify:
+        return None
+    batch = LeafBatch(members.table(), names, threads, store._hidden_name, store._verify is None)
+    # A missing key may be an embedded value, or an error that others raise.
+    return None if batch.missing >= 0 else batch
 
 
 def _without_rows(out: Any) -> Items:
@@ -103,7 +164,7 @@ def _is_like(one: Version, other: Version) -> bool:
     return bool(one[0].shape == other[0].shape and one[1] == other[1])
 
 
-def _read_any(store: ReadableStore, names: list[str], out: Items | None) -> Items | list[Items]:
+def _read_any(store: Store, names: list[str], out: Items | None) -> Items | list[Items]:
     """The same for leaves of any store."""
     leaves = [store[name] for name in names]
     for name, leaf in zip(names, leaves, strict=True):

@@ -13,7 +13,7 @@ from blosc2._options import get_nthreads, run, worth_threads
 from blosc2.ndarray import NDArray
 
 if TYPE_CHECKING:
-    from blosc2._stores.reading import ReadableStore
+    from blosc2._stores.store import Store
 
 
 class _Leaf:
@@ -60,8 +60,8 @@ def named(number: int, key: str, function: Any, *arguments: Any) -> Any:
         raise type(error)(f"{where}: {error}") from error
 
 
-def read_selections(store: ReadableStore, items: list[Any], out: Items | None) -> Items | list[Items]:
-    """The items of pairs of key and selection; see `ReadableStore.read_many`."""
+def read_selections(store: Store, items: list[Any], out: Items | None) -> Items | list[Items]:
+    """The items of pairs of key and selection; see `Store.read_many`."""
     nthreads = get_nthreads()
     leaves = _leaves(store, items, nthreads)
     shapes: dict[int, tuple[int, ...]] = {}
@@ -85,7 +85,7 @@ def read_selections(store: ReadableStore, items: list[Any], out: Items | None) -
     return rows if out is None else out
 
 
-def _leaves(store: ReadableStore, items: list[Any], nthreads: int) -> list[_Leaf]:
+def _leaves(store: Store, items: list[Any], nthreads: int) -> list[_Leaf]:
     """What is wanted of each array, in the order in which they come first; nothing is read of their items."""
     wanted: dict[int, tuple[str, NDArray, list[int]]] = {}
     for number, item in enumerate(items):

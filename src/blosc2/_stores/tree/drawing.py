@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from typing import TYPE_CHECKING
 
-#: Lines of a description at most.
+from blosc2._stores.tree import walking
+from blosc2.exceptions import FormatError, StoreKeyError, UnsupportedKindError
+
+if TYPE_CHECKING:
+    from blosc2.tree_store import TreeStore
+
+#: The largest number of lines of a description.
 FEW_LINES = 100
 
 Children = Callable[[str], tuple[list[str], list[str]]]
 
 
 class Drawing(str):
-    """A drawn tree: text that shows itself as it is, in notebooks too."""
+    """A drawn tree: a string whose `repr` is the text itself, also in notebooks."""
 
     __slots__ = ()
 
@@ -20,7 +27,7 @@ class Drawing(str):
         return str(self)
 
     def _repr_html_(self) -> str:
-        import html  # of notebooks alone, and slow to import
+        import html  # only notebooks need it, and it is slow to import
 
         return f"<pre>{html.escape(self)}</pre>"
 
@@ -37,11 +44,11 @@ def drawn(
     children : callable
         Names of the groups and of the leaves right below a group.
     label : callable
-        What is written behind the name of a leaf.
+        The text behind the name of a leaf.
     depth : int, optional
-        How many levels are drawn.
+        How many levels to draw.
     lines : int
-        How many lines at most; more are left out, and the drawing says so.
+        The largest number of lines. A last line "..." says that more were left out.
     """
     found = [path or "/"]
     for line in _lines(path, children, label, depth, ""):
@@ -52,8 +59,37 @@ def drawn(
     return Drawing("\n".join(found))
 
 
+def draw_store(store: TreeStore, depth: int | None, lines: int, *, opening: bool) -> Drawing:
+    """Draw the groups and leaves of a store or a view of a group.
+
+    Without `opening`, leaves are described only if a catalog knows them.
+    """
+
+    def children(path: str) -> tuple[list[str], list[str]]:
+        store._session.check_open()
+        return walking.children(store, store._prefix + path)
+
+    return drawn("", children, lambda key: _label(store, key, opening=opening), depth, lines)
+
+
+def _label(store: TreeStore, key: str, *, opening: bool) -> str:
+    """The text behind the name of a leaf."""
+    description = store._foreign.at(store._prefix + key, store)
+    if description is not None:
+        return str(description.get("kind", "object"))
+    members = store._backend.members
+    if not opening and (members is None or members.catalog() is None):
+        return ""
+    try:
+        return str(store.describe(key))
+    except StoreKeyError:  # it was removed since it was listed, or the catalog is wrong
+        return "not found"
+    except (FormatError, UnsupportedKindError):
+        return "damaged"
+
+
 def listed(keys: Iterable[str], lines: int = FEW_LINES) -> Drawing:
-    """One key a line, up to so many."""
+    """One key a line, up to so many lines."""
     found = list(islice(keys, lines + 1))
     return Drawing("\n".join(found if len(found) <= lines else [*found[:lines], "..."]))
 

@@ -16,7 +16,7 @@ from blosc2._stores.leaves.descriptions import LeafInfo, codec_name, kind_name, 
 from blosc2.exceptions import FormatError, StoreKeyError
 
 if TYPE_CHECKING:
-    from blosc2._stores.backed import BackedStore
+    from blosc2.dict_store import DictStore
 
 #: What rows can be told apart by, besides the group.
 PARTS: Final = ("kind", "dtype", "codec")
@@ -173,9 +173,9 @@ def readable(keys: Iterable[str], describe: Callable[[str], LeafInfo]) -> Iterat
             yield key, UNKNOWN
 
 
-def describe_leaf(store: BackedStore, key: str) -> LeafInfo:
+def describe_leaf(store: DictStore, key: str) -> LeafInfo:
     """What a leaf of a store is, by a catalog where that knows, which exists."""
-    if key not in store._changes and key not in store._leaves.edited:
+    if key not in store._pending.frames and key not in store._leaves.edited:
         members = store._backend.members
         catalog = None if members is None else members.catalog()
         if catalog is not None:
@@ -186,7 +186,7 @@ def describe_leaf(store: BackedStore, key: str) -> LeafInfo:
                     if description:
                         return leaf_info(description)._replace(key=key, stored=store._backend.stored_bytes(key))
     edited = store._leaves.edited.get(key)
-    window = store._window(key) if edited is None else edited.window()
+    window = store._contents.window(key) if edited is None else edited.window()
     if window is None:
         raise store._missing_key(key)
     frame = Frame.open(*window, key)
@@ -195,12 +195,14 @@ def describe_leaf(store: BackedStore, key: str) -> LeafInfo:
         info = leaf_info(description)
     else:
         info = LeafInfo("other", None, None, codec_name(frame.codec), frame.nbytes, frame.cbytes)
-    pending = edited is not None or key in store._changes
+    pending = edited is not None or key in store._pending.frames
     return info._replace(key=key, stored=int(frame.frame_len) if pending else store._backend.stored_bytes(key))
 
 
-def store_stats(store: BackedStore, path: str, depth: int, by: str | Iterable[str] | None) -> list[GroupStats]:
+def store_stats(store: DictStore, path: str, depth: int, by: str | Iterable[str] | None) -> list[GroupStats]:
     """How much there is below a group of a store; see `DictStore.stats`."""
+    if isinstance(depth, bool) or not hasattr(depth, "__index__") or depth < 0:
+        raise ValueError(f"depth must be a number that is not negative, not {depth!r}")
     counter = Counter(parts_of(by), hidden=store._has_groups)
     backend = store._backend
     listing, embedded = store._published_listing(), backend.embedded
@@ -231,4 +233,5 @@ def store_stats(store: BackedStore, path: str, depth: int, by: str | Iterable[st
             rows[0] = rows[0]._replace(file_bytes=backend.size())
         except FileNotFoundError:  # nothing was published yet
             rows[0] = rows[0]._replace(file_bytes=0)
-    return rows
+    cut = len(store._prefix)
+    return [row._replace(group=row.group[cut:] or "/") for row in rows] if cut else rows

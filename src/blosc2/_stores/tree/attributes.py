@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from blosc2._stores.all_or_none import AllOrNone
+from blosc2._stores.changes import put, remove
 from blosc2._stores.leaves.leaf import metadata_frame
+from blosc2._stores.tree.names import ATTRIBUTES
+from blosc2._stores.tree.tree_changes import check_new_group, check_not_inside
 from blosc2.exceptions import MissingMetadataError
 
 if TYPE_CHECKING:
     from blosc2.tree_store import TreeStore
-
-#: The leaf below a group that carries its attributes.
-ATTRIBUTES = "__vlmeta__"
 
 
 class GroupAttributes(MutableMapping[str, Any]):
@@ -44,7 +44,7 @@ class GroupAttributes(MutableMapping[str, Any]):
             raise self._missing(name) from None
 
     def __setitem__(self, name: Any, value: Any) -> None:
-        self._store._check_writable("set attributes", self._key)
+        self._store._session.check_writable("set attributes", self._key)
         if isinstance(name, slice):
             _check_all(name)
             if not isinstance(value, Mapping):
@@ -57,27 +57,27 @@ class GroupAttributes(MutableMapping[str, Any]):
     def _set(self, values: Mapping[str, Any]) -> None:
         """Set entries of the hidden leaf, which is made where there is none."""
         store, key = self._store, self._key
-        store._check_not_inside(key)
+        check_not_inside(store, key)
         with store._lock:
-            if store._has(key):
+            if store._contents.has(key):
                 store._hidden_leaf(key).vlmeta.update(values)
                 return
             group = key[: -len(ATTRIBUTES) - 1]
             if group:
-                store._check_new_group(group)
+                check_new_group(store, group)
             with AllOrNone(store):  # what is in memory may have to be written, which may fail
-                store._put(key, metadata_frame(values))
+                put(store, key, metadata_frame(values))
 
     def __delitem__(self, name: str) -> None:
-        self._store._check_writable("delete attributes", self._key)
+        self._store._session.check_writable("delete attributes", self._key)
         if name not in self:
             raise self._missing(name)
         store, key = self._store, self._key
-        store._check_not_inside(key)
+        check_not_inside(store, key)
         with store._lock:
             values = store._hidden_leaf(key).vlmeta
             if list(values) == [name]:
-                store._remove(key)  # the leaf goes with its last entry
+                remove(store, key)  # the leaf goes with its last entry
             else:
                 del values[name]
 
@@ -96,12 +96,12 @@ class GroupAttributes(MutableMapping[str, Any]):
 
     def clear(self) -> None:
         """Delete all attributes."""
-        self._store._check_writable("delete attributes", self._key)
+        self._store._session.check_writable("delete attributes", self._key)
         store, key = self._store, self._key
-        store._check_not_inside(key)
+        check_not_inside(store, key)
         with store._lock:
-            if store._has(key):
-                store._remove(key)  # which is all of them
+            if store._contents.has(key):
+                remove(store, key)  # which is all of them
 
     def getall(self) -> dict[str, Any]:
         """All attributes as a dictionary."""

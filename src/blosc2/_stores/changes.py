@@ -1,0 +1,114 @@
+"""Changing the keys of a store: each change is pending until it is published.
+
+These functions take canonical keys. All but `rename_leaf` are called with the store's lock held.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from blosc2._backends import MAP_BYTES, Window
+from blosc2._stores.all_or_none import AllOrNone
+from blosc2._stores.followers import recount
+from blosc2.exceptions import FormatError, name_file
+
+if TYPE_CHECKING:
+    from blosc2._stores.store import Store
+
+
+def put(store: Store, key: str, window: Window, value: Any = None) -> None:
+    """Give a key a new frame, which was made of `value` if that is known."""
+    pending = store._pending
+    is_new = not store._contents.has(key)
+    block = _note(store, key)
+    try:
+        store._prepare(key, window, value, is_new=is_new)
+        pending.put(key, window, block, is_new=is_new)
+        store._leaves.forget(key)
+        for follower in store._followers:
+            follower.key_changed(key, int(is_new))
+        pending.stage(store._backend)
+    except BaseException as error:
+        if isinstance(error, OSError):
+            name_file(error, store._file)
+        if pending.frames.get(key) is window:  # perhaps some follower was not told
+            recount(store)
+        raise
+
+
+def remove(store: Store, key: str) -> None:
+    """Remove a key that exists."""
+    pending = store._pending
+    is_published = key in store._backend
+    if not is_published and pending.frames.get(key) is None:
+        raise FormatError(
+            "the store lists this key and does not find it, so it is damaged, or another program changes it: run "
+            "blosc2.check() on it",
+            path=store._path,
+            key=key,
+        )
+    block = _note(store, key)
+    try:
+        store._leaves.forget(key)
+        pending.remove(key, block, is_published=is_published)
+        store._publishing.forget_key(key)
+        embedded = store._backend.embedded
+        if embedded is not None and key in embedded.entries:
+            pending.in_memory += MAP_BYTES  # the map of embedded values has to be written again
+        for follower in store._followers:
+            follower.key_changed(key, -1)
+    except BaseException:
+        recount(store)
+        raise
+
+
+def remove_at_once(store: Store, key: str) -> None:
+    """Remove a key that exists, and publish that if the store publishes without `flush`."""
+    publishing = store._publishing
+    if publishing.remove(store, key):
+        return
+    if publishing.is_due(store, MAP_BYTES, None):
+        with AllOrNone(store):
+            remove(store, key)
+    else:
+        remove(store, key)
+
+
+def rename_leaf(store: Store, old: str, new: str) -> None:
+    """Give a leaf a key that is free."""
+    with store._lock:
+        if not store._contents.has(old):
+            raise store._missing_key(old)
+        if old != new:
+            check_free(store, new)
+            store._check_assignable(new)
+            move(store, {old: new})
+
+
+def move(store: Store, names: dict[str, str]) -> None:
+    """Rename existing leaves to keys that are free: all, or none if anything fails."""
+    frames = store._pending.frames
+    if not store._leaves.edited.keys().isdisjoint(names):
+        store._leaves.collect(frames)
+    windows = {old: frames.get(old) or store._backend.moved(old) for old in names}
+    with AllOrNone(store):
+        # First all old keys: what is removed excludes no new key.
+        for old in names:
+            remove(store, old)
+        for old, new in names.items():
+            put(store, new, windows[old])
+
+
+def check_free(store: Store, key: str) -> None:
+    """Refuse a key that has a leaf."""
+    if store._contents.has(key):
+        raise ValueError(f"Key {key!r} is taken: delete it first")
+
+
+def _note(store: Store, key: str) -> AllOrNone | None:
+    """A key is about to be changed; the block that the change belongs to."""
+    store._session.check_thread("change keys")
+    block = store._pending.block()
+    if block is not None:
+        block.note(key)
+    return block

@@ -1,0 +1,161 @@
+"""What a store holds: what is published, with the pending changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from blosc2._backends import Backend, Moved, Window
+from blosc2._core.frame.frame import Frame
+from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.keys.listing import KeyCursor, KeyListing
+from blosc2._stores.pending import PendingChanges
+
+#: How many keys are made at a time when many are iterated over.
+KEYS_AT_ONCE: Final = 1024
+
+
+class Contents:
+    """Finds the leaves of one store by key. Keys are canonical.
+
+    Parameters
+    ----------
+    backend : Backend
+    pending : PendingChanges
+    in_order : bool
+        Whether keys are iterated over in sorted order, or in the order in which they came.
+
+    Attributes
+    ----------
+    placed : dict
+        Keys whose leaves were published singly since the backend listed its keys; False for a key that was removed.
+    """
+
+    __slots__ = ("_backend", "_listing", "_pending", "_sorted", "placed")
+
+    def __init__(self, backend: Backend, pending: PendingChanges, *, in_order: bool = True) -> None:
+        self._backend = backend
+        self._pending = pending
+        self._sorted = in_order
+        self._listing: KeyListing | None = None
+        self.placed: dict[str, bool] = {}
+
+    def has(self, key: str) -> bool:
+        """Whether there is a leaf with this key."""
+        frames = self._pending.frames
+        if frames:
+            window = frames.get(key, ...)
+            if window is not ...:
+                return window is not None
+        return key in self._backend
+
+    def window(self, key: str) -> Window | None:
+        """The byte range of a leaf's frame; None if there is no such leaf."""
+        frames = self._pending.frames
+        if frames:
+            window = frames.get(key, ...)
+            if window is not ...:
+                return self._opened(key, window) if isinstance(window, Moved) and window.aside else window
+        return self._backend.locate(key)
+
+    def _opened(self, key: str, moved: Moved) -> Window:
+        """The byte range of a frame that lies in a file of its own until it gets this key."""
+        try:
+            return self._backend.opened(moved)
+        except OSError:
+            # Another thread, or the parent of this process, may just have published it.
+            window = self._backend.locate(key)
+            if window is None:
+                raise
+            return window
+
+    def frame(self, key: str) -> Frame | None:
+        """The frame of a leaf; None if there is no such leaf."""
+        if key in self._pending.frames:
+            window = self.window(key)
+            return None if window is None else Frame.open(*window, key)
+        return self._backend.open_frame(key)
+
+    def location(self, key: str) -> Window | None:
+        """The byte range of a leaf as far as it is known without reading any of it; None if there is no such leaf."""
+        return self.window(key) if key in self._pending.frames else self._backend.place(key)
+
+    # ------------------------------------------------------------------ keys
+    def keys(self) -> list[str]:
+        """All keys."""
+        if self._sorted:
+            below: list[str] = self.listing().below()
+            return below
+        frames, published = self._pending.frames, self._backend.keys()
+        if not frames:
+            return published
+        kept = [key for key in published if frames.get(key, ...) is not None]
+        known = set(kept)
+        return kept + [key for key, window in frames.items() if window is not None and key not in known]
+
+    def listing(self) -> KeyListing:
+        """All keys in sorted order; kept until they change."""
+        published = self._backend.listing()
+        if not self._pending.frames and not self.placed:
+            return published
+        if self._listing is None:
+            self._listing = self._list(published)
+        return self._listing
+
+    def _list(self, published: KeyListing) -> KeyListing:
+        # The keys of embedded values are few beside those of files, so they are added anew.
+        embedded, table = self._backend.embedded, published.table
+        find = table.find
+        added = {} if embedded is None else dict.fromkeys(embedded.entries)
+        removed = []
+        changes = {key: window is not None for key, window in self._pending.frames.items()}
+        for key, is_there in {**self.placed, **changes}.items():
+            if is_there:
+                added[key] = None
+            else:
+                added.pop(key, None)
+                if find(key) >= 0:
+                    removed.append(key)
+        more = KeyTable.of_keys([key for key in added if find(key) < 0])
+        return KeyListing(table, more, KeyTable.of_keys(removed), self._backend.named)
+
+    def count(self) -> int:
+        """How many keys there are."""
+        return len(self.listing()) if self._sorted else len(self.keys())
+
+    def key_batches(self) -> Iterator[list[str]]:
+        """All keys, some at a time."""
+        if not self._sorted:
+            yield self.keys()
+            return
+        cursor = KeyCursor(self.listing())
+        while batch := cursor.take(KEYS_AT_ONCE):
+            yield batch
+
+    def leaf_keys(self, group: str) -> list[str]:
+        """The key of the leaf at a path, if there is one, and those of all leaves below it."""
+        below: list[str] = self.listing().below(group or "/")
+        return [group, *below] if group and self.has(group) else below
+
+    def list_placed(self) -> None:
+        """Let the backend list its keys again, with those that were published singly."""
+        self.placed = {}
+        self._listing = None
+        self._backend.list_again()
+
+    # ------------------------------------------------------------------ as a follower of the keys
+    def key_changed(self, key: str, change: int) -> None:  # noqa: ARG002 - the same for all keys
+        """A leaf was replaced (0), added (1) or removed (-1)."""
+        if change:
+            self._listing = None
+
+    def recount(self) -> None:
+        """Pending changes were replaced, or published keys may be others than those listed."""
+        self._listing = None
+        if self.placed:
+            self.list_placed()
+
+    def begin_version(self) -> None:
+        """Another version of the store is shown."""
+        self._listing = None
+        self.placed = {}

@@ -1,0 +1,94 @@
+"""Copying a store to a new `.b2z` or `.b2d`: its leaves are copied as bytes."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from blosc2._backends import DirectoryBackend, TieredBackend, Window, WriterLock, ZipBackend, taken
+from blosc2._files import through_link
+from blosc2._options import local_path
+from blosc2.exceptions import name_file
+
+if TYPE_CHECKING:
+    from blosc2.dict_store import DictStore
+
+
+def to_b2z(store: DictStore, overwrite: Any, filename: Any) -> str:
+    """Write a store as a `.b2z` file; see `DictStore.to_b2z`."""
+    if not isinstance(overwrite, bool):
+        overwrite, filename = False, overwrite
+    store._session.check_open()
+    if store.is_zip_store and (filename is None or _is_at(store, local_path(filename))):
+        store.flush()
+        return os.path.abspath(store._file)
+    target = os.path.splitext(store._file)[0] + ".b2z" if filename is None else local_path(filename)
+    if not target.endswith(".b2z"):
+        raise ValueError(f"the file must have a .b2z extension, unlike {target!r}")
+    if os.path.lexists(target) and not overwrite:
+        raise taken(target, "the file exists; overwrite=True replaces it")
+    return _copy(store, ZipBackend(through_link(target), kind=store._metalayer), target)
+
+
+def to_b2d(store: DictStore, dirname: Any, *, overwrite: bool) -> str:
+    """Write a store as a directory; see `DictStore.to_b2d`."""
+    store._session.check_open()
+    target = os.path.splitext(store._file)[0] + ".b2d" if dirname is None else local_path(dirname)
+    backend = DirectoryBackend(through_link(target), kind=store._metalayer)
+    if _is_at(store, target):
+        raise taken(target, "a store cannot be copied to where it is")
+    if os.path.lexists(target):
+        if not overwrite:
+            raise taken(target, "the directory exists; overwrite=True replaces it")
+        backend.check_replaceable()
+    return _copy(store, backend, target)
+
+
+def _is_at(store: DictStore, path: str) -> bool:
+    return os.path.realpath(path) == os.path.realpath(store._file)
+
+
+def _copy(store: DictStore, backend: TieredBackend, target: str) -> str:
+    """Write all leaves of a store, pending changes included, to another backend; its absolute path."""
+    with store._lock:
+        store._leaves.collect(store._pending.frames)
+        files, values = _leaves_by_tier(store)
+        embedded = store._backend.embedded
+        entries = {} if embedded is None else embedded.entries
+        gone: dict[str, Window | None] = {key: None for key, window in store._pending.frames.items() if window is None}
+        # A leaf with a file hides an embedded value of the same key.
+        gone |= {key: None for key in entries if key in files}
+        frame = backend.changes_of({**gone, **values}, store._pending.registry, embedded)
+        backend.lock = lock = WriterLock(os.path.abspath(backend.root))
+        try:
+            backend.exists()
+            backend.write(files, frame, fresh=True)
+        except OSError as error:
+            name_file(error, target)
+            raise
+        finally:
+            backend.close()
+            lock.release()
+    return os.path.abspath(target)
+
+
+def _leaves_by_tier(store: DictStore) -> tuple[dict[str, Window | None], dict[str, Window | None]]:
+    """The leaves that get files of their own, and the new embedded values."""
+    files: dict[str, Window | None] = {}
+    values: dict[str, Window | None] = {}
+    contents, pending, backend = store._contents, store._pending, store._backend
+    entries = {} if store._backend.embedded is None else store._backend.embedded.entries
+    for key in contents.listing().below():
+        window = contents.window(key) if key in pending.frames else None
+        if window is not None:
+            if pending.tiers.get(key, True):
+                files[key] = window[:]  # where its bytes are now, even if it is to be moved
+            else:
+                values[key] = window
+        elif not (key in entries and not backend.has_file(key)):  # those are copied with the frame of embedded values
+            window = backend.locate(key)
+            if backend.has_file(key):
+                files[key] = window
+            elif key not in entries:  # a writer has moved it since the keys were listed
+                values[key] = window
+    return files, values

@@ -1,0 +1,207 @@
+"""Whether new keys can have a leaf: each is checked against the keys of the store, and against other new ones.
+
+The leaf of a key may become a file, so two keys may not differ in case only, and a group may not be named like the file
+of a leaf. Whether a key is legal by itself is decided by `_backends.key_rules`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Final, cast
+
+from blosc2._backends import EMBED, KEY_RULES, LEAF_SUFFIXES, RESERVED, new_key, suffixed_folders
+from blosc2._core.keys.folded_keys import AGAIN, GROUP, LIKE_ANOTHER, KeyAdmission, KeySet, same_folded
+from blosc2._stores.contents import Contents
+
+# The most keys of one call that are noted. Further keys are not compared with each other.
+_MOST_KEYS: Final = 1 << 22
+
+
+class NewNames:
+    """Compares each new key with the keys of the store.
+
+    It keeps hashes of the keys without regard to case, and the groups that are named like the file of a leaf. Both are
+    made when the first key is checked.
+    """
+
+    __slots__ = ("_folded", "_some_removed", "_suffixed", "unchecked")
+
+    def __init__(self) -> None:
+        #: Whether new keys may differ in case only, or be named like the files of others.
+        self.unchecked = False
+        self._folded: KeySet | None = None
+        self._suffixed: set[str] = set()
+        # Whether keys were removed whose hashes are still there: that costs time, and gives no wrong answer.
+        self._some_removed = False
+
+    def check_new(self, key: str, contents: Contents, *, is_new: bool) -> None:
+        """Raise `ValueError` for a key that no leaf can have; `is_new` says whether no leaf has it yet."""
+        if key.startswith("/" + RESERVED):
+            raise ValueError(f"Key {key!r}: what begins with {RESERVED!r} is reserved for the store itself")
+        if is_new and not self.unchecked:
+            self.check(key, contents)
+
+    def check(self, key: str, contents: Contents, *, streaming: bool = False) -> None:
+        """Raise `ValueError` for a new key whose file could not lie beside the existing ones, and note it otherwise.
+
+        While many leaves are `streaming`, keys that came before are not in `contents`.
+        """
+        if self._folded is None:
+            self._collect(contents)
+        assert self._folded is not None
+        self._check_folders(key, contents)
+        if self._folded.add_folded(key):
+            for batch in contents.key_batches():
+                for other in same_folded(batch, key):
+                    if other != key:
+                        raise differs_in_case(key, repr(other))
+            if streaming:
+                raise differs_in_case(key, "another new key")
+        self._suffixed.update(suffixed_folders(key))
+
+    def _collect(self, contents: Contents) -> None:
+        self._folded, self._suffixed = folded, suffixed = KeySet(), set()
+        self._some_removed = False
+        for batch in contents.key_batches():
+            for key in batch:
+                folded.add_folded(key)
+                if ".b2" in key:
+                    suffixed.update(suffixed_folders(key))
+
+    def _check_folders(self, key: str, contents: Contents) -> None:
+        """Refuse "/x.b2nd/y" beside "/x"."""
+        clashes = [folder for folder in suffixed_folders(key) if contents.has(os.path.splitext(folder)[0])]
+        if self._suffixed:
+            groups = [key + suffix for suffix in LEAF_SUFFIXES if key + suffix in self._suffixed]
+            clashes += [group for group in groups if contents.listing().count(group)]
+        if clashes:
+            raise folder_clash(key, clashes[0])
+
+    def forget_removed(self) -> None:
+        """Collect the keys again if some were removed."""
+        if self._some_removed:
+            self._folded = None
+
+    def forget(self) -> None:
+        """Collect the keys again."""
+        self._folded = None
+
+    # ------------------------------------------------------------------ as a follower of the keys
+    def key_changed(self, key: str, change: int) -> None:  # noqa: ARG002 - the same for all keys
+        """A leaf was replaced (0), added (1) or removed (-1)."""
+        if change < 0:
+            self._some_removed = True
+
+    def recount(self) -> None:
+        """Some keys that were checked may not be there."""
+        self._some_removed = True
+
+    def begin_version(self) -> None:
+        """Another version of the store is shown: it has no other keys than were checked."""
+
+
+class NewKeys:
+    """Admits the keys of many new values one by one; it keeps hashes of them alone.
+
+    Parameters
+    ----------
+    contents : Contents
+        The store that they are for, without pending changes.
+    names : NewNames
+        The names of the store.
+    check_assignable : callable
+        Raises an error for a key that cannot be given a value in this store.
+    grouped : bool
+        Whether a key is either a leaf or a group.
+    """
+
+    def __init__(
+        self, contents: Contents, names: NewNames, check_assignable: Callable[[str], None], *, grouped: bool
+    ) -> None:
+        self._contents = contents
+        self._names = names
+        self._check_assignable = check_assignable
+        self._grouped = grouped
+        # In an empty store only keys that came before can exclude a key.
+        self._is_empty = len(contents.listing()) == 0
+        self._admission = KeyAdmission(EMBED, _MOST_KEYS)
+        self._leaves = self._admission.leaves
+        self._groups = self._admission.groups
+        # Groups in which nothing excludes a key.
+        self._parents = self._admission.parents
+        # Whether one of the keys has a group that is named like the file of a leaf.
+        self._has_suffixed = False
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._leaves
+
+    def may_have(self, key: str) -> bool:
+        """Whether a key came, or may have come when no more were noted."""
+        return key in self._leaves or len(self._leaves) >= _MOST_KEYS
+
+    def __call__(self, key: object) -> str:
+        """The canonical form of a key; `ValueError` if it cannot have a value."""
+        if self._is_empty and not self._has_suffixed:
+            found = self._admission.admit(key)
+            if found <= AGAIN:
+                return cast("str", key)
+            if found == LIKE_ANOTHER:
+                raise differs_in_case(str(key), "another new key")
+            if found == GROUP:
+                self._check_not_group(str(key))
+                return str(key)
+        return self._admit(new_key(key))
+
+    def _admit(self, key: str) -> str:
+        parent = key[: key.rfind("/")]
+        if not self._is_empty or ".b2" in key or "/_" in key or parent not in self._parents:
+            self._check(key, parent)
+        if self._leaves.add(key):
+            return key
+        if not self._is_empty:
+            if not self._contents.has(key):
+                self._names.check(key, self._contents, streaming=True)
+        elif self._admission.folded.add_folded(key):
+            raise differs_in_case(key, "another new key")
+        if len(self._groups):
+            self._check_not_group(key)
+        return key
+
+    def _check(self, key: str, parent: str) -> None:
+        """Check a key against the store, and its groups against the keys that came before."""
+        self._check_assignable(key)
+        if ".b2" in key:
+            self._has_suffixed = True
+            for folder in suffixed_folders(key):
+                if folder.rpartition(".")[0] in self._leaves:
+                    raise folder_clash(key, folder)
+        if self._grouped:
+            end = key.find("/", 1)
+            while end > 0:
+                if key[:end] in self._leaves:
+                    raise ValueError(f"Cannot add child {key!r} to path {key[:end]!r} that already contains data")
+                end = key.find("/", end + 1)
+        if self._grouped or ".b2" in key:
+            self._groups.add_groups(key)
+        self._parents.add(parent)
+
+    def _check_not_group(self, key: str) -> None:
+        if self._grouped and key in self._groups:
+            raise ValueError(f"Cannot assign array to structural path {key!r} that already has children")
+        for suffix in LEAF_SUFFIXES if self._has_suffixed else ():
+            if key + suffix in self._groups:
+                raise folder_clash(key, key + suffix)
+
+
+def differs_in_case(key: str, other: str) -> ValueError:
+    """The error for a key whose file some systems would not tell apart from another."""
+    return ValueError(
+        f"Key {key!r} differs from {other} in case only, or in how its accents are written, which not every file "
+        f"system allows {KEY_RULES}"
+    )
+
+
+def folder_clash(key: str, folder: str) -> ValueError:
+    """The error for a key that makes a group and a file of one name."""
+    return ValueError(f"Key {key!r}: the group {folder!r} would have the name of the file of a leaf")

@@ -1,0 +1,80 @@
+"""Publishing the changes of an `EmbedStore` file without waiting for `flush`, as long as that is cheap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from blosc2._backends import Pace, Window
+from blosc2._stores.publish import flush, may_publish
+
+if TYPE_CHECKING:
+    from blosc2._stores.all_or_none import AllOrNone
+    from blosc2._stores.store import Store
+
+
+class PacedPublishing:
+    """Publishes all pending changes of one store together, at a pace that bounds what that costs.
+
+    The store is an argument of each call and not kept here, so a store that is dropped is freed at once.
+
+    Attributes
+    ----------
+    pace : Pace
+        How much time publications have taken.
+    lazily : bool
+        Whether the publication under way may be lost by a power cut.
+    """
+
+    __slots__ = ("lazily", "pace")
+
+    #: Keys of embedded values to remove with the next publication: this kind of store has none.
+    hidden: frozenset[str] = frozenset()
+
+    def __init__(self) -> None:
+        self.pace = Pace()
+        self.lazily = False
+
+    def is_due(self, store: Store, nbytes: int, block: AllOrNone | None) -> bool:
+        """Whether to publish now, with so many bytes more than are pending; `block` is about to end."""
+        embedded = store._backend.embedded
+        # First the condition that is mostly false.
+        if not self.pace.is_due(store._pending.in_memory + nbytes, 0 if embedded is None else len(embedded.entries)):
+            return False
+        return store._path is not None and may_publish(store, block)
+
+    def end_block(self, store: Store, block: AllOrNone) -> None:  # noqa: ARG002 - all pending changes are published
+        """Publish now."""
+        with self.pace:
+            self.lazily = True
+            try:
+                flush(store, durable=True)
+            finally:
+                self.lazily = False
+
+    def settle(self, store: Store, *, durable: bool) -> None:
+        """All changes are published: make them durable, if that is asked for."""
+        unsettled = store._backend.unsettled
+        if unsettled is not None and durable and not self.lazily:
+            unsettled.settle()
+
+    def is_unsettled(self, store: Store) -> bool:
+        """Whether something was published that a power cut may undo, or is to be published again."""
+        backend = store._backend
+        return backend.unsettled is not None or (store._pending.unwritten and backend.behind)
+
+    def put(self, store: Store, key: str, window: Window, value: Any) -> bool:  # noqa: ARG002
+        """Publish one leaf alone: never."""
+        return False
+
+    def remove(self, store: Store, key: str) -> bool:  # noqa: ARG002
+        """Remove one leaf alone: never."""
+        return False
+
+    def forget_key(self, key: str) -> None:
+        """Another change of this key is pending."""
+
+    def forget_published(self) -> None:
+        """All pending changes were published."""
+
+    def forget_dropped(self) -> None:
+        """All pending changes were dropped."""

@@ -1,0 +1,139 @@
+"""The changes of a store that wait to be published."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from blosc2._backends import MEMORY_LIMIT, Moved, Window
+
+if TYPE_CHECKING:
+    from blosc2._backends import Backend
+    from blosc2._stores.all_or_none import AllOrNone
+
+
+class PendingChanges:
+    """New frames by key, and what else of a store is new.
+
+    Attributes
+    ----------
+    frames : dict
+        The new frame of each key that changes; None for a key that is removed.
+    tiers : dict
+        For keys in `frames`, whether they get a file of their own. A key that is not named stays where it is.
+    registry : dict or None
+        The objects of other kinds that the store is to declare; None if they do not change.
+    unwritten : bool
+        Whether the store itself has to be written, even if no key changes.
+    in_memory : int
+        The bytes of new frames that lie in memory.
+    revision : int
+        A count that grows when a key is added or removed. Iterators compare it.
+    blocks : dict
+        The innermost `AllOrNone` block of each thread that has one.
+    """
+
+    __slots__ = ("blocks", "frames", "in_memory", "registry", "revision", "tiers", "unwritten")
+
+    def __init__(self) -> None:
+        self.frames: dict[str, Window | None] = {}
+        self.tiers: dict[str, bool] = {}
+        self.registry: dict[str, Any] | None = None
+        self.unwritten = False
+        self.in_memory = self.revision = 0
+        self.blocks: dict[int, AllOrNone] = {}
+
+    def clear(self) -> None:
+        """Forget all changes: they are published, or dropped."""
+        self.frames, self.tiers, self.registry = {}, {}, None
+        self.unwritten = False
+        self.in_memory = 0
+
+    def check_revision(self, revision: int) -> None:
+        """Raise an error if a key was added or removed since the revision."""
+        if self.revision != revision:
+            raise RuntimeError("keys of the store were added or deleted during iteration")
+
+    def block(self) -> AllOrNone | None:
+        """The block that changes of this thread belong to."""
+        return self.blocks.get(threading.get_ident()) if self.blocks else None
+
+    def keep_made(self) -> None:
+        """Everything that blocks have changed so far is published: they do not take it back."""
+        for block in list(self.blocks.values()):
+            block.forget()
+
+    def put(self, key: str, window: Window, block: AllOrNone | None, *, is_new: bool) -> None:
+        """Give a key a new frame; `is_new` says whether no leaf has the key yet."""
+        self.revision += is_new
+        self.frames[key] = window
+        if block is not None:
+            block.made(key, window)
+        if not isinstance(window, Moved):
+            self.in_memory += window[2]
+
+    def remove(self, key: str, block: AllOrNone | None, *, is_published: bool) -> None:
+        """Remove a key; `is_published` says whether it has to be removed from what is published, too."""
+        self.revision += 1
+        if is_published:
+            self.frames[key] = None
+        else:
+            del self.frames[key]
+        self.tiers.pop(key, None)
+        if block is not None:
+            block.made(key, None if is_published else ...)
+
+    # ------------------------------------------------------------------ memory
+    def fits(self, nbytes: int) -> bool:
+        """Whether so many more bytes may wait in memory."""
+        return self.in_memory + nbytes <= MEMORY_LIMIT
+
+    def count_memory(self) -> None:
+        """Count the bytes in memory again, after changes were replaced."""
+        self.in_memory = sum(window[2] for window in self.frames.values() if window and is_in_memory(window))
+
+    def stage(self, backend: Backend) -> None:
+        """Move frames out of memory, to where the backend keeps what waits, if they are more than fit."""
+        if self.in_memory <= MEMORY_LIMIT:
+            return
+        before = {key: window for key, window in self.frames.items() if window and is_in_memory(window)}
+        staged = backend.stage(before, self.tiers)
+        self.frames.update(staged)
+        for block in list(self.blocks.values()):
+            block.staged(before, staged)
+        self.in_memory = 0
+
+    # ------------------------------------------------------------------ undoing
+    def snapshot(self) -> tuple[Any, ...]:
+        """All changes, for `restore`."""
+        return dict(self.frames), dict(self.tiers), self.unwritten, self.registry
+
+    def restore(self, snapshot: tuple[Any, ...]) -> None:
+        """Bring back the changes of a snapshot, in place of the present ones."""
+        self.revision += 1
+        self.frames, self.tiers, self.unwritten, self.registry = snapshot
+        self.count_memory()
+
+    def restore_key(self, key: str, window: Any, tier: bool | None) -> None:
+        """Bring back the change of one key; `...` stands for none."""
+        if window is ...:
+            self.frames.pop(key, None)
+        else:
+            self.frames[key] = window
+        if tier is None:
+            self.tiers.pop(key, None)
+        else:
+            self.tiers[key] = tier
+
+    def without_keys(self) -> tuple[bool, dict[str, Any] | None]:
+        """What waits besides the changes of keys, for `restore_without_keys`."""
+        return self.unwritten, self.registry
+
+    def restore_without_keys(self, before: tuple[bool, dict[str, Any] | None]) -> None:
+        """Bring back what waited besides the changes of keys."""
+        self.unwritten, self.registry = before
+
+
+def is_in_memory(window: Window) -> bool:
+    """Whether the bytes of a pending change are nowhere else."""
+    return not isinstance(window, Moved) and window[0].path is None

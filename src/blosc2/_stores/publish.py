@@ -1,0 +1,300 @@
+"""Publishing the pending changes of a store, and showing the version that is published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from blosc2._backends import NewVersion, Window
+from blosc2._files import Compaction, Progress
+from blosc2._stores.followers import begin_version, list_again, recount
+from blosc2.exceptions import FormatError, explain, name_file
+
+if TYPE_CHECKING:
+    from blosc2._stores.all_or_none import AllOrNone
+    from blosc2._stores.store import Store
+    from blosc2.dict_store import DictStore
+
+
+class Publishing(Protocol):
+    """When a store publishes changes without waiting for `flush`; see `LeafPublishing` and `PacedPublishing`."""
+
+    lazily: bool
+
+    @property
+    def hidden(self) -> frozenset[str] | set[str]: ...
+    def is_due(self, store: Any, nbytes: int, block: AllOrNone | None) -> bool: ...
+    def put(self, store: Any, key: str, window: Window, value: Any) -> bool: ...
+    def remove(self, store: Any, key: str) -> bool: ...
+    def end_block(self, store: Any, block: AllOrNone) -> None: ...
+    def settle(self, store: Any, *, durable: bool) -> None: ...
+    def is_unsettled(self, store: Any) -> bool: ...
+    def forget_key(self, key: str) -> None: ...
+    def forget_published(self) -> None: ...
+    def forget_dropped(self) -> None: ...
+
+
+# ------------------------------------------------------------------ publishing
+def flush(store: Store, *, durable: bool) -> None:
+    """Publish all pending changes of a store."""
+    pending, publishing = store._pending, store._publishing
+    store._leaves.collect(pending.frames)
+    pending.unwritten = pending.unwritten or bool(publishing.hidden)
+    if pending.frames or pending.unwritten:
+        try:
+            _publish(store, durable=durable)
+        except BaseException as error:
+            explain(error, _outcome(store))
+            name_file(error, store._file)
+            raise
+        # First the changes, then what their bytes lie in.
+        pending.clear()
+        store._backend.forget_staged()
+        publishing.forget_published()
+        pending.keep_made()
+    if store._session.mode != "r":
+        publishing.settle(store, durable=durable)
+
+
+def flush_checked(store: Store, *, durable: bool) -> None:
+    """Publish all pending changes of a store, if it may be published now."""
+    session = store._session
+    session.check_open()
+    if session.mode == "r":
+        return
+    session.check_own()
+    with store._lock:
+        session.check_not_streaming("flush")
+        if session.transaction is not None:
+            raise RuntimeError("a transaction is under way: it publishes all its changes at its end")
+        try:
+            flush(store, durable=durable)
+        except BaseException as error:
+            explain(error, "your changes are kept in the store object: flush() again, or discard() them")
+            raise
+
+
+def compact(store: Store, progress: Progress | None) -> Compaction:
+    """Publish pending changes, and rewrite a store without unused bytes."""
+    session = store._session
+    session.check_writable("compact")
+    with store._lock:
+        if session.transaction is not None:
+            raise RuntimeError("a transaction is under way: compact before or after it")
+        flush(store, durable=True)
+        backend = store._backend
+        if backend.embedded is None:  # nothing was ever published, or all of it was dropped
+            return Compaction(0, 0)
+        before = backend.size()
+        try:
+            load_if_behind(store)
+            backend.compact(progress)
+            show(store, backend.show_published)
+        except OSError as error:
+            name_file(error, store._file)
+            raise
+        return Compaction(before, backend.size())
+
+
+def _publish(store: Store, *, durable: bool) -> None:
+    backend, pending, publishing = store._backend, store._pending, store._publishing
+    load_if_required(store)
+    new = NewVersion(
+        pending.frames, pending.tiers, pending.registry, publishing.hidden, durable=durable, lazy=publishing.lazily
+    )
+    try:
+        backend.publish(new)
+    except BaseException:
+        # Some files of a directory may be in place.
+        list_again(store)
+        raise
+    if not store._session.ending:
+        show(store, backend.show_published)
+
+
+def _outcome(store: Store) -> str:
+    """What became of changes that could not be published."""
+    if not store._backend.all_or_none:
+        return "some leaves may be new already, the others are as they were"
+    if store._backend.behind:
+        return "the changes were written and others may see them, but that did not come to its end"
+    return "nothing of the changes was published"
+
+
+def may_publish(store: Store, block: AllOrNone | None) -> bool:
+    """Whether a store may publish now without being told to.
+
+    It may not within a transaction, within a block other than the outermost of this thread, while another thread is
+    within one, and in a forked child.
+    """
+    session = store._session
+    return (
+        session.transaction is None
+        and list(store._pending.blocks.values()) == ([] if block is None else [block])
+        and (block is None or not block.is_inner)
+        and not (session.closed or session.streaming or session.is_inherited)
+    )
+
+
+# ------------------------------------------------------------------ showing
+def show(store: Store, read: Callable[[], bool | None]) -> bool:
+    """Let the backend read a version, and show that.
+
+    Returns False if the backend says that it is the version shown. If reading fails, the version shown stays.
+    """
+    backend = store._backend
+    before = backend.shown()
+    try:
+        if read() is False:
+            return False
+        begin_version(store)
+    except BaseException:
+        backend.show(before)
+        begin_version(store)
+        with suppress(OSError, FormatError):
+            recount(store)
+        raise
+    return True
+
+
+def load(store: Store) -> None:
+    """Show the published version."""
+    show(store, store._backend.load)
+
+
+def load_if_required(store: Store) -> None:
+    """Show the published version if nothing may be built upon the one shown."""
+    if store._backend.must_load:
+        load(store)
+
+
+def load_if_behind(store: Store) -> None:
+    """Show the published version if this store has published another than it shows."""
+    if store._backend.behind:
+        load(store)
+
+
+def refresh(store: Store) -> bool:
+    """Show the published version; False if it is the one shown."""
+    session = store._session
+    session.check_open()
+    with store._lock:
+        session.check_not_streaming("refresh")
+        if store._unpublished or store._pending.unwritten:
+            raise ValueError(f"{store!r} has unpublished changes: flush() or discard() them first")
+        if session.mode == "r" and not store._backend.lists_cheaply:
+            store._forget_leaves()  # nothing tells which of them are new
+        if not show(store, store._backend.reload):
+            return False
+        store._pending.revision += 1
+        store._forget_leaves()
+        return True
+
+
+def show_published(store: DictStore, keys: list[str]) -> None:
+    """Show what is published, after pending changes of some keys were taken back that may be published."""
+    try:
+        load(store)
+        recount(store)
+    except (OSError, FormatError):
+        store._backend.must_load = True
+    others = {key: handle for key, handle in store._leaves.edited.items() if key not in keys}
+    store._leaves.show_again(keys, store._contents.window)
+    store._leaves.edited.update(others)
+
+
+# ------------------------------------------------------------------ dropping, closing
+def discard(store: Store) -> None:
+    """Drop all pending changes of a store, and show what is published."""
+    session = store._session
+    session.check_open()
+    session.check_own()
+    with store._lock:
+        session.check_not_streaming("discard changes")
+        if session.transaction is not None:
+            raise RuntimeError("a transaction is under way: it drops its changes when its block raises")
+        touched = {*store._leaves.edited, *store._pending.frames}
+        drop(store)
+        if store._backend.behind:
+            load(store)
+            store._leaves.show_again(touched, store._contents.window)
+
+
+def drop(store: Store) -> None:
+    """Drop all pending changes, also those of leaves that somebody holds."""
+    touched = {*store._leaves.edited, *store._pending.frames}
+    store._pending.revision += bool(store._pending.frames)
+    try:
+        _drop_now(store, touched)
+    except BaseException:
+        _drop_now(store, touched)  # an interrupt came between
+        raise
+
+
+def _drop_now(store: Store, touched: set[str]) -> None:
+    """Drop the changes of some keys, which are all; it may be called again."""
+    store._pending.clear()
+    store._backend.discard()
+    store._publishing.forget_dropped()
+    recount(store)
+    store._leaves.show_again(touched, store._contents.window)
+
+
+def end(store: Store) -> None:
+    """Close a store without publishing."""
+    try:
+        _end_now(store)
+    except BaseException:
+        _end_now(store)  # an interrupt came between
+        raise
+
+
+def _end_now(store: Store) -> None:
+    """Release everything; it may be called again."""
+    session = store._session
+    session.closed = True
+    store._pending.frames = {}
+    try:
+        store._forget_leaves()
+        store._backend.close()
+        store._forget_answers()
+        store._contents.begin_version()
+    finally:
+        if session.writer_lock is not None:
+            session.writer_lock.release()
+
+
+def close(store: Store, *, durable: bool) -> None:
+    """Publish pending changes and close a store."""
+    session = store._session
+    if session.writer_lock is not None and session.writer_lock.inherited:
+        store._backend.abandon()
+    else:
+        try:
+            session.ending = True
+            store.flush(durable)
+        except BaseException:
+            session.ending = False
+            with suppress(OSError, FormatError):  # show what was published all the same
+                load_if_behind(store)
+            raise
+    end(store)
+
+
+def leave(store: Store, *, failed: bool) -> None:
+    """Close a store at the end of its ``with`` block."""
+    session = store._session
+    if session.closed:
+        return
+    try:
+        if failed and not store._unpublished and not session.is_inherited:
+            drop(store)  # a new store is not made, and an old one not emptied, for nothing
+        store.close()
+    finally:
+        # What could not be published by now never will be.
+        if not session.closed:
+            try:
+                drop(store)
+            finally:
+                end(store)

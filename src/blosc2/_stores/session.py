@@ -1,0 +1,96 @@
+"""One opened store: how it was opened, and whether it may be read or changed now."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from typing import TYPE_CHECKING, Any
+
+from blosc2.exceptions import ClosedStoreError, ReadOnlyError
+
+if TYPE_CHECKING:
+    from blosc2._backends import WriterLock
+    from blosc2._core.io.forking import Lock
+    from blosc2._stores.transaction import Transaction
+
+
+class Session:
+    """The state that all operations on one opened store check. A view of a group shares it with its tree.
+
+    It has no constructor, because opening a store is to take few calls: `Store` fills it in.
+
+    Attributes
+    ----------
+    path : str or None
+        The path as the user gave it, for errors; None for a store in memory.
+    mode : str
+        The mode that the store was opened with.
+    advice : str or None
+        The advice for the whole store that lasts until the next one.
+    lock : Lock
+        Held by a thread that changes the store.
+    writer_lock : WriterLock or None
+        Keeps other writers out; None in mode "r" and in memory.
+    closed : bool
+    ending : bool
+        Whether `close` is publishing: what it publishes need not be read again.
+    streaming : bool
+        Whether a call writes many leaves as they come. Nothing else may change the store meanwhile.
+    transaction : Transaction or None
+        The transaction under way.
+    lost : tuple or None
+        For a store that was unpickled and could not be opened: the error, and what pickles it again.
+    """
+
+    path: str | None
+    mode: str
+    lock: Lock
+    writer_lock: WriterLock | None
+    advice: str | None = None
+    closed = ending = streaming = False
+    transaction: Transaction | None = None
+    lost: tuple[Exception, tuple[Any, ...]] | None = None
+
+    def check_open(self) -> None:
+        """Raise an error if the store is closed."""
+        if self.closed:
+            raise self.closed_error()
+
+    def closed_error(self) -> Exception:
+        """The error for any use of a closed store."""
+        if self.lost is not None:
+            return copy.copy(self.lost[0])  # each with a traceback of its own
+        return ClosedStoreError("this is a closed store; leaves taken from it before stay valid", path=self.path)
+
+    def check_writable(self, what: str, key: str | None = None) -> None:
+        """Raise an error if the store cannot be changed; `what` completes "cannot ..."."""
+        if self.closed:
+            raise self.closed_error()
+        if self.mode == "r":
+            raise ReadOnlyError(f"Cannot {what} in read-only mode", path=self.path, key=key)
+        self.check_not_streaming(what)
+        self.check_own()
+
+    def check_not_streaming(self, what: str) -> None:
+        """Raise an error while a call writes many leaves."""
+        if self.streaming:
+            raise RuntimeError(f"cannot {what}: write_many is under way, and publishes at its end")
+
+    def check_thread(self, what: str) -> None:
+        """Raise an error if another thread has a transaction: it would publish or undo changes of this thread."""
+        transaction = self.transaction
+        if transaction is not None and transaction.thread != threading.get_ident():
+            raise RuntimeError(
+                f"cannot {what}: another thread has a transaction under way; wait for its end, or do it in that thread"
+            )
+
+    def check_own(self) -> None:
+        """Raise an error in a forked child: only the process that opened a store for writing may change it."""
+        lock = self.writer_lock
+        if lock is not None:
+            lock.owner.check(self.path)
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this is a forked child's copy of a store that is open for writing."""
+        return self.writer_lock is not None and self.writer_lock.inherited

@@ -1,0 +1,76 @@
+"""The backend of a `DictStore` or `TreeStore`: which one a path has, how it is opened, and what it tells."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from blosc2._backends import (
+    DirectoryBackend,
+    TieredBackend,
+    ZipBackend,
+    absolute,
+    missing,
+    suffix_of,
+    taken,
+)
+from blosc2._files import through_link
+from blosc2._options import StoreOptions
+from blosc2._stores.publish import load
+
+if TYPE_CHECKING:
+    from blosc2.dict_store import DictStore
+
+
+def backend_of(path: str, options: StoreOptions, kind: str = "b2dict") -> TieredBackend:
+    """The backend for what lies at a path; for a new path, the suffix decides."""
+    mode = options.mode
+    if not os.path.isabs(path):
+        path = absolute(path)
+    named = path.rstrip("/") or path
+    # Readers follow a link anew at each `refresh`; a writer stays where it led when the lock was taken.
+    root = named if mode == "r" else through_link(named)
+    try:
+        is_file = not stat.S_ISDIR(os.stat(root).st_mode)
+    except (OSError, ValueError):  # a link that leads nowhere is read as a file, whose error names what is missing
+        is_file = path.endswith(".b2z") or (mode == "r" and os.path.lexists(root))
+    backend: TieredBackend = (ZipBackend if is_file else DirectoryBackend)(root, options, kind)
+    backend.named = named
+    return backend
+
+
+def open_or_begin(store: DictStore, path: str) -> None:
+    """Read what lies at the path of a store, or begin a new store, as the mode says."""
+    backend, mode = store._backend, store.mode
+    exists = backend.exists()
+    if mode == "x" and (exists or os.path.islink(path)):
+        raise taken(path, "mode='x' only creates, and there is something already")
+    if exists and mode != "w":
+        load(store)
+        if mode != "r":
+            backend.cut_tail()
+        return
+    if mode == "r":
+        # An empty directory exists, but is no store.
+        if os.path.lexists(path):
+            load(store)
+        raise missing(path)
+    backend.check_replaceable()
+    store._pending.unwritten = backend.replaces = True
+
+
+def file_names(store: DictStore) -> dict[str, str]:
+    """The file or member of each leaf that has one, or will have one when it is published."""
+    backend, pending, prefix = store._backend, store._pending, store._prefix
+    names: dict[str, str | None] = {}
+    if backend.embedded is not None:
+        names = {key: backend.name_of(key) for key in backend.listing().below() if backend.has_file(key)}
+    for key, window in pending.frames.items():
+        if window is None:
+            names.pop(key, None)
+        elif pending.tiers.get(key, key in names):
+            current = store._contents.window(key)
+            names[key] = None if current is None else key[1:] + suffix_of(current)
+    shown = [(key, name) for key, name in names.items() if key.startswith(prefix + "/")]
+    return {key[len(prefix) :]: name for key, name in shown if name is not None}

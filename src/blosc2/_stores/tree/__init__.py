@@ -1,0 +1,15 @@
+"""What a `TreeStore` has beyond other stores: groups with attributes, objects of other packages, drawings.
+
+Keys are absolute here, also for a view of a group. Which leaves there are is not decided here, but by `Contents`.
+"""
+
+__all__ = [
+    "attributes",
+    "drawing",
+    "foreign_object",
+    "foreign_objects",
+    "groups",
+    "names",
+    "tree_changes",
+    "walking",
+]  # fmt: skip

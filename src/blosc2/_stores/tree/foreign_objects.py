@@ -1,0 +1,149 @@
+"""Which groups of a `TreeStore` are objects of other packages, such as tables.
+
+The store declares such objects in a registry. Tables of older versions are not declared: a leaf ``_meta`` in the group
+describes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from blosc2._backends import REGISTRY, TieredBackend
+from blosc2._stores.contents import Contents
+from blosc2._stores.pending import PendingChanges
+from blosc2._stores.tree.names import DESCRIPTION
+from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError
+
+if TYPE_CHECKING:
+    from blosc2.tree_store import TreeStore
+
+
+class ForeignObjects:
+    """Finds the objects of one store.
+
+    The store is an argument of some calls, which may open the leaf that describes an object. It is not kept here, so a
+    store that is dropped is freed at once.
+
+    Attributes
+    ----------
+    possible : bool or None
+        Whether there may be any; None if that has to be found out.
+    """
+
+    __slots__ = ("_backend", "_contents", "_described", "_pending", "_published", "possible")
+
+    def __init__(self, backend: TieredBackend, pending: PendingChanges, contents: Contents) -> None:
+        self._backend = backend
+        self._pending = pending
+        self._contents = contents
+        # The registry of the version that is shown; None if it was not read.
+        self._published: dict[str, Any] | None = None
+        # What is known of the groups that were asked for; None for those that are no objects.
+        self._described: dict[str, dict[str, Any] | None] = {}
+        self.possible: bool | None = None
+
+    @property
+    def registry(self) -> dict[str, Any]:
+        """The objects that the store declares, by key."""
+        if self._pending.registry is not None:
+            return self._pending.registry
+        if self._published is None:
+            embedded = self._backend.embedded
+            if embedded is None or embedded.frame.vlmeta(REGISTRY) is None:
+                self._published = {}
+            else:
+                self._published = embedded.registry()
+        return self._published
+
+    def are_possible(self, store: TreeStore) -> bool:
+        """Whether there may be objects of other packages. This costs little, and is mostly False."""
+        possible = self.possible
+        if possible is None:
+            possible = bool(self.registry) or not self._backend.lists_cheaply
+            if not possible:
+                listing = self._backend.listing() if store._session.mode == "r" else self._contents.listing()
+                possible = bool(listing.named(DESCRIPTION))
+            self.possible = possible
+        return possible
+
+    def at(self, path: str, store: TreeStore) -> dict[str, Any] | None:
+        """The description of the object at a path; None if there is none."""
+        found = self._described.get(path, ...)
+        if found is ...:
+            found = self._describe(path, store)
+            self._described[path] = found
+        return found
+
+    def _describe(self, path: str, store: TreeStore) -> dict[str, Any] | None:
+        entry = self.registry.get(path)
+        if entry is not None:
+            return dict(entry) if isinstance(entry, Mapping) else {"kind": str(entry)}
+        key = f"{path}/{DESCRIPTION}"
+        has_description = self._contents.has(key) if path or self._pending.frames else self._backend.contains_now(key)
+        if not has_description:
+            return None
+        try:
+            kind = store._open_hidden(key).vlmeta.get("kind")
+        except (FormatError, UnsupportedKindError, UnsafeDeserializationError):
+            return None  # what cannot be read describes nothing
+        if isinstance(kind, bytes):
+            kind = kind.decode("utf-8", "replace")
+        return {"kind": "ctable"} if kind == "ctable" else None
+
+    def above(self, key: str, store: TreeStore) -> str | None:
+        """The object that a key lies in, other than the key itself; None if there is none."""
+        if not self.are_possible(store):
+            return None
+        end = key.find("/", 1)
+        while end > 0:
+            if self.at(key[:end], store) is not None:
+                return key[:end]
+            end = key.find("/", end + 1)
+        return None
+
+    def keys(self, store: TreeStore) -> set[str]:
+        """The keys of all objects."""
+        if not self.are_possible(store):
+            return set()
+        named = [key[: -len(DESCRIPTION) - 1] for key in self._contents.listing().named(DESCRIPTION)]
+        return {key for key in [*self.registry, *named] if key and self.at(key, store) is not None}
+
+    # ------------------------------------------------------------------ changing
+    def rename(self, old: str, new: str) -> None:
+        """The object at a path and those below it get other keys."""
+        self._replace_registry(
+            {
+                new + name[len(old) :] if name == old or name.startswith(old + "/") else name: entry
+                for name, entry in self.registry.items()
+            }
+        )
+
+    def remove(self, path: str) -> None:
+        """The object at a path and those below it are removed."""
+        self._replace_registry(
+            {name: entry for name, entry in self.registry.items() if name != path and not name.startswith(path + "/")}
+        )
+
+    def _replace_registry(self, registry: dict[str, Any]) -> None:
+        if list(registry) != list(self.registry):
+            self._pending.registry = registry
+            self._pending.unwritten = True
+            self.possible = None
+        self._described = {}
+
+    # ------------------------------------------------------------------ as a follower of the keys
+    def key_changed(self, key: str, change: int) -> None:  # noqa: ARG002 - a replaced description counts too
+        """A leaf was replaced (0), added (1) or removed (-1): a description makes a group an object, or the reverse."""
+        if key.endswith("/" + DESCRIPTION):
+            self.recount()
+
+    def recount(self) -> None:
+        """Pending changes were replaced, or published keys may be others than those listed."""
+        self._described = {}
+        self.possible = None
+
+    def begin_version(self) -> None:
+        """Another version of the store is shown."""
+        self._published = None
+        self.recount()

@@ -1,0 +1,58 @@
+"""Which groups a `TreeStore` has: a group exists as long as there is a leaf below it.
+
+The published leaves of a group are counted by the backend's listing, at no cost.
+"""
+
+from __future__ import annotations
+
+from blosc2._backends import TieredBackend
+from blosc2._stores.pending import PendingChanges
+
+
+def has_group(backend: TieredBackend, path: str, added: int) -> bool:
+    """Whether there is a leaf below a path; `added` is how many pending changes add to the published ones."""
+    if backend.embedded is None or backend.replaces:
+        return added > 0
+    published = backend.listing()
+    try:
+        return bool(published.count(path) + added > 0 if added else published.has_group(path))
+    except UnicodeEncodeError:  # no name of a file could be that
+        return False
+
+
+class Groups:
+    """Counts what pending changes add to the leaves below each group, or take away.
+
+    Attributes
+    ----------
+    added : dict
+        The number of leaves that are added below a group, by its path; negative if leaves are removed.
+    """
+
+    __slots__ = ("_backend", "_pending", "added")
+
+    def __init__(self, backend: TieredBackend, pending: PendingChanges) -> None:
+        self._backend = backend
+        self._pending = pending
+        self.added: dict[str, int] = {}
+
+    # ------------------------------------------------------------------ as a follower of the keys
+    def key_changed(self, key: str, change: int) -> None:
+        """A leaf was replaced (0), added (1) or removed (-1)."""
+        if change:
+            added = self.added
+            end = key.find("/", 1)
+            while end > 0:
+                path = key[:end]
+                added[path] = added.get(path, 0) + change
+                end = key.find("/", end + 1)
+
+    def recount(self) -> None:
+        """Pending changes were replaced, or published keys may be others than those listed."""
+        self.added = {}
+        for key, window in self._pending.frames.items():
+            self.key_changed(key, (window is not None) - (key in self._backend))
+
+    def begin_version(self) -> None:
+        """Another version of the store is shown: it has the changes that were pending, or they were dropped."""
+        self.added = {}

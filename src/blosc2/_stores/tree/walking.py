@@ -1,0 +1,82 @@
+"""Listing groups and leaves of a `TreeStore`. Paths are absolute; "" is the root."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from typing import TYPE_CHECKING
+
+from blosc2._core.keys.listing import KeyCursor
+from blosc2._stores.contents import KEYS_AT_ONCE
+from blosc2._stores.tree.names import ATTRIBUTES
+
+if TYPE_CHECKING:
+    from blosc2.tree_store import TreeStore
+
+#: A group, the names of its groups, and the names of its leaves.
+Visited = tuple[str, list[str], list[str]]
+
+
+def descendants(store: TreeStore, path: str) -> Iterator[list[str]]:
+    """The keys of all groups and leaves below a group, some at a time; nothing inside of objects of other packages."""
+    if path and store._foreign.above(path + "/", store) is not None:
+        return
+    objects = store._foreign.keys(store)
+    cursor = KeyCursor(store._contents.listing(), path or "/", ATTRIBUTES, True)
+    while batch := cursor.take(KEYS_AT_ONCE):
+        yield [key for key in batch if not _is_below(key, objects)] if objects else batch
+
+
+def count_below(store: TreeStore, path: str) -> int:
+    """How many groups and leaves `descendants` gives."""
+    if store._foreign.are_possible(store):
+        return sum(map(len, descendants(store, path)))
+    count: int = store._contents.listing().tree_count(path or "/", ATTRIBUTES)
+    return count
+
+
+def children(store: TreeStore, path: str) -> tuple[list[str], list[str]]:
+    """The names of the groups and of the leaves right below a group; objects of other packages count as leaves."""
+    foreign = store._foreign
+    if path and foreign.above(path + "/", store) is not None:
+        return [], []
+    groups, leaves = store._contents.listing().children(path or "/")
+    leaves = [name for name in leaves if name != ATTRIBUTES]
+    if foreign.are_possible(store):
+        objects = {name for name in groups if foreign.at(f"{path}/{name}", store) is not None}
+        if objects:
+            groups = [name for name in groups if name not in objects]
+            leaves = sorted({*leaves, *objects})
+    return groups, leaves
+
+
+def walk(store: TreeStore, path: str, *, topdown: bool) -> Iterator[Visited]:
+    """A group and all groups below it; the root is "/"."""
+    if not store._foreign.are_possible(store):
+        for group, groups, leaves in store._contents.listing().walk(path or "/", topdown, ATTRIBUTES):
+            yield group or "/", groups, leaves
+        return
+    # Groups to visit. From the bottom up, a group comes back with its children when all of them were visited.
+    waiting: list[tuple[str, Visited | None]] = [(path, None)]
+    while waiting:
+        group, visited = waiting.pop()
+        if visited is not None:
+            yield visited
+            continue
+        store._session.check_open()
+        groups, leaves = children(store, group)
+        here = (group or "/", groups, leaves)
+        if topdown:
+            yield here
+        else:
+            waiting.append((group, here))
+        waiting += [(f"{group}/{name}", None) for name in reversed(groups)]
+
+
+def _is_below(key: str, paths: Container[str]) -> bool:
+    """Whether a key is below one of some paths."""
+    end = key.find("/", 1)
+    while end > 0:
+        if key[:end] in paths:
+            return True
+        end = key.find("/", end + 1)
+    return False
