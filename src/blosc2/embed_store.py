@@ -11,7 +11,7 @@ from blosc2._core.io.source import Source
 from blosc2._files import check_advice, through_link
 from blosc2._frames import pack
 from blosc2._options import StoreOptions, local_path, refuse_locking, store_options
-from blosc2._stores import PacedPublishing, Store, advise_all, publish
+from blosc2._stores import NOTHING, PacedPublishing, Store, advise_all, publish
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 
 
@@ -145,7 +145,7 @@ class EmbedStore(Store):
         try:
             backend = EmbeddedBackend(file, options, lock, packed, chunksize)
             backend.called = path
-            super().__init__(path, options, backend, PacedPublishing())
+            super().__init__(path, options, backend, NOTHING if mode == "r" else PacedPublishing())
             if _from_schunk is not None:
                 backend.load_frame(Source.of_buffer(_from_schunk.to_cframe(), _from_schunk.urlpath))
             elif file is not None:

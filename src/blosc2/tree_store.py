@@ -78,6 +78,8 @@ class TreeStore(DictStore):
     _metalayer: ClassVar[str] = "b2tree"
     _has_groups = True
     _hidden_name = ATTRIBUTES
+    # The tree that a view is of.
+    _tree: TreeStore
     # None in a store that is read only.
     _groups: Groups | None = None
 
@@ -108,7 +110,7 @@ class TreeStore(DictStore):
 
     @property
     def _owner(self) -> TreeStore:
-        return self
+        return self._tree if self._prefix else self
 
     def _absolute(self, key: object) -> str:
         """The key in the whole tree for a key of this group; "" for the root of the tree."""
@@ -144,7 +146,7 @@ class TreeStore(DictStore):
 
     def _open(self, key: str) -> Any:
         if self._prefix:
-            return self if key == "/" else self._owner[self._absolute(key)]
+            return self if key == "/" else self._tree[self._absolute(key)]
         if self._session.closed:
             raise self._session.closed_error()
         if type(key) is not str:
@@ -196,7 +198,7 @@ class TreeStore(DictStore):
         if not isinstance(key, str) or not key or (key.endswith("/") and key != "/"):
             return False
         if self._prefix:
-            return self._prefix + ("" if key == "/" else key if key[0] == "/" else "/" + key) in self._owner
+            return self._prefix + ("" if key == "/" else key if key[0] == "/" else "/" + key) in self._tree
         if self._session.mode == "r" and not self._has_listing and self._shows_at_once():
             self._use_listing(self._published_listing())
             return key in self
@@ -440,10 +442,6 @@ class SubtreeView(TreeStore):
         self._tree = tree._owner
         self.__dict__.update(self._tree.__dict__)
         self._prefix = path
-
-    @property
-    def _owner(self) -> TreeStore:
-        return self._tree
 
     def to_b2z(self, overwrite: Any = False, filename: Any = None) -> str:  # noqa: ARG002 - whatever it is
         """Not possible for a part of a tree."""

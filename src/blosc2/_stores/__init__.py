@@ -7,7 +7,7 @@ collect changes. The public classes (`DictStore`, `TreeStore`, `EmbedStore`) lie
 from blosc2._stores import changes, publish
 from blosc2._stores.copy_store import to_b2d, to_b2z
 from blosc2._stores.followers import recount
-from blosc2._stores.leaf_publishing import LeafPublishing, gets_file
+from blosc2._stores.leaf_publishing import NOTHING, LeafPublishing, gets_file
 from blosc2._stores.leaves.advice import advise_all
 from blosc2._stores.leaves.descriptions import LeafInfo
 from blosc2._stores.leaves.leaf import leaf_reader, live_leaf
@@ -29,6 +29,7 @@ __all__ = [
     "ATTRIBUTES",
     "FEW_LINES",
     "HIDDEN",
+    "NOTHING",
     "Drawing",
     "ForeignObject",
     "ForeignObjects",

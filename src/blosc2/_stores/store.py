@@ -216,11 +216,13 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         return self._iterate(self._pending.revision)
 
     def _iterate(self, revision: int) -> Iterator[str]:
+        pending = self._pending
         for batch in self._key_batches():
             for key in batch:
-                self._pending.check_revision(revision)
+                if pending.revision != revision:
+                    pending.check_revision(revision)
                 yield key
-        self._pending.check_revision(revision)  # after the last key too, like a dict
+        pending.check_revision(revision)  # after the last key too, like a dict
 
     def __len__(self) -> int:
         self._session.check_open()
