@@ -1,7 +1,7 @@
 """Leaves of stores: opened, held while somebody needs them, described, and read many at a time.
 
-A leaf is made of a window or a frame here, and a value becomes a frame. Which keys there are, and what waits to be
-published, does not lie here.
+Here a frame is opened as a leaf, and a value becomes a frame. Which keys there are, and which changes are pending, is
+decided elsewhere (`_stores.contents`, `_stores.pending`).
 """
 
 __all__ = ["advice", "descriptions", "leaf", "many_frames", "open_leaves", "read_many", "read_selections"]

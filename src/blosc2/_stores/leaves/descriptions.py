@@ -11,7 +11,7 @@ from blosc2._frames import parse_dtype
 from blosc2.exceptions import FormatError
 from blosc2.storage import Codec
 
-#: What leaves are, by the numbers of descriptions; attributes are those of a group.
+#: The kinds of leaves by their numbers in descriptions; "attributes" are those of a group.
 KINDS: Final = ("unknown", "array", "schunk", "objects", "batches", "other", "attributes")
 _START: Final = struct.Struct("<BBBxIQQ")
 _NO_SHAPE: Final = 255
@@ -62,12 +62,12 @@ def codec_name(number: int) -> str:
 
 
 def kind_name(number: int) -> str:
-    """What a number of a description stands for."""
+    """The kind of a leaf by its number in a description."""
     return KINDS[number] if number < len(KINDS) else KINDS[0]
 
 
 def leaf_info(description: bytes) -> LeafInfo:
-    """Take a description apart, as `_core.descriptions.describe` makes it."""
+    """Read a description, as `_core.zip.descriptions.describe` makes it."""
     what, codec, ndim, length, nbytes, cbytes = _START.unpack_from(description)
     shape = None
     at = _START.size

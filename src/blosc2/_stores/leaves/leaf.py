@@ -1,4 +1,4 @@
-"""Leaves of a store: opening a byte range as an array or super-chunk, and turning a value into a frame."""
+"""Leaves of a store: opening a frame as an array or super-chunk, and turning a value into a frame."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from blosc2._stores.store import Store
 
 
-# Uncompressed bytes of an array whose frame is not made in memory.
+# Larger arrays get their frame in a file, not in memory: uncompressed bytes.
 _LARGE: Final = 64 << 20
 
 
@@ -70,11 +70,11 @@ class LiveHandle(MemoryHandle):
             store._leaves.note_change(self)
 
     def cut_off(self) -> None:
-        """The key stands for something else now: this leaf can still be read."""
+        """The key has another leaf now. This one can still be read, but not changed."""
         self._store = None
 
     def show_again(self, window: Window) -> bool:
-        """Show what lies there instead of what this was changed to; False where that is of another kind."""
+        """Show the frame in a byte range instead of the edited one; False if it is of another kind."""
         frame = Frame.open(*window, self.key)
         if frame.metalayers().keys() != self.frame.metalayers().keys():
             return False
@@ -86,7 +86,7 @@ class LiveHandle(MemoryHandle):
         return True
 
     def go_on(self, store: Store) -> None:
-        """The key stands for this leaf again."""
+        """The key has this leaf again."""
         self._store = weakref.ref(store)
 
 
@@ -150,7 +150,7 @@ def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -
     TypeError, AttributeError
         The value cannot be made an array (`UnsupportedValueError`).
     """
-    if type(value) is np.ndarray and not value.dtype.hasobject:  # as most are
+    if type(value) is np.ndarray and not value.dtype.hasobject:  # most values
         tiny = tiny_frame(value, encoding) if value.nbytes <= TINY else None
         if tiny is not None:
             return window_of_bytes(tiny[0])
@@ -169,7 +169,7 @@ def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -
 
 
 def _compressed(items: np.ndarray[Any, Any], path: str | None, encoding: dict[str, Any]) -> Window:
-    """The frame of an array; of a large one, it is made in a file that has no name yet."""
+    """The frame of an array. The frame of a large array is made in a temporary file."""
     if path is None or items.nbytes <= _LARGE:
         return window_of_bytes(cframe_of(items, encoding))
     waiting = TemporaryFile(os.path.abspath(path))
@@ -188,7 +188,7 @@ def _unsupported(value: Any, key: str, path: str | None, why: str) -> Unsupporte
 
 
 def metadata_frame(values: Mapping[str, Any]) -> Window:
-    """A super-chunk without data, for metadata alone."""
+    """The frame of a super-chunk that has metadata alone."""
     schunk = SChunk(chunksize=1 << 14, cparams={"typesize": 1})
     schunk.vlmeta.update(values)
     return window_of_bytes(schunk.to_cframe())

@@ -1,4 +1,4 @@
-"""The leaves of one store that somebody holds, and those that were changed since they were handed out."""
+"""The leaves of one store that somebody holds, and those that were edited."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ from blosc2._core.leaves.weak_cache import sweep
 from blosc2._stores.leaves.leaf import LiveHandle
 from blosc2.exceptions import FormatError, UnsupportedKindError
 
-#: References to leaves that may be dead, before they are looked through.
+#: How many references to leaves there may be before dead ones are removed.
 LEAST_SWEPT: Final = 1024
 
 
 class OpenLeaves:
-    """What is open of one store, by key; it knows nothing of the store.
+    """The open leaves of one store by key. It does not refer to the store.
 
     Attributes
     ----------
     held : dict
-        References to leaves. They do not remove themselves, which would cost each leaf more than a sweep now and then.
+        Weak references to leaves. Dead ones are removed by a sweep now and then, which costs less than a callback for
+        each leaf.
     handles : mapping
-        What array, super-chunk and metadata views of a live leaf share: one each, or an edit would get lost.
+        The handle of each live leaf. The array, the super-chunk and the metadata of a leaf share one handle, or an edit
+        would get lost.
     limit : int
-        How many references there may be before they are looked through for the first time.
+        How many references there may be before the first sweep.
     edited : dict
-        Those of leaves that were changed, and not published since.
+        The handles of leaves that were edited since they were published.
     """
 
     __slots__ = ("edited", "handles", "held", "limit")
@@ -40,7 +42,7 @@ class OpenLeaves:
         self.edited: dict[str, LiveHandle] = {}
 
     def find(self, key: str) -> Any | None:
-        """The leaf of a key that somebody holds; None where nobody does."""
+        """The leaf of a key if somebody holds it; None otherwise."""
         held = self.held.get(key)
         return None if held is None else held()
 
@@ -52,20 +54,20 @@ class OpenLeaves:
                 yield leaf
 
     def sweep(self) -> int:
-        """Forget references to leaves that are gone; how many there may be before the next sweep.
+        """Remove dead references. Returns how many references there may be before the next sweep.
 
-        There are never more dead ones than leaves that were held at the last sweep, or 1024.
+        The dead ones never exceed 1024, or the number of leaves that were held at the last sweep.
         """
         held = self.held
         sweep(held)
         return max(LEAST_SWEPT, 2 * len(held))
 
     def all_keys(self) -> set[str]:
-        """Keys of which something is open."""
+        """The keys of all open leaves."""
         return {*self.held, *self.handles, *self.edited}
 
     def forget(self, key: str) -> None:
-        """The key stands for something else, or nothing, from now on: its leaf can still be read."""
+        """The key gets another leaf, or is removed. Its open leaf can still be read."""
         self.held.pop(key, None)
         self.edited.pop(key, None)
         handle = self.handles.pop(key, None)
@@ -73,7 +75,7 @@ class OpenLeaves:
             handle.cut_off()
 
     def forget_all(self) -> None:
-        """All keys stand for something else. `held` is another one then."""
+        """All keys get other leaves. `held` is another dictionary afterwards."""
         self.held = {}
         for handle in list(self.handles.values()):
             handle.cut_off()
@@ -81,11 +83,11 @@ class OpenLeaves:
         self.edited = {}
 
     def note_change(self, handle: LiveHandle) -> None:
-        """A leaf was changed: keep it until it is published."""
+        """A leaf was edited: keep it until it is published."""
         if handle.key is None:
             return
         edited = None
-        # Another thread may be taking the notes over: then this one belongs to the next.
+        # Another thread may have replaced the table meanwhile: then the edit belongs to the new one.
         while edited is not self.edited:
             edited = self.edited
             edited[handle.key] = handle
@@ -95,26 +97,26 @@ class OpenLeaves:
         edited = self.edited
         for key, handle in list(edited.items()):
             try:
-                del edited[key]  # first: what is changed meanwhile is noted again
+                del edited[key]  # first: an edit made meanwhile is noted again
                 changes[key] = handle.window()
             except BaseException:
                 edited.setdefault(key, handle)
                 raise
 
     def show_again(self, keys: Iterable[str], window_of: Callable[[str], Window | None]) -> None:
-        """Leaves of keys whose changes were dropped show what there is now; where there is nothing, what they did."""
+        """The changes of some keys were dropped: their open leaves show what the store has now, if it has the key."""
         self.edited = {}
         for key in keys:
             handle = self.handles.get(key)
             if handle is not None:
-                with suppress(OSError, FormatError, UnsupportedKindError):  # what cannot be read is not shown
+                with suppress(OSError, FormatError, UnsupportedKindError):  # a damaged leaf is not shown
                     window = window_of(key)
                     if window is not None and handle.show_again(window):
                         continue
             self.forget(key)
 
     def bring_back(self, key: str, store: Any, handle: LiveHandle | None, leaf: Any, *, edited: bool) -> None:
-        """The key stands for a leaf again that was open before."""
+        """The key gets back a leaf that was open before."""
         if handle is not None:
             handle.go_on(store)
             self.handles[key] = handle

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Leaf:
-    """What a batch wants of one array.
+    """The selections of one array that a batch reads.
 
     Attributes
     ----------

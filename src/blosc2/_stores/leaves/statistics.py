@@ -18,11 +18,12 @@ from blosc2.exceptions import FormatError, StoreKeyError
 if TYPE_CHECKING:
     from blosc2.dict_store import DictStore
 
-#: What rows can be told apart by, besides the group.
+#: By what rows can be separated, besides the group.
 PARTS: Final = ("kind", "dtype", "codec")
 
-#: What counts for a leaf that cannot be read, and for one that only carries attributes of a group.
+#: Stands for a leaf that cannot be read.
 UNKNOWN: Final = LeafInfo(kind_name(0), None, None, "", 0, 0)
+# Stands for a leaf that only carries the attributes of a group.
 _ATTRIBUTES: Final = LeafInfo(kind_name(6), None, None, codec_name(0), 0, 0)
 
 _Part = tuple[str | None, str | None, str | None]
@@ -64,7 +65,7 @@ class GroupStats(NamedTuple):
 
 
 def parts_of(by: str | Iterable[str] | None) -> tuple[bool, ...]:
-    """Which of `PARTS` rows are told apart by."""
+    """For each of `PARTS`, whether rows are separated by it."""
     names = () if by is None else (by,) if isinstance(by, str) else tuple(by)
     for name in names:
         if name not in PARTS:
@@ -73,12 +74,12 @@ def parts_of(by: str | Iterable[str] | None) -> tuple[bool, ...]:
 
 
 class Counter:
-    """Sums for groups, and for what their leaves are.
+    """Adds up leaves and bytes by group, and by what the leaves are.
 
     Parameters
     ----------
     parts : tuple of bool
-        Which of `PARTS` count.
+        For each of `PARTS`, whether rows are separated by it.
     hidden : bool
         Whether leaves that carry attributes of groups are left out.
     """
@@ -89,9 +90,9 @@ class Counter:
         self._rows: dict[str, tuple[int, dict[_Part, _Checksums]]] = {}
 
     def add_catalog(self, catalog: Catalog, listing: KeyListing, group: str, depth: int) -> bool:
-        """Count all leaves of a catalog below a group; False where it is wrong, and nothing was counted."""
+        """Count all leaves of a catalog below a group. Returns False, and counts nothing, if the catalog is wrong."""
         groups = listing.groups_below(group, depth)
-        # A listing that found something wrong goes by the directory, which may have other leaves.
+        # A listing that found the catalog wrong goes by the ZIP directory, which may have other leaves.
         if len(listing.table) != catalog.count:
             return False
         try:
@@ -120,7 +121,7 @@ class Counter:
                     self._add(row, kinds[number], *sums)
 
     def add_leaves(self, leaves: Iterable[tuple[str, LeafInfo]], group: str, depth: int) -> None:
-        """Count leaves one by one, which are all below a group."""
+        """Count leaves one by one; all of them are below a group."""
         base = "" if group == "/" else group
         self._row(group, 0)
         for key, info in leaves:
@@ -162,9 +163,9 @@ class Counter:
 
 
 def readable(keys: Iterable[str], describe: Callable[[str], LeafInfo]) -> Iterator[tuple[str, LeafInfo]]:
-    """What leaves are; one that cannot be read counts without bytes.
+    """Describe leaves. One that cannot be read counts without bytes.
 
-    So does one that is listed and not found: a catalog may lie about both, and others delete files of a directory.
+    So does one that is listed and not found: a catalog may be wrong, and other programs delete files of a directory.
     """
     for key in keys:
         try:
@@ -174,14 +175,14 @@ def readable(keys: Iterable[str], describe: Callable[[str], LeafInfo]) -> Iterat
 
 
 def describe_leaf(store: DictStore, key: str) -> LeafInfo:
-    """What a leaf of a store is, by a catalog where that knows, which exists."""
+    """Describe an existing leaf of a store, by its catalog if there is one."""
     if key not in store._pending.frames and key not in store._leaves.edited:
         members = store._backend.members
         catalog = None if members is None else members.catalog()
         if catalog is not None:
             position = store._published_listing().position(key)
             if 0 <= position < catalog.count:
-                with suppress(FormatError):  # of the catalog, without which the leaf itself says it
+                with suppress(FormatError):  # of a wrong catalog: then the leaf itself is opened
                     description = catalog.description(position)
                     if description:
                         return leaf_info(description)._replace(key=key, stored=store._backend.stored_bytes(key))
@@ -200,7 +201,7 @@ def describe_leaf(store: DictStore, key: str) -> LeafInfo:
 
 
 def store_stats(store: DictStore, path: str, depth: int, by: str | Iterable[str] | None) -> list[GroupStats]:
-    """How much there is below a group of a store; see `DictStore.stats`."""
+    """Count the leaves below a group of a store and their bytes; see `DictStore.stats`."""
     if isinstance(depth, bool) or not hasattr(depth, "__index__") or depth < 0:
         raise ValueError(f"depth must be a number that is not negative, not {depth!r}")
     counter = Counter(parts_of(by), hidden=store._has_groups)
@@ -231,7 +232,7 @@ def store_stats(store: DictStore, path: str, depth: int, by: str | Iterable[str]
     if path == "/" and by is None:
         try:
             rows[0] = rows[0]._replace(file_bytes=backend.size())
-        except FileNotFoundError:  # nothing was published yet
+        except FileNotFoundError:  # nothing is published yet
             rows[0] = rows[0]._replace(file_bytes=0)
     cut = len(store._prefix)
     return [row._replace(group=row.group[cut:] or "/") for row in rows] if cut else rows
