@@ -90,7 +90,7 @@ class LiveHandle(MemoryHandle):
         self._store = weakref.ref(store)
 
 
-# The options of the leaf that was opened last. Most leaves are opened like the one before, and making options takes time.
+# The options of the leaf that was opened last. Most leaves are opened like the one before; making options takes time.
 _recent: tuple[str | None, str, HandleOptions] = (None, "safe", HandleOptions())
 
 

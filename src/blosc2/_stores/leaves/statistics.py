@@ -27,7 +27,7 @@ UNKNOWN: Final = LeafInfo(kind_name(0), None, None, "", 0, 0)
 _ATTRIBUTES: Final = LeafInfo(kind_name(6), None, None, codec_name(0), 0, 0)
 
 _Part = tuple[str | None, str | None, str | None]
-_Checksums = list[int]
+_Totals = list[int]
 
 
 class GroupStats(NamedTuple):
@@ -87,7 +87,7 @@ class Counter:
     def __init__(self, parts: tuple[bool, ...], *, hidden: bool) -> None:
         self._parts = parts
         self._hidden = hidden
-        self._rows: dict[str, tuple[int, dict[_Part, _Checksums]]] = {}
+        self._rows: dict[str, tuple[int, dict[_Part, _Totals]]] = {}
 
     def add_catalog(self, catalog: Catalog, listing: KeyListing, group: str, depth: int) -> bool:
         """Count all leaves of a catalog below a group. Returns False, and counts nothing, if the catalog is wrong."""
@@ -138,10 +138,10 @@ class Counter:
                     break
                 path, level = key[:end], level + 1
 
-    def _row(self, path: str, level: int) -> dict[_Part, _Checksums]:
+    def _row(self, path: str, level: int) -> dict[_Part, _Totals]:
         return self._rows.setdefault(path, (level, {}))[1]
 
-    def _add(self, row: dict[_Part, _Checksums], part: _Part, leaves: int, nbytes: int, cbytes: int) -> None:
+    def _add(self, row: dict[_Part, _Totals], part: _Part, leaves: int, nbytes: int, cbytes: int) -> None:
         shown: Any = tuple(value if counts else None for value, counts in zip(part, self._parts, strict=True))
         sums = row.setdefault(shown, [0, 0, 0])
         sums[0] += leaves
