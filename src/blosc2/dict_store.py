@@ -212,15 +212,15 @@ class DictStore(Store):
         return self._backend.named
 
     # ------------------------------------------------------------------ reading
-    def _shows_at_once(self) -> bool:
-        """Whether the keys that are shown are those of a published listing, which does not change."""
+    def _shows_published_keys(self) -> bool:
+        """Whether exactly the published keys are shown, so that their listing can answer."""
         return self._backend.lists_cheaply and self._backend.embedded is not None
 
     def _leaf(self, key: str) -> Any | None:
         if self._session.mode != "r":
             return live_leaf(self, key)
         members = self._backend.members
-        if self._reader is None and members is not None and not self._verify and self._shows_at_once():
+        if self._reader is None and members is not None and not self._verify and self._shows_published_keys():
             # From now on a reader opens the members of the archive, without this method.
             table, hidden = members.table(), self._hidden_name
             how = self._path, self._mmap_mode, self._deserialize
@@ -232,7 +232,7 @@ class DictStore(Store):
 
     # ------------------------------------------------------------------ keys
     def _contains(self, key: object) -> bool:
-        if self._session.mode == "r" and not self._has_listing and self._shows_at_once():
+        if self._session.mode == "r" and not self._has_listing and self._shows_published_keys():
             # From now on the listing answers, without this method.
             self._use_listing(self._published_listing())
             return key in self
@@ -245,12 +245,12 @@ class DictStore(Store):
         return self._backend.listing()
 
     # ------------------------------------------------------------------ changing
-    def _prepare(self, key: str, window: Window, value: Any, *, is_new: bool) -> None:
+    def _prepare(self, key: str, window: Window, value: Any, *, is_new: bool) -> bool:
         self._names.check_new(key, self._contents, is_new=is_new)
         self._publishing.forget_key(key)
         if isinstance(window, Moved):
             self._publishing.origins.add(window.origin)
-        self._pending.tiers[key] = gets_file(self, value, window)
+        return gets_file(self, value, window)
 
     def _correct_published(self, keys: list[str]) -> None:
         publish.show_published(self, keys)  # removed files cannot come again

@@ -185,7 +185,7 @@ class EmbedStore(Store):
 
     @classmethod
     def _of_embedded(cls, embedded: Embedded, deserialize: str) -> Self:
-        """A read-only store over what was opened already."""
+        """A read-only store over a frame that is open already."""
         self = cls(deserialize=deserialize)
         self._backend.embedded, self._session.mode = embedded, "r"
         return self

@@ -188,9 +188,11 @@ class TreeStore(DictStore):
             return error
         return StoreKeyError(f"Key {key!r} not found in the store; create_group(key) makes a group", path=self._path)
 
-    def _shows_at_once(self) -> bool:
+    def _shows_published_keys(self) -> bool:
         possible = self._foreign.possible
-        return not (self._foreign.are_possible(self) if possible is None else possible) and super()._shows_at_once()
+        return (
+            not (self._foreign.are_possible(self) if possible is None else possible) and super()._shows_published_keys()
+        )
 
     def _contains(self, key: object) -> bool:
         if self._session.closed:
@@ -199,7 +201,7 @@ class TreeStore(DictStore):
             return False
         if self._prefix:
             return self._prefix + ("" if key == "/" else key if key[0] == "/" else "/" + key) in self._tree
-        if self._session.mode == "r" and not self._has_listing and self._shows_at_once():
+        if self._session.mode == "r" and not self._has_listing and self._shows_published_keys():
             self._use_listing(self._published_listing())
             return key in self
         key = key if key[0] == "/" else "/" + key

@@ -75,6 +75,10 @@ def test_a_put_that_is_refused_changes_nothing(store: Any) -> None:
     with pytest.raises(ValueError, match="in case only"):
         changes.put(store, "/A", frame(2))
     assert (told, store._pending.frames, store._pending.tiers) == ([], {}, {})
+    revision = store._pending.revision
+    with pytest.raises(ValueError, match="in case only"), AllOrNone(store):
+        changes.put(store, "/A", frame(2))
+    assert (told, store._pending.revision) == ([], revision)  # nothing had to be taken back
 
 
 def test_what_else_followers_are_told(store: Any) -> None:

@@ -96,11 +96,11 @@ def test_leaves_show_again_what_there_is(store: Any) -> None:
     leaves: OpenLeaves = store._leaves
     one = store["/a"]
     one[0] = 9
-    leaves.show_again(["/a"], store._contents.window)
+    leaves.reload(["/a"], store._contents.window)
     assert leaves.edited == {}
     assert one[:].tolist() == [0, 1, 2, 3]
     assert leaves.find("/a") is one
-    leaves.show_again(["/a"], lambda key: None)
+    leaves.reload(["/a"], lambda key: None)
     assert leaves.find("/a") is None
     assert one[:].tolist() == [0, 1, 2, 3]
 
@@ -111,7 +111,7 @@ def test_a_leaf_is_brought_back_with_its_change(store: Any) -> None:
     one[0] = 9
     handle = one._handle
     leaves.forget("/a")
-    leaves.bring_back("/a", store, handle, one, edited=True)
+    leaves.restore("/a", store, handle, one, edited=True)
     assert store["/a"] is one
     one[1] = 8
     store.flush()

@@ -49,13 +49,18 @@ class Backend:
 
 
 def put(pending: PendingChanges, key: str, frame: Any, *, is_new: bool = True) -> None:
-    pending.put(key, frame, pending.block(), is_new=is_new)
+    pending.put(key, frame, None, pending.block(), is_new=is_new)
 
 
 def test_a_new_key_and_a_replaced_one() -> None:
     pending, one, other = PendingChanges(), window(10), window(4)
     put(pending, "/a", one)
     assert (pending.frames, pending.in_memory, pending.revision) == ({"/a": one}, 10, 1)
+    assert pending.tiers == {}
+    pending.put("/b", one, True, None, is_new=True)
+    assert pending.tiers == {"/b": True}
+    pending.remove("/b", None, is_published=False)
+    pending.in_memory, pending.revision = 10, 1
     put(pending, "/a", other, is_new=False)
     assert pending.frames == {"/a": other}
     assert pending.revision == 1

@@ -19,13 +19,11 @@ from blosc2._handles import (
     MemoryHandle,
     open_handle,
 )
-from blosc2._opening.tagged_store import open_tagged
+from blosc2._opening.open_store import open_store
 from blosc2._options import (
     check_open_modes,
     deserialize_mode,
     local_path,
-    refuse_locking,
-    store_options,
     tell_of_mapping,
 )
 from blosc2.dict_store import DictStore
@@ -133,17 +131,17 @@ def open(
     )  # fmt: skip
     suffix = os.path.splitext(name)[1]
     if suffix in _STORE_SUFFIXES and offset == 0:
-        return _open_store(name, suffix, mode, mmap_mode, policy, store_how, locking)
+        return open_store(name, suffix, mode, mmap_mode, policy, store_how, locking=locking)
     if os.path.isdir(name):
         if is_directory_frame(name) and effective != "x":
             options = HandleOptions(effective, mmap_mode, policy, locking=locking, **how)
             handle = open_handle(name, options, directory=True)
             return _opened(handle, effective, kwargs.get("cparams"))
-        return _open_store(name, suffix, mode, mmap_mode, policy, store_how, locking)
+        return open_store(name, suffix, mode, mmap_mode, policy, store_how, locking=locking)
     if not os.path.lexists(name):
         for other in _STORE_SUFFIXES:
             if os.path.lexists(name + other):
-                return _open_store(name + other, other, mode, mmap_mode, policy, store_how, locking)
+                return open_store(name + other, other, mode, mmap_mode, policy, store_how, locking=locking)
         raise MissingFileError(errno.ENOENT, "No such file or directory", name)
     if effective == "x":
         raise ExistingFileError(errno.EEXIST, "mode='x' only creates, and the file exists", name)
@@ -152,7 +150,7 @@ def open(
         handle = open_handle(name, options, offset, directory=False, advice=lasting(advise))
     except FormatError:
         if offset == 0 and _is_zip(name):
-            return _open_store(name, ".b2z", mode, mmap_mode, policy, store_how, locking)
+            return open_store(name, ".b2z", mode, mmap_mode, policy, store_how, locking=locking)
         raise
     tell_of_mapping(name, mmap_mode, kwargs.get("initial_mapping_size"), handle.frame.source.size)
     if advise is not None:
@@ -185,26 +183,6 @@ def _check_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
     if kwargs.get("dparams") is not None:
         how["dparams"] = dparams_from(kwargs["dparams"])
     return how
-
-
-def _open_store(name: str, suffix: str, mode: str, mmap_mode: str | None, policy: str, how: dict[str, Any],
-                locking: bool) -> Any:  # fmt: skip
-    options = store_options(
-        mode, mmap_mode, policy, verify=how.get("verify"), advise=how.get("advise"),
-        timeout=how.get("timeout", 0), exclusive=how.get("exclusive", True),
-    )  # fmt: skip
-    if locking:
-        refuse_locking(name, mmap_mode)
-    if not os.path.lexists(name):
-        raise MissingFileError(
-            errno.ENOENT,
-            "No such file or directory: the store does not exist; blosc2.open opens what is there, "
-            "TreeStore, DictStore and EmbedStore create it in modes 'a' and 'w'",
-            name,
-        )
-    if suffix == ".b2e" and not os.path.isdir(name):
-        return EmbedStore(name, mode=mode, mmap_mode=mmap_mode, deserialize=policy, **how)
-    return open_tagged(name, options, how)
 
 
 def _opened(handle: FrameHandle, mode: str, cparams: Any) -> Any:

@@ -122,7 +122,7 @@ class AllOrNone(Block):
                 continue
             leaves.forget(key)
             pending.restore_key(key, window, tier)
-            leaves.bring_back(key, store._owner, handle, leaf, edited=edited)
+            leaves.restore(key, store._owner, handle, leaf, edited=edited)
         pending.restore_without_keys(self._before_without_keys)
         recount(store)
         pending.count_memory()

@@ -20,10 +20,10 @@ def put(store: Store, key: str, window: Window, value: Any = None) -> None:
     """Give a key a new frame, which was made of `value` if that is known."""
     pending = store._pending
     is_new = not store._contents.has(key)
+    tier = store._prepare(key, window, value, is_new=is_new)
     block = _note(store, key)
     try:
-        store._prepare(key, window, value, is_new=is_new)
-        pending.put(key, window, block, is_new=is_new)
+        pending.put(key, window, tier, block, is_new=is_new)
         store._leaves.forget(key)
         for follower in store._followers:
             follower.key_changed(key, int(is_new))

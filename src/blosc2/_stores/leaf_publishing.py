@@ -259,11 +259,11 @@ class LeafPublishing:
         """Another change of this key is pending than the one that waits for its group."""
         self.waiting.discard(key)
 
-    def forget_published(self) -> None:
+    def clear_published(self) -> None:
         """All pending changes were published."""
         self.waiting, self.hidden, self.origins = set(), set(), set()
 
-    def forget_dropped(self) -> None:
+    def clear_dropped(self) -> None:
         """All pending changes were dropped."""
         self.waiting, self.origins = set(), set()
 

@@ -73,8 +73,8 @@ class PacedPublishing:
     def forget_key(self, key: str) -> None:
         """Another change of this key is pending."""
 
-    def forget_published(self) -> None:
+    def clear_published(self) -> None:
         """All pending changes were published."""
 
-    def forget_dropped(self) -> None:
+    def clear_dropped(self) -> None:
         """All pending changes were dropped."""

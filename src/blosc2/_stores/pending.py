@@ -63,9 +63,11 @@ class PendingChanges:
         for block in list(self.blocks.values()):
             block.forget()
 
-    def put(self, key: str, window: Window, block: AllOrNone | None, *, is_new: bool) -> None:
+    def put(self, key: str, window: Window, tier: bool | None, block: AllOrNone | None, *, is_new: bool) -> None:
         """Give a key a new frame; `is_new` says whether no leaf has the key yet."""
         self.revision += is_new
+        if tier is not None:
+            self.tiers[key] = tier
         self.frames[key] = window
         if block is not None:
             block.made(key, window)

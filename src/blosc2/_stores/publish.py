@@ -31,8 +31,8 @@ class Publishing(Protocol):
     def settle(self, store: Any, *, durable: bool) -> None: ...
     def is_unsettled(self, store: Any) -> bool: ...
     def forget_key(self, key: str) -> None: ...
-    def forget_published(self) -> None: ...
-    def forget_dropped(self) -> None: ...
+    def clear_published(self) -> None: ...
+    def clear_dropped(self) -> None: ...
 
 
 # ------------------------------------------------------------------ publishing
@@ -51,7 +51,7 @@ def flush(store: Store, *, durable: bool) -> None:
         # First the changes, then what their bytes lie in.
         pending.clear()
         store._backend.forget_staged()
-        publishing.forget_published()
+        publishing.clear_published()
         pending.keep_made()
     if store._session.mode != "r":
         publishing.settle(store, durable=durable)
@@ -200,7 +200,7 @@ def show_published(store: DictStore, keys: list[str]) -> None:
     except (OSError, FormatError):
         store._backend.must_load = True
     others = {key: handle for key, handle in store._leaves.edited.items() if key not in keys}
-    store._leaves.show_again(keys, store._contents.window)
+    store._leaves.reload(keys, store._contents.window)
     store._leaves.edited.update(others)
 
 
@@ -218,7 +218,7 @@ def discard(store: Store) -> None:
         drop(store)
         if store._backend.behind:
             load(store)
-            store._leaves.show_again(touched, store._contents.window)
+            store._leaves.reload(touched, store._contents.window)
 
 
 def drop(store: Store) -> None:
@@ -236,9 +236,9 @@ def _drop_now(store: Store, touched: set[str]) -> None:
     """Drop the changes of some keys, which are all; it may be called again."""
     store._pending.clear()
     store._backend.discard()
-    store._publishing.forget_dropped()
+    store._publishing.clear_dropped()
     recount(store)
-    store._leaves.show_again(touched, store._contents.window)
+    store._leaves.reload(touched, store._contents.window)
 
 
 def end(store: Store) -> None:

@@ -92,8 +92,9 @@ class Store(LeafLookup, MutableMapping[str, Any]):
     def _check_assignable(self, key: str) -> None:
         """Refuse a key that no value can have in this kind of store."""
 
-    def _prepare(self, key: str, window: Window, value: Any, *, is_new: bool) -> None:
-        """Refuse a new key that excludes others, and decide where its frame is to lie."""
+    def _prepare(self, key: str, window: Window, value: Any, *, is_new: bool) -> bool | None:  # noqa: ARG002
+        """Refuse a new key that excludes others. Returns whether its leaf gets a file of its own, if that differs."""
+        return None
 
     def _correct_published(self, keys: list[str]) -> None:  # noqa: ARG002 - for kinds that show what is published
         """Changes of some keys were taken back that may be published: publish what was there before."""

@@ -265,6 +265,7 @@ def _write_stream(
     pending.unwritten = False
     pending.registry = None
     pending.keep_made()
+    pending.count_memory()
     pending.revision += 1
     store._names.forget()
     for key in store._leaves.all_keys():

@@ -69,11 +69,11 @@ class LiveHandle(MemoryHandle):
         if store is not None:
             store._leaves.note_change(self)
 
-    def cut_off(self) -> None:
+    def detach(self) -> None:
         """The key has another leaf now. This one can still be read, but not changed."""
         self._store = None
 
-    def show_again(self, window: Window) -> bool:
+    def reload(self, window: Window) -> bool:
         """Show the frame in a byte range instead of the edited one; False if it is of another kind."""
         frame = Frame.open(*window, self.key)
         if frame.metalayers().keys() != self.frame.metalayers().keys():
@@ -85,7 +85,7 @@ class LiveHandle(MemoryHandle):
             super()._adopt(frame)
         return True
 
-    def go_on(self, store: Store) -> None:
+    def reattach(self, store: Store) -> None:
         """The key has this leaf again."""
         self._store = weakref.ref(store)
 

@@ -1,6 +1,6 @@
 """Turning many values into frames, in their order.
 
-Values are taken some at a time, so memory is bounded, whatever their number; large ones are compressed in parallel.
+Few values are taken at a time, so memory is bounded whatever their number. Large values are compressed in parallel.
 """
 
 from __future__ import annotations

@@ -72,13 +72,13 @@ class OpenLeaves:
         self.edited.pop(key, None)
         handle = self.handles.pop(key, None)
         if handle is not None:
-            handle.cut_off()
+            handle.detach()
 
     def forget_all(self) -> None:
         """All keys get other leaves. `held` is another dictionary afterwards."""
         self.held = {}
         for handle in list(self.handles.values()):
-            handle.cut_off()
+            handle.detach()
         self.handles = weakref.WeakValueDictionary()
         self.edited = {}
 
@@ -103,7 +103,7 @@ class OpenLeaves:
                 edited.setdefault(key, handle)
                 raise
 
-    def show_again(self, keys: Iterable[str], window_of: Callable[[str], Window | None]) -> None:
+    def reload(self, keys: Iterable[str], window_of: Callable[[str], Window | None]) -> None:
         """The changes of some keys were dropped: their open leaves show what the store has now, if it has the key."""
         self.edited = {}
         for key in keys:
@@ -111,14 +111,14 @@ class OpenLeaves:
             if handle is not None:
                 with suppress(OSError, FormatError, UnsupportedKindError):  # a damaged leaf is not shown
                     window = window_of(key)
-                    if window is not None and handle.show_again(window):
+                    if window is not None and handle.reload(window):
                         continue
             self.forget(key)
 
-    def bring_back(self, key: str, store: Any, handle: LiveHandle | None, leaf: Any, *, edited: bool) -> None:
+    def restore(self, key: str, store: Any, handle: LiveHandle | None, leaf: Any, *, edited: bool) -> None:
         """The key gets back a leaf that was open before."""
         if handle is not None:
-            handle.go_on(store)
+            handle.reattach(store)
             self.handles[key] = handle
             if edited:
                 self.edited[key] = handle

@@ -24,7 +24,7 @@ Items = np.ndarray[Any, Any]
 
 
 def read_leaf(store: Store, key: str) -> tuple[Items, Version]:
-    """The items of one array, and what it is."""
+    """The items of one array, and its version: geometry, dtype and frame."""
     leaf = store[key]
     if not isinstance(leaf, NDArray):
         raise TypeError(f"Key {key!r} is a {type(leaf).__name__}, not an array")
@@ -102,7 +102,7 @@ def read_many(
 
 
 def batch_of_members(store: Store, names: list[str], threads: int) -> LeafBatch | None:
-    """The leaves of some keys, which are canonical, if all are members of one archive; None otherwise."""
+    """The leaves of some keys if all are members of one archive; None otherwise."""
     members = store._backend.members
     if members is None or store._session.mode != "r" or store._verify:
         return None
@@ -118,7 +118,7 @@ def _without_rows(out: Any) -> Items:
 
 
 def _read_batch(names: list[str], batch: LeafBatch, out: Items | None) -> Items | None:
-    """Read leaves of an archive that are alike; None where they turn out not to be, or not all arrays."""
+    """Read arrays of an archive that have one shape and dtype; None if they do not, or are not all arrays."""
     archive = batch.archive
     mapped = archive.source.mapped
     first = _version(batch, names, 0)
@@ -128,7 +128,7 @@ def _read_batch(names: list[str], batch: LeafBatch, out: Items | None) -> Items 
     shape = (len(names), *geometry.shape)
     if out is not None:
         check_out(out, shape, dtype)
-    # What is in the mapping is compared before anything is read; what is not, when it is read.
+    # Mapped headers are compared before anything is read, others when they are read.
     others: dict[int, Version] = {}
     if not batch.compare(first[2], geometry, dtype) and mapped:
         for position in batch.unlike():
@@ -155,7 +155,7 @@ def _read_batch(names: list[str], batch: LeafBatch, out: Items | None) -> Items 
 
 
 def _version(batch: LeafBatch, names: list[str], position: int) -> Version | None:
-    """Geometry, dtype and frame of a leaf; None where it is no plain array."""
+    """Geometry, dtype and frame of a leaf; None if it is no array."""
     frame = Frame.of_member(batch.archive, batch.record_offset(position), names[position], batch.check)
     return array_of(frame) if frame.only_array else None
 
@@ -165,7 +165,7 @@ def _is_like(one: Version, other: Version) -> bool:
 
 
 def _read_any(store: Store, names: list[str], out: Items | None) -> Items | list[Items]:
-    """The same for leaves of any store."""
+    """Read arrays of any store, or of different shapes."""
     leaves = [store[name] for name in names]
     for name, leaf in zip(names, leaves, strict=True):
         if not isinstance(leaf, NDArray):
@@ -197,7 +197,7 @@ def _reading(version: Version, items: Items) -> Callable[[int], Items]:
 
 
 def _run(readings: list[Callable[[int], Items]], nbytes: int) -> None:
-    """Read whole arrays of so many bytes on average, several at a time where that pays."""
+    """Read whole arrays, of so many bytes on average; several at a time if that is faster."""
     nthreads = get_nthreads()
     if len(readings) < 2 or nthreads < 2 or nbytes * len(readings) < 4 * PARALLEL_WORK or nbytes < PARALLEL_WORK // 4:
         for reading in readings:

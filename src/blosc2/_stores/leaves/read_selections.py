@@ -24,37 +24,39 @@ class _Leaf:
     key : str
     version : tuple
         Geometry, dtype and frame.
-    places : list of int
+    positions : list of int
         The numbers of its items in the batch.
     shapes : dict
         The shape of each, by that number.
     """
 
-    def __init__(self, key: str, version: Version, places: list[int], selections: list[Any], nthreads: int) -> None:
-        self.key, self.version, self.places = key, version, places
+    def __init__(self, key: str, version: Version, positions: list[int], selections: list[Any], nthreads: int) -> None:
+        self.key, self.version, self.positions = key, version, positions
         geometry, _, frame = version
         self.operation = ReadMany(frame, geometry, selections, self._selection)
         left_out = set(self.operation.others)
-        self.shapes = {place: self.operation.shape_of(i) for i, place in enumerate(places) if i not in left_out}
+        self.shapes = {
+            position: self.operation.shape_of(i) for i, position in enumerate(positions) if i not in left_out
+        }
         self.readers: dict[int, Reader] = {
-            places[i]: reading(version, selections[i], nthreads) for i in self.operation.large
+            positions[i]: reading(version, selections[i], nthreads) for i in self.operation.large
         }
         for i in left_out:
-            shape, reader = named(places[i], key, planned, version, selections[i], nthreads)
-            self.shapes[places[i]], self.readers[places[i]] = shape, reader
+            shape, reader = named(positions[i], key, planned, version, selections[i], nthreads)
+            self.shapes[positions[i]], self.readers[positions[i]] = shape, reader
 
     def _selection(self, number: int, key: Any) -> Selection | None:
-        found: Selection | None = named(self.places[number], self.key, basic_selection, key, self.version[0].shape)
+        found: Selection | None = named(self.positions[number], self.key, basic_selection, key, self.version[0].shape)
         return found
 
 
 def named(number: int, key: str, function: Any, *arguments: Any) -> Any:
-    """Call a function; what is wrong with a selection says which item it is."""
+    """Call a function. Its errors name the item of the batch and its key."""
     try:
         return function(*arguments)
     except (IndexError, TypeError, ValueError) as error:
         where = f"item {number} of the batch, a selection of {key!r}"
-        if type(error) not in (IndexError, TypeError, ValueError):  # it may be made in another way
+        if type(error) not in (IndexError, TypeError, ValueError):  # its constructor may take other arguments
             error.add_note(where)
             raise
         raise type(error)(f"{where}: {error}") from error
@@ -68,7 +70,7 @@ def read_selections(store: Store, items: list[Any], out: Items | None) -> Items 
     dtypes: dict[int, np.dtype[Any]] = {}
     for leaf in leaves:
         shapes.update(leaf.shapes)
-        dtypes.update(dict.fromkeys(leaf.places, leaf.version[1]))
+        dtypes.update(dict.fromkeys(leaf.positions, leaf.version[1]))
     unlike = [i for i in range(len(items)) if shapes[i] != shapes[0] or dtypes[i] != dtypes[0]]
     if out is not None:
         if unlike:
@@ -86,7 +88,7 @@ def read_selections(store: Store, items: list[Any], out: Items | None) -> Items 
 
 
 def _leaves(store: Store, items: list[Any], nthreads: int) -> list[_Leaf]:
-    """What is wanted of each array, in the order in which they come first; nothing is read of their items."""
+    """The selections of each array, in the order of their first items. Nothing is decoded yet."""
     wanted: dict[int, tuple[str, NDArray, list[int]]] = {}
     for number, item in enumerate(items):
         if not isinstance(item, (tuple, list)) or len(item) != 2 or not isinstance(item[0], str):
@@ -99,23 +101,23 @@ def _leaves(store: Store, items: list[Any], nthreads: int) -> list[_Leaf]:
             raise
         if not isinstance(leaf, NDArray):
             raise TypeError(f"item {number} of the batch: {key!r} is a {type(leaf).__name__}, not an array")
-        # One object for all keys of a leaf, as long as it is held: here it is.
+        # While a leaf is held, all its keys give the same object; `wanted` holds it.
         wanted.setdefault(id(leaf), (key, leaf, []))[2].append(number)
     found = []
-    for key, leaf, places in wanted.values():
+    for key, leaf, positions in wanted.values():
         version: Version = leaf._handle.array  # type: ignore[assignment]  # set by `_of`
-        found.append(_Leaf(key, version, places, [items[place][1] for place in places], nthreads))
+        found.append(_Leaf(key, version, positions, [items[position][1] for position in positions], nthreads))
     return found
 
 
 def _read(leaves: list[_Leaf], rows: list[Items], nthreads: int) -> None:
-    """Read: large shares of the work by all threads together, the others side by side."""
+    """Read: an array that is most of the work by all threads together, the others side by side."""
     prepared: list[tuple[int, _Leaf]] = []
     for leaf in leaves:
-        operation, count = leaf.operation, len(leaf.places)
-        operation.into_rows([rows[place] for place in leaf.places])
+        operation, count = leaf.operation, len(leaf.positions)
+        operation.into_rows([rows[position] for position in leaf.positions])
         first = operation.prepare(0)
-        while first < count:  # more than fits at a time
+        while first < count:  # more than fits into memory at a time
             run(operation, work_of(operation.touched_nbytes, leaf.version[2]), nthreads)
             first = operation.prepare(first)
         prepared.append((work_of(operation.touched_nbytes, leaf.version[2]), leaf))
@@ -131,5 +133,5 @@ def _read(leaves: list[_Leaf], rows: list[Items], nthreads: int) -> None:
     together.run(threads)
     together.finish()
     for leaf in leaves:
-        for place, reader in leaf.readers.items():
-            reader(rows[place][...])
+        for position, reader in leaf.readers.items():
+            reader(rows[position][...])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class GroupAttributes(MutableMapping[str, Any]):
-    """Small values that belong to a group: a mapping that is stored in the group's own hidden leaf.
+    """Small values that belong to a group: a mapping that is stored in a hidden leaf of the group.
 
     ``attributes[:]`` reads all as a dictionary; assigning a dictionary to ``attributes[:]`` merges it.
     """
@@ -29,7 +29,7 @@ class GroupAttributes(MutableMapping[str, Any]):
         self._key = f"{group}/{ATTRIBUTES}"
 
     def _values(self) -> Any:
-        """The metadata of the hidden leaf, or nothing."""
+        """The metadata of the hidden leaf; empty if there is no such leaf."""
         leaf = self._store._hidden_leaf(self._key)
         return {} if leaf is None else leaf.vlmeta
 
@@ -55,7 +55,7 @@ class GroupAttributes(MutableMapping[str, Any]):
             self._set({name: value})
 
     def _set(self, values: Mapping[str, Any]) -> None:
-        """Set entries of the hidden leaf, which is made where there is none."""
+        """Set entries of the hidden leaf, and make the leaf if there is none."""
         store, key = self._store, self._key
         check_not_inside(store, key)
         with store._lock:
@@ -65,7 +65,7 @@ class GroupAttributes(MutableMapping[str, Any]):
             group = key[: -len(ATTRIBUTES) - 1]
             if group:
                 check_new_group(store, group)
-            with AllOrNone(store):  # what is in memory may have to be written, which may fail
+            with AllOrNone(store):  # pending changes may be written to a file, which may fail
                 put(store, key, metadata_frame(values))
 
     def __delitem__(self, name: str) -> None:
@@ -77,7 +77,7 @@ class GroupAttributes(MutableMapping[str, Any]):
         with store._lock:
             values = store._hidden_leaf(key).vlmeta
             if list(values) == [name]:
-                remove(store, key)  # the leaf goes with its last entry
+                remove(store, key)  # the leaf is removed with its last entry
             else:
                 del values[name]
 
@@ -101,7 +101,7 @@ class GroupAttributes(MutableMapping[str, Any]):
         check_not_inside(store, key)
         with store._lock:
             if store._contents.has(key):
-                remove(store, key)  # which is all of them
+                remove(store, key)  # it holds all of them
 
     def getall(self) -> dict[str, Any]:
         """All attributes as a dictionary."""

@@ -16,7 +16,7 @@ class ForeignObject:
     key : str
         Its key.
     kind : str
-        What it is, in the words of the package that wrote it.
+        What it is, as the package that wrote it calls it.
     description : dict
         What its store says about it.
     """

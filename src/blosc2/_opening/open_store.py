@@ -1,15 +1,18 @@
-"""Opening a `DictStore` or `TreeStore` with the class that its tag names."""
+"""Opening a store with the class that its file names."""
 
 from __future__ import annotations
 
+import errno
+import os
 import warnings
-from collections.abc import Mapping
 from typing import Any, Final
 
 from blosc2._backends import REGISTRY, WriterLock, absolute
-from blosc2._options import StoreOptions
-from blosc2._stores import advise_all, backend_of
+from blosc2._options import refuse_locking, store_options
+from blosc2._stores import Store, advise_all, backend_of
 from blosc2.dict_store import DictStore
+from blosc2.embed_store import EmbedStore
+from blosc2.exceptions import MissingFileError
 from blosc2.tree_store import TreeStore
 
 #: The classes by the tags of stores, which lie in a metalayer of the frame of embedded values.
@@ -19,12 +22,29 @@ KINDS: Final[dict[str, type[DictStore]]] = {cls._metalayer: cls for cls in (Dict
 _TABLE: Final = "/_meta"
 
 
-def open_tagged(path: str, options: StoreOptions, given: Mapping[str, Any]) -> DictStore:
-    """Open the store at a path with the class that its tag names; the tag is read once.
+def open_store(
+    path: str, suffix: str, mode: str, mmap_mode: str | None, policy: str, given: dict[str, Any], *, locking: bool
+) -> Store:
+    """Open the existing store at a path; its tag, which is read once, names the class.
 
     A store that is one table of another package has no tree, so it opens as a `DictStore`. `given` are further
-    arguments of the class: `cparams` and `dparams`.
+    arguments of the class. It is one function, because opening a store is to take few calls.
     """
+    options = store_options(
+        mode, mmap_mode, policy, verify=given.get("verify"), advise=given.get("advise"),
+        timeout=given.get("timeout", 0), exclusive=given.get("exclusive", True),
+    )  # fmt: skip
+    if locking:
+        refuse_locking(path, mmap_mode)
+    if not os.path.lexists(path):
+        raise MissingFileError(
+            errno.ENOENT,
+            "No such file or directory: the store does not exist; blosc2.open opens what is there, "
+            "TreeStore, DictStore and EmbedStore create it in modes 'a' and 'w'",
+            path,
+        )
+    if suffix == ".b2e" and not os.path.isdir(path):
+        return EmbedStore(path, mode=mode, mmap_mode=mmap_mode, deserialize=policy, **given)
     lock = None
     if options.mode == "a":
         # Before anything is read: what is read must stay the newest.
@@ -43,7 +63,7 @@ def open_tagged(path: str, options: StoreOptions, given: Mapping[str, Any]) -> D
     assert embedded is not None
     kind = KINDS.get(str(embedded.kind), DictStore)
     if options.mode in "wx":
-        return kind(path, **options._asdict(), **given)
+        return kind(path, **given | options._asdict())
     for cls in (kind, DictStore):
         store = cls.__new__(cls)
         backend.kind = cls._metalayer

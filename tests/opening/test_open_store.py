@@ -1,0 +1,44 @@
+"""`blosc2.open` of a store: which class it gives, and what arguments reach it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import blosc2
+
+KINDS = [(blosc2.DictStore, ".b2z"), (blosc2.DictStore, ".b2d"), (blosc2.TreeStore, ".b2z"), (blosc2.TreeStore, ".b2d"),
+         (blosc2.EmbedStore, ".b2e")]  # fmt: skip
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind[0].__name__ + kind[1])
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, str]:
+    cls, suffix = request.param
+    path = str(tmp_path / f"x{suffix}")
+    with cls(path, mode="w") as store:
+        store["/a"] = [1, 2]
+    return cls, path
+
+
+@pytest.mark.parametrize("mode", ["r", "a", "w"])
+def test_the_tag_names_the_class(made: tuple[Any, str], mode: str) -> None:
+    cls, path = made
+    with blosc2.open(path, mode=mode) as store:
+        assert type(store) is cls
+        assert store.mode == mode
+        assert list(store) == ([] if mode == "w" else ["/a"])
+        store.discard()
+
+
+@pytest.mark.parametrize("mode", ["r", "a", "w"])
+@pytest.mark.parametrize(
+    "given", [{"timeout": 1}, {"exclusive": False}, {"verify": True}, {"advise": "random"}], ids=lambda given: next(iter(given))
+)  # fmt: skip
+def test_keywords_reach_the_store_in_each_mode(made: tuple[Any, str], mode: str, given: dict[str, Any]) -> None:
+    cls, path = made
+    with blosc2.open(path, mode=mode, cparams={"clevel": 7}, **given) as store:
+        assert type(store) is cls
+        assert store.cparams.clevel == 7
+        store.discard()
