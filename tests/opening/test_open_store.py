@@ -34,8 +34,8 @@ def test_the_tag_names_the_class(made: tuple[Any, str], mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["r", "a", "w"])
 @pytest.mark.parametrize(
-    "given", [{"timeout": 1}, {"exclusive": False}, {"verify": True}, {"advise": "random"}], ids=lambda given: next(iter(given))
-)  # fmt: skip
+    "given", [{"timeout": 1}, {"exclusive": False}, {"verify": True}, {"advise": "random"}], ids=str
+)
 def test_keywords_reach_the_store_in_each_mode(made: tuple[Any, str], mode: str, given: dict[str, Any]) -> None:
     cls, path = made
     with blosc2.open(path, mode=mode, cparams={"clevel": 7}, **given) as store:
