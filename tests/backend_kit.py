@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._backends.layout import Moved, Window
+from blosc2._backends.layout import ByteRange, Moved
 from blosc2._backends.protocol import Backend, NewVersion
 from blosc2._backends.writer_lock import WriterLock
 from blosc2._core.frame.frame import Frame
@@ -25,7 +25,7 @@ from blosc2.exceptions import ClosedStoreError, FormatError
 ITEMS = {"/a": np.arange(5), "/g/b": np.arange(2000.0), "/g/c": np.zeros(3, "i2")}
 
 
-def window(items: Any) -> Window:
+def byte_range(items: Any) -> ByteRange:
     """A frame in memory."""
     data = blosc2.asarray(np.asarray(items)).to_cframe()
     return Source.of_buffer(data), 0, len(data)
@@ -38,7 +38,7 @@ def items_of(frame: Frame | None) -> list[Any]:
     return found
 
 
-def items_in(place: Window | None) -> list[Any]:
+def items_in(place: ByteRange | None) -> list[Any]:
     assert place is not None
     return items_of(Frame.open(*place))
 
@@ -79,14 +79,14 @@ class BackendContract:
         if backend.lock is not None:
             backend.lock.release()
 
-    def publish(self, backend: Backend, changes: dict[str, Window | None], **how: Any) -> None:
+    def publish(self, backend: Backend, changes: dict[str, ByteRange | None], **how: Any) -> None:
         backend.publish(NewVersion(changes, {}, **how))
         backend.show_published()
 
     @pytest.fixture
     def filled(self, path: str) -> Iterator[Backend]:
         backend = self.writer(path)
-        self.publish(backend, {key: window(items) for key, items in ITEMS.items()})
+        self.publish(backend, {key: byte_range(items) for key, items in ITEMS.items()})
         yield backend
         self.end(backend)
 
@@ -155,7 +155,7 @@ class BackendContract:
 
     # ------------------------------------------------------------------ publish
     def test_a_version_is_what_was_changed_of_the_one_before(self, filled: Backend, path: str) -> None:
-        self.publish(filled, {"/a": None, "/g/c": window([7]), "/new": window([8, 9])})
+        self.publish(filled, {"/a": None, "/g/c": byte_range([7]), "/new": byte_range([8, 9])})
         expected = {"/g/b": ITEMS["/g/b"].tolist(), "/g/c": [7], "/new": [8, 9]}
         for backend in (filled, self.reader(path)):
             assert {key: items_of(backend.open_frame(key)) for key in backend.keys()} == expected  # noqa: SIM118
@@ -163,7 +163,7 @@ class BackendContract:
     def test_nothing_is_shown_before_it_is_asked_for(self, filled: Backend, path: str) -> None:
         reader = self.reader(path)
         listed = sorted(reader.keys())
-        filled.publish(NewVersion({"/new": window([1])}, {}))
+        filled.publish(NewVersion({"/new": byte_range([1])}, {}))
         assert filled.behind
         assert sorted(reader.keys()) == listed
         filled.show_published()
@@ -176,7 +176,7 @@ class BackendContract:
     def test_what_is_open_stays_what_it_was(self, filled: Backend, path: str, source: str | None) -> None:
         reader = self.reader(path, source)
         frame = reader.open_frame("/g/b")
-        self.publish(filled, {"/g/b": window([1])})
+        self.publish(filled, {"/g/b": byte_range([1])})
         filled.compact(None)
         filled.show_published()
         assert items_of(frame) == ITEMS["/g/b"].tolist()
@@ -189,12 +189,12 @@ class BackendContract:
         filled.show(before)
         assert filled.embedded is embedded
         assert sorted(filled.listing().below()) == sorted(ITEMS)
-        self.publish(filled, {"/new": window([1])})
+        self.publish(filled, {"/new": byte_range([1])})
         assert "/new" in filled
 
     @pytest.mark.parametrize("durable", [True, False])
     def test_what_is_not_durable_is_settled(self, filled: Backend, durable: bool) -> None:
-        self.publish(filled, {"/new": window([1])}, durable=durable, lazy=durable)
+        self.publish(filled, {"/new": byte_range([1])}, durable=durable, lazy=durable)
         unsettled = filled.unsettled
         if unsettled is not None:
             unsettled.settle()
@@ -203,7 +203,7 @@ class BackendContract:
     def test_a_publication_that_fails_can_be_made_again(
         self, filled: Backend, path: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        new = NewVersion({"/a": window([1]), "/new": window([2])}, {})
+        new = NewVersion({"/a": byte_range([1]), "/new": byte_range([2])}, {})
 
         def fail(descriptor: int) -> None:
             raise OSError(28, "No space left on device")
@@ -228,14 +228,14 @@ class BackendContract:
         assert backend.exists()
         backend.replaces = True
         assert backend.locate("/a") is None
-        self.publish(backend, {"/only": window([1])})
+        self.publish(backend, {"/only": byte_range([1])})
         self.end(backend)
         assert self.reader(path).keys() == ["/only"]
 
     # ------------------------------------------------------------------ stage, move
     def test_staged_frames_are_published_as_others_are(self, filled: Backend, path: str) -> None:
         items = np.random.default_rng(1).integers(0, 1 << 62, 100_000)
-        staged = filled.stage({"/large": window(items), "/small": window([1])}, {})
+        staged = filled.stage({"/large": byte_range(items), "/small": byte_range([1])}, {})
         assert items_in(staged["/large"]) == items.tolist()
         assert "/large" not in filled
         self.publish(filled, dict(staged))
@@ -245,7 +245,7 @@ class BackendContract:
 
     def test_nothing_is_left_of_staged_frames_that_are_dropped(self, filled: Backend, path: str) -> None:
         size, names = filled.size(), os.listdir(os.path.dirname(path))
-        filled.stage({"/large": window(np.random.default_rng(1).integers(0, 1 << 62, 100_000))}, {})
+        filled.stage({"/large": byte_range(np.random.default_rng(1).integers(0, 1 << 62, 100_000))}, {})
         filled.discard()
         assert filled.size() == size
         assert os.listdir(os.path.dirname(path)) == names
@@ -268,7 +268,7 @@ class BackendContract:
     # ------------------------------------------------------------------ compact, verify, advise, describe
     def test_dead_bytes_go_when_it_is_compacted(self, filled: Backend, path: str) -> None:
         large = np.random.default_rng(2).integers(0, 1 << 62, 5000)
-        self.publish(filled, {"/large": window(large)})
+        self.publish(filled, {"/large": byte_range(large)})
         self.publish(filled, {"/large": None})
         told: list[tuple[int, int]] = []
         before = filled.size()
@@ -327,7 +327,7 @@ class BackendContract:
         filled.close()
 
     def test_what_is_abandoned_stays_as_it_is(self, filled: Backend, path: str) -> None:
-        filled.stage({"/large": window(np.arange(100_000))}, {})
+        filled.stage({"/large": byte_range(np.arange(100_000))}, {})
         filled.abandon()
         assert sorted(self.reader(path).keys()) == sorted(ITEMS)
 

@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from blosc2._backends import (
+    ByteRange,
     Moved,
     TieredBackend,
-    Window,
     WriterLock,
     ZipBackend,
     absolute,
@@ -245,12 +245,12 @@ class DictStore(Store):
         return self._backend.listing()
 
     # ------------------------------------------------------------------ changing
-    def _prepare(self, key: str, window: Window, value: Any, *, is_new: bool) -> bool:
+    def _prepare(self, key: str, byte_range: ByteRange, value: Any, *, is_new: bool) -> bool:
         self._names.check_new(key, self._contents, is_new=is_new)
         self._publishing.forget_key(key)
-        if isinstance(window, Moved):
-            self._publishing.origins.add(window.origin)
-        return gets_file(self, value, window)
+        if isinstance(byte_range, Moved):
+            self._publishing.origins.add(byte_range.origin)
+        return gets_file(self, value, byte_range)
 
     def _correct_published(self, keys: list[str]) -> None:
         publish.show_published(self, keys)  # removed files cannot come again
@@ -322,8 +322,8 @@ class DictStore(Store):
         members = self._backend.members
         if members is None or key not in self:
             return None
-        window = members.locate(self._absolute(key) or "/")
-        return None if window is None else (window[1], window[2])
+        byte_range = members.locate(self._absolute(key) or "/")
+        return None if byte_range is None else (byte_range[1], byte_range[2])
 
     # ------------------------------------------------------------------ description
     def describe(self, key: str) -> LeafInfo:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from backend_kit import ITEMS, BackendContract, items_of, window
+from backend_kit import ITEMS, BackendContract, byte_range, items_of
 
 from blosc2._backends.directory.backend import DirectoryBackend
 from blosc2._backends.embedded.backend import EmbeddedBackend
@@ -32,7 +32,7 @@ class TestZip(BackendContract):
         assert stream is not None
         stream.begin()
         for number in range(300):
-            place = window([number])
+            place = byte_range([number])
             stream.add(f"/many/{number}", *filed_as(place), place)
         stream.end({}, None)
         filled.load()
@@ -61,7 +61,7 @@ class TestDirectory(BackendContract):
     def test_leaves_are_placed_one_by_one(self, filled: Backend, path: str) -> None:
         placing = filled.placing
         assert placing is not None
-        assert placing.put("/one", window([1]), there=False, synced=False)
+        assert placing.put("/one", byte_range([1]), there=False, synced=False)
         assert placing.remove("/a")
         assert filled.unsettled is not None
         reader = self.reader(path)
@@ -79,7 +79,7 @@ class TestEmbedded(BackendContract):
 
     def test_a_frame_in_memory(self) -> None:
         backend = EmbeddedBackend(None, StoreOptions())
-        backend.publish(NewVersion({key: window(items) for key, items in ITEMS.items()}, {}))
+        backend.publish(NewVersion({key: byte_range(items) for key, items in ITEMS.items()}, {}))
         backend.show_published()
         assert backend.keys() == list(ITEMS)
         assert items_of(backend.open_frame("/g/b")) == ITEMS["/g/b"].tolist()
@@ -101,13 +101,13 @@ class TestTiers(TestDirectory):
         backend.show_published()
 
     def test_a_leaf_changes_its_tier(self, filled: Backend, path: str) -> None:
-        filled.publish(NewVersion({"/a": window([1])}, {"/a": True}))
+        filled.publish(NewVersion({"/a": byte_range([1])}, {"/a": True}))
         filled.show_published()
         for backend in (filled, self.reader(path)):
             assert backend.has_file("/a")
             assert items_of(backend.open_frame("/a")) == [1]
             assert sorted(backend.keys()) == sorted(ITEMS)
-        self.publish(filled, {"/a": window([2])})
+        self.publish(filled, {"/a": byte_range([2])})
         reader = self.reader(path)
         assert not reader.has_file("/a")
         assert items_of(reader.open_frame("/a")) == [2]

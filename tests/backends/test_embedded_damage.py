@@ -54,9 +54,9 @@ def test_damage_in_the_last_chunk_is_still_found_after_an_append(tmp_path: Path)
     path = tmp_path / "x.b2e"
     filled(path, 5)
     embedded = open_embedded(str(path), None)
-    window = embedded.locate("/g1/v4")
-    assert window is not None
-    flip(path, window[1] + 300)
+    byte_range = embedded.locate("/g1/v4")
+    assert byte_range is not None
+    flip(path, byte_range[1] + 300)
     assert [finding.chunk for finding in verify_frame(frame_of(path))] == [0]
     apply(overwrite, path, verify=False)
     frame = frame_of(path)
@@ -70,9 +70,9 @@ def test_damaged_values_are_not_copied(tmp_path: Path) -> None:
         rng = np.random.default_rng(1)
         store.update({f"/v{n}": rng.random(3000) for n in range(20)})
     embedded = open_embedded(str(path), None)
-    window = embedded.locate("/v0")
-    assert window is not None
-    flip(path, window[1] + 1000)
+    byte_range = embedded.locate("/v0")
+    assert byte_range is not None
+    flip(path, byte_range[1] + 1000)
     before = path.read_bytes()
     with blosc2.EmbedStore(path) as store:
         with pytest.raises(FormatError, match="not those that were written"):
@@ -412,14 +412,16 @@ def test_as_a_dictionary(tmp_path: Path) -> None:
 def test_publishing_without_a_store(tmp_path: Path) -> None:
     """The parts by themselves, as other stores use them."""
     frame = blosc2.asarray(np.arange(5)).to_cframe()
-    window = (Source.of_buffer(frame), 0, len(frame))
+    byte_range = (Source.of_buffer(frame), 0, len(frame))
     file = EmbeddedFile(str(tmp_path / "sub" / "x.b2e"))
-    first = file.publish(EmbeddedChanges("b2dict", None, {"/a": window}, metadata={"extra": raw_header(1) + b"\xc0"}))
-    pending = file.prepare(EmbeddedChanges("b2dict", first, {"/b": window}))
+    first = file.publish(
+        EmbeddedChanges("b2dict", None, {"/a": byte_range}, metadata={"extra": raw_header(1) + b"\xc0"})
+    )
+    pending = file.prepare(EmbeddedChanges("b2dict", first, {"/b": byte_range}))
     assert list(open_embedded(file.path, None).entries) == ["/a"]
     pending.abandon()
     assert os.path.getsize(file.path) == first.frame.frame_len
-    second = file.publish(EmbeddedChanges("b2dict", first, {"/b": window}))
+    second = file.publish(EmbeddedChanges("b2dict", first, {"/b": byte_range}))
     assert list(open_embedded(file.path, "r").entries) == list(second.entries) == ["/a", "/b"]
     assert second.frame.vlmeta("extra") == b"\xc0"
     # A file of another kind is written anew, and so is what a caller wants to be.
@@ -429,4 +431,4 @@ def test_publishing_without_a_store(tmp_path: Path) -> None:
     assert os.stat(file.path).st_ino != inode
     shutil.rmtree(tmp_path / "sub")
     with pytest.raises(OSError):
-        file.publish(EmbeddedChanges("b2tree", third, {"/c": window}))
+        file.publish(EmbeddedChanges("b2tree", third, {"/c": byte_range}))

@@ -25,7 +25,7 @@ def test_leaves_that_wait_in_files_take_few_mappings(
         for number in range(3000 if size < 100 else 20):
             store[f"/{number}"] = noise + number
             store[f"/small/{number}"] = np.arange(number)
-        staged = [window for window in store._pending.frames.values() if window[0].path]
+        staged = [byte_range for byte_range in store._pending.frames.values() if byte_range[0].path]
         assert len(staged) > 20
         assert len(Path("/proc/self/maps").read_text().splitlines()) - before < 60
         assert np.array_equal(store["/1"][:], noise + 1)

@@ -190,7 +190,7 @@ def test_slots_that_point_elsewhere(forgery: Forgery) -> None:
             table = KeyTable.of_archive(archive, SUFFIXES, SKIPPED)
             for key in forgery.keys:
                 found = table.find(key)
-                assert found < 0 or archive.byte_range_at(found) == forgery.windows[key]
+                assert found < 0 or archive.byte_range_at(found) == forgery.byte_ranges[key]
 
 
 def test_slots_that_are_full(forgery: Forgery) -> None:
@@ -284,7 +284,7 @@ def test_threads_and_a_damaged_page(tmp_path: Path, source: str | None) -> None:
             start: int, table: KeyTable = table, listing: KeyListing = listing, archive: Archive = archive
         ) -> list[str]:
             for key in forgery.keys[start:] + forgery.keys[:start]:
-                assert archive.byte_range_at(table.find(key)) == forgery.windows[key]
+                assert archive.byte_range_at(table.find(key)) == forgery.byte_ranges[key]
             assert archive.embedded(b"embed.b2e") == forgery.embed
             assert listing.children("/")[1] == [key[1:] for key in forgery.keys if key.count("/") == 1]
             return in_batches(listing)

@@ -152,7 +152,7 @@ def test_a_frame_by_hand(make: Maker) -> None:
         assert out == b"6789a"
 
 
-def test_a_window_must_be_the_frame(make: Maker) -> None:
+def test_a_byte_range_must_be_the_frame(make: Maker) -> None:
     data = Parts().join()
     source = make(b"xx" + data + b"yy")
     assert Frame.open(source, 2, len(data)).nbytes == 12
@@ -389,7 +389,7 @@ def test_the_table_of_many_chunks_is_read_by_many_threads(make: Maker) -> None:
             assert list(pool.map(frame.read_bytes, [4000] * 4, [9001] * 4)) == [data[4000:9001]] * 4
 
 
-def test_windows_of_raw_chunks_only(tmp_path: Path) -> None:
+def test_byte_ranges_of_raw_chunks_only(tmp_path: Path) -> None:
     items = np.arange(100, dtype="<i4")
     for clevel in (0, 5):
         path = str(tmp_path / f"{clevel}.b2frame")

@@ -19,7 +19,7 @@ from hypothesis import given
 
 import blosc2
 from blosc2._core.io.source import ADVICE, Source
-from blosc2._files.advice import advise_windows, merged
+from blosc2._files.advice import advise_byte_ranges, merged
 from blosc2._stores.leaves import advice as store_advice
 
 LASTING = ("normal", "random", "sequential")
@@ -106,16 +106,16 @@ def drop(path: str) -> None:
 
 # ---------------------------------------------------------------------- which calls it becomes
 @given(
-    windows=st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 200)), max_size=40),
+    byte_ranges=st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 200)), max_size=40),
     gap=st.integers(0, 100),
 )
-def test_windows_are_merged(windows: list[tuple[int, int]], gap: int) -> None:
-    offsets = np.array([offset for offset, _ in windows], np.int64)
-    lengths = np.array([length for _, length in windows], np.int64)
+def test_byte_ranges_are_merged(byte_ranges: list[tuple[int, int]], gap: int) -> None:
+    offsets = np.array([offset for offset, _ in byte_ranges], np.int64)
+    lengths = np.array([length for _, length in byte_ranges], np.int64)
     begins, ends = merged(offsets, lengths, gap)
     pieces = list(zip(begins.tolist(), ends.tolist(), strict=True))
     expected: list[list[int]] = []
-    for offset, length in sorted(windows):
+    for offset, length in sorted(byte_ranges):
         if expected and offset - expected[-1][1] <= gap:
             expected[-1][1] = max(expected[-1][1], offset + length)
         else:
@@ -135,13 +135,13 @@ class Recorder:
 
 def test_neighbours_are_one_call() -> None:
     first, second = Recorder(), Recorder()
-    windows: list[Any] = [(first, 64 * n, 64) for n in range(10_000)]
-    windows += [(first, 10 << 20, 5), (second, 7, 1), (first, (10 << 20) - 1000, 900)]
-    advise_windows("willneed", reversed(windows))
+    byte_ranges: list[Any] = [(first, 64 * n, 64) for n in range(10_000)]
+    byte_ranges += [(first, 10 << 20, 5), (second, 7, 1), (first, (10 << 20) - 1000, 900)]
+    advise_byte_ranges("willneed", reversed(byte_ranges))
     assert first.told == [("willneed", 0, 640_000), ("willneed", (10 << 20) - 1000, 1005)]
     assert second.told == [("willneed", 7, 1)]
     # What lies between is not to go.
-    advise_windows("dontneed", windows)
+    advise_byte_ranges("dontneed", byte_ranges)
     assert first.told[2:] == [("dontneed", 0, 640_000), ("dontneed", (10 << 20) - 1000, 900), ("dontneed", 10 << 20, 5)]
 
 
@@ -237,7 +237,7 @@ def test_views_of_groups(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- which bytes it is about
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
-    """What is said about bytes by calls of `advise_windows` and `advise_frame`, in their order."""
+    """What is said about bytes by calls of `advise_byte_ranges` and `advise_frame`, in their order."""
     calls: list[tuple[str, int, int]] = []
 
     class Told:
@@ -250,13 +250,13 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
         def advise(self, advice: str, offset: int = 0, length: int = -1) -> None:
             calls.append((advice, offset, length))
 
-    real = store_advice.advise_windows
+    real = store_advice.advise_byte_ranges
     instead: dict[int, Told] = {}
 
-    def advise_told(advice: str, windows: Any) -> None:
-        real(advice, [(instead.setdefault(id(source), Told(source)), *place) for source, *place in windows])
+    def advise_told(advice: str, byte_ranges: Any) -> None:
+        real(advice, [(instead.setdefault(id(source), Told(source)), *place) for source, *place in byte_ranges])
 
-    monkeypatch.setattr(store_advice, "advise_windows", advise_told)
+    monkeypatch.setattr(store_advice, "advise_byte_ranges", advise_told)
     return calls
 
 

@@ -164,8 +164,8 @@ class Forgery:
         self.start = self.stop - self.fields["size"]
         archive = Archive(Source.of_buffer(self.data), False)
         table = KeyTable.of_archive(archive, SUFFIXES, SKIPPED)
-        self.windows = {key: archive.byte_range_at(table.find(key)) for key in values_of(count)}
-        self.keys = sorted(self.windows)
+        self.byte_ranges = {key: archive.byte_range_at(table.find(key)) for key in values_of(count)}
+        self.keys = sorted(self.byte_ranges)
         self.embed = archive.embedded(b"embed.b2e")
         self.listed = self.all_listed(KeyListing(table))
         self.descriptor = os.open(self.path, os.O_RDWR | getattr(os, "O_BINARY", 0))
@@ -207,8 +207,8 @@ class Forgery:
         """All answers are right."""
         archive = self.opened(catalog)
         table = KeyTable.of_archive(archive, SUFFIXES, SKIPPED)
-        for key, window in self.windows.items():
-            assert archive.byte_range_at(table.find(key)) == window
+        for key, byte_range in self.byte_ranges.items():
+            assert archive.byte_range_at(table.find(key)) == byte_range
         for key in ("/nothing", "/g", "/g/h", "/a/b"):
             assert table.find(key) == -1
         assert archive.embedded(b"embed.b2e") == self.embed
@@ -226,7 +226,7 @@ class Forgery:
         for key in (*self.keys, "/nothing", "/g", "/g/h"):
             found = refused(lambda key=key: table.find(key))
             if found is not None and found >= 0:
-                assert archive.byte_range_at(found) == self.windows[key]
+                assert archive.byte_range_at(found) == self.byte_ranges[key]
         refused(lambda: archive.embedded(b"embed.b2e"))
         listing = KeyListing(table)
         for ask in (
@@ -267,8 +267,8 @@ class Forgery:
         sound = refused(table.sound)
         if sound is not None:
             assert KeyListing(sound).below() == self.keys
-            for key, window in self.windows.items():
-                assert archive.byte_range_at(sound.find(key)) == window
+            for key, byte_range in self.byte_ranges.items():
+                assert archive.byte_range_at(sound.find(key)) == byte_range
 
 
 def in_batches(listing: KeyListing) -> list[str]:

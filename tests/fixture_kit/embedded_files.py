@@ -39,7 +39,7 @@ def filled(path: str | Path, number: int = 20, length: int = 30, seed: int = 1) 
 
 
 def check_layout(path: str | Path, *, verified: bool = True) -> None:
-    """What every file of ours must be: checksums that hold, chunks that decode, values that are windows."""
+    """What every file of ours must be: checksums that hold, chunks that decode, values that are byte ranges."""
     embedded = open_embedded(str(path), None)
     frame = embedded.frame
     assert (carried(frame) is not None) == verified
@@ -47,11 +47,11 @@ def check_layout(path: str | Path, *, verified: bool = True) -> None:
     frame.check_all()
     assert os.path.getsize(path) == frame.frame_len
     for key, entry in embedded.entries.items():
-        window = embedded.locate(key)
-        assert window is not None
+        byte_range = embedded.locate(key)
+        assert byte_range is not None
         if entry["length"] <= frame.chunksize:
-            assert window[0] is frame.source
-            assert window[1] % 64 == 0
+            assert byte_range[0] is frame.source
+            assert byte_range[1] % 64 == 0
 
 
 # ------------------------------------------------------------------ one append

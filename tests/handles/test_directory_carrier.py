@@ -209,7 +209,7 @@ def test_a_reader_never_takes_chunks_of_several_versions(path: Path, monkeypatch
 
     def slowly(files: Any, name: str) -> int:
         size = add(files, name)
-        if len(files.windows) == 2 and not begun:
+        if len(files.byte_ranges) == 2 and not begun:
             begun.append(1)
             writer.delete_chunk(0)
             writer.delete_chunk(1)

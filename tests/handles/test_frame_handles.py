@@ -510,7 +510,7 @@ def test_private_changes_of_a_mapping(path: Path) -> None:
     assert blosc2.open(str(path)).vlmeta["kept"] == "old"
 
 
-def test_a_window_of_a_file_is_never_written(tmp_path: Path) -> None:
+def test_a_byte_range_of_a_file_is_never_written(tmp_path: Path) -> None:
     inner, path = tmp_path / "inner", tmp_path / "outer"
     array_file(inner)
     path.write_bytes(b"before" + inner.read_bytes() + b"behind")

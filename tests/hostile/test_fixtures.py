@@ -317,15 +317,15 @@ def test_a_tree_read_as_a_dictionary(entry: dict[str, Any], source: str | None) 
 
 
 @each([e for e in STORES if e["path"].endswith(".b2z")])
-def test_member_windows(entry: dict[str, Any], source: str | None) -> None:
+def test_member_byte_ranges(entry: dict[str, Any], source: str | None) -> None:
     data = manifest.path_of(entry).read_bytes()
     with blosc2.DictStore(str(manifest.path_of(entry)), mode="r", mmap_mode=source) as store:
         for key, leaf in entry["keys"].items():
-            window = store.member_window(key)
+            byte_range = store.member_window(key)
             if leaf["tier"] == "embedded":
-                assert window is None
+                assert byte_range is None
                 continue
-            offset, nbytes = window
+            offset, nbytes = byte_range
             frame = data[offset : offset + nbytes]
             assert frame[2:10] == b"b2frame\0"
             assert int.from_bytes(frame[16:24], "big") == nbytes

@@ -85,7 +85,7 @@ def test_every_version_of_ours_is_read_by_the_reference(
 @forms
 @pytest.mark.parametrize("seed", range(3))
 def test_both_append_in_turn(cls: str, suffix: str, seed: int, tmp_path: Path, upstream: Any) -> None:
-    """What the reference appends to a file of ours stays a window of it, and we go on in place."""
+    """What the reference appends to a file of ours stays a byte range of it, and we go on in place."""
     path = str(tmp_path / f"store{suffix}")
     rng = random.Random(seed)
     model = Model()
@@ -104,12 +104,12 @@ def test_both_append_in_turn(cls: str, suffix: str, seed: int, tmp_path: Path, u
             assert os.stat(file_of(path)).st_ino == inode
         embedded = open_embedded(file_of(path), "r")
         for key, entry in embedded.entries.items():
-            window = embedded.locate(key)
-            assert window is not None
+            byte_range = embedded.locate(key)
+            assert byte_range is not None
             if entry["offset"] // embedded.frame.chunksize == (
                 (entry["offset"] + entry["length"] - 1) // embedded.frame.chunksize
             ):
-                assert window[0] is embedded.frame.source, key
+                assert byte_range[0] is embedded.frame.source, key
 
 
 @forms

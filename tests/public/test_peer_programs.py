@@ -100,7 +100,7 @@ def test_fields_say_how_to_assign() -> None:
     assert array[...].tolist() == [(0, 1.0)] * 3
 
 
-def test_a_window_of_what_is_not_there(tmp_path: Path) -> None:
+def test_a_byte_range_of_what_is_not_there(tmp_path: Path) -> None:
     with blosc2.TreeStore(tmp_path / "x.b2z", mode="w") as store:
         store["/g/a"] = ITEMS
         store.flush()

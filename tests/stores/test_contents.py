@@ -52,9 +52,9 @@ def test_leaves_are_found_by_key(backend: Any, pending: PendingChanges) -> None:
     for key in [*PUBLISHED, "/new", "/none"]:
         assert contents.has(key) == (key in EXPECTED)
         assert value_of(contents, key) == EXPECTED.get(key)
-        assert (contents.window(key) is None) == (key not in EXPECTED)
+        assert (contents.byte_range(key) is None) == (key not in EXPECTED)
         assert (contents.location(key) is None) == (key not in EXPECTED)
-    assert contents.window("/new") is pending.frames["/new"]
+    assert contents.byte_range("/new") is pending.frames["/new"]
 
 
 def test_keys_in_sorted_order(backend: Any, pending: PendingChanges) -> None:

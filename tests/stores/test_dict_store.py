@@ -255,7 +255,7 @@ def test_one_source_for_all_leaves(path: Path, source: str | None) -> None:
     assert [leaf.shape for leaf in leaves[:3]] == [store[key].shape for key in list(store)[:3]]
 
 
-def test_member_window(tmp_path: Path, source: str | None) -> None:
+def test_member_byte_range(tmp_path: Path, source: str | None) -> None:
     path = tmp_path / "x.b2z"
     with blosc2.DictStore(path) as store:
         store["/a"] = np.arange(1000)

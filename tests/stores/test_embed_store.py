@@ -41,7 +41,7 @@ def test_keys_keep_their_order(tmp_path: Path) -> None:
     assert list(blosc2.EmbedStore(path, mode="r")) == ["/z", "/a", "/m", "/b"]
 
 
-def test_values_are_windows_of_the_file(tmp_path: Path, source: str | None) -> None:
+def test_values_are_byte_ranges_of_the_file(tmp_path: Path, source: str | None) -> None:
     path = tmp_path / "x.b2e"
     rng = np.random.default_rng(1)
     values = {f"/v{n}": rng.random(int(size)) for n, size in enumerate(rng.integers(0, 40_000, 60))}
@@ -79,14 +79,14 @@ def test_files_of_others_can_be_changed(entry: dict, tmp_path: Path) -> None:
     shutil.copyfile(manifest.path_of(entry), path)
     path.chmod(0o644)
     with blosc2.EmbedStore(path) as store:
-        frames = {key: store._contents.window(key) for key in store}
+        frames = {key: store._contents.byte_range(key) for key in store}
         frames = {key: bytes(w[0].read(w[1], w[2])) for key, w in frames.items()}
         store["/new"] = np.arange(3)
     with blosc2.EmbedStore(path, mode="r") as store:
         assert list(store) == [*entry["keys"], "/new"] or set(store) == {*entry["keys"], "/new"}
         for key, frame in frames.items():
-            window = store._contents.window(key)
-            assert window[0].read(window[1], window[2]) == frame
+            byte_range = store._contents.byte_range(key)
+            assert byte_range[0].read(byte_range[1], byte_range[2]) == frame
 
 
 def test_remote_entries_are_kept_and_refused(tmp_path: Path) -> None:

@@ -262,7 +262,7 @@ def test_many_values_that_were_written_and_cannot_be_read(make_file: Maker, monk
     store = filled(make_file)
     real = tiers.read_embedded
     with monkeypatch.context() as patched:
-        patched.setattr(tiers, "read_embedded", lambda window: real(lambda: window() and None))
+        patched.setattr(tiers, "read_embedded", lambda byte_range: real(lambda: byte_range() and None))
         with pytest.raises(TypeError):
             store.write_many((f"/m/{n}", [n]) for n in range(300))
     store["/d"] = [3]

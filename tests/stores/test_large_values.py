@@ -129,8 +129,8 @@ def test_a_value_that_changes_while_it_is_stored(
     array = array_at(tmp_path / "a.b2nd", summed=summed)
     real = byte_copies.pieces_of
 
-    def pieces(window: Any) -> Iterator[Any]:
-        for number, piece in enumerate(real(window)):
+    def pieces(byte_range: Any) -> Iterator[Any]:
+        for number, piece in enumerate(real(byte_range)):
             yield piece
             if number == 1:
                 with open(tmp_path / "a.b2nd", "rb+") as file:

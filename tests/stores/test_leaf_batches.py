@@ -286,17 +286,17 @@ def damaged(tmp_path: Path, where: str) -> Path:
     with zipfile.ZipFile(path) as archive:
         member = archive.getinfo("k17.b2nd")
     with blosc2.DictStore(str(path), mode="r") as store:
-        window = store.member_window("/k17")
-    assert window is not None
+        byte_range = store.member_window("/k17")
+    assert byte_range is not None
     data = bytearray(path.read_bytes())
     if where == "name":
         data[member.header_offset + 30 + 2] ^= 1
     elif where == "header":
-        data[window[0] + 3] ^= 0xFF
+        data[byte_range[0] + 3] ^= 0xFF
     elif where == "length":
-        data[window[0] + 16 : window[0] + 24] = (1 << 40).to_bytes(8, "big")
+        data[byte_range[0] + 16 : byte_range[0] + 24] = (1 << 40).to_bytes(8, "big")
     else:
-        start = window[0] + int.from_bytes(data[window[0] + 11 : window[0] + 15], "big")
+        start = byte_range[0] + int.from_bytes(data[byte_range[0] + 11 : byte_range[0] + 15], "big")
         data[start + 4 : start + 16] = b"\xff" * 12  # the sizes of the chunk
     path.write_bytes(data)
     return path
@@ -494,9 +494,9 @@ def test_read_of_a_damaged_leaf_that_is_like_the_one_before(tmp_path: Path) -> N
         for n in range(3):
             store[f"/{n}"] = np.arange(1000) * n
         store.flush()
-        window = store.member_window("/1")
-        assert window is not None
-        offset, length = window
+        byte_range = store.member_window("/1")
+        assert byte_range is not None
+        offset, length = byte_range
     data = bytearray(path.read_bytes())
     for at in range(offset, offset + length, 3):
         damaged = data.copy()

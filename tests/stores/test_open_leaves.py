@@ -61,16 +61,16 @@ def test_a_change_that_cannot_be_gathered_stays(monkeypatch: pytest.MonkeyPatch,
     leaves: OpenLeaves = store._leaves
     leaf = store["/a"]
     leaf[0] = 7
-    real = type(leaf._handle).window
+    real = type(leaf._handle).byte_range
 
     def fail(handle: Any) -> Any:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(type(leaf._handle), "window", fail)
+    monkeypatch.setattr(type(leaf._handle), "byte_range", fail)
     changes: dict[str, Any] = {}
     with pytest.raises(OSError, match="No space"):
         leaves.collect(changes)
-    monkeypatch.setattr(type(leaf._handle), "window", real)
+    monkeypatch.setattr(type(leaf._handle), "byte_range", real)
     assert changes == {}
     leaves.collect(changes)
     assert set(changes) == {"/a"}
@@ -96,7 +96,7 @@ def test_leaves_show_again_what_there_is(store: Any) -> None:
     leaves: OpenLeaves = store._leaves
     one = store["/a"]
     one[0] = 9
-    leaves.reload(["/a"], store._contents.window)
+    leaves.reload(["/a"], store._contents.byte_range)
     assert leaves.edited == {}
     assert one[:].tolist() == [0, 1, 2, 3]
     assert leaves.find("/a") is one

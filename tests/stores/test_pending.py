@@ -13,7 +13,7 @@ from blosc2._stores import pending as module
 from blosc2._stores.pending import PendingChanges
 
 
-def window(nbytes: int) -> Any:
+def byte_range(nbytes: int) -> Any:
     """The byte range of a frame in memory; what is in it does not matter here."""
     return Source.of_buffer(bytes(nbytes)), 0, nbytes
 
@@ -44,7 +44,7 @@ class Backend:
     def stage(self, changes: dict[str, Any], tiers: Any) -> dict[str, Any]:
         if self.error is not None:
             raise self.error
-        self.staged = {key: window(old[2]) for key, old in changes.items()}
+        self.staged = {key: byte_range(old[2]) for key, old in changes.items()}
         return self.staged
 
 
@@ -53,7 +53,7 @@ def put(pending: PendingChanges, key: str, frame: Any, *, is_new: bool = True) -
 
 
 def test_a_new_key_and_a_replaced_one() -> None:
-    pending, one, other = PendingChanges(), window(10), window(4)
+    pending, one, other = PendingChanges(), byte_range(10), byte_range(4)
     put(pending, "/a", one)
     assert (pending.frames, pending.in_memory, pending.revision) == ({"/a": one}, 10, 1)
     assert pending.tiers == {}
@@ -70,7 +70,7 @@ def test_a_new_key_and_a_replaced_one() -> None:
 
 def test_a_removed_key_is_kept_only_if_it_is_published() -> None:
     pending = PendingChanges()
-    put(pending, "/new", window(1))
+    put(pending, "/new", byte_range(1))
     pending.tiers["/new"] = True
     pending.remove("/new", None, is_published=False)
     assert (pending.frames, pending.tiers) == ({}, {})
@@ -82,9 +82,9 @@ def test_a_removed_key_is_kept_only_if_it_is_published() -> None:
 def test_iterators_notice_new_revisions() -> None:
     pending = PendingChanges()
     revision = pending.revision
-    put(pending, "/a", window(1), is_new=False)
+    put(pending, "/a", byte_range(1), is_new=False)
     pending.check_revision(revision)
-    put(pending, "/b", window(1))
+    put(pending, "/b", byte_range(1))
     with pytest.raises(RuntimeError, match="during iteration"):
         pending.check_revision(revision)
 
@@ -94,7 +94,7 @@ def test_what_fits_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not PendingChanges().fits(MEMORY_LIMIT + 1)
     monkeypatch.setattr(module, "MEMORY_LIMIT", 10)
     pending = PendingChanges()
-    put(pending, "/a", window(7))
+    put(pending, "/a", byte_range(7))
     assert pending.fits(3)
     assert not pending.fits(4)
 
@@ -102,15 +102,15 @@ def test_what_fits_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_frames_are_staged_when_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MEMORY_LIMIT", 10)
     pending, backend, block = PendingChanges(), Backend(), Block()
-    moved = Moved(window(50), "/origin")
+    moved = Moved(byte_range(50), "/origin")
     put(pending, "/moved", moved)
-    put(pending, "/a", window(8))
+    put(pending, "/a", byte_range(8))
     pending.remove("/gone", None, is_published=True)
     pending.stage(backend)  # type: ignore[arg-type]
     assert backend.staged == {}
     before = pending.frames["/a"]
     pending.blocks[0] = block  # type: ignore[assignment]
-    put(pending, "/b", window(3))
+    put(pending, "/b", byte_range(3))
     pending.stage(backend)  # type: ignore[arg-type]
     assert set(backend.staged) == {"/a", "/b"}
     assert pending.frames["/a"] is backend.staged["/a"]
@@ -124,7 +124,7 @@ def test_frames_are_staged_when_they_are_too_many(monkeypatch: pytest.MonkeyPatc
 
 def test_frames_that_cannot_be_staged_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MEMORY_LIMIT", 10)
-    pending, frame = PendingChanges(), window(11)
+    pending, frame = PendingChanges(), byte_range(11)
     put(pending, "/a", frame)
     with pytest.raises(OSError, match="full"):
         pending.stage(Backend(OSError("full")))  # type: ignore[arg-type]
@@ -133,11 +133,11 @@ def test_frames_that_cannot_be_staged_stay(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_snapshot_brings_everything_back() -> None:
-    pending, frame = PendingChanges(), window(5)
+    pending, frame = PendingChanges(), byte_range(5)
     put(pending, "/a", frame)
     pending.tiers["/a"], pending.registry, pending.unwritten = True, {"/t": {}}, True
     snapshot, revision = pending.snapshot(), pending.revision
-    put(pending, "/b", window(100))
+    put(pending, "/b", byte_range(100))
     pending.remove("/a", None, is_published=False)
     pending.registry, pending.unwritten = None, False
     pending.restore(snapshot)
@@ -149,7 +149,7 @@ def test_a_snapshot_brings_everything_back() -> None:
 
 
 def test_one_key_is_brought_back() -> None:
-    pending, frame = PendingChanges(), window(5)
+    pending, frame = PendingChanges(), byte_range(5)
     pending.restore_key("/a", frame, tier=False)
     assert (pending.frames, pending.tiers) == ({"/a": frame}, {"/a": False})
     pending.restore_key("/a", None, tier=None)
@@ -166,7 +166,7 @@ def test_blocks_are_told_of_changes_of_their_thread() -> None:
     pending, block, other = PendingChanges(), Block(), Block()
     assert pending.block() is None
     pending.blocks = {threading.get_ident(): block, 0: other}  # type: ignore[dict-item]
-    frame = window(1)
+    frame = byte_range(1)
     put(pending, "/a", frame)
     pending.remove("/a", pending.block(), is_published=False)
     pending.remove("/b", pending.block(), is_published=True)
@@ -178,7 +178,7 @@ def test_blocks_are_told_of_changes_of_their_thread() -> None:
 
 def test_nothing_is_left_after_clearing() -> None:
     pending = PendingChanges()
-    put(pending, "/a", window(3))
+    put(pending, "/a", byte_range(3))
     pending.tiers["/a"], pending.registry, pending.unwritten = True, {}, True
     pending.clear()
     assert (pending.frames, pending.tiers, pending.registry, pending.unwritten, pending.in_memory) == (

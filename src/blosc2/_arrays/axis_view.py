@@ -16,7 +16,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from blosc2._arrays.slabs import Snapshot, converted, plan_like
 from blosc2._core.frame.frame import Frame
 from blosc2._core.ndim.geometry import Geometry
-from blosc2._files import Spool, Window
+from blosc2._files import ByteRange, Spool
 from blosc2._frames import PADDING, FrameUpdate, Stored
 from blosc2._handles import FrameHandle
 from blosc2.storage import CParams
@@ -155,8 +155,8 @@ class ViewHandle(FrameHandle):
         return self.base._handle.spool()
 
     # ------------------------------------------------------------ copies
-    def window(self) -> Window:
-        return self.copied(self.array[1], {}).window()
+    def byte_range(self) -> ByteRange:
+        return self.copied(self.array[1], {}).byte_range()
 
     def to_cframe(self) -> bytes:
         """A frame with the shape of the view."""

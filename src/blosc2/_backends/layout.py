@@ -14,7 +14,7 @@ from blosc2._frames import parse_dtype
 from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
 
 #: Where the bytes of a frame lie: a source, the offset in it, and how many.
-Window = tuple[Source, int, int]
+ByteRange = tuple[Source, int, int]
 
 
 class Moved(tuple[Source, int, int]):  # noqa: SLOT001 - tuples cannot have any
@@ -25,16 +25,16 @@ class Moved(tuple[Source, int, int]):  # noqa: SLOT001 - tuples cannot have any
     origin : str
         The published key that it has.
     aside : str or None
-        A file that is a second name of it, instead of a window: it is opened when its bytes are needed.
+        A file that is a second name of it, instead of a byte range: it is opened when its bytes are needed.
     """
 
     origin: str
     aside: str | None
 
-    def __new__(cls, window: Window | None, origin: str, aside: str | None = None) -> Self:
-        """The window of a published key, or None with a file."""
-        window_or_none: Any = (None, 0, 0) if window is None else window
-        self = super().__new__(cls, window_or_none)
+    def __new__(cls, byte_range: ByteRange | None, origin: str, aside: str | None = None) -> Self:
+        """The byte range of a published key, or None with a file."""
+        byte_range_or_none: Any = (None, 0, 0) if byte_range is None else byte_range
+        self = super().__new__(cls, byte_range_or_none)
         self.origin = origin
         self.aside = aside
         return self
@@ -52,27 +52,27 @@ LEAF_SUFFIXES = (".b2nd", ".b2f", ".b2b")
 FRAME_MAGIC = b"\x9e\xa8b2frame\0"
 
 
-def suffix_of(window: Window) -> str:
+def suffix_of(byte_range: ByteRange) -> str:
     """The suffix of a frame's file, which depends on what the frame holds."""
-    frame = Frame.open(*window)
+    frame = Frame.open(*byte_range)
     if frame.metalayer("batcharray") is not None:
         return ".b2b"
     return ".b2nd" if frame.metalayer("b2nd") is not None else ".b2f"
 
 
-def filed_as(window: Window) -> tuple[str, bytes]:
+def filed_as(byte_range: ByteRange) -> tuple[str, bytes]:
     """The suffix of a frame's file, and its description for a catalog. The description may be empty."""
-    frame = Frame.open(*window)
+    frame = Frame.open(*byte_range)
     description = _described(frame)
     if frame.only_array:
         return ".b2nd", description
-    return suffix_of(window), description
+    return suffix_of(byte_range), description
 
 
-def described(window: Window) -> bytes:
+def described(byte_range: ByteRange) -> bytes:
     """The description of a frame for a catalog. Empty if there is none, for instance because the frame is damaged."""
     try:
-        return _described(Frame.open(*window))
+        return _described(Frame.open(*byte_range))
     except FormatError:
         return b""
 
@@ -85,17 +85,17 @@ def _described(frame: Frame) -> bytes:
     return description
 
 
-def pieces(window: Window) -> Iterator[bytes | memoryview]:
-    """The bytes of a window, in pieces of bounded size; they are checked as far as something is known of them."""
-    yield from checked_pieces(window)
-    check_unchanged(window[0])
+def pieces(byte_range: ByteRange) -> Iterator[bytes | memoryview]:
+    """The bytes of a byte range, in pieces of bounded size; they are checked as far as something is known of them."""
+    yield from checked_pieces(byte_range)
+    check_unchanged(byte_range[0])
 
 
-def whole(window: Window) -> bytes | memoryview:
-    """The bytes of a window as one buffer, which is copied only when the source has none."""
-    source, offset, length = window
+def whole(byte_range: ByteRange) -> bytes | memoryview:
+    """The bytes of a byte range as one buffer, which is copied only when the source has none."""
+    source, offset, length = byte_range
     if source.is_joined:
-        return b"".join(pieces(window))  # which are checked
+        return b"".join(pieces(byte_range))  # which are checked
     try:
         return memoryview(source)[offset : offset + length]
     except BufferError:

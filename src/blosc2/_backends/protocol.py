@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from blosc2._backends.layout import Moved, Window
+from blosc2._backends.layout import ByteRange, Moved
 from blosc2._backends.writer_lock import WriterLock
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.listing import KeyListing
@@ -42,7 +42,7 @@ class NewVersion(NamedTuple):
         Whether embedded values that are changed alone may be certain only when they are settled.
     """
 
-    changes: dict[str, Window | None]
+    changes: dict[str, ByteRange | None]
     tiers: Mapping[str, bool]
     registry: dict[str, Any] | None = None
     hidden: frozenset[str] | set[str] = frozenset()
@@ -143,13 +143,13 @@ class Backend(Protocol):
         """Forget the file that is being written: it belongs to another process."""
 
     # ------------------------------------------------------------------ locate
-    def locate(self, key: str) -> Window | None:
+    def locate(self, key: str) -> ByteRange | None:
         """The byte range of the frame of a key. None if there is none."""
 
     def open_frame(self, key: str) -> Frame | None:
         """The frame of a key, opened with as few reads as possible. None if there is none."""
 
-    def place(self, key: str) -> Window | None:
+    def place(self, key: str) -> ByteRange | None:
         """The byte range of a frame, as far as it is known without reading it. None if there is none."""
 
     def __contains__(self, key: str) -> bool: ...
@@ -187,7 +187,7 @@ class Backend(Protocol):
         """Give the system advice about all files. Returns False if files of leaves did not get it."""
 
     # ------------------------------------------------------------------ stage, publish, compact
-    def stage(self, changes: dict[str, Window], tiers: Mapping[str, bool]) -> dict[str, Window]:
+    def stage(self, changes: dict[str, ByteRange], tiers: Mapping[str, bool]) -> dict[str, ByteRange]:
         """Move unpublished frames out of memory. Returns where they are now."""
 
     def forget_staged(self) -> None:
@@ -205,7 +205,7 @@ class Backend(Protocol):
     def moved(self, key: str) -> Moved:
         """The frame of a key that will get another key."""
 
-    def opened(self, moved: Moved) -> Window:
+    def opened(self, moved: Moved) -> ByteRange:
         """The byte range of such a frame."""
 
     def compact(self, progress: Progress | None) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.embedded.frame_layout import stored_value
 from blosc2._backends.embedded.frame_map import REGISTRY, Embedded, read_embedded, verify_value
-from blosc2._backends.layout import Moved, Window
+from blosc2._backends.layout import ByteRange, Moved
 from blosc2._backends.protocol import NewVersion, Settles
 from blosc2._backends.waiting import WaitingValues
 from blosc2._backends.writer_lock import WriterLock
@@ -71,11 +71,11 @@ class TieredBackend(ABC):
 
     # ------------------------------------------------------------------ what files and members provide
     @abstractmethod
-    def embed_window(self) -> Window:
+    def embed_byte_range(self) -> ByteRange:
         """Where the frame of embedded values lies, in the newest version."""
 
     @abstractmethod
-    def locate_file(self, key: str) -> Window | None:
+    def locate_file(self, key: str) -> ByteRange | None:
         """The file or member of a key; None where there is none."""
 
     @abstractmethod
@@ -83,7 +83,7 @@ class TieredBackend(ABC):
         """The frame of a key, in a file or embedded, opened in as few reads as possible; None where there is none."""
 
     @abstractmethod
-    def place_file(self, key: str) -> Window | None:
+    def place_file(self, key: str) -> ByteRange | None:
         """The byte range of a frame, as far as it is known without reading it."""
 
     @abstractmethod
@@ -96,7 +96,7 @@ class TieredBackend(ABC):
 
     @abstractmethod
     def write(
-        self, files: dict[str, Window | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
+        self, files: dict[str, ByteRange | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
         lazy: bool = False,
     ) -> None:  # fmt: skip
         """Make changes of files, and of the embedded values where these change, the next version.
@@ -126,7 +126,7 @@ class TieredBackend(ABC):
     @abstractmethod
     def forget_staged(self) -> None: ...
     @abstractmethod
-    def opened(self, moved: Moved) -> Window: ...
+    def opened(self, moved: Moved) -> ByteRange: ...
     @abstractmethod
     def compact(self, progress: Progress | None) -> None: ...
 
@@ -142,7 +142,7 @@ class TieredBackend(ABC):
 
     def open(self) -> None:
         """Show what is published, where nothing was shown before."""
-        self.embedded = embedded = read_embedded(self.embed_window, self.how.verify)
+        self.embedded = embedded = read_embedded(self.embed_byte_range, self.how.verify)
         self._newer = self._listing = None
         self.replaces = False
         if self.advice is not None and embedded.frame.source.advice != self.advice:
@@ -171,20 +171,20 @@ class TieredBackend(ABC):
             raise ClosedStoreError("this is a closed store; leaves taken from it before stay valid", path=self.root)
 
     # ------------------------------------------------------------------ locate
-    def locate(self, key: str) -> Window | None:
+    def locate(self, key: str) -> ByteRange | None:
         """The byte range of the frame of a key. None if there is none."""
         if self.replaces:
             self._check_open()
             return None
-        window = self.locate_file(key)
-        return self._locate_embedded(key) if window is None else window
+        byte_range = self.locate_file(key)
+        return self._locate_embedded(key) if byte_range is None else byte_range
 
     def _embedded_frame(self, key: str) -> Frame | None:
         """The frame of a leaf that has no file; None where there is none."""
-        window = None if self.replaces else self._locate_embedded(key)
-        return None if window is None else Frame.open(*window, key)
+        byte_range = None if self.replaces else self._locate_embedded(key)
+        return None if byte_range is None else Frame.open(*byte_range, key)
 
-    def place(self, key: str) -> Window | None:
+    def place(self, key: str) -> ByteRange | None:
         """The byte range of a frame, as far as it is known without reading it. None if there is none."""
         if self.replaces:
             return None
@@ -201,16 +201,16 @@ class TieredBackend(ABC):
         embedded = self.embedded
         return embedded is not None and (self.has_file(key) or key in embedded.entries)
 
-    def _locate_embedded(self, key: str) -> Window | None:
+    def _locate_embedded(self, key: str) -> ByteRange | None:
         """Where a leaf lies that has no file."""
         embedded = self.embedded
         if embedded is None:
             self._check_open()
             return None
-        window = embedded.locate(key)
-        return self._find_again(key) if window is None else window
+        byte_range = embedded.locate(key)
+        return self._find_again(key) if byte_range is None else byte_range
 
-    def _find_again(self, key: str) -> Window | None:  # noqa: ARG002 - where leaves are moved
+    def _find_again(self, key: str) -> ByteRange | None:  # noqa: ARG002 - where leaves are moved
         """Where a leaf lies that was in neither tier, and that a writer may just have moved."""
         return None
 
@@ -275,35 +275,35 @@ class TieredBackend(ABC):
         """Show what was just published. If that fails, the version shown before stays."""
         self.load()
 
-    def _split(self, new: NewVersion) -> tuple[dict[str, Window | None], dict[str, Window | None]]:
+    def _split(self, new: NewVersion) -> tuple[dict[str, ByteRange | None], dict[str, ByteRange | None]]:
         """What changes of files, and of embedded values."""
         embedded = self.embedded
         entries: Mapping[str, Any] = {} if embedded is None else embedded.entries
-        files: dict[str, Window | None] = {}
-        values: dict[str, Window | None] = {}
-        for key, window in new.changes.items():
+        files: dict[str, ByteRange | None] = {}
+        values: dict[str, ByteRange | None] = {}
+        for key, byte_range in new.changes.items():
             to_file = new.tiers.get(key)
             has_file = embedded is not None and self.has_file(key)
             if to_file is None:
                 # A leaf that was edited stays where it is.
                 to_file = key not in entries or has_file
             if key in entries or not to_file:
-                values[key] = None if to_file else window
+                values[key] = None if to_file else byte_range
             if to_file or has_file:
-                files[key] = window if to_file else None
+                files[key] = byte_range if to_file else None
         return files, values
 
     def _publish_tiers(
-        self, files: dict[str, Window | None], values: dict[str, Window | None], new: NewVersion
+        self, files: dict[str, ByteRange | None], values: dict[str, ByteRange | None], new: NewVersion
     ) -> None:
         embed = self.changes_of(values, new.registry) if self._changes_embedded(values, new.registry) else None
         self.write(files, embed, fresh=self.embedded is None, durable=new.durable, lazy=new.lazy)
 
-    def _changes_embedded(self, values: Mapping[str, Window | None], registry: dict[str, Any] | None) -> bool:
+    def _changes_embedded(self, values: Mapping[str, ByteRange | None], registry: dict[str, Any] | None) -> bool:
         return bool(self.embedded is None or values or registry is not None)
 
     def changes_of(
-        self, changes: Mapping[str, Window | None], registry: dict[str, Any] | None = None, old: Any = ...
+        self, changes: Mapping[str, ByteRange | None], registry: dict[str, Any] | None = None, old: Any = ...
     ) -> EmbeddedChanges:
         """What becomes of the embedded values, or of others that were shown before them."""
         old = self.embedded if old is ... else old
@@ -314,29 +314,29 @@ class TieredBackend(ABC):
         metadata = None if registry is None else {REGISTRY: stored_value(registry)}
         return EmbeddedChanges(kind, old, changes, metadata=metadata)
 
-    def stage(self, changes: dict[str, Window], tiers: Mapping[str, bool]) -> dict[str, Window]:
+    def stage(self, changes: dict[str, ByteRange], tiers: Mapping[str, bool]) -> dict[str, ByteRange]:
         """Move unpublished frames out of memory. Returns where they are now."""
-        files = {key: window for key, window in changes.items() if tiers.get(key, True)}
-        values = {key: window for key, window in changes.items() if key not in files}
+        files = {key: byte_range for key, byte_range in changes.items() if tiers.get(key, True)}
+        values = {key: byte_range for key, byte_range in changes.items() if key not in files}
         return {**self._stage_values(values), **self.stage_files(files)}
 
-    def _stage_values(self, changes: dict[str, Window]) -> dict[str, Window]:
+    def _stage_values(self, changes: dict[str, ByteRange]) -> dict[str, ByteRange]:
         if self._waiting is None:
             self._waiting = WaitingValues(self.root)
         return self._waiting.stage(changes)
 
     @abstractmethod
-    def stage_files(self, changes: dict[str, Window]) -> dict[str, Window]:
+    def stage_files(self, changes: dict[str, ByteRange]) -> dict[str, ByteRange]:
         """The same for frames that get files or members of their own."""
 
     def moved(self, key: str) -> Moved:
         """The frame of a key that will get another key."""
         if self.has_file(key):
             return self.moved_file(key)
-        window = self.locate(key)
-        if window is None:
+        byte_range = self.locate(key)
+        if byte_range is None:
             raise StoreKeyError(f"Key {key!r} not found in the store", path=self.root)
-        return Moved(window, key)
+        return Moved(byte_range, key)
 
     @abstractmethod
     def moved_file(self, key: str) -> Moved:

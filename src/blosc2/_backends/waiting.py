@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from blosc2._backends.layout import Window
+from blosc2._backends.layout import ByteRange
 from blosc2._files import TemporaryFile
 from blosc2._frames import settled
 
@@ -17,7 +17,7 @@ _MOST_ELSEWHERE: Final = 64
 
 
 class WaitingValues:
-    """A temporary file of frames, made when it is needed; it has no name, and goes with the last window of it.
+    """A temporary file of frames, made when it is needed; it has no name, and goes with the last byte range of it.
 
     Parameters
     ----------
@@ -31,20 +31,20 @@ class WaitingValues:
         self._path = path
         self._file: TemporaryFile | None = None
 
-    def stage(self, changes: dict[str, Window]) -> dict[str, Window]:
+    def stage(self, changes: dict[str, ByteRange]) -> dict[str, ByteRange]:
         """Move large frames to the file. Returns where all frames are now."""
         if not changes:
             return {}
         if self._path is None:
-            return {key: settled(window) for key, window in changes.items()}
+            return {key: settled(byte_range) for key, byte_range in changes.items()}
         waiting = self._file = self._file or TemporaryFile(self._path)
-        staged: dict[str, Window] = {}
-        for key, window in changes.items():
+        staged: dict[str, ByteRange] = {}
+        for key, byte_range in changes.items():
             # A very large value in a file with checksums stays there. Each such value keeps its file open.
-            stays = window[2] <= _WORTH_MOVING or (
-                window[2] > MEMORY_LIMIT and bool(window[0].checksums) and len(staged) < _MOST_ELSEWHERE
+            stays = byte_range[2] <= _WORTH_MOVING or (
+                byte_range[2] > MEMORY_LIMIT and bool(byte_range[0].checksums) and len(staged) < _MOST_ELSEWHERE
             )
-            staged[key] = window if stays else waiting.add(window)
+            staged[key] = byte_range if stays else waiting.add(byte_range)
         return staged
 
     def forget(self) -> None:

@@ -4,10 +4,10 @@ Bytes are only moved here; `_frames` and `_backends` know what they mean. Only t
 for durability, for a lock, or for the identity of a file.
 """
 
-from blosc2._files.advice import LASTING, advise_frame, advise_windows, check_advice, lasting
+from blosc2._files.advice import LASTING, advise_byte_ranges, advise_frame, check_advice, lasting
 from blosc2._files.atomic_file import Lock, NewFile, remove_leftovers, temporary_name, through_link
 from blosc2._files.compaction import Compaction, Progress
-from blosc2._files.copies import Part, Window, check_unchanged, checked_parts, checked_pieces, pieces_of, write_parts
+from blosc2._files.copies import ByteRange, Part, check_unchanged, checked_parts, checked_pieces, pieces_of, write_parts
 from blosc2._files.creation_lock import CreationLock
 from blosc2._files.file_lock import flock, locked
 from blosc2._files.identity import (
@@ -29,6 +29,7 @@ from blosc2._files.temporary_bytes import BUDGET, Spool, Spooled, TemporaryFile,
 __all__ = [
     "BUDGET",
     "LASTING",
+    "ByteRange",
     "Compaction",
     "CreationLock",
     "Descriptor",
@@ -44,9 +45,8 @@ __all__ = [
     "Spooled",
     "SyncsBeside",
     "TemporaryFile",
-    "Window",
+    "advise_byte_ranges",
     "advise_frame",
-    "advise_windows",
     "begins_with",
     "changed_by_others",
     "check_advice",

@@ -33,10 +33,10 @@ def lasting(advice: str | None) -> str | None:
     return advice if advice in LASTING else None
 
 
-def advise_windows(advice: str, windows: Iterable[tuple[Source, int, int]]) -> None:
-    """Give advice about windows of any sources, with as few calls as it takes."""
+def advise_byte_ranges(advice: str, byte_ranges: Iterable[tuple[Source, int, int]]) -> None:
+    """Give advice about byte ranges of any sources, with as few calls as it takes."""
     by_source: dict[int, tuple[Source, list[int], list[int]]] = {}
-    for source, offset, length in windows:
+    for source, offset, length in byte_ranges:
         found = by_source.get(id(source))
         if found is None:
             found = by_source[id(source)] = (source, [], [])
@@ -54,7 +54,7 @@ def _gap(advice: str) -> int:
 
 
 def merged(offsets: Integers, lengths: Integers, gap: int) -> tuple[Integers, Integers]:
-    """Begin and end of the pieces that windows make up, in order: those no farther apart than a gap are one.
+    """Begin and end of the pieces that byte ranges make up, in order: those no farther apart than a gap are one.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def merged(offsets: Integers, lengths: Integers, gap: int) -> tuple[Integers, In
         return offsets, offsets
     order = np.argsort(offsets, kind="stable")
     begins = offsets[order]
-    # An earlier window may end behind a later one.
+    # An earlier byte range may end behind a later one.
     ends = np.maximum.accumulate(begins + lengths[order])
     breaks = np.flatnonzero(begins[1:] - ends[:-1] > gap) + 1
     firsts = np.concatenate([np.zeros(1, np.int64), breaks])
@@ -85,7 +85,7 @@ def advise_frame(advice: str, frame: Frame, numbers: Iterable[Integers] | None =
     if advice in LASTING:
         source.advise(advice)
     elif numbers is None:
-        advise_windows(advice, [(source, frame.offset, frame.frame_len)])
+        advise_byte_ranges(advice, [(source, frame.offset, frame.frame_len)])
     else:
         offsets, lengths = _stored_places(frame, numbers)
         begins, ends = merged(offsets, lengths, _gap(advice))

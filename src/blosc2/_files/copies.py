@@ -19,7 +19,7 @@ from blosc2._core.io.source import Source
 from blosc2.exceptions import FormatError
 
 #: Where bytes lie: a source, the offset in it, and how many.
-Window = tuple[Source, int, int]
+ByteRange = tuple[Source, int, int]
 #: Bytes that are to be written: a buffer, or where they lie.
 Part = Any
 
@@ -37,9 +37,9 @@ _CANNOT: Final = (
 )  # fmt: skip
 
 
-def pieces_of(window: Window) -> Iterator[bytes | memoryview]:
-    """The bytes of a window, in pieces of bounded size; of a buffer or mapping, as they lie there."""
-    for source, offset, length in window[0].byte_ranges(*window[1:]):
+def pieces_of(byte_range: ByteRange) -> Iterator[bytes | memoryview]:
+    """The bytes of a byte range, in pieces of bounded size; of a buffer or mapping, as they lie there."""
+    for source, offset, length in byte_range[0].byte_ranges(*byte_range[1:]):
         try:
             view = memoryview(source)[offset : offset + length]
         except BufferError:
@@ -51,7 +51,7 @@ def pieces_of(window: Window) -> Iterator[bytes | memoryview]:
             yield view[start : start + (1 << 30)]
 
 
-def checked_pieces(window: Window) -> Iterator[bytes | memoryview]:
+def checked_pieces(byte_range: ByteRange) -> Iterator[bytes | memoryview]:
     """The same of all of a joined source; what its checksums say of it is checked when the last piece was drawn.
 
     Raises
@@ -59,14 +59,14 @@ def checked_pieces(window: Window) -> Iterator[bytes | memoryview]:
     FormatError
         The bytes are not those that were written: they are damaged, or somebody changed the file meanwhile.
     """
-    source, offset, length = window
+    source, offset, length = byte_range
     checksums = source.checksums
     if not checksums or offset or length != source.size:
-        yield from pieces_of(window)
+        yield from pieces_of(byte_range)
         return
     running = 0
     at = 0
-    for piece in pieces_of(window):
+    for piece in pieces_of(byte_range):
         # Of the body alone; header and trailer were checked when they were read.
         low, high = max(checksums.start - at, 0), min(checksums.stop - at, len(piece))
         if low < high:
@@ -77,12 +77,12 @@ def checked_pieces(window: Window) -> Iterator[bytes | memoryview]:
         raise FormatError(_NOT_WRITTEN, path=_path_of(source), offset=checksums.start)
 
 
-def checked_parts(parts: Iterable[Part], window: Window) -> Iterator[bytes | memoryview]:
-    """The bytes of parts that a window was taken into, which is checked in the same way.
+def checked_parts(parts: Iterable[Part], byte_range: ByteRange) -> Iterator[bytes | memoryview]:
+    """The bytes of parts that a byte range was taken into, which is checked in the same way.
 
-    Of the parts, the window among them is what lies between header and trailer.
+    Of the parts, the byte range among them is what lies between header and trailer.
     """
-    source, offset, length = window
+    source, offset, length = byte_range
     checksums = None if offset or length != source.size else source.checksums
     for part in parts:
         if not isinstance(part, tuple):
@@ -110,9 +110,9 @@ def check_unchanged(source: Source) -> None:
         )  # fmt: skip
 
 
-def check_copy(window: Window, copy: Window) -> None:
+def check_copy(byte_range: ByteRange, copy: ByteRange) -> None:
     """Refuse a copy that disagrees with the checksums of its source, or whose files were written to meanwhile."""
-    source, offset, length = window
+    source, offset, length = byte_range
     checksums = source.checksums
     if checksums and not offset and length == source.size:
         if range_checksum(copy[0], copy[1] + checksums.start, checksums.stop - checksums.start) != checksums.body:
@@ -128,7 +128,7 @@ def _path_of(source: Source) -> str | None:
 
 
 def write_parts(file: BinaryIO, parts: Iterable[Part]) -> None:
-    """Write buffers and windows one behind the other to a file, from where it is."""
+    """Write buffers and byte ranges one behind the other to a file, from where it is."""
     raw = file.write
     for part in parts:
         if isinstance(part, tuple):
@@ -144,9 +144,9 @@ def write_all(write: Callable[[Any], int], data: Any) -> None:
         view = view[write(view) :]
 
 
-def _copy(file: BinaryIO, window: Window) -> None:
-    """Write the bytes of a window to a file, from where it is."""
-    for source, offset, length in window[0].byte_ranges(*window[1:]):
+def _copy(file: BinaryIO, byte_range: ByteRange) -> None:
+    """Write the bytes of a byte range to a file, from where it is."""
+    for source, offset, length in byte_range[0].byte_ranges(*byte_range[1:]):
         if source.descriptor >= 0 and length >= _WORTH_ASKING and hasattr(os, "copy_file_range"):
             done = _copy_by_system(file, source, offset, length)
             offset, length = offset + done, length - done

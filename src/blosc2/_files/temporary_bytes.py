@@ -11,7 +11,7 @@ import numpy as np
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._core.ndim.grid_write import StoredChunk
-from blosc2._files.copies import Part, Window, check_copy, write_parts
+from blosc2._files.copies import ByteRange, Part, check_copy, write_parts
 from blosc2._files.owner import Owner
 
 #: Bytes of a change that wait in memory.
@@ -23,16 +23,16 @@ class Spooled:
 
     Parameters
     ----------
-    window : tuple
+    byte_range : tuple
         Where it lies.
     own : int, optional
         Its checksum; by default it is computed when it is asked for.
     """
 
-    __slots__ = ("_sum", "window")
+    __slots__ = ("_sum", "byte_range")
 
-    def __init__(self, window: Window, own: int | None = None) -> None:
-        self.window = window
+    def __init__(self, byte_range: ByteRange, own: int | None = None) -> None:
+        self.byte_range = byte_range
         self._sum = own
 
     @property
@@ -43,11 +43,11 @@ class Spooled:
         return self._sum
 
     def __len__(self) -> int:
-        return self.window[2]
+        return self.byte_range[2]
 
     def read(self) -> bytes:
         """Its bytes."""
-        return self.window[0].read(*self.window[1:])
+        return self.byte_range[0].read(*self.byte_range[1:])
 
 
 class TemporaryFile:
@@ -72,8 +72,8 @@ class TemporaryFile:
         """A new, empty file on the same disk."""
         return TemporaryFile(self._beside)
 
-    def add(self, part: Part) -> Window:
-        """Append a buffer or window, and return where it lies."""
+    def add(self, part: Part) -> ByteRange:
+        """Append a buffer or byte range, and return where it lies."""
         self._owner.check(self._beside)  # a forked child would overwrite bytes of its parent
         if self._file is None:
             folder = os.path.dirname(os.path.abspath(self._beside))
@@ -84,12 +84,12 @@ class TemporaryFile:
         self._file.seek(start)
         write_parts(self._file, (part,))
         self.size = self._file.tell()
-        window = self.window(start)
+        byte_range = self.byte_range(start)
         if isinstance(part, tuple):
-            check_copy(part, window)
-        return window
+            check_copy(part, byte_range)
+        return byte_range
 
-    def window(self, start: int) -> Window:
+    def byte_range(self, start: int) -> ByteRange:
         """What was written from a position on."""
         if self._source is None:
             return Source.of_buffer(b""), 0, 0
@@ -98,7 +98,7 @@ class TemporaryFile:
     def keep(self, stored: bytes | StoredChunk | Spooled) -> Spooled:
         """Append a stored chunk."""
         if isinstance(stored, Spooled):
-            return Spooled(self.add(stored.window), stored._sum)
+            return Spooled(self.add(stored.byte_range), stored._sum)
         own = stored.sum if isinstance(stored, StoredChunk) else None
         return Spooled(self.add(stored), int(crc32c(stored)) if own is None else own)
 

@@ -79,7 +79,7 @@ from blosc2._frames.metadata_limits import (
 from blosc2._frames.msgpack_values import FEW_BYTES, Together, check_stored_readable, pack, pack_checked, unpack
 from blosc2._frames.parameters import LOSSY_CODECS, check_declared, check_lossy_codec
 from blosc2._frames.payload_alignment import ALIGNMENT, PADDING, hole_before, with_padding
-from blosc2._frames.pieces import SMALL_FRAME, frame_window, plain_window, settled
+from blosc2._frames.pieces import SMALL_FRAME, frame_byte_range, plain_byte_range, settled
 from blosc2._frames.update import (
     NAN_OFFSET,
     UNINIT_OFFSET,
@@ -158,12 +158,12 @@ __all__ = [
     "first_free",
     "forget_encoders",
     "format_dtype",
+    "frame_byte_range",
     "frame_bytes",
     "frame_chunksize",
     "frame_nbytes",
     "frame_of_head",
     "frame_size",
-    "frame_window",
     "from_file",
     "from_table",
     "has_vl_blocks",
@@ -182,7 +182,7 @@ __all__ = [
     "pack_metalayers",
     "parse_dtype",
     "parts_with_checksums",
-    "plain_window",
+    "plain_byte_range",
     "publish_head",
     "read_directory",
     "read_head",

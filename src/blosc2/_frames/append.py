@@ -104,7 +104,7 @@ def _write_parts(file: FileIO, offset: int, parts: list[bytes | Spooled]) -> Non
             waiting, size = [], 0
         if isinstance(part, Spooled):
             file.seek(offset)
-            write_parts(cast("BinaryIO", file), (part.window,))
+            write_parts(cast("BinaryIO", file), (part.byte_range,))
             offset += len(part)
     _write_at(file, offset, b"".join(waiting))
 

@@ -46,7 +46,7 @@ class Sums(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is known of the checksums of a frame that is a window.
+    """What is known of the checksums of a frame that is a byte range.
 
     Attributes
     ----------
@@ -251,7 +251,7 @@ def buffers_with_checksums(data: Any) -> Iterator[Any]:
 
 
 def parts_with_checksums(frame: Frame) -> list[Part]:
-    """The same as buffers, and windows of what stays as it is, which are to be copied from where they lie."""
+    """The same as buffers, and byte ranges of what stays as it is, which are to be copied from where they lie."""
     source, offset, length = frame.source, frame.offset, frame.frame_len
     header = frame.header_bytes()
     start = frame.header_len

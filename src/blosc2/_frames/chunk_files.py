@@ -14,7 +14,7 @@ import numpy as np
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import stored_lengths
 from blosc2._core.io.source import Source
-from blosc2._files import Spooled, TemporaryFile, Window
+from blosc2._files import ByteRange, Spooled, TemporaryFile
 from blosc2._frames.pieces import SMALL_FRAME
 from blosc2.exceptions import FormatError
 
@@ -35,7 +35,7 @@ class ChunkFiles:
 
     Attributes
     ----------
-    windows : list
+    byte_ranges : list
         Where the chunks lie.
     is_small : bool
         Whether all of them are in memory.
@@ -44,7 +44,7 @@ class ChunkFiles:
     def __init__(self, path: str) -> None:
         self._waiting = TemporaryFile(path)
         self._last = most_descriptors() // 2
-        self.windows: list[Window] = []
+        self.byte_ranges: list[ByteRange] = []
         self._held = 0
         self.is_small = True
 
@@ -64,19 +64,19 @@ class ChunkFiles:
         self._held += size
         if self.is_small and self._held <= SMALL_FRAME:
             data = source.read(0, size)
-            self.windows.append((Source.of_buffer(data), 0, size))
+            self.byte_ranges.append((Source.of_buffer(data), 0, size))
         else:
             self.is_small = False
-            self.windows.append(kept_open(source, self._last) or self._waiting.add((source, 0, size)))
+            self.byte_ranges.append(kept_open(source, self._last) or self._waiting.add((source, 0, size)))
         return size
 
     def source(self, path: str) -> Source:
         """One source of all files, one after another."""
-        return Source.joined(self.windows, path)
+        return Source.joined(self.byte_ranges, path)
 
     def bytes(self) -> Iterator[bytes]:
         """The same of a small frame."""
-        return (source.read(offset, length) for source, offset, length in self.windows)
+        return (source.read(offset, length) for source, offset, length in self.byte_ranges)
 
 
 class ChunkNumbers:
@@ -116,7 +116,7 @@ class ChunkNumbers:
         return gone
 
 
-def kept_open(source: Source, last: int) -> Window | None:
+def kept_open(source: Source, last: int) -> ByteRange | None:
     """All of a file that is open, if the process has descriptors enough: a new one gets the lowest number."""
     return (source, 0, int(source.size)) if source.descriptor < last else None
 
@@ -124,10 +124,10 @@ def kept_open(source: Source, last: int) -> Window | None:
 def from_file(name: str, stored: bytes | Spooled) -> bytes | Spooled:
     """A stored chunk that was written to a file, as what lies there, if that can be kept open."""
     source = Source.open(name)
-    window = kept_open(source, most_descriptors() // 2)
-    if window is None or window[2] != len(stored):
+    byte_range = kept_open(source, most_descriptors() // 2)
+    if byte_range is None or byte_range[2] != len(stored):
         return stored
-    return Spooled(window)
+    return Spooled(byte_range)
 
 
 def most_descriptors() -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
-from blosc2._files import BUDGET, Spooled, TemporaryFile, Window
+from blosc2._files import BUDGET, ByteRange, Spooled, TemporaryFile
 from blosc2._frames.update import FrameUpdate, Integers, positions_and_checksums
 
 # Bytes of a temporary file that nobody needs any more, beyond as many as are needed, before it is written anew.
@@ -29,7 +29,7 @@ class JoinedChunks:
 
     def __init__(self, frame: Frame, waiting: TemporaryFile | None) -> None:
         start, stop = frame.chunks_range
-        self._base: Window = (frame.source, start, stop - start)
+        self._base: ByteRange = (frame.source, start, stop - start)
         self._frame = frame
         # Offsets and checksums of its chunks, in order, where it carries any; read when they are asked for.
         self._known: tuple[Integers, np.ndarray[Any, np.dtype[np.uint32]]] | None = None
@@ -50,7 +50,7 @@ class JoinedChunks:
     def source(self) -> Source:
         """A source of all current chunks."""
         if self._source is None:
-            self._source = Source.joined((self._base, *map(_window, self._fresh.values())))
+            self._source = Source.joined((self._base, *map(_byte_range, self._fresh.values())))
         return self._source
 
     def source_after(self, update: FrameUpdate) -> Source:
@@ -73,7 +73,7 @@ class JoinedChunks:
             self._in_memory, self._source = 0, None
         elif self._source is not None:
             # Of what was joined already, only the runs are gone through.
-            self._source = Source.joined(((source, 0, source.size), *map(_window, added.values())))
+            self._source = Source.joined(((source, 0, source.size), *map(_byte_range, added.values())))
         return self.source()
 
     def _tidy(self, update: FrameUpdate) -> None:
@@ -116,7 +116,7 @@ class JoinedChunks:
         return every
 
 
-def _window(stored: bytes | Spooled) -> Window:
+def _byte_range(stored: bytes | Spooled) -> ByteRange:
     if isinstance(stored, Spooled):
-        return stored.window
+        return stored.byte_range
     return Source.of_buffer(stored), 0, len(stored)

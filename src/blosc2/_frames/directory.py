@@ -242,7 +242,7 @@ def write_chunk(
     """Write the file of a chunk, which is durable at the end of `syncs`."""
     name = chunk_file(path, number)
     with owner.open_raw(name, "wb") as file:
-        write_parts(cast("BinaryIO", file), (stored.window if isinstance(stored, Spooled) else stored,))
+        write_parts(cast("BinaryIO", file), (stored.byte_range if isinstance(stored, Spooled) else stored,))
     syncs.add(name)
 
 

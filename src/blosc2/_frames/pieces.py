@@ -16,7 +16,7 @@ from blosc2._core.frame.frame_checksums import stored_lengths
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c, crc32c_joined, crc32c_of_parts
 from blosc2._core.io.source import Source
-from blosc2._files import Window, check_unchanged, checked_pieces
+from blosc2._files import ByteRange, check_unchanged, checked_pieces
 from blosc2._frames.checksums import Known, as_table, carried
 from blosc2._frames.payload_alignment import PADDING, aligned_places
 from blosc2._frames.update import Fields, FrameUpdate, check_table
@@ -29,7 +29,7 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 ChecksumsOf = Callable[[Integers], "np.ndarray[Any, np.dtype[np.uint32]] | None"]
 
 
-def plain_window(frame: Frame, *, own: bool = False) -> Window:
+def plain_byte_range(frame: Frame, *, own: bool = False) -> ByteRange:
     """A serialised frame without the checksums that files carry. The checksums are remembered.
 
     `own` says that nobody else writes to its file.
@@ -48,7 +48,7 @@ def plain_window(frame: Frame, *, own: bool = False) -> Window:
     return source, 0, source.size
 
 
-def frame_window(frame: Frame, checksums_of: ChecksumsOf | None = None) -> Window:
+def frame_byte_range(frame: Frame, checksums_of: ChecksumsOf | None = None) -> ByteRange:
     """A frame without holes of the chunks of another, as `blosc2._frames.update.frame_bytes` makes it.
 
     Parameters
@@ -61,7 +61,7 @@ def frame_window(frame: Frame, checksums_of: ChecksumsOf | None = None) -> Windo
     fields = Fields(frame, update.chunksize, variable=update.settle(), vlblocks=bool(frame.vlblocks))
     start = header_length(update.metalayers)
     repeated = frame.repeated_offset
-    parts: list[Window] = []
+    parts: list[ByteRange] = []
     offsets: Any
     position, count = 0, int(frame.nchunks)
     checksums: np.ndarray[Any, np.dtype[np.uint32]] | None = None if checksums_of is None else np.zeros(0, np.uint32)
@@ -101,8 +101,8 @@ def frame_window(frame: Frame, checksums_of: ChecksumsOf | None = None) -> Windo
     return source, 0, source.size
 
 
-def _runs(frame: Frame, at: Integers, lengths: Integers) -> Iterator[Window]:
-    """Where the chunks at offsets lie: those that lie one behind the other are one window."""
+def _runs(frame: Frame, at: Integers, lengths: Integers) -> Iterator[ByteRange]:
+    """Where the chunks at offsets lie: those that lie one behind the other are one byte range."""
     if not len(at):
         return
     start = int(frame.chunks_range[0])
@@ -113,7 +113,7 @@ def _runs(frame: Frame, at: Integers, lengths: Integers) -> Iterator[Window]:
         yield frame.source, start + begin, end - begin
 
 
-def _aligned(frame: Frame, at: Integers, lengths: Integers, places: Integers) -> Iterator[Window]:
+def _aligned(frame: Frame, at: Integers, lengths: Integers, places: Integers) -> Iterator[ByteRange]:
     """Where the chunks of an aligned frame lie, and between them the holes before their new places."""
     start, end = int(frame.chunks_range[0]), 0
     for begin, length, place in zip(at.tolist(), lengths.tolist(), places.tolist(), strict=True):
@@ -132,20 +132,20 @@ def _body_of_aligned(checksums: np.ndarray[Any, np.dtype[np.uint32]], lengths: I
     return body
 
 
-def _buffer(data: bytes) -> Window:
+def _buffer(data: bytes) -> ByteRange:
     return Source.of_buffer(data), 0, len(data)
 
 
-def settled(window: Window) -> Window:
-    """The same window, in memory where its bytes are part of a file that may change before they are needed."""
-    source = window[0]
+def settled(byte_range: ByteRange) -> ByteRange:
+    """The same byte range, in memory where its bytes are part of a file that may change before they are needed."""
+    source = byte_range[0]
     if not source.is_joined or all(part.in_memory for part, _, _ in source.byte_ranges(0, source.size)):
-        return window
-    data = in_bytes(window)
+        return byte_range
+    data = in_bytes(byte_range)
     check_unchanged(source)
     return _buffer(data)
 
 
-def in_bytes(window: Window) -> bytes:
-    """All of a window, as bytes that nothing can change any more."""
-    return b"".join(checked_pieces(window)) if window[0].checksums else window[0].read(*window[1:])
+def in_bytes(byte_range: ByteRange) -> bytes:
+    """All of a byte range, as bytes that nothing can change any more."""
+    return b"".join(checked_pieces(byte_range)) if byte_range[0].checksums else byte_range[0].read(*byte_range[1:])

@@ -27,10 +27,10 @@ from blosc2._frames import (
     check_reads,
     check_stored_readable,
     encode,
+    frame_byte_range,
     frame_bytes,
-    frame_window,
     parse_dtype,
-    plain_window,
+    plain_byte_range,
 )
 from blosc2._handles.open_frame import open_frame
 from blosc2._handles.options import READ_ONLY, HandleOptions
@@ -43,7 +43,7 @@ _VLMETA_ENCODING = zstd_encoding(5)
 
 
 class FrameHandle:
-    """A frame that is only read: a window of a file or store.
+    """A frame that is only read: a byte range of a file or store.
 
     Attributes
     ----------
@@ -266,14 +266,14 @@ class FrameHandle:
             check_body(frame, plain)
         return plain
 
-    def window(self) -> tuple[Source, int, int]:
-        """The same frame as a window; the chunks of a large one stay where they are."""
+    def byte_range(self) -> tuple[Source, int, int]:
+        """The same frame as a byte range; the chunks of a large one stay where they are."""
         frame = self.frame
         if (frame.frame_len if frame.serialised else frame.source.size) <= SMALL_FRAME:
             data = self.to_cframe()
             return Source.of_buffer(data), 0, len(data)
         check_chunks(frame)
-        return plain_window(frame, own=self._owns_file) if frame.serialised else frame_window(frame)
+        return plain_byte_range(frame, own=self._owns_file) if frame.serialised else frame_byte_range(frame)
 
     def spool(self) -> Spool:
         """A place for the new chunks of a change until it is published."""

@@ -8,7 +8,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._core.io.source import Source
 from blosc2._files import TemporaryFile, held
-from blosc2._frames import SMALL_FRAME, Fields, FrameUpdate, JoinedChunks, check_chunks, frame_window
+from blosc2._frames import SMALL_FRAME, Fields, FrameUpdate, JoinedChunks, check_chunks, frame_byte_range
 from blosc2._handles.handle import FrameHandle
 from blosc2._handles.options import IN_MEMORY, HandleOptions
 
@@ -101,11 +101,11 @@ class MemoryHandle(FrameHandle):
             return frame.repeated_offset is None and stop - start > SMALL_FRAME
         return self._waiting is not None and stop - start + sum(map(len, update.new.values())) > SMALL_FRAME
 
-    def window(self) -> tuple[Source, int, int]:
+    def byte_range(self) -> tuple[Source, int, int]:
         joined = self._joined
         if joined is None or self._joined_of is not self.frame:
-            return super().window()
-        return frame_window(self.frame, joined.checksums_of)
+            return super().byte_range()
+        return frame_byte_range(self.frame, joined.checksums_of)
 
     def _append(self, update: FrameUpdate) -> None:
         """Append new chunks to the buffer."""

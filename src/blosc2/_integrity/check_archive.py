@@ -14,7 +14,7 @@ from blosc2._core.zip.archive import Archive
 from blosc2._integrity.check_catalog import CATALOG, check_catalog
 from blosc2._integrity.check_embedded import check_embedded
 from blosc2._integrity.check_file_checksum import FileChecksum, check_file_checksum, end_position
-from blosc2._integrity.check_frames import check_window, open_regular
+from blosc2._integrity.check_frames import check_byte_range, open_regular
 from blosc2._integrity.report import FAULTS, Findings
 
 _CENTRAL: Final = struct.Struct("<4s6H3I5H2I")
@@ -233,13 +233,13 @@ def _check_checksum(
 
 def _check_content(source: Source, member: Member, offset: int, length: int, found: Findings) -> None:
     if member.key is not None:
-        check_window(source, offset, length, found, member.key)
+        check_byte_range(source, offset, length, found, member.key)
     elif member.name in (EMBED, LOCK) or member.name.startswith(RESERVED):
         found.advance(length)
     elif length >= len(FRAME_MAGIC) and source.read(offset, len(FRAME_MAGIC)) == FRAME_MAGIC:
         key = "/" + member.name.rpartition(".")[0]
         found.note(f"the frame {member.name!r} has an unusual suffix; it is the leaf {key!r}", key=key, offset=offset)
-        check_window(source, offset, length, found, key)
+        check_byte_range(source, offset, length, found, key)
     else:
         found.advance(length)
 

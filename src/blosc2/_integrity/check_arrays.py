@@ -22,11 +22,11 @@ from blosc2._frames import (
 )
 from blosc2._handles import FrameHandle, make_plugin
 from blosc2._integrity.check_frames import (
+    check_byte_range,
     check_chunk,
     check_frame,
     check_frame_file,
     check_metadata,
-    check_window,
     open_regular,
 )
 from blosc2._integrity.report import FAULTS, MOST, CheckReport, Findings
@@ -56,7 +56,7 @@ def check_opened(handle: FrameHandle, progress: Callable[[int, int], object] | N
     if frame.needs_geometry and frame.plugin is None:
         # What checking needs goes to a frame of its own: others may be reading this one.
         source, at = (frame.source, frame.offset) if frame.serialised else (Source.of_buffer(handle.to_cframe()), 0)
-        check_window(source, at, -1, found, handle.key)
+        check_byte_range(source, at, -1, found, handle.key)
     else:
         check_frame(frame, found, handle.key)
     return found.report()

@@ -9,7 +9,7 @@ from typing import Final
 from blosc2._backends import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, RESERVED
 from blosc2._integrity.check_archive import note_clashes
 from blosc2._integrity.check_embedded import check_embedded_file
-from blosc2._integrity.check_frames import check_whole_file, check_window, open_regular
+from blosc2._integrity.check_frames import check_byte_range, check_whole_file, open_regular
 from blosc2._integrity.report import FAULTS, Findings
 
 _TEMPORARY: Final = ".tmp"
@@ -87,7 +87,7 @@ def _check_file(root: str, name: str, found: Findings) -> str | None:
         if not whole:
             return None
         found.note(f"the frame has an unusual suffix; it is the leaf {key!r}", key=key, path=path)
-    frame = check_window(source, 0, -1, found, key)
+    frame = check_byte_range(source, 0, -1, found, key)
     if frame is not None:
         check_whole_file(frame, found, key)
     return key

@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any, Final
 
-from blosc2._backends import MAP, Embedded, Window
+from blosc2._backends import MAP, ByteRange, Embedded
 from blosc2._core.allocation import allowed
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._frames import unpack
-from blosc2._integrity.check_frames import check_whole_file, check_window, open_regular
+from blosc2._integrity.check_frames import check_byte_range, check_whole_file, open_regular
 from blosc2._integrity.report import FAULTS, MOST, Findings
 
 # How many times what the rule of allocation gives is decoded of values, one after the other.
@@ -27,24 +27,24 @@ def check_embedded_file(path: str, found: Findings) -> set[str]:
     return check_embedded((source, 0, -1), found, tail=True)
 
 
-def check_embedded(window: Window, found: Findings, *, tail: bool = False) -> set[str]:
+def check_embedded(byte_range: ByteRange, found: Findings, *, tail: bool = False) -> set[str]:
     """Check a frame of embedded values, its map, and each value; the keys that it has.
 
     Parameters
     ----------
-    window : tuple
+    byte_range : tuple
         Where the frame lies.
     found : Findings
     tail : bool
         Whether it is all of its file, so that nothing should lie behind it.
     """
-    frame = check_window(*window, found)
+    frame = check_byte_range(*byte_range, found)
     if frame is None:
         return set()
     if tail:
         check_whole_file(frame, found)
     try:
-        embedded = Embedded(window, verify=False)
+        embedded = Embedded(byte_range, verify=False)
         embedded.registry()
     except FAULTS as error:
         found.caught(error, path=frame.source.path)
@@ -60,7 +60,7 @@ def check_embedded(window: Window, found: Findings, *, tail: bool = False) -> se
             if location is not None:
                 source, offset, length = location
                 if source is frame.source:
-                    check_window(source, offset, length, found, key)
+                    check_byte_range(source, offset, length, found, key)
                 else:
                     work -= max(length, frame.chunksize)
                     _check_decoded(source, frame, found, key)
@@ -76,7 +76,7 @@ def check_embedded(window: Window, found: Findings, *, tail: bool = False) -> se
 def _check_decoded(source: Source, outer: Frame, found: Findings, key: str) -> None:
     """Check a value that lies compressed in the outer frame: offsets in it are no positions in the file."""
     inner = Findings(found.path)
-    check_window(source, 0, source.size, inner, key)
+    check_byte_range(source, 0, source.size, inner, key)
     for one in inner.found:
         found.add(one.problem, key=key, offset=outer.offset, path=outer.source.path, kind=one.kind)
 

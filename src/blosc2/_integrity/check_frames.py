@@ -42,7 +42,7 @@ def check_frame_file(path: str, found: Findings) -> Frame | None:
     except FAULTS as error:
         found.caught(error, path=path)
         return None
-    frame = check_window(source, 0, -1, found)
+    frame = check_byte_range(source, 0, -1, found)
     if frame is not None:
         check_whole_file(frame, found)
     return frame
@@ -64,8 +64,8 @@ def check_whole_file(frame: Frame, found: Findings, key: str | None = None) -> N
     _check_tail(frame, found, key)
 
 
-def check_window(source: Source, offset: int, length: int, found: Findings, key: str | None = None) -> Frame | None:
-    """Check the frame in a window of a source; the frame, if its header is sound."""
+def check_byte_range(source: Source, offset: int, length: int, found: Findings, key: str | None = None) -> Frame | None:
+    """Check the frame in a byte range of a source; the frame, if its header is sound."""
     try:
         frame = Frame.open(source, offset, length, key)
     except FAULTS as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from blosc2._backends import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, Window, suffix_of
+from blosc2._backends import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, ByteRange, suffix_of
 from blosc2._core.io.source import Source
 from blosc2._files import NewFile, Owner
 from blosc2._frames import FrameUpdate, buffers_with_checksums, is_directory_frame, write_frame
@@ -93,18 +93,18 @@ def _recover_directory(root: str, lost: Findings, fill: Any) -> Values:
             lost.caught(error, path=os.path.join(root, EMBED))
     else:
         lost.note(f"{EMBED} is lost, and embedded values with it, if there were any")
-    leaves: dict[str, Window] = {}
+    leaves: dict[str, ByteRange] = {}
     # From the last suffix to the first, so that of two files of one key the right one stays.
     order = {suffix: number for number, suffix in enumerate(LEAF_SUFFIXES)}
     for name in sorted(files, key=lambda name: -order.get(os.path.splitext(name)[1], len(order))):
-        window = None if name in (EMBED, LOCK) else _recover_file(root, name, lost, fill)
-        if window is not None:
-            leaves[key_of(name)] = window
+        byte_range = None if name in (EMBED, LOCK) else _recover_file(root, name, lost, fill)
+        if byte_range is not None:
+            leaves[key_of(name)] = byte_range
         lost.advance(sizes[name])
     return Values(values.kind, {**values.leaves, **leaves}, values.registry)
 
 
-def _recover_file(root: str, name: str, lost: Findings, fill: Any) -> Window | None:
+def _recover_file(root: str, name: str, lost: Findings, fill: Any) -> ByteRange | None:
     """The frame of a leaf's file."""
     path = os.path.join(root, name)
     key = key_of(name)
@@ -130,19 +130,19 @@ def _is_frame(source: Source) -> bool:
 def write_store_to(path: str, values: Values, lost: Findings) -> tuple[str, ...]:
     """Write what was recovered to a new store; its keys. `FormatError` where that is nothing."""
     leaves = {}
-    for key, window in values.leaves.items():
-        reason = why_not(path, key, suffix_of(window))
+    for key, byte_range in values.leaves.items():
+        reason = why_not(path, key, suffix_of(byte_range))
         if reason is None:
-            leaves[key] = window
+            leaves[key] = byte_range
         else:
             lost.add(f"it can be read, but {reason}", key=key)
     if not leaves and (values.kind is None or any(one.kind == "damage" for one in lost.found)):
         raise _nothing(lost)
     recovered = []
     with _new_store(path, values._replace(leaves=leaves)) as store:
-        for key, window in leaves.items():
+        for key, byte_range in leaves.items():
             try:
-                changes.put(store, key, window)
+                changes.put(store, key, byte_range)
                 recovered.append(key)
             except ValueError as error:  # keys that exclude each other
                 lost.add(str(error), key=key)

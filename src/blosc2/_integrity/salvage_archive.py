@@ -7,12 +7,12 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from blosc2._backends import EMBED, FRAME_MAGIC, LOCK, RESERVED, Window, is_safe
+from blosc2._backends import EMBED, FRAME_MAGIC, LOCK, RESERVED, ByteRange, is_safe
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive
 from blosc2._integrity.check_archive import member_key, read_directory
-from blosc2._integrity.check_frames import check_window
+from blosc2._integrity.check_frames import check_byte_range
 from blosc2._integrity.report import FAULTS, Findings
 from blosc2._integrity.salvage_embedded import Values, recover_embedded
 from blosc2._integrity.salvage_frames import recover_frame
@@ -87,37 +87,37 @@ def recover_archive(source: Source, lost: Findings, fill: Any = None) -> Values:
 def _recover_members(
     source: Source, wanted: dict[str, Found], missing: dict[str, str], lost: Findings, fill: Any
 ) -> Values:
-    leaves: dict[str, Window] = {}
+    leaves: dict[str, ByteRange] = {}
     older: dict[str, list[Found]] | None = None
-    embed: Window | None = None
+    embed: ByteRange | None = None
     for name in [*wanted, *missing]:
         if name.endswith("/") or name == LOCK or name.startswith(RESERVED):
             continue
         trouble = Findings(str(source.path))
-        window = None
+        byte_range = None
         if name in wanted:
             lost.advance(wanted[name].size)
-            window = _recover(source, wanted[name], trouble, fill)
+            byte_range = _recover(source, wanted[name], trouble, fill)
         else:
             trouble.add(missing[name])
-        if window is None and _is_leaf(source, name, wanted.get(name)):
+        if byte_range is None and _is_leaf(source, name, wanted.get(name)):
             if older is None:
                 older = {}
                 for one in _members(source, 0, lost):
                     older.setdefault(one.name, []).append(one)
             for one in reversed(older.get(name, [])):
                 if one != wanted.get(name) and _is_whole(source, one):
-                    window = (source, one.data, one.size)
+                    byte_range = (source, one.data, one.size)
                     trouble.found.clear()
                     trouble.note("an older version of the leaf was recovered; the newest is damaged", key=_key_of(name))
                     break
         lost.found += trouble.found
-        if window is None:
+        if byte_range is None:
             continue
         if name == EMBED:
-            embed = window
+            embed = byte_range
         elif _is_leaf(source, name, wanted.get(name)):
-            leaves[_key_of(name)] = window
+            leaves[_key_of(name)] = byte_range
     damaged = embed is None and EMBED in wanted
     if damaged:
         embed = (source, wanted[EMBED].data, min(wanted[EMBED].size, source.size - wanted[EMBED].data))
@@ -143,7 +143,7 @@ def _is_leaf(source: Source, name: str, one: Found | None) -> bool:
     return one is not None and one.size >= 112 and source.read(one.data, len(FRAME_MAGIC)) == FRAME_MAGIC
 
 
-def _recover(source: Source, one: Found, lost: Findings, fill: Any) -> Window | None:
+def _recover(source: Source, one: Found, lost: Findings, fill: Any) -> ByteRange | None:
     """The frame of a member."""
     key = None if one.name == EMBED else _key_of(one.name)
     if one.data + one.size > source.size:
@@ -182,7 +182,7 @@ def _is_whole(source: Source, one: Found) -> bool:
     if one.name == EMBED or not _is_leaf(source, one.name, one):
         return True
     trouble = Findings(str(source.path))
-    check_window(source, one.data, one.size, trouble)
+    check_byte_range(source, one.data, one.size, trouble)
     return not any(found.kind == "damage" for found in trouble.found)
 
 

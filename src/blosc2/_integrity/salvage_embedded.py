@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from blosc2._backends import FRAME_MAGIC, MAP, REGISTRY, Window, chunks_of_value, is_safe, joined_value, kind_of
+from blosc2._backends import FRAME_MAGIC, MAP, REGISTRY, ByteRange, chunks_of_value, is_safe, joined_value, kind_of
 from blosc2._core.allocation import allowed, too_much
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._frames import unpack, verify_frame
-from blosc2._integrity.check_frames import check_window
+from blosc2._integrity.check_frames import check_byte_range
 from blosc2._integrity.old_versions import Head, versions
 from blosc2._integrity.report import FAULTS, Findings
 from blosc2._integrity.salvage_frames import put_right, recover_frame
@@ -36,22 +36,22 @@ class Values(NamedTuple):
     """
 
     kind: str | None
-    leaves: dict[str, Window]
+    leaves: dict[str, ByteRange]
     registry: dict[str, Any]
 
 
-def recover_embedded(window: Window, lost: Findings, fill: Any = None, *, again: bool = True) -> Values:
+def recover_embedded(byte_range: ByteRange, lost: Findings, fill: Any = None, *, again: bool = True) -> Values:
     """The values of a frame of embedded values; what of it is lost is told."""
-    source, offset, length = window
+    source, offset, length = byte_range
     stop = source.size if length < 0 else min(source.size, offset + length)
-    source, offset, length = window = put_right(source, offset, stop, length, lost)
+    source, offset, length = byte_range = put_right(source, offset, stop, length, lost)
     stop = source.size if length < 0 else offset + length
     path = source.path
-    leaves: dict[str, Window] = {}
+    leaves: dict[str, ByteRange] = {}
     wanted: dict[str, str] | None = None
     kind: str | None = None
     registry: dict[str, Any] = {}
-    for frame, current in _outer_frames(window, stop):
+    for frame, current in _outer_frames(byte_range, stop):
         entries = _entries_of(frame)
         if entries is None:
             continue
@@ -90,11 +90,11 @@ def recover_embedded(window: Window, lost: Findings, fill: Any = None, *, again:
     return Values(kind, leaves, registry)
 
 
-def _outer_frames(window: Window, stop: int) -> Iterator[tuple[Frame, bool]]:
+def _outer_frames(byte_range: ByteRange, stop: int) -> Iterator[tuple[Frame, bool]]:
     """The frame as it is, and versions that its header does not lead to, the newest first; which of both it is."""
-    source, offset, _ = window
+    source, offset, _ = byte_range
     try:
-        yield Frame.open(*window), True
+        yield Frame.open(*byte_range), True
     except FAULTS:
         pass
     try:
@@ -142,21 +142,21 @@ def _damaged_chunks(frame: Frame) -> tuple[set[int], bool]:
 
 def _recover_value(
     frame: Frame, entry: dict[str, Any], key: str, bad: set[int], wanted: dict[str, str], lost: Findings, fill: Any
-) -> Window | None:
+) -> ByteRange | None:
     """Where the frame of a value lies; None where it is not whole, and why in `wanted`."""
     try:
-        window = _locate(frame, entry)
+        byte_range = _locate(frame, entry)
         trouble = Findings(str(frame.source.path))
-        check_window(*window, trouble, key)
+        check_byte_range(*byte_range, trouble, key)
         damage = next((one.problem for one in trouble.found if one.kind == "damage"), None)
         if damage is not None:
             trouble.found.clear()
-            kept = recover_frame(*window, trouble, key, fill)
+            kept = recover_frame(*byte_range, trouble, key, fill)
             if kept is None:
                 wanted[key] = wanted[key] or damage
                 return None
             lost.found += trouble.found
-            window = kept.stored()
+            byte_range = kept.stored()
     except FAULTS as error:
         wanted[key] = wanted[key] or (error.reason if isinstance(error, FormatError) else str(error))
         return None
@@ -166,10 +166,10 @@ def _recover_value(
             "the value lies in a chunk whose checksum is wrong: it decodes, but may not be what was stored", key=key,
             path=frame.source.path,
         )  # fmt: skip
-    return window
+    return byte_range
 
 
-def _locate(frame: Frame, entry: dict[str, Any]) -> Window:
+def _locate(frame: Frame, entry: dict[str, Any]) -> ByteRange:
     offset, length = entry.get("offset"), entry.get("length")
     if "urlbase" in entry:
         raise FormatError(f"the entry refers to {entry['urlbase']!r}, a server", path=frame.source.path)
@@ -188,7 +188,7 @@ def _locate(frame: Frame, entry: dict[str, Any]) -> Window:
     return Source.of_buffer(frame.read_bytes(offset, offset + length)), 0, length
 
 
-def _moved(source: Source, offset: int, stop: int) -> Window | None:
+def _moved(source: Source, offset: int, stop: int) -> ByteRange | None:
     """The frame of embedded values, if it begins somewhere else."""
     for at in islice(_magics(source, offset, stop), _MOST_PLACES):
         try:
@@ -200,9 +200,9 @@ def _moved(source: Source, offset: int, stop: int) -> Window | None:
     return None
 
 
-def _scan(source: Source, offset: int, stop: int, lost: Findings) -> dict[str, Window]:
+def _scan(source: Source, offset: int, stop: int, lost: Findings) -> dict[str, ByteRange]:
     """Frames that lie verbatim somewhere, under new keys."""
-    leaves: dict[str, Window] = {}
+    leaves: dict[str, ByteRange] = {}
     work = 64 * source.size
     for at in _magics(source, offset + 1, stop):
         if leaves and at < _end_of(list(leaves.values())[-1]):
@@ -219,14 +219,14 @@ def _scan(source: Source, offset: int, stop: int, lost: Findings) -> dict[str, W
             break
         trouble = Findings(str(source.path))
         if frame.frame_len <= stop - at:
-            check_window(source, at, frame.frame_len, trouble)
+            check_byte_range(source, at, frame.frame_len, trouble)
             if not any(one.kind == "damage" for one in trouble.found):
                 leaves[f"/recovered/{len(leaves) + 1:04}"] = (source, at, frame.frame_len)
     return leaves
 
 
-def _end_of(window: Window) -> int:
-    return window[1] + window[2]
+def _end_of(byte_range: ByteRange) -> int:
+    return byte_range[1] + byte_range[2]
 
 
 def _magics(source: Source, start: int, stop: int) -> Iterator[int]:

@@ -41,7 +41,7 @@ class Recovered(NamedTuple):
     filled: bool = False
 
     def stored(self) -> tuple[Source, int, int]:
-        """A window of its bytes."""
+        """A byte range of its bytes."""
         frame = self.frame
         if self.update is None and frame.serialised:
             return frame.source, frame.offset, frame.frame_len
@@ -52,12 +52,12 @@ class Recovered(NamedTuple):
 def recover_frame(
     source: Source, offset: int, length: int, lost: Findings, key: str | None = None, fill: Any = None
 ) -> Recovered | None:
-    """Recover the frame in a window, of which a note is taken if it is not the version that should be there.
+    """Recover the frame in a byte range, of which a note is taken if it is not the version that should be there.
 
     Parameters
     ----------
     source, offset, length
-        The window; a length of -1 reaches to the end of the source.
+        The byte range; a length of -1 reaches to the end of the source.
     lost : Findings
         Where it is told what is lost, and why.
     key : str, optional
@@ -100,7 +100,7 @@ def recover_frame(
 def put_right(
     source: Source, offset: int, stop: int, length: int, lost: Findings, key: str | None = None
 ) -> tuple[Source, int, int]:
-    """The same window; or a copy where one bit of header or trailer was wrong, and the checksums tell which."""
+    """The same byte range; or a copy where one bit of header or trailer was wrong, and the checksums tell which."""
     if stop - offset > _MOST_COPIED:
         return source, offset, length
     header = repaired_header(source, offset, stop)

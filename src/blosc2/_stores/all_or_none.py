@@ -65,9 +65,9 @@ class AllOrNone(Block):
 
     def staged(self, before: dict[str, Any], now: dict[str, Any]) -> None:
         """The bytes of pending changes were moved, some perhaps of this block or of one around it."""
-        for key, window in now.items():
+        for key, byte_range in now.items():
             if key in self._made and self._made[key] is before[key]:
-                self._made[key] = window
+                self._made[key] = byte_range
         if self._outer is not None:
             self._outer.staged(before, now)
 
@@ -117,11 +117,11 @@ class AllOrNone(Block):
         store = self._store
         pending, leaves = store._pending, store._leaves
         pending.revision += 1
-        for key, (window, tier, handle, leaf, edited) in self._before.items():
+        for key, (byte_range, tier, handle, leaf, edited) in self._before.items():
             if key in self._made and pending.frames.get(key, ...) is not self._made[key]:
                 continue
             leaves.forget(key)
-            pending.restore_key(key, window, tier)
+            pending.restore_key(key, byte_range, tier)
             leaves.restore(key, store._owner, handle, leaf, edited=edited)
         pending.restore_without_keys(self._before_without_keys)
         recount(store)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from blosc2._backends import MAP_BYTES, Window
+from blosc2._backends import MAP_BYTES, ByteRange
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.followers import recount
 from blosc2.exceptions import FormatError, name_file
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from blosc2._stores.store import Store
 
 
-def put(store: Store, key: str, window: Window, value: Any = None) -> None:
+def put(store: Store, key: str, byte_range: ByteRange, value: Any = None) -> None:
     """Give a key a new frame, which was made of `value` if that is known."""
     pending = store._pending
     is_new = not store._contents.has(key)
-    tier = store._prepare(key, window, value, is_new=is_new)
+    tier = store._prepare(key, byte_range, value, is_new=is_new)
     block = _note(store, key)
     try:
-        pending.put(key, window, tier, block, is_new=is_new)
+        pending.put(key, byte_range, tier, block, is_new=is_new)
         store._leaves.forget(key)
         for follower in store._followers:
             follower.key_changed(key, int(is_new))
@@ -31,7 +31,7 @@ def put(store: Store, key: str, window: Window, value: Any = None) -> None:
     except BaseException as error:
         if isinstance(error, OSError):
             name_file(error, store._file)
-        if pending.frames.get(key) is window:  # perhaps some follower was not told
+        if pending.frames.get(key) is byte_range:  # perhaps some follower was not told
             recount(store)
         raise
 
@@ -90,13 +90,13 @@ def move(store: Store, names: dict[str, str]) -> None:
     frames = store._pending.frames
     if not store._leaves.edited.keys().isdisjoint(names):
         store._leaves.collect(frames)
-    windows = {old: frames.get(old) or store._backend.moved(old) for old in names}
+    byte_ranges = {old: frames.get(old) or store._backend.moved(old) for old in names}
     with AllOrNone(store):
         # First all old keys: what is removed excludes no new key.
         for old in names:
             remove(store, old)
         for old, new in names.items():
-            put(store, new, windows[old])
+            put(store, new, byte_ranges[old])
 
 
 def check_free(store: Store, key: str) -> None:

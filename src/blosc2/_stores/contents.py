@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from blosc2._backends import Backend, Moved, Window
+from blosc2._backends import Backend, ByteRange, Moved
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyCursor, KeyListing
@@ -44,41 +44,43 @@ class Contents:
         """Whether there is a leaf with this key."""
         frames = self._pending.frames
         if frames:
-            window = frames.get(key, ...)
-            if window is not ...:
-                return window is not None
+            byte_range = frames.get(key, ...)
+            if byte_range is not ...:
+                return byte_range is not None
         return key in self._backend
 
-    def window(self, key: str) -> Window | None:
+    def byte_range(self, key: str) -> ByteRange | None:
         """The byte range of a leaf's frame; None if there is no such leaf."""
         frames = self._pending.frames
         if frames:
-            window = frames.get(key, ...)
-            if window is not ...:
-                return self._opened(key, window) if isinstance(window, Moved) and window.aside else window
+            byte_range = frames.get(key, ...)
+            if byte_range is not ...:
+                return (
+                    self._opened(key, byte_range) if isinstance(byte_range, Moved) and byte_range.aside else byte_range
+                )
         return self._backend.locate(key)
 
-    def _opened(self, key: str, moved: Moved) -> Window:
+    def _opened(self, key: str, moved: Moved) -> ByteRange:
         """The byte range of a frame that lies in a file of its own until it gets this key."""
         try:
             return self._backend.opened(moved)
         except OSError:
             # Another thread, or the parent of this process, may just have published it.
-            window = self._backend.locate(key)
-            if window is None:
+            byte_range = self._backend.locate(key)
+            if byte_range is None:
                 raise
-            return window
+            return byte_range
 
     def frame(self, key: str) -> Frame | None:
         """The frame of a leaf; None if there is no such leaf."""
         if key in self._pending.frames:
-            window = self.window(key)
-            return None if window is None else Frame.open(*window, key)
+            byte_range = self.byte_range(key)
+            return None if byte_range is None else Frame.open(*byte_range, key)
         return self._backend.open_frame(key)
 
-    def location(self, key: str) -> Window | None:
+    def location(self, key: str) -> ByteRange | None:
         """The byte range of a leaf as far as it is known without reading any of it; None if there is no such leaf."""
-        return self.window(key) if key in self._pending.frames else self._backend.place(key)
+        return self.byte_range(key) if key in self._pending.frames else self._backend.place(key)
 
     # ------------------------------------------------------------------ keys
     def keys(self) -> list[str]:
@@ -91,7 +93,7 @@ class Contents:
             return published
         kept = [key for key in published if frames.get(key, ...) is not None]
         known = set(kept)
-        return kept + [key for key, window in frames.items() if window is not None and key not in known]
+        return kept + [key for key, byte_range in frames.items() if byte_range is not None and key not in known]
 
     def listing(self) -> KeyListing:
         """All keys in sorted order; kept until they change."""
@@ -108,7 +110,7 @@ class Contents:
         find = table.find
         added = {} if embedded is None else dict.fromkeys(embedded.entries)
         removed = []
-        changes = {key: window is not None for key, window in self._pending.frames.items()}
+        changes = {key: byte_range is not None for key, byte_range in self._pending.frames.items()}
         for key, is_there in {**self.placed, **changes}.items():
             if is_there:
                 added[key] = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from blosc2._backends import DirectoryBackend, TieredBackend, Window, WriterLock, ZipBackend, taken
+from blosc2._backends import ByteRange, DirectoryBackend, TieredBackend, WriterLock, ZipBackend, taken
 from blosc2._files import through_link
 from blosc2._options import local_path
 from blosc2.exceptions import name_file
@@ -55,7 +55,9 @@ def _copy(store: DictStore, backend: TieredBackend, target: str) -> str:
         files, values = _leaves_by_tier(store)
         embedded = store._backend.embedded
         entries = {} if embedded is None else embedded.entries
-        gone: dict[str, Window | None] = {key: None for key, window in store._pending.frames.items() if window is None}
+        gone: dict[str, ByteRange | None] = {
+            key: None for key, byte_range in store._pending.frames.items() if byte_range is None
+        }
         # A leaf with a file hides an embedded value of the same key.
         gone |= {key: None for key in entries if key in files}
         frame = backend.changes_of({**gone, **values}, store._pending.registry, embedded)
@@ -72,23 +74,23 @@ def _copy(store: DictStore, backend: TieredBackend, target: str) -> str:
     return os.path.abspath(target)
 
 
-def _leaves_by_tier(store: DictStore) -> tuple[dict[str, Window | None], dict[str, Window | None]]:
+def _leaves_by_tier(store: DictStore) -> tuple[dict[str, ByteRange | None], dict[str, ByteRange | None]]:
     """The leaves that get files of their own, and the new embedded values."""
-    files: dict[str, Window | None] = {}
-    values: dict[str, Window | None] = {}
+    files: dict[str, ByteRange | None] = {}
+    values: dict[str, ByteRange | None] = {}
     contents, pending, backend = store._contents, store._pending, store._backend
     entries = {} if store._backend.embedded is None else store._backend.embedded.entries
     for key in contents.listing().below():
-        window = contents.window(key) if key in pending.frames else None
-        if window is not None:
+        byte_range = contents.byte_range(key) if key in pending.frames else None
+        if byte_range is not None:
             if pending.tiers.get(key, True):
-                files[key] = window[:]  # where its bytes are now, even if it is to be moved
+                files[key] = byte_range[:]  # where its bytes are now, even if it is to be moved
             else:
-                values[key] = window
+                values[key] = byte_range
         elif not (key in entries and not backend.has_file(key)):  # those are copied with the frame of embedded values
-            window = backend.locate(key)
+            byte_range = backend.locate(key)
             if backend.has_file(key):
-                files[key] = window
+                files[key] = byte_range
             elif key not in entries:  # a writer has moved it since the keys were listed
-                values[key] = window
+                values[key] = byte_range
     return files, values

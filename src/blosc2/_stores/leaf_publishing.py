@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
-from blosc2._backends import Moved, Pace, Window
+from blosc2._backends import ByteRange, Moved, Pace
 from blosc2._core.frame.frame import Frame
 from blosc2._frames import settled
 from blosc2._stores.all_or_none import AllOrNone
@@ -29,14 +29,14 @@ ALLOWANCE: Final = 0.25
 GROUP: Final = 256
 
 
-def gets_file(store: DictStore, value: Any, window: Window) -> bool:
+def gets_file(store: DictStore, value: Any, byte_range: ByteRange) -> bool:
     """Whether a leaf gets a file of its own."""
-    if isinstance(window, Moved):
-        return store._backend.has_file(window.origin)  # where it was before
+    if isinstance(byte_range, Moved):
+        return store._backend.has_file(byte_range.origin)  # where it was before
     threshold = store._threshold
     if threshold is None:
         return getattr(value, "urlpath", None) is not None
-    return threshold == 0 or int(Frame.open(*window).nbytes) >= threshold
+    return threshold == 0 or int(Frame.open(*byte_range).nbytes) >= threshold
 
 
 class LeafPublishing:
@@ -68,10 +68,10 @@ class LeafPublishing:
         self.lazily = False
 
     # ------------------------------------------------------------------ one leaf
-    def put(self, store: DictStore, key: str, window: Window, value: Any) -> bool:
+    def put(self, store: DictStore, key: str, byte_range: ByteRange, value: Any) -> bool:
         """Publish a leaf that gets a file of its own; False if it gets none, or is published with other changes."""
         placing = _placing(store)
-        if placing is None or not gets_file(store, value, window):
+        if placing is None or not gets_file(store, value, byte_range):
             return False
         backend = store._backend
         embedded = _shown_values(store)
@@ -81,26 +81,34 @@ class LeafPublishing:
             store._names.check_new(key, store._contents, is_new=is_new)
             waits = key in embedded or key in placing.removed or (has_file and placing.replaces(key))
             if (not waits or self._is_cheap()) and self._place(
-                store, placing, key, window, has_file=has_file, is_new=is_new, waits=waits
+                store, placing, key, byte_range, has_file=has_file, is_new=is_new, waits=waits
             ):
                 if self.waiting and self._is_cheap():
                     self._publish_group(store, placing, [])
                 return True
         with AllOrNone(store):
-            put(store, key, settled(window) if store._pending.fits(window[2]) else window, value)
+            put(store, key, settled(byte_range) if store._pending.fits(byte_range[2]) else byte_range, value)
         return True
 
     def _place(
-        self, store: DictStore, placing: Placing, key: str, window: Window, *, has_file: bool, is_new: bool, waits: bool
+        self,
+        store: DictStore,
+        placing: Placing,
+        key: str,
+        byte_range: ByteRange,
+        *,
+        has_file: bool,
+        is_new: bool,
+        waits: bool,
     ) -> bool:
         """Write the file of a leaf; False if that cannot be published alone."""
         try:
             if not waits:
-                if not placing.put(key, window, there=has_file, synced=False):
+                if not placing.put(key, byte_range, there=has_file, synced=False):
                     return False
             else:
                 with self.leaf_pace:
-                    if not placing.put(key, window, there=has_file, synced=True):
+                    if not placing.put(key, byte_range, there=has_file, synced=True):
                         return False
             store._pending.revision += is_new
             store._leaves.forget(key)
@@ -139,9 +147,9 @@ class LeafPublishing:
     def _note_placed(self, store: DictStore, key: str, *, has_file: bool) -> None:
         """A leaf was given its file, or lost it: no change of its key is pending any more."""
         pending, embedded = store._pending, store._backend.embedded
-        window = pending.frames.pop(key, None)
-        if window is not None and not isinstance(window, Moved):
-            pending.in_memory -= min(pending.in_memory, window[2])
+        byte_range = pending.frames.pop(key, None)
+        if byte_range is not None and not isinstance(byte_range, Moved):
+            pending.in_memory -= min(pending.in_memory, byte_range[2])
         pending.tiers.pop(key, None)
         self.waiting.discard(key)
         if has_file and embedded is not None and key in embedded.entries:
@@ -173,10 +181,10 @@ class LeafPublishing:
         if placing is None or (not changes and not pending.unwritten):
             return
         is_shown = _shown_values(store) is not None
-        if is_shown and all(self._concerns_files(store, key, window) for key, window in changes.items()):
+        if is_shown and all(self._concerns_files(store, key, byte_range) for key, byte_range in changes.items()):
             self._publish_group(store, placing, list(changes))
             return
-        with_file = any(window is not None and pending.tiers.get(key) for key, window in changes.items())
+        with_file = any(byte_range is not None and pending.tiers.get(key) for key, byte_range in changes.items())
         # A leaf with the old key of a renamed one is published after the renaming, so all changes are.
         is_urgent = with_file and (not is_shown or not self.origins.isdisjoint(changes))
         if (is_urgent or self._is_due(store, 0)) and may_publish(store, block):
@@ -191,13 +199,13 @@ class LeafPublishing:
         finally:
             self.lazily = False
 
-    def _concerns_files(self, store: DictStore, key: str, window: Window | None) -> bool:
+    def _concerns_files(self, store: DictStore, key: str, byte_range: ByteRange | None) -> bool:
         """Whether a change concerns files alone, and no embedded value."""
         entries = _entries(store)
-        if window is None:
+        if byte_range is None:
             return key not in entries
-        if isinstance(window, Moved):
-            return window.aside is not None and window.origin not in entries and key not in entries
+        if isinstance(byte_range, Moved):
+            return byte_range.aside is not None and byte_range.origin not in entries and key not in entries
         return bool(store._pending.tiers.get(key)) and key not in self.origins
 
     def _publish_group(self, store: DictStore, placing: Placing, keys: list[str]) -> None:
@@ -206,8 +214,8 @@ class LeafPublishing:
         waits = [
             key
             for key in keys
-            if (window := frames[key]) is not None
-            and (isinstance(window, Moved) or key in entries or placing.replaces(key))
+            if (byte_range := frames[key]) is not None
+            and (isinstance(byte_range, Moved) or key in entries or placing.replaces(key))
         ]
         waiting = self.waiting & frames.keys()
         if waits and len(waiting) + len(keys) < GROUP and not self._is_cheap():
@@ -224,8 +232,8 @@ class LeafPublishing:
                 placing.publish(group)
             for block in list(store._pending.blocks.values()):
                 block.forget_keys(group)
-            for key, window in group.items():
-                self._note_placed(store, key, has_file=window is not None)
+            for key, byte_range in group.items():
+                self._note_placed(store, key, has_file=byte_range is not None)
             placing.forget_aside(group)
         except BaseException as error:  # perhaps an interrupt after the files were published
             if isinstance(error, OSError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from blosc2._backends import Pace, Window
+from blosc2._backends import ByteRange, Pace
 from blosc2._stores.publish import flush, may_publish
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class PacedPublishing:
         backend = store._backend
         return backend.unsettled is not None or (store._pending.unwritten and backend.behind)
 
-    def put(self, store: Store, key: str, window: Window, value: Any) -> bool:  # noqa: ARG002
+    def put(self, store: Store, key: str, byte_range: ByteRange, value: Any) -> bool:  # noqa: ARG002
         """Publish one leaf alone: never."""
         return False
 

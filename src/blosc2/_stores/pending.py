@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from blosc2._backends import MEMORY_LIMIT, Moved, Window
+from blosc2._backends import MEMORY_LIMIT, ByteRange, Moved
 
 if TYPE_CHECKING:
     from blosc2._backends import Backend
@@ -36,7 +36,7 @@ class PendingChanges:
     __slots__ = ("blocks", "frames", "in_memory", "registry", "revision", "tiers", "unwritten")
 
     def __init__(self) -> None:
-        self.frames: dict[str, Window | None] = {}
+        self.frames: dict[str, ByteRange | None] = {}
         self.tiers: dict[str, bool] = {}
         self.registry: dict[str, Any] | None = None
         self.unwritten = False
@@ -63,16 +63,16 @@ class PendingChanges:
         for block in list(self.blocks.values()):
             block.forget()
 
-    def put(self, key: str, window: Window, tier: bool | None, block: AllOrNone | None, *, is_new: bool) -> None:
+    def put(self, key: str, byte_range: ByteRange, tier: bool | None, block: AllOrNone | None, *, is_new: bool) -> None:
         """Give a key a new frame; `is_new` says whether no leaf has the key yet."""
         self.revision += is_new
         if tier is not None:
             self.tiers[key] = tier
-        self.frames[key] = window
+        self.frames[key] = byte_range
         if block is not None:
-            block.made(key, window)
-        if not isinstance(window, Moved):
-            self.in_memory += window[2]
+            block.made(key, byte_range)
+        if not isinstance(byte_range, Moved):
+            self.in_memory += byte_range[2]
 
     def remove(self, key: str, block: AllOrNone | None, *, is_published: bool) -> None:
         """Remove a key; `is_published` says whether it has to be removed from what is published, too."""
@@ -92,13 +92,15 @@ class PendingChanges:
 
     def count_memory(self) -> None:
         """Count the bytes in memory again, after changes were replaced."""
-        self.in_memory = sum(window[2] for window in self.frames.values() if window and is_in_memory(window))
+        self.in_memory = sum(
+            byte_range[2] for byte_range in self.frames.values() if byte_range and is_in_memory(byte_range)
+        )
 
     def stage(self, backend: Backend) -> None:
         """Move frames out of memory, to where the backend keeps what waits, if they are more than fit."""
         if self.in_memory <= MEMORY_LIMIT:
             return
-        before = {key: window for key, window in self.frames.items() if window and is_in_memory(window)}
+        before = {key: byte_range for key, byte_range in self.frames.items() if byte_range and is_in_memory(byte_range)}
         staged = backend.stage(before, self.tiers)
         self.frames.update(staged)
         for block in list(self.blocks.values()):
@@ -116,12 +118,12 @@ class PendingChanges:
         self.frames, self.tiers, self.unwritten, self.registry = snapshot
         self.count_memory()
 
-    def restore_key(self, key: str, window: Any, tier: bool | None) -> None:
+    def restore_key(self, key: str, byte_range: Any, tier: bool | None) -> None:
         """Bring back the change of one key; `...` stands for none."""
-        if window is ...:
+        if byte_range is ...:
             self.frames.pop(key, None)
         else:
-            self.frames[key] = window
+            self.frames[key] = byte_range
         if tier is None:
             self.tiers.pop(key, None)
         else:
@@ -136,6 +138,6 @@ class PendingChanges:
         self.unwritten, self.registry = before
 
 
-def is_in_memory(window: Window) -> bool:
+def is_in_memory(byte_range: ByteRange) -> bool:
     """Whether the bytes of a pending change are nowhere else."""
-    return not isinstance(window, Moved) and window[0].path is None
+    return not isinstance(byte_range, Moved) and byte_range[0].path is None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from blosc2._backends import NewVersion, Window
+from blosc2._backends import ByteRange, NewVersion
 from blosc2._files import Compaction, Progress
 from blosc2._stores.followers import begin_version, list_again, recount
 from blosc2.exceptions import FormatError, explain, name_file
@@ -25,7 +25,7 @@ class Publishing(Protocol):
     @property
     def hidden(self) -> frozenset[str] | set[str]: ...
     def is_due(self, store: Any, nbytes: int, block: AllOrNone | None) -> bool: ...
-    def put(self, store: Any, key: str, window: Window, value: Any) -> bool: ...
+    def put(self, store: Any, key: str, byte_range: ByteRange, value: Any) -> bool: ...
     def remove(self, store: Any, key: str) -> bool: ...
     def end_block(self, store: Any, block: AllOrNone) -> None: ...
     def settle(self, store: Any, *, durable: bool) -> None: ...
@@ -200,7 +200,7 @@ def show_published(store: DictStore, keys: list[str]) -> None:
     except (OSError, FormatError):
         store._backend.must_load = True
     others = {key: handle for key, handle in store._leaves.edited.items() if key not in keys}
-    store._leaves.reload(keys, store._contents.window)
+    store._leaves.reload(keys, store._contents.byte_range)
     store._leaves.edited.update(others)
 
 
@@ -218,7 +218,7 @@ def discard(store: Store) -> None:
         drop(store)
         if store._backend.behind:
             load(store)
-            store._leaves.reload(touched, store._contents.window)
+            store._leaves.reload(touched, store._contents.byte_range)
 
 
 def drop(store: Store) -> None:
@@ -238,7 +238,7 @@ def _drop_now(store: Store, touched: set[str]) -> None:
     store._backend.discard()
     store._publishing.clear_dropped()
     recount(store)
-    store._leaves.reload(touched, store._contents.window)
+    store._leaves.reload(touched, store._contents.byte_range)
 
 
 def end(store: Store) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from blosc2._backends import Backend, Window, canonical_key, new_key, plain_key
+from blosc2._backends import Backend, ByteRange, canonical_key, new_key, plain_key
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._core.leaves.leaf_batch import LeafBatch
@@ -92,7 +92,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
     def _check_assignable(self, key: str) -> None:
         """Refuse a key that no value can have in this kind of store."""
 
-    def _prepare(self, key: str, window: Window, value: Any, *, is_new: bool) -> bool | None:  # noqa: ARG002
+    def _prepare(self, key: str, byte_range: ByteRange, value: Any, *, is_new: bool) -> bool | None:  # noqa: ARG002
         """Refuse a new key that excludes others. Returns whether its leaf gets a file of its own, if that differs."""
         return None
 
@@ -250,14 +250,14 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         self._session.check_writable("set items", key)
         with self._lock:
             self._check_assignable(key)
-            window = frame_of(value, key, self._path, self._encoding())
-            if self._publishing.put(self, key, window, value):
+            byte_range = frame_of(value, key, self._path, self._encoding())
+            if self._publishing.put(self, key, byte_range, value):
                 return
-            if self._pending.fits(window[2]) and not self._publishing.is_due(self, window[2], None):
-                changes.put(self, key, settled(window), value)
+            if self._pending.fits(byte_range[2]) and not self._publishing.is_due(self, byte_range[2], None):
+                changes.put(self, key, settled(byte_range), value)
             else:  # something is to be written, which may fail
                 with AllOrNone(self):
-                    changes.put(self, key, window, value)
+                    changes.put(self, key, byte_range, value)
 
     def __delitem__(self, key: str) -> None:
         key = self._absolute(key)

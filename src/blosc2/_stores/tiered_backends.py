@@ -66,11 +66,11 @@ def file_names(store: DictStore) -> dict[str, str]:
     names: dict[str, str | None] = {}
     if backend.embedded is not None:
         names = {key: backend.name_of(key) for key in backend.listing().below() if backend.has_file(key)}
-    for key, window in pending.frames.items():
-        if window is None:
+    for key, byte_range in pending.frames.items():
+        if byte_range is None:
             names.pop(key, None)
         elif pending.tiers.get(key, key in names):
-            current = store._contents.window(key)
+            current = store._contents.byte_range(key)
             names[key] = None if current is None else key[1:] + suffix_of(current)
     shown = [(key, name) for key, name in names.items() if key.startswith(prefix + "/")]
     return {key[len(prefix) :]: name for key, name in shown if name is not None}

@@ -88,7 +88,7 @@ class Transaction(Block):
             # Some changes may be published although publishing failed: show what is in the file.
             with suppress(OSError, FormatError):
                 load_if_behind(store)
-            store._leaves.reload(self._touched, store._contents.window)
+            store._leaves.reload(self._touched, store._contents.byte_range)
 
     def _restore(self, before: tuple[Any, ...]) -> None:
         """Bring back the pending changes from before; it may be called again."""
@@ -100,4 +100,4 @@ class Transaction(Block):
         was: dict[str, Any] = store._pending.frames
         self._touched |= {key for key in was if now.get(key, ...) is not was[key]}
         # Leaves may show changes that were taken back.
-        store._leaves.reload(self._touched, store._contents.window)
+        store._leaves.reload(self._touched, store._contents.byte_range)

@@ -15,7 +15,7 @@ from blosc2._backends import CATALOG_LEAST, MEMORY_LIMIT, LeafStream, filed_as
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.changes import put
 from blosc2._stores.followers import list_again, recount
-from blosc2._stores.leaves.leaf import window_of_bytes
+from blosc2._stores.leaves.leaf import byte_range_of_bytes
 from blosc2._stores.leaves.many_frames import Filed, frames, nbytes_of
 from blosc2._stores.new_keys import NewKeys
 from blosc2._stores.pending import is_in_memory
@@ -166,13 +166,15 @@ def _stream_update(store: DictStore, items: Iterator[tuple[str, Any]]) -> None:
     if (
         stream is None
         or store._leaves.edited
-        or any(window is None or not is_in_memory(window) for window in pending.frames.values())
+        or any(byte_range is None or not is_in_memory(byte_range) for byte_range in pending.frames.values())
     ):
         _set_each(store, items)
         flush(store, durable=True)
         return
     first: list[Framed] = [
-        (key, 0, (*filed_as(window), window)) for key, window in pending.frames.items() if window is not None
+        (key, 0, (*filed_as(byte_range), byte_range))
+        for key, byte_range in pending.frames.items()
+        if byte_range is not None
     ]
     before = pending.frames, pending.tiers
     pending.frames, pending.tiers = {}, {}
@@ -230,7 +232,7 @@ def _write_few(store: DictStore, leaves: list[Framed], progress: Progress) -> in
     """Publish leaves in a transaction."""
     with store.transaction():
         for key, _, (_, _, frame) in leaves:
-            put(store, key, window_of_bytes(frame) if isinstance(frame, bytes) else frame)
+            put(store, key, byte_range_of_bytes(frame) if isinstance(frame, bytes) else frame)
         progress(len(leaves), sum(nbytes for _, nbytes, _ in leaves))
     return len(leaves)
 

@@ -7,7 +7,7 @@ import os
 from typing import Final
 
 from blosc2._backends.directory.files import write_in_a_row, write_new
-from blosc2._backends.layout import Window
+from blosc2._backends.layout import ByteRange
 from blosc2._backends.temporary_folder import TemporaryPlace
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
@@ -49,19 +49,19 @@ class FilesAside:
         # Those of which a sync failed.
         self._doubtful: set[str] = set()
 
-    def stage(self, changes: dict[str, Window]) -> dict[str, Window]:
+    def stage(self, changes: dict[str, ByteRange]) -> dict[str, ByteRange]:
         """Move frames out of memory into files beside the tree: large ones each into its own, which is its file later.
 
         The others go into one file: a process may have some tens of thousands of mappings, and fewer files open.
         """
         opener = Source.map if os.name == "posix" else Source.open
-        staged: dict[str, Window] = {}
+        staged: dict[str, ByteRange] = {}
         small = {}
-        for key, window in changes.items():
-            if window[2] < _OWN_FILE:
-                small[key] = window
+        for key, byte_range in changes.items():
+            if byte_range[2] < _OWN_FILE:
+                small[key] = byte_range
             else:
-                source = opener(self.write(window))
+                source = opener(self.write(byte_range))
                 staged[key] = (source, 0, source.size)
         if small:
             path = self.new() + _TOGETHER
@@ -77,23 +77,23 @@ class FilesAside:
         self._staged += 1
         return os.path.join(self._staging, f"{self._staged}")
 
-    def write(self, window: Window) -> str:
+    def write(self, byte_range: ByteRange) -> str:
         """Write a frame to a file beside the tree; one that is there already stays."""
-        path = self.staged_path(window)
+        path = self.staged_path(byte_range)
         if path is None:
             path = self.new()
-            write_new(path, window, self._owner)
+            write_new(path, byte_range, self._owner)
         return path
 
-    def staged_path(self, window: Window) -> str | None:
+    def staged_path(self, byte_range: ByteRange) -> str | None:
         """The file beside the tree that a frame lies in, if it does, and if it can be taken for the leaf's own."""
-        path = window[0].path
+        path = byte_range[0].path
         if path is None or os.path.dirname(path) != self._staging or path.endswith(_TOGETHER):
             return None
         if path not in self._doubtful and os.path.exists(path):
             return str(path)
         # It is written once more, from what the system still has of it.
-        for finding in verify_frame(Frame.open(*window)):
+        for finding in verify_frame(Frame.open(*byte_range)):
             raise FormatError(f"a leaf that was not published yet could not be written: {finding.what}", path=path)
         return None
 

@@ -28,8 +28,8 @@ from blosc2._backends.layout import (
     LEAF_SUFFIXES,
     LOCK,
     RESERVED,
+    ByteRange,
     Moved,
-    Window,
     missing,
     suffix_of,
     taken,
@@ -107,7 +107,7 @@ class DirectoryBackend(TieredBackend):
         if self.exists() and not os.path.isfile(os.path.join(self.root, EMBED)):
             raise taken(self.root, f"a directory that is not empty and no store (it has no {EMBED}) is not replaced")
 
-    def embed_window(self) -> Window:
+    def embed_byte_range(self) -> ByteRange:
         """Where the frame of embedded values lies."""
         path = os.path.join(self.root, EMBED)
         # Before it is read: a change meanwhile is then noticed too.
@@ -121,16 +121,16 @@ class DirectoryBackend(TieredBackend):
         """What the file of embedded values was when it was last read or written here."""
         return self._embed_file.identity
 
-    def _open_embedded(self) -> Window:
-        window = self.files.open(os.path.join(self.root, EMBED), self._embed_source)
-        self._embed_source = None if window is None else window[0]
-        if window is None:
+    def _open_embedded(self) -> ByteRange:
+        byte_range = self.files.open(os.path.join(self.root, EMBED), self._embed_source)
+        self._embed_source = None if byte_range is None else byte_range[0]
+        if byte_range is None:
             if not os.path.isdir(self.root):
                 raise missing(self.root)
             raise FormatError(f"not a store: it has no {EMBED}", path=self.root)
         self.behind = self.must_load = False
         # What an append to it left unfinished may follow.
-        return window[0], 0, -1
+        return byte_range[0], 0, -1
 
     def shown(self) -> tuple[Any, ...]:
         """What is shown, for `show`."""
@@ -142,21 +142,21 @@ class DirectoryBackend(TieredBackend):
         self._embed_file.bring_back(state)
         super().show(common)
 
-    def locate_file(self, key: str) -> Window | None:
+    def locate_file(self, key: str) -> ByteRange | None:
         """The file of a key, opened; None where there is none."""
         return self.files.locate(key)
 
-    def place_file(self, key: str) -> Window | None:
+    def place_file(self, key: str) -> ByteRange | None:
         """The file of a key, opened but not read; None where there is none."""
         return self.files.place(key)
 
     def open_frame(self, key: str) -> Frame | None:
         """The frame of a key, in a file or embedded; None where there is none."""
-        window = None if self.replaces else self.files.locate(key)
-        if window is None:
+        byte_range = None if self.replaces else self.files.locate(key)
+        if byte_range is None:
             return self._embedded_frame(key)
-        frame = Frame.open(*window, key)
-        if not (frame.only_array and str(window[0].path).endswith(".b2nd")):
+        frame = Frame.open(*byte_range, key)
+        if not (frame.only_array and str(byte_range[0].path).endswith(".b2nd")):
             self._check_suffix(frame, key)
         return frame
 
@@ -185,7 +185,7 @@ class DirectoryBackend(TieredBackend):
         return False
 
     # ------------------------------------------------------------------ leaves that a writer moves
-    def _find_again(self, key: str) -> Window | None:
+    def _find_again(self, key: str) -> ByteRange | None:
         """Where a leaf is that was in no tier when these were looked through; None where there is none.
 
         After keys were listed, others that came later are none of the store's until its `refresh`.
@@ -195,17 +195,17 @@ class DirectoryBackend(TieredBackend):
             return None
         for _ in range(_TRIES):
             # Mostly there is none, which is seen sooner than by opening it.
-            window = self.files.locate_now(key) if self.files.path_now(key) is not None else None
-            if window is not None:
-                return window
+            byte_range = self.files.locate_now(key) if self.files.path_now(key) is not None else None
+            if byte_range is not None:
+                return byte_range
             newer = self._newer_values()
             if newer is None:
                 return None if self._newer is None else self._newer.locate(key)
             # Only for leaves that were missed: the others stay as they were when the store was opened.
             self._newer = newer
-            window = newer.locate(key)
-            if window is not None:
-                return window
+            byte_range = newer.locate(key)
+            if byte_range is not None:
+                return byte_range
         return None
 
     def _list_tiers(self, embedded: Embedded) -> tuple[KeyTable, dict[str, Any]]:
@@ -227,14 +227,14 @@ class DirectoryBackend(TieredBackend):
 
     def _newer_values(self) -> Embedded | None:
         """The embedded values, if they are not those that were read last."""
-        return read_embedded(self._embed_window_now, self.how.verify) if self.embed_has_changed() else None
+        return read_embedded(self._embed_byte_range_now, self.how.verify) if self.embed_has_changed() else None
 
     def embed_has_changed(self) -> bool:
         """Whether there are other embedded values than those that were read last."""
         now = file_identity(self._embed_file.path)
         return now is not None and now != self._latest
 
-    def _embed_window_now(self) -> Window:
+    def _embed_byte_range_now(self) -> ByteRange:
         """Where their frame lies, for a look at them beside the version that the store shows."""
         self._latest = file_identity(self._embed_file.path)
         return self._open_embedded()
@@ -254,13 +254,13 @@ class DirectoryBackend(TieredBackend):
         """Look at the files again, and at the embedded values, if it can be told where they are now."""
         super().look_again()
         self._forget()
-        window = None
+        byte_range = None
         # What somebody else has put there stays refused.
         if self._embed_file.is_behind or file_identity(self._embed_file.path) == self._identity:
             with suppress(OSError, FormatError):
-                window = self.embed_window()
-        if window is not None and self.embedded is not None:
-            self.embedded = Embedded(window, verify=self.how.verify)
+                byte_range = self.embed_byte_range()
+        if byte_range is not None and self.embedded is not None:
+            self.embedded = Embedded(byte_range, verify=self.how.verify)
 
     def _forget(self) -> None:
         self.files.forget()
@@ -268,7 +268,7 @@ class DirectoryBackend(TieredBackend):
 
     # ------------------------------------------------------------------ writing
     def _publish_tiers(
-        self, files: dict[str, Window | None], values: dict[str, Window | None], new: NewVersion
+        self, files: dict[str, ByteRange | None], values: dict[str, ByteRange | None], new: NewVersion
     ) -> None:
         hidden = {
             key for key in new.hidden
@@ -279,7 +279,7 @@ class DirectoryBackend(TieredBackend):
             self.placing.settle()  # the files that stand for them
             values.update(dict.fromkeys(hidden))
         before = {} if self.embedded is None else self.embedded.entries
-        kept: dict[str, Window | None] = {}
+        kept: dict[str, ByteRange | None] = {}
         try:
             self._keep_moved(files, values, new, kept)
             super()._publish_tiers(files, values, new)
@@ -289,30 +289,30 @@ class DirectoryBackend(TieredBackend):
             raise
 
     def _keep_moved(
-        self, files: dict[str, Window | None], values: dict[str, Window | None], new: NewVersion,
-        kept: dict[str, Window | None],
+        self, files: dict[str, ByteRange | None], values: dict[str, ByteRange | None], new: NewVersion,
+        kept: dict[str, ByteRange | None],
     ) -> None:  # fmt: skip
         """Give embedded values their new keys first where files are to come under the old ones.
 
         These win as soon as they are there, and the value would be under no key until the embedded ones are published.
         What was under the new keys is put into `kept`, first of all: an interrupt may come right behind the rest.
         """
-        moved: dict[str, Window | None] = {
-            key: window
-            for key, window in values.items()
-            if isinstance(window, Moved) and files.get(window.origin) is not None
+        moved: dict[str, ByteRange | None] = {
+            key: byte_range
+            for key, byte_range in values.items()
+            if isinstance(byte_range, Moved) and files.get(byte_range.origin) is not None
         }
         embedded = self.embedded
         if not moved or embedded is None:
             return
         kept.update((key, embedded.kept(key) if key in embedded.entries else None) for key in moved)
         Publishing(self).into({}, self.changes_of(moved, new.registry), fresh=False, durable=new.durable)
-        self.embedded = Embedded(self.embed_window(), verify=self.how.verify)
+        self.embedded = Embedded(self.embed_byte_range(), verify=self.how.verify)
         for key in moved:
             del values[key]
 
     def _take_back_moved(
-        self, kept: dict[str, Window | None], before: Mapping[str, Any], error: BaseException, new: NewVersion
+        self, kept: dict[str, ByteRange | None], before: Mapping[str, Any], error: BaseException, new: NewVersion
     ) -> None:
         """The publication failed for which embedded values were given their new keys: take these away again."""
         self.look_again()
@@ -326,7 +326,7 @@ class DirectoryBackend(TieredBackend):
             error.add_note(f"{self.named}: renamed values are there under their new keys, too: {list(kept)[:5]}")
 
     def write(
-        self, files: dict[str, Window | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
+        self, files: dict[str, ByteRange | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
         lazy: bool = False,
     ) -> None:  # fmt: skip
         """Make changes part of the tree: leaves first, and then the embedded values."""
@@ -359,7 +359,7 @@ class DirectoryBackend(TieredBackend):
         if self._embed_file.unsettled:
             self._embed_file.settle()
 
-    def publish_files(self, changes: dict[str, Window | None]) -> dict[str, str]:
+    def publish_files(self, changes: dict[str, ByteRange | None]) -> dict[str, str]:
         """Change the files of leaves alone; what is new is durable when `placing` is settled. Gives its suffixes."""
         return Publishing(self).into(changes, None, fresh=False, durable=False, settles=True)
 
@@ -385,7 +385,7 @@ class DirectoryBackend(TieredBackend):
             with suppress(OSError, FormatError):
                 self._embed_file.cut_tail(Frame.open(Source.open(self._embed_file.path)))
 
-    def stage_files(self, changes: dict[str, Window]) -> dict[str, Window]:
+    def stage_files(self, changes: dict[str, ByteRange]) -> dict[str, ByteRange]:
         """Move frames out of memory into files beside the tree."""
         return self.aside.stage(changes)
 
@@ -458,7 +458,7 @@ class DirectoryBackend(TieredBackend):
         self._forget()
 
     def _compact_embedded(self) -> None:
-        embedded = Embedded(self.embed_window())
+        embedded = Embedded(self.embed_byte_range())
         if embedded.frame.nbytes:
             self._embed_file.beside = self._beside_embedded()
             self._embed_file.publish(EmbeddedChanges(str(embedded.kind), embedded, {}), anew=True)
@@ -474,11 +474,11 @@ class DirectoryBackend(TieredBackend):
             raise taken(self.root, f"the file of the key {key!r} is gone; open the store again")
         return Moved(None, key, self.aside.link(path))
 
-    def opened(self, moved: Moved) -> Window:
-        """Such a file as a window; an embedded value is one."""
+    def opened(self, moved: Moved) -> ByteRange:
+        """Such a file as a byte range; an embedded value is one."""
         if moved.aside is None:
             return moved
-        window = self.files.open(moved.aside)
-        if window is None:
+        byte_range = self.files.open(moved.aside)
+        if byte_range is None:
             raise taken(self.root, f"the file of the key {moved.origin!r} is gone; open the store again")
-        return window
+        return byte_range

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, Final, cast
 
-from blosc2._backends.layout import Window, pieces
+from blosc2._backends.layout import ByteRange, pieces
 from blosc2._core.frame.frame import Frame
 from blosc2._files import Owner, Part, check_unchanged, write_parts
 from blosc2._frames import ALIGNMENT, parts_with_checksums
@@ -28,12 +28,12 @@ def _most_live(frame: Frame) -> int:
     return int(frame.header_len + frame.stored_nbytes + frame.nchunks * ALIGNMENT + index + frame.trailer_len)
 
 
-def _with_checksums(window: Window) -> list[Part]:
+def _with_checksums(byte_range: ByteRange) -> list[Part]:
     """The bytes of a leaf with checksums, as files carry them; of what is no sound frame, the bytes as they are."""
     try:
-        return parts_with_checksums(Frame.open(*window))
+        return parts_with_checksums(Frame.open(*byte_range))
     except FormatError:
-        return [window]
+        return [byte_range]
 
 
 def in_steps(keys: list[str], renamed: dict[str, str]) -> list[list[str]]:
@@ -63,20 +63,20 @@ def in_steps(keys: list[str], renamed: dict[str, str]) -> list[list[str]]:
     return steps
 
 
-def write_new(path: str, window: Window, owner: Owner) -> None:
+def write_new(path: str, byte_range: ByteRange, owner: Owner) -> None:
     """Write a frame to a file that must not exist."""
     with owner.open_raw(path, "xb") as file:
-        write_parts(cast("BinaryIO", file), _with_checksums(window))
-    check_unchanged(window[0])
+        write_parts(cast("BinaryIO", file), _with_checksums(byte_range))
+    check_unchanged(byte_range[0])
 
 
-def write_in_a_row(path: str, windows: Iterable[Window], owner: Owner) -> list[int]:
+def write_in_a_row(path: str, byte_ranges: Iterable[ByteRange], owner: Owner) -> list[int]:
     """Write frames to a file that must not exist, one behind the other; gives where they begin."""
     starts, end = [], 0
     with owner.open(path, "xb") as file:
-        for window in windows:
+        for byte_range in byte_ranges:
             starts.append(end)
-            end += sum(map(file.write, pieces(window)))
+            end += sum(map(file.write, pieces(byte_range)))
     return starts
 
 

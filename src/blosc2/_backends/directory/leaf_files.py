@@ -11,7 +11,7 @@ from typing import Final
 
 from blosc2._backends.directory.scan import Folder, scan
 from blosc2._backends.key_rules import is_path
-from blosc2._backends.layout import LEAF_SUFFIXES, RESERVED, Window, open_source
+from blosc2._backends.layout import LEAF_SUFFIXES, RESERVED, ByteRange, open_source
 from blosc2._core.frame.header import file_range
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
@@ -61,26 +61,26 @@ class LeafFiles:
         """The file of each key, relative to the directory, as they were listed; None where they were not."""
         return None if self._table is None else self._files
 
-    def locate(self, key: str) -> Window | None:
+    def locate(self, key: str) -> ByteRange | None:
         """The file of a key, opened; None where there is none."""
         if self._table is None:
             return self.locate_now(key)
         name = self._files.get(key)
         return None if name is None else self.open(os.path.join(self._root, name))
 
-    def locate_now(self, key: str) -> Window | None:
+    def locate_now(self, key: str) -> ByteRange | None:
         """The same, whatever files there were when they were listed."""
         if not is_path(key) or key.startswith(_RESERVED):
             return None
         stem = self._root + key
         for suffix in LEAF_SUFFIXES:
-            window = self.open(stem + suffix)
-            if window is not None:
-                return window
+            byte_range = self.open(stem + suffix)
+            if byte_range is not None:
+                return byte_range
         other = self._unknown_suffix(key)
         return None if other is None else self.open(other)
 
-    def place(self, key: str) -> Window | None:
+    def place(self, key: str) -> ByteRange | None:
         """The file of a key, opened but not read; None where there is none."""
         path = self.path_of(key)
         if path is None:
@@ -90,7 +90,7 @@ class LeafFiles:
             return source, 0, source.size
         return None
 
-    def open(self, path: str, old: Source | None = None) -> Window | None:
+    def open(self, path: str, old: Source | None = None) -> ByteRange | None:
         """The frame in a file; None where there is none, or something else. For `old` see `open_source`."""
         # A small file is read at once: cheaper than a mapping, and a thousand of them need no descriptors.
         source = Source.of_small_file(path, _SMALL_FILE)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from blosc2._backends.directory.files import write_new
-from blosc2._backends.layout import Moved, Window, suffix_of
+from blosc2._backends.layout import ByteRange, Moved, suffix_of
 from blosc2._core.frame.frame import Frame
 from blosc2._files import sync_file, sync_files, temporary_name
 from blosc2._frames import verify_frame
@@ -76,7 +76,7 @@ class Placing(Unsettled):
         # Where it is new, there may be a durable one of another suffix.
         return path not in self.new or any(path not in self.new for path in files.files_of(key, path))
 
-    def put(self, key: str, window: Window, *, there: bool, synced: bool) -> bool:
+    def put(self, key: str, byte_range: ByteRange, *, there: bool, synced: bool) -> bool:
         """Give a leaf its file, be it `there` or not; `synced` waits for the disk before that.
 
         False where the key has a file of another name, for which `publish` has to be called.
@@ -84,7 +84,7 @@ class Placing(Unsettled):
         backend = self._backend
         owner = backend._owner
         backend.check_unchanged([key])
-        suffix = suffix_of(window)
+        suffix = suffix_of(byte_range)
         if there and any(path != backend.root + key + suffix for path in backend.files.files_of(key)):
             return False
         path = backend.tree.place_of(key, suffix)
@@ -93,7 +93,7 @@ class Placing(Unsettled):
         # By itself, not in a folder: a writer may be killed, or lose its rights, at any time.
         aside = temporary_name(backend.aside.temporary.beside)
         try:
-            write_new(aside, window, owner)
+            write_new(aside, byte_range, owner)
             if synced or (path not in self.new and os.path.lexists(path)):
                 sync_file(aside)
             else:
@@ -143,7 +143,7 @@ class Placing(Unsettled):
         backend._mark_leaf()
         return True
 
-    def publish(self, changes: dict[str, Window | None]) -> None:
+    def publish(self, changes: dict[str, ByteRange | None]) -> None:
         """Give several leaves their files, or remove them; if one of these fails, all are as they were."""
         backend = self._backend
         backend.check_unchanged(changes)
@@ -152,12 +152,12 @@ class Placing(Unsettled):
             backend.files.note_file(key, suffixes.get(key))
         backend._mark_leaf()
 
-    def forget_aside(self, changes: dict[str, Window | None]) -> None:
+    def forget_aside(self, changes: dict[str, ByteRange | None]) -> None:
         """These were published, and wait no more: remove the second names that files had meanwhile."""
-        for window in changes.values():
-            if isinstance(window, Moved) and window.aside is not None:
+        for byte_range in changes.values():
+            if isinstance(byte_range, Moved) and byte_range.aside is not None:
                 with suppress(OSError):
-                    self._backend._owner.unlink(window.aside)
+                    self._backend._owner.unlink(byte_range.aside)
 
     def came(self, unsynced: set[str], touched: set[str], gone: set[str], keys: set[str]) -> None:
         """Files came without a sync, and went, in these folders; these keys had durable files before."""
@@ -188,13 +188,13 @@ class Placing(Unsettled):
     def _write_again(self, path: str) -> None:
         """Write a file once more, from what the system still has of it."""
         backend = self._backend
-        window = backend.files.open(path)
-        if window is None:
+        byte_range = backend.files.open(path)
+        if byte_range is None:
             return
-        for finding in verify_frame(Frame.open(*window)):
+        for finding in verify_frame(Frame.open(*byte_range)):
             raise FormatError(f"a leaf could not be made durable, and is damaged by now: {finding.what}", path=path)
         aside = backend.aside.new()
-        write_new(aside, window, backend._owner)
+        write_new(aside, byte_range, backend._owner)
         sync_file(aside)
         backend._owner.replace(aside, path)
         self.doubtful.discard(path)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from blosc2._backends.directory.files import folders_between, in_steps, write_new
 from blosc2._backends.embedded.changes import EmbeddedChanges
-from blosc2._backends.layout import EMBED, Moved, Window, suffix_of, taken
+from blosc2._backends.layout import EMBED, ByteRange, Moved, suffix_of, taken
 from blosc2._files import FileMoves, check_same_file, file_identity, sync_files, sync_folder, temporary_name
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Publishing:
     def __init__(self, backend: DirectoryBackend) -> None:
         self._backend = backend
 
-    def anew(self, changes: dict[str, Window | None], embed: EmbeddedChanges | None, durable: bool) -> None:
+    def anew(self, changes: dict[str, ByteRange | None], embed: EmbeddedChanges | None, durable: bool) -> None:
         """Build a whole tree beside its place and move it there in one step."""
         backend = self._backend
         parent, name = os.path.split(os.path.abspath(backend.root))
@@ -40,17 +40,17 @@ class Publishing:
         place = file_identity(tree)
         try:
             folders = {tree}
-            for key, window in changes.items():
-                if window is None:
+            for key, byte_range in changes.items():
+                if byte_range is None:
                     continue
-                path = tree + key + suffix_of(window)
+                path = tree + key + suffix_of(byte_range)
                 folder = os.path.dirname(path)
                 if folder not in folders:
                     backend._owner.makedirs(folder)
                     folders.update(folders_between(tree, folder))
-                staged = backend.aside.staged_path(window)
+                staged = backend.aside.staged_path(byte_range)
                 if staged is None:
-                    write_new(path, window, backend._owner)
+                    write_new(path, byte_range, backend._owner)
                 else:
                     backend._owner.rename(staged, path)
             if embed is not None:
@@ -96,7 +96,7 @@ class Publishing:
 
     def into(
         self,
-        changes: dict[str, Window | None],
+        changes: dict[str, ByteRange | None],
         embed: EmbeddedChanges | None,
         fresh: bool,
         durable: bool,
@@ -115,18 +115,18 @@ class Publishing:
         renamed: dict[str, str] = {}
         suffixes: dict[str, str] = {}
         moves = []
-        for key, window in changes.items():
-            if isinstance(window, Moved) and window.aside is not None:
-                suffixes[key] = os.path.splitext(window.aside)[1]
+        for key, byte_range in changes.items():
+            if isinstance(byte_range, Moved) and byte_range.aside is not None:
+                suffixes[key] = os.path.splitext(byte_range.aside)[1]
                 path = backend.tree.place_of(key, suffixes[key])
                 # The file aside stays, in case that this fails and is tried again.
-                moves.append((backend.aside.link(window.aside, path), path))
-                renamed[key] = window.origin
-            elif window is not None:
-                suffixes[key] = suffix_of(window)
+                moves.append((backend.aside.link(byte_range.aside, path), path))
+                renamed[key] = byte_range.origin
+            elif byte_range is not None:
+                suffixes[key] = suffix_of(byte_range)
                 path = backend.tree.place_of(key, suffixes[key])
-                moves.append((backend.aside.write(window), path))
-        there = [key for key, window in changes.items() if window is not None]
+                moves.append((backend.aside.write(byte_range), path))
+        there = [key for key, byte_range in changes.items() if byte_range is not None]
         placing = backend.placing
         lost = {key for key in changes if placing.replaces(key)} if settles else set()
         unsynced = {

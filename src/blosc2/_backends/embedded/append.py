@@ -18,7 +18,7 @@ from blosc2._backends.embedded.frame_layout import (
     with_own_checksums,
 )
 from blosc2._backends.embedded.frame_map import MAP, Embedded
-from blosc2._backends.layout import Window
+from blosc2._backends.layout import ByteRange
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import range_checksum, with_checksums
 from blosc2._core.frame.frame_writer import pack_index, pack_trailer
@@ -31,7 +31,7 @@ _SECTOR: Final = 512
 # Dead bytes may be this many times the live ones, plus so many bytes.
 _DEAD_TO_LIVE: Final = 2
 _SLACK: Final = 1 << 20
-# Values that cross chunks are no windows of the file. When they are this part of all, larger chunks are made for them.
+# Values that cross chunks are no ranges of the file. When they are this part of all, larger chunks are made for them.
 _CROSSING_PART: Final = 8
 # A last chunk up to here is written again with each append; a longer one only as long as to fill it up costs more.
 _SHORT_TAIL: Final = 64 << 10
@@ -62,28 +62,28 @@ def can_grow(old: Embedded, kind: str) -> bool:
 class Plan:
     """Where new values go in a frame that is appended to, and what its map says then."""
 
-    def __init__(self, frame: Frame, old: Embedded, changes: Mapping[str, Window | None]) -> None:
+    def __init__(self, frame: Frame, old: Embedded, changes: Mapping[str, ByteRange | None]) -> None:
         self.frame = frame
         self.old = old
         self.size = size = int(frame.chunksize)
         entries = dict(old.entries)
         keys: list[str] = []
-        windows: list[Window] = []
+        byte_ranges: list[ByteRange] = []
         gone: list[dict[str, Any]] = []
         came: list[dict[str, Any]] = []
-        for key, window in changes.items():
-            before = entries.pop(key, None) if window is None else entries.get(key)
+        for key, byte_range in changes.items():
+            before = entries.pop(key, None) if byte_range is None else entries.get(key)
             if before is not None:
                 gone.append(before)
-            entry = None if window is None else kept_entry(old, window)
+            entry = None if byte_range is None else kept_entry(old, byte_range)
             if entry is not None:
                 entries[key] = entry
                 came.append(entry)
-            elif window is not None:
+            elif byte_range is not None:
                 keys.append(key)
-                windows.append(window if is_checked(window[2], size) else with_own_checksums(window))
-        lengths = [window[2] for window in windows]
-        self.windows = windows
+                byte_ranges.append(byte_range if is_checked(byte_range[2], size) else with_own_checksums(byte_range))
+        lengths = [byte_range[2] for byte_range in byte_ranges]
+        self.byte_ranges = byte_ranges
         self.places = places = arrange(lengths, size, frame.nbytes)
         #: The uncompressed bytes that are written: from the start of a chunk that was short, or is new.
         self.begin = frame.nbytes // size * size
@@ -99,7 +99,7 @@ class Plan:
             self.crossing += sign * crossing
         self.map = stored_map(entries, self.end)
         self.offsets = np.frombuffer(frame.offsets_bytes(), np.int64)
-        self.tail = self._tail() if windows and self.begin < frame.nbytes else None
+        self.tail = self._tail() if byte_ranges and self.begin < frame.nbytes else None
 
     def _end(self, end: int, added: int) -> int:
         last = end % self.size
@@ -114,7 +114,7 @@ class Plan:
         crossing = sum([length for length in lengths if self.size < length <= LARGEST_CHUNK])
         return sum(lengths) + ALIGNMENT * len(lengths), crossing
 
-    def _tail(self) -> Window | None:
+    def _tail(self) -> ByteRange | None:
         """Where the bytes of the short last chunk lie; None if these are not stored as they are."""
         length = self.frame.nbytes - self.begin
         start = self.frame.byte_range_of(self.begin, length)
@@ -122,19 +122,19 @@ class Plan:
 
     def is_possible(self) -> bool:
         """Whether the frame can go on from what it is."""
-        if self.windows and self.begin < self.frame.nbytes and self.tail is None:
+        if self.byte_ranges and self.begin < self.frame.nbytes and self.tail is None:
             return False
         # A store without values has no chunks, or others could not change its metadata.
         return bool((self.offsets >= 0).all()) and any("urlbase" not in entry for entry in self.entries.values())
 
     def had_better_rewrite(self) -> bool:
-        """Whether dead bytes, or values that are no windows, have become too many."""
+        """Whether dead bytes, or values that are no byte ranges, have become too many."""
         frame, live = self.frame, self.live
         if self.crossing * _CROSSING_PART > live:
             return True
         count = -(-self.end // self.size)
         overhead = frame.header_len + 12 * count + len(self.map) + _SECTOR
-        added = self.end - self.begin + 2 * ALIGNMENT * (count - self.begin // self.size) if self.windows else 0
+        added = self.end - self.begin + 2 * ALIGNMENT * (count - self.begin // self.size) if self.byte_ranges else 0
         dead = frame.frame_len + added - live - overhead
         return bool(dead > _DEAD_TO_LIVE * (live + overhead) + _SLACK)
 
@@ -153,7 +153,7 @@ class Plan:
             own = from_table(known.chunks)
         offsets = self.offsets
         position = output.position
-        if self.windows:
+        if self.byte_ranges:
             first = self.begin // self.size
             chunks = RawChunks(output.write, position, self.begin, self.end, self.size, checksums)
             if self.tail is not None and known is not None:
@@ -161,8 +161,8 @@ class Plan:
                 chunks.add_again(self.tail, source.read(start - _CHUNK_HEADER, _CHUNK_HEADER), own[first])
             elif self.tail is not None:
                 chunks.add(self.begin, self.tail)
-            for place, window in zip(self.places, self.windows, strict=True):
-                chunks.add(place, window)
+            for place, byte_range in zip(self.places, self.byte_ranges, strict=True):
+                chunks.add(place, byte_range)
             chunks.finish()
             offsets = np.concatenate([offsets[:first], np.array(chunks.offsets, np.int64) - frame.header_len])
             position = chunks.position

@@ -10,7 +10,7 @@ from typing import Any
 from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.embedded.file import EmbeddedFile
 from blosc2._backends.embedded.frame_map import Embedded, open_embedded, verify_value
-from blosc2._backends.layout import NOT_REPLACED, Moved, Window, taken
+from blosc2._backends.layout import NOT_REPLACED, ByteRange, Moved, taken
 from blosc2._backends.protocol import NewVersion
 from blosc2._backends.waiting import WaitingValues
 from blosc2._backends.writer_lock import WriterLock
@@ -181,7 +181,7 @@ class EmbeddedBackend:
         self._waiting.forget()
 
     # ------------------------------------------------------------------ locate
-    def locate(self, key: str) -> Window | None:
+    def locate(self, key: str) -> ByteRange | None:
         """The byte range of the frame of a key. None if there is none."""
         embedded = self.embedded
         if embedded is not None:
@@ -192,10 +192,10 @@ class EmbeddedBackend:
 
     def open_frame(self, key: str) -> Frame | None:
         """The frame of a key; None where there is none."""
-        window = self.locate(key)
-        return None if window is None else Frame.open(*window, key)
+        byte_range = self.locate(key)
+        return None if byte_range is None else Frame.open(*byte_range, key)
 
-    def place(self, key: str) -> Window | None:
+    def place(self, key: str) -> ByteRange | None:
         """The byte range of a frame, as far as it is known without reading it. None if there is none."""
         return None if self.embedded is None else self.embedded.place(key)
 
@@ -252,11 +252,11 @@ class EmbeddedBackend:
         return True
 
     # ------------------------------------------------------------------ stage, publish, compact
-    def changes_of(self, changes: Mapping[str, Window | None]) -> EmbeddedChanges:
+    def changes_of(self, changes: Mapping[str, ByteRange | None]) -> EmbeddedChanges:
         """What becomes of the values."""
         return EmbeddedChanges("b2embed", self.embedded, changes, meta=self.meta, chunksize=self.chunksize)
 
-    def stage(self, changes: dict[str, Window], tiers: Mapping[str, bool]) -> dict[str, Window]:  # noqa: ARG002 - one tier
+    def stage(self, changes: dict[str, ByteRange], tiers: Mapping[str, bool]) -> dict[str, ByteRange]:  # noqa: ARG002 - one tier
         """Move unpublished frames out of memory. Returns where they are now."""
         return self._waiting.stage(changes)
 
@@ -288,13 +288,13 @@ class EmbeddedBackend:
 
     def moved(self, key: str) -> Moved:
         """The frame of a key that will get another key."""
-        window = self.locate(key)
-        if window is None:
+        byte_range = self.locate(key)
+        if byte_range is None:
             raise StoreKeyError(f"Key {key!r} not found in the store", path=self.named)
-        return Moved(window, key)
+        return Moved(byte_range, key)
 
-    def opened(self, moved: Moved) -> Window:
-        """All values are windows."""
+    def opened(self, moved: Moved) -> ByteRange:
+        """All values are byte ranges."""
         return moved
 
     def compact(self, progress: Progress | None) -> None:

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO, Final
 
 from blosc2._backends.embedded.frame_layout import Value, metalayers_of, write_frame
 from blosc2._backends.embedded.frame_map import Embedded, chunks_of_value
-from blosc2._backends.layout import Moved, Window
+from blosc2._backends.layout import ByteRange, Moved
 from blosc2._core.frame.frame_writer import header_length
 from blosc2._core.io.source import Source
 from blosc2._files import Progress, TemporaryFile
@@ -43,7 +43,7 @@ class EmbeddedChanges:
         self,
         kind: str,
         old: Embedded | None,
-        changes: Mapping[str, Window | None],
+        changes: Mapping[str, ByteRange | None],
         *,
         metadata: Mapping[str, bytes] | None = None,
         meta: Mapping[str, bytes] | None = None,
@@ -67,15 +67,15 @@ class EmbeddedChanges:
         header, _ = self._write(parts.append)
         return b"".join([header, *parts])
 
-    def window(self, beside: str) -> Window:
-        """The same as a window: in memory, or where that would take much, in a temporary file."""
+    def byte_range(self, beside: str) -> ByteRange:
+        """The same as a byte range: in memory, or where that would take much, in a temporary file."""
         values = values_after(self.old, self.changes).values()
         if sum(value[2] for value in values if not isinstance(value, dict)) <= _IN_MEMORY:
             whole = self.compose()
             return Source.of_buffer(whole), 0, len(whole)
         waiting = TemporaryFile(beside)
         header, _ = self._write(waiting.add)
-        source = Source.joined(((Source.of_buffer(header), 0, len(header)), waiting.window(0)), checksums=False)
+        source = Source.joined(((Source.of_buffer(header), 0, len(header)), waiting.byte_range(0)), checksums=False)
         return source, 0, source.size
 
     def write(self, file: BinaryIO, progress: Progress | None = None) -> dict[str, dict[str, Any]]:
@@ -101,7 +101,7 @@ class EmbeddedChanges:
         )
 
 
-def values_after(old: Embedded | None, changes: Mapping[str, Window | None]) -> dict[str, Value]:
+def values_after(old: Embedded | None, changes: Mapping[str, ByteRange | None]) -> dict[str, Value]:
     """All values with these changes, in order: where each lies, or the entry of one that lies nowhere here."""
     values: dict[str, Value] = {}
     if old is not None:
@@ -111,24 +111,24 @@ def values_after(old: Embedded | None, changes: Mapping[str, Window | None]) -> 
             elif changes[key] is not None:
                 values[key] = {}  # its place
     # Of one that only gets another key too: what lies there never changes.
-    values.update({key: window for key, window in changes.items() if window is not None})
+    values.update({key: byte_range for key, byte_range in changes.items() if byte_range is not None})
     return values
 
 
 def _kept(old: Embedded, key: str) -> Value:
-    window = old.kept(key)
-    return old.entries[key] if window is None else window
+    byte_range = old.kept(key)
+    return old.entries[key] if byte_range is None else byte_range
 
 
-def kept_entry(old: Embedded, window: Window) -> dict[str, Any] | None:
+def kept_entry(old: Embedded, byte_range: ByteRange) -> dict[str, Any] | None:
     """The entry of a value that only gets another key, where it can go on lying where it lies; else None.
 
     Under the key that it had something else may be by now, and the file may be another one.
     """
-    if not isinstance(window, Moved) or window.origin not in old.entries:
+    if not isinstance(byte_range, Moved) or byte_range.origin not in old.entries:
         return None
-    entry, source, now = old.entries[window.origin], window[0], old.place(window.origin)
-    if now is None or now[1:] != window[1:] or source.identity is None or now[0].identity is None:
+    entry, source, now = old.entries[byte_range.origin], byte_range[0], old.place(byte_range.origin)
+    if now is None or now[1:] != byte_range[1:] or source.identity is None or now[0].identity is None:
         return None
     return entry if now[0].identity[:2] == source.identity[:2] else None
 
@@ -142,7 +142,7 @@ def is_damaged(old: Embedded) -> bool:
     return False
 
 
-def check_whole(old: Embedded, changes: Mapping[str, Window | None]) -> None:
+def check_whole(old: Embedded, changes: Mapping[str, ByteRange | None]) -> None:
     """Refuse to copy values out of chunks that are damaged: the copies would pass for whole."""
     frame = old.frame
     carried(frame)
@@ -154,7 +154,7 @@ def check_whole(old: Embedded, changes: Mapping[str, Window | None]) -> None:
             raise FormatError(finding.what, path=frame.source.path, offset=finding.offset)
     if not damaged:
         return
-    moved = {window.origin for window in changes.values() if isinstance(window, Moved)}
+    moved = {byte_range.origin for byte_range in changes.values() if isinstance(byte_range, Moved)}
     for key, entry in old.entries.items():
         offset, length = entry.get("offset"), entry.get("length")
         if (key in changes and key not in moved) or type(offset) is not int or type(length) is not int:

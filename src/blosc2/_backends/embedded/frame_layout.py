@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._backends.embedded.frame_map import MAP
-from blosc2._backends.layout import Window, pieces, whole
+from blosc2._backends.layout import ByteRange, pieces, whole
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import with_checksums
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
@@ -35,7 +35,7 @@ from blosc2._options import Filter, zstd_encoding
 from blosc2.exceptions import FormatError
 
 #: Where the frame of a value lies; or the entry of a value that lies nowhere here, to be kept as it is.
-Value = Window | dict[str, Any]
+Value = ByteRange | dict[str, Any]
 
 # A chunk holds several of the largest value, so that the ends which stay unused are a fraction of the whole; but not
 # more than all of them, as an append writes the last chunk again.
@@ -115,16 +115,16 @@ def is_checked(length: int, size: int) -> bool:
     return length <= size <= _CHECKED
 
 
-def with_own_checksums(window: Window) -> Window:
+def with_own_checksums(byte_range: ByteRange) -> ByteRange:
     """A value with checksums of its own; one that is no sound frame, or has them, as it is."""
-    source = window[0]
+    source = byte_range[0]
     try:
-        frame = Frame.open(*window)
+        frame = Frame.open(*byte_range)
         if frame.checksums_len:
-            return window
+            return byte_range
         parts = parts_with_checksums(frame)
     except FormatError:
-        return window
+        return byte_range
     made = [part if isinstance(part, tuple) else (Source.of_buffer(part), 0, len(part)) for part in parts]
     # What is known of the bytes is of the body, which lies where it did.
     joined = Source.joined(made, source.path, source.checksums if source.is_joined else False)
@@ -174,30 +174,30 @@ class RawChunks:
         self._parts: list[Any] = []
         self._waiting = self._hole = self._sum = 0
 
-    def add_again(self, window: Window, header: bytes, own: int) -> None:
+    def add_again(self, byte_range: ByteRange, header: bytes, own: int) -> None:
         """Begin with the bytes of a shorter chunk, of which the header and the checksum are known.
 
         They are not summed again: if they were damaged meanwhile, the new checksums tell it as the old ones did.
         """
-        length = window[2]
+        length = byte_range[2]
         payload = own ^ crc32c_joined(crc32c(header), 0, length)
         self._begin_chunk()
         before = crc32c(self._parts[-1])
         checksums, self._sums = self._sums, None
-        self.add(self._at, window)
+        self.add(self._at, byte_range)
         self._drain()
         self._sums = checksums
         self._sum = crc32c_joined(before, payload, length)
 
-    def add(self, place: int, window: Window) -> None:
+    def add(self, place: int, byte_range: ByteRange) -> None:
         """Write a value at its place."""
-        length = window[2]
+        length = byte_range[2]
         if self._at < place:
             self._fill(place)
         if length <= _PIECE:
-            self._put(whole(window), length)
+            self._put(whole(byte_range), length)
             return
-        for piece in pieces(window):
+        for piece in pieces(byte_range):
             for start in range(0, len(piece), _PIECE):
                 part = memoryview(piece)[start : start + _PIECE]
                 self._put(part, len(part))
@@ -295,7 +295,7 @@ def write_frame(
     local = {key: value for key, value in values.items() if not isinstance(value, dict)}
     checked_ones: set[str] = set()
     while True:
-        lengths = [window[2] for window in local.values()]
+        lengths = [byte_range[2] for byte_range in local.values()]
         size = chunksize_for(lengths, chunksize)
         if is_checked(max(lengths, default=0), size):
             break
@@ -318,10 +318,10 @@ def write_frame(
     chunks = RawChunks(write, header_len, 0, nbytes, size, checksums)
     total = sum(lengths) if progress is not None else 0
     done = 0
-    for place, window in zip(places, local.values(), strict=True):
-        chunks.add(place, window)
+    for place, byte_range in zip(places, local.values(), strict=True):
+        chunks.add(place, byte_range)
         if progress is not None:
-            done += window[2]
+            done += byte_range[2]
             progress(done, total)
     chunks.finish()
 

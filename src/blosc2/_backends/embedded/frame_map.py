@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._backends.key_rules import all_safe, is_safe
-from blosc2._backends.layout import FRAME_MAGIC, Window, open_source
+from blosc2._backends.layout import FRAME_MAGIC, ByteRange, open_source
 from blosc2._core.allocation import allowed, too_much
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
@@ -36,7 +36,7 @@ class Embedded:
 
     Parameters
     ----------
-    window : tuple
+    byte_range : tuple
         Where the frame lies.
     entries : dict, optional
         What its map is known to hold, by who wrote it; otherwise it is read.
@@ -54,9 +54,9 @@ class Embedded:
     """
 
     def __init__(
-        self, window: Window, entries: dict[str, dict[str, Any]] | None = None, *, verify: bool | None = None
+        self, byte_range: ByteRange, entries: dict[str, dict[str, Any]] | None = None, *, verify: bool | None = None
     ) -> None:
-        source, offset, length = window
+        source, offset, length = byte_range
         self._source = source
         self.verify = verify
         self.frame = Frame.open(source, offset, length)
@@ -89,7 +89,7 @@ class Embedded:
     def _error(self, reason: str, key: str | None = None) -> FormatError:
         return FormatError(reason, path=self._source.path, key=key, offset=self.frame.offset)
 
-    def locate(self, key: str) -> Window | None:
+    def locate(self, key: str) -> ByteRange | None:
         """Where the frame of a value lies: in the file, or in memory if it had to be decoded."""
         entry = self.entries.get(key)
         if entry is None:
@@ -113,7 +113,7 @@ class Embedded:
             raise self._error("no frame begins where the value should", key)
         return self._decoded(key, offset, length)
 
-    def place(self, key: str) -> Window | None:
+    def place(self, key: str) -> ByteRange | None:
         """Where a value is stored, for advice: nothing of it is read. All of the frame if it cannot be told."""
         entry = self.entries.get(key)
         if entry is None:
@@ -126,7 +126,7 @@ class Embedded:
                 return self._source, start, length
         return self._source, frame.offset, frame.frame_len
 
-    def kept(self, key: str) -> Window | None:
+    def kept(self, key: str) -> ByteRange | None:
         """The bytes of a value that is to be copied, whatever they are; None for an entry without any.
 
         Such an entry refers to a server or outside of the frame, and can only be copied itself.
@@ -141,8 +141,8 @@ class Embedded:
         start = frame.byte_range_of(offset, length)
         return self._decoded(key, offset, length) if start is None else (self._source, start, length)
 
-    def _decoded(self, key: str, offset: int, length: int) -> Window:
-        """A value that is no one window: in memory, or in the chunks that hold a long one as it is."""
+    def _decoded(self, key: str, offset: int, length: int) -> ByteRange:
+        """A value that is no one byte range: in memory, or in the chunks that hold a long one as it is."""
         frame = self.frame
         joined = joined_value(frame, offset, length)
         if joined is not None:
@@ -199,7 +199,7 @@ def open_embedded(path: str, mmap_mode: str | None, old: Source | None = None, a
     For `old` see `open_source`; `advice` is given before anything is read; `verify` is that of `Embedded`.
     """
 
-    def window() -> Window:
+    def byte_range() -> ByteRange:
         source = open_source(path, mmap_mode, old)
         if advice is not None:
             source.advise(advice)
@@ -207,27 +207,27 @@ def open_embedded(path: str, mmap_mode: str | None, old: Source | None = None, a
             raise FormatError("the file is empty, so it is no store", path=path)
         return source, 0, -1
 
-    return read_embedded(window, verify)
+    return read_embedded(byte_range, verify)
 
 
-def read_embedded(open_window: Callable[[], Window], verify: bool | None = None) -> Embedded:
+def read_embedded(open_byte_range: Callable[[], ByteRange], verify: bool | None = None) -> Embedded:
     """Read a frame of embedded values, which a writer may be changing just now.
 
     Parameters
     ----------
-    open_window : callable
+    open_byte_range : callable
         Opens the file and says where in it the frame lies.
     verify : bool, optional
         As of `Embedded`.
     """
     retry = Retry()
     while True:
-        window = open_window()
+        byte_range = open_byte_range()
         try:
-            return Embedded(window, verify=verify)
+            return Embedded(byte_range, verify=verify)
         except FormatError:
             # A header that was read while it was written, or that tells of bytes which came after the file was opened.
-            path = window[0].path
+            path = byte_range[0].path
             if not retry.again(None if path is None else file_identity(path)):
                 raise
 

@@ -16,8 +16,8 @@ from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.layout import (
     EMBED,
     NOT_REPLACED,
+    ByteRange,
     Moved,
-    Window,
     filed_as,
     open_source,
     pieces,
@@ -105,7 +105,7 @@ class ZipBackend(TieredBackend):
         if os.path.isdir(self.root):
             raise IsADirectoryError(errno.EISDIR, "a .b2z store is a file, and this is a directory", self.root)
 
-    def embed_window(self) -> Window:
+    def embed_byte_range(self) -> ByteRange:
         """Where the frame of embedded values lies. Reads the archive's directory, at the first call."""
         try:
             members = self.members
@@ -115,7 +115,7 @@ class ZipBackend(TieredBackend):
             self._check_no_directory()  # which says it better
             raise
         try:
-            window = version.archive.embedded(EMBED_NAME, self.how.verify is not False)
+            byte_range = version.archive.embedded(EMBED_NAME, self.how.verify is not False)
         except FormatError as error:
             if "compressed" not in error.reason:
                 raise
@@ -123,13 +123,13 @@ class ZipBackend(TieredBackend):
                 f"the archive holds a compressed {EMBED}, and members are read in place: unzip it and open the folder, "
                 "or pack that without compression (zip -0)", path=self.root, offset=error.offset,
             ) from None  # fmt: skip
-        if window is None:
+        if byte_range is None:
             raise FormatError(f"not a store: the archive has no member {EMBED}", path=self.root)
         self.members = Members(version, self.root, self.how.verify, self._told)
         self._identity = version.source.identity
         self._floor = 0
         self.behind = self.must_load = False
-        return version.source, *window
+        return version.source, *byte_range
 
     def shown(self) -> tuple[Any, ...]:
         """The version that is shown, for `show`."""
@@ -151,7 +151,7 @@ class ZipBackend(TieredBackend):
             return KeyTable.of_keys(())
         return self.members.table()
 
-    def locate_file(self, key: str) -> Window | None:
+    def locate_file(self, key: str) -> ByteRange | None:
         """The member of a key; None where there is none."""
         members = self.members
         if members is None:
@@ -165,7 +165,7 @@ class ZipBackend(TieredBackend):
         frame = None if members is None or self.replaces else members.open_frame(key)
         return self._embedded_frame(key) if frame is None else frame
 
-    def place_file(self, key: str) -> Window | None:
+    def place_file(self, key: str) -> ByteRange | None:
         """The byte range of the member of a key, by the directory. None if there is no member."""
         return None if self.members is None else self.members.place(key)
 
@@ -187,11 +187,11 @@ class ZipBackend(TieredBackend):
         if self.members is not None:
             self.members.verify(key)
 
-    def _locate_embedded(self, key: str) -> Window | None:
-        window = super()._locate_embedded(key)
-        if window is not None and self.members is not None and self.embedded is not None:
+    def _locate_embedded(self, key: str) -> ByteRange | None:
+        byte_range = super()._locate_embedded(key)
+        if byte_range is not None and self.members is not None and self.embedded is not None:
             self.members.check_embedded(self.embedded.frame)
-        return window
+        return byte_range
 
     def close(self) -> None:
         """Let go of the file; leaves that need it keep it."""
@@ -200,14 +200,14 @@ class ZipBackend(TieredBackend):
         super().close()
 
     # ------------------------------------------------------------------ writing
-    def stage_files(self, changes: dict[str, Window]) -> dict[str, Window]:
+    def stage_files(self, changes: dict[str, ByteRange]) -> dict[str, ByteRange]:
         """Write frames that wait in memory to the file, behind what is published."""
         if not changes:
             return {}
         try:
             writer = self._begin()
             self._check_own()
-            appended = {key: self._append(key, window) for key, window in changes.items()}
+            appended = {key: self._append(key, byte_range) for key, byte_range in changes.items()}
             writer.drain()
             source = open_source(self._written_path, None, None if self.members is None else self.members.source)
         except BaseException:
@@ -241,7 +241,7 @@ class ZipBackend(TieredBackend):
         return self._writer
 
     def write(
-        self, files: dict[str, Window | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
+        self, files: dict[str, ByteRange | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
         lazy: bool = False,  # noqa: ARG002 - all of an archive becomes durable at once
     ) -> None:  # fmt: skip
         """Publish changes: write members, then the directory, then the end record that makes both current."""
@@ -340,13 +340,13 @@ class ZipBackend(TieredBackend):
 
     def moved_file(self, key: str) -> Moved:
         """The name of the member that a new value of a key replaces."""
-        window = self.locate_file(key)
-        if window is None:
+        byte_range = self.locate_file(key)
+        if byte_range is None:
             raise self._refusal()
-        return Moved(window, key)
+        return Moved(byte_range, key)
 
-    def opened(self, moved: Moved) -> Window:
-        """All members are windows."""
+    def opened(self, moved: Moved) -> ByteRange:
+        """All members are byte ranges."""
         return moved
 
     def cut_tail(self) -> None:
@@ -405,11 +405,11 @@ class ZipBackend(TieredBackend):
             self._close(quietly=True)
         self._end_writing()
 
-    def _append(self, key: str, window: Window) -> tuple[int, int]:
-        suffix, description = filed_as(window)
+    def _append(self, key: str, byte_range: ByteRange) -> tuple[int, int]:
+        suffix, description = filed_as(byte_range)
         name = (key[1:] + suffix).encode()
         self._drop(key)
-        extent = append_frame(self._begin(), name, window, description)
+        extent = append_frame(self._begin(), name, byte_range, description)
         self._appended[key] = name, extent[0]
         return extent
 
@@ -418,9 +418,9 @@ class ZipBackend(TieredBackend):
         if name is not None and self._writer is not None:
             self._writer.drop(name)
 
-    def _is_appended(self, key: str, window: Window) -> bool:
+    def _is_appended(self, key: str, byte_range: ByteRange) -> bool:
         """Whether a frame already lies in the file that is being written, under its key."""
-        return self._appended.get(key, (b"", -1))[1] == window[1] and window[0].path == self._written_path
+        return self._appended.get(key, (b"", -1))[1] == byte_range[1] and byte_range[0].path == self._written_path
 
     @property
     def _folder(self) -> str:

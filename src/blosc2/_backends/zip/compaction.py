@@ -48,11 +48,15 @@ def copy_cataloged(
     def copy(record: int, *, leaf: bool) -> None:
         nonlocal done
         offset, length = archive.byte_range_at(record)
-        window = source, offset, length
+        byte_range = source, offset, length
         # By the leaf itself: what the old catalog says may be less, or wrong.
-        description = described(window) if leaf else None
+        description = described(byte_range) if leaf else None
         writer.append_pieces(
-            archive.name_at(record).encode(), pieces(window), length, archive.crc_at(record), description=description
+            archive.name_at(record).encode(),
+            pieces(byte_range),
+            length,
+            archive.crc_at(record),
+            description=description,
         )
         done += length
         if progress is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from blosc2._backends.layout import EMBED, Window
+from blosc2._backends.layout import EMBED, ByteRange
 from blosc2._backends.zip.members import Members
 from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._core.zip.catalog import NAME
@@ -17,7 +17,7 @@ CATALOG_LEAST = 256
 
 
 def write_directory(
-    writer: ArchiveWriter, changes: dict[str, Window | None], members: Members | None, folder: str, *, embedded: bool
+    writer: ArchiveWriter, changes: dict[str, ByteRange | None], members: Members | None, folder: str, *, embedded: bool
 ) -> None:
     """Write the directory of the next version; nothing shows it yet.
 
@@ -44,8 +44,8 @@ def write_directory(
             writer.write_directory(*members.archive.records(_outdated(members, changes, embedded)))
         return
     runs, others = writer.collect(folder)
-    for key, window in changes.items():
-        if window is None:
+    for key, byte_range in changes.items():
+        if byte_range is None:
             writer.hide(key[1:].encode("utf-8", "surrogateescape"))
     if members is not None:
         keys = members.sound_table()
@@ -53,7 +53,7 @@ def write_directory(
     write_cataloged(writer, keys, runs, others, EMBED_NAME)
 
 
-def _outdated(members: Members, changes: dict[str, Window | None], embedded: bool) -> set[int]:
+def _outdated(members: Members, changes: dict[str, ByteRange | None], embedded: bool) -> set[int]:
     """Offsets of the records that the new directory leaves out."""
     archive = members.archive
     gone: set[int] = set()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from blosc2._backends.layout import Window, pieces, whole
+from blosc2._backends.layout import ByteRange, pieces, whole
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._core.zip.archive_writer import ArchiveWriter
@@ -23,7 +23,7 @@ _LARGE: Final = 8 << 20
 
 
 def append_frame(
-    writer: ArchiveWriter, name: bytes, frame: Window | bytes, description: bytes | None = None
+    writer: ArchiveWriter, name: bytes, frame: ByteRange | bytes, description: bytes | None = None
 ) -> tuple[int, int]:
     """Append a frame, with checksums unless it is small. Returns its offset in the file and its size."""
     if isinstance(frame, bytes):

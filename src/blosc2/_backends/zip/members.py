@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Final
 
-from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED, Window, pieces
+from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED, ByteRange, pieces
 from blosc2._backends.zip.member_frames import SMALL_MEMBER
 from blosc2._backends.zip.version import Version
 from blosc2._core.frame.frame import Frame
@@ -76,7 +76,7 @@ class Members:
             self._keys, self._find = sound, sound.find
         return sound
 
-    def locate(self, key: str) -> Window | None:
+    def locate(self, key: str) -> ByteRange | None:
         """The member of a key; None where there is none."""
         find = self._find or self.table().find  # two steps, because calling a slot's attribute directly is slower
         record = find(key)
@@ -86,7 +86,7 @@ class Members:
         offset, length = member(record)
         return self.source, offset, length
 
-    def place(self, key: str) -> Window | None:
+    def place(self, key: str) -> ByteRange | None:
         """The byte range of the member of a key, by the directory. None if there is no member."""
         record = (self._find or self.table().find)(key)
         if record < 0:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from blosc2._backends.embedded.changes import EmbeddedChanges
-from blosc2._backends.layout import Window, missing
+from blosc2._backends.layout import ByteRange, missing
 from blosc2._backends.zip import directory_records
 from blosc2._backends.zip.compaction import copy_cataloged, copy_members
 from blosc2._backends.zip.directory_records import CATALOG_NAME, EMBED_NAME, write_directory
@@ -38,7 +38,7 @@ class Publishing:
         self._backend = backend
 
     def write(
-        self, files: dict[str, Window | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
+        self, files: dict[str, ByteRange | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
     ) -> None:  # fmt: skip
         """Publish changes: write members, then the directory, then the end record that makes both current."""
         backend = self._backend
@@ -48,11 +48,11 @@ class Publishing:
             backend._check_own()
             for key in [key for key in backend._appended if files.get(key) is None]:
                 backend._drop(key)
-            for key, window in files.items():
-                if window is not None and not backend._is_appended(key, window):
-                    backend._append(key, window)
+            for key, byte_range in files.items():
+                if byte_range is not None and not backend._is_appended(key, byte_range):
+                    backend._append(key, byte_range)
             if embed is not None:
-                append_frame(writer, EMBED_NAME, embed.window(backend.root))
+                append_frame(writer, EMBED_NAME, embed.byte_range(backend.root))
             writer.drain()
             backend._check_own()
             members = None if fresh else backend.members

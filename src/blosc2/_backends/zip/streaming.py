@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from blosc2._backends.layout import Window
+from blosc2._backends.layout import ByteRange
 from blosc2._backends.zip.member_frames import append_frame
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class LeafStream:
         """Begin behind what is published, or a file that will replace it."""
         self._backend.begin_stream()
 
-    def add(self, key: str, suffix: str, description: bytes, frame: Window | bytes) -> None:
+    def add(self, key: str, suffix: str, description: bytes, frame: ByteRange | bytes) -> None:
         """Write a leaf. `end` publishes all of them."""
         append_frame(self._backend.streaming_writer(), (key[1:] + suffix).encode(), frame, description)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from blosc2._backends import canonical_key, plain_key
-from blosc2._files import LASTING, advise_windows, check_advice
+from blosc2._files import LASTING, advise_byte_ranges, check_advice
 from blosc2.exceptions import StoreKeyError
 
 if TYPE_CHECKING:
@@ -82,19 +82,19 @@ def advise_all(store: Store, advice: str) -> None:
 
 def advise_leaves(store: Store, advice: str, keys: Iterable[str]) -> None:
     """Give advice for some leaves; none is given if a key is missing."""
-    windows, known = [], []
+    byte_ranges, known = [], []
     for key in keys:
         name = plain_key(key)
-        window = store._contents.location(name)
-        if window is None:
+        byte_range = store._contents.location(name)
+        if byte_range is None:
             name = canonical_key(key)
-            window = store._contents.location(name)
-        if window is None:
+            byte_range = store._contents.location(name)
+        if byte_range is None:
             raise store._missing_key(key)
-        windows.append(window)
+        byte_ranges.append(byte_range)
         known.append(name)
     if advice == "dontneed":
         # The open leaf may be one of an older version, whose bytes lie elsewhere.
         for leaf in store._leaves.find_all(known):
             leaf.advise(advice)
-    advise_windows(advice, windows)
+    advise_byte_ranges(advice, byte_ranges)

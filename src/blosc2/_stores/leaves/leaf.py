@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from blosc2._arrays import TINY, ArrayPlan, cframe_of, tiny_frame
-from blosc2._backends import Window
+from blosc2._backends import ByteRange
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
@@ -73,9 +73,9 @@ class LiveHandle(MemoryHandle):
         """The key has another leaf now. This one can still be read, but not changed."""
         self._store = None
 
-    def reload(self, window: Window) -> bool:
+    def reload(self, byte_range: ByteRange) -> bool:
         """Show the frame in a byte range instead of the edited one; False if it is of another kind."""
-        frame = Frame.open(*window, self.key)
+        frame = Frame.open(*byte_range, self.key)
         if frame.metalayers().keys() != self.frame.metalayers().keys():
             return False
         with self._lock:
@@ -137,12 +137,12 @@ def live_leaf(store: Store, key: str) -> Any | None:
         return store._hold(key, wrap(handle))
 
 
-def window_of_bytes(frame: bytes) -> Window:
+def byte_range_of_bytes(frame: bytes) -> ByteRange:
     """The byte range of a frame in memory."""
     return Source.of_buffer(frame), 0, len(frame)
 
 
-def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -> Window:
+def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -> ByteRange:
     """The frame of a value that is to be stored; arrays of this package keep their bytes.
 
     Raises
@@ -153,10 +153,10 @@ def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -
     if type(value) is np.ndarray and not value.dtype.hasobject:  # most values
         tiny = tiny_frame(value, encoding) if value.nbytes <= TINY else None
         if tiny is not None:
-            return window_of_bytes(tiny[0])
+            return byte_range_of_bytes(tiny[0])
         return _compressed(value, path, encoding)
     if isinstance(value, Stored):
-        return value._handle.window()
+        return value._handle.byte_range()
     if isinstance(value, (Mapping, AbstractSet)):
         raise _unsupported(value, key, path, "its values are stored one by one; to_b2z and to_b2d copy whole stores")
     try:
@@ -168,13 +168,13 @@ def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -
     return _compressed(array, path, encoding)
 
 
-def _compressed(items: np.ndarray[Any, Any], path: str | None, encoding: dict[str, Any]) -> Window:
+def _compressed(items: np.ndarray[Any, Any], path: str | None, encoding: dict[str, Any]) -> ByteRange:
     """The frame of an array. The frame of a large array is made in a temporary file."""
     if path is None or items.nbytes <= _LARGE:
-        return window_of_bytes(cframe_of(items, encoding))
+        return byte_range_of_bytes(cframe_of(items, encoding))
     waiting = TemporaryFile(os.path.abspath(path))
     header = ArrayPlan(items.shape, items.dtype, encoding).lay_out(items, waiting.add)
-    parts = (Source.of_buffer(header), 0, len(header)), waiting.window(0)
+    parts = (Source.of_buffer(header), 0, len(header)), waiting.byte_range(0)
     source = Source.joined(parts, parts[1][0].path, False)
     return source, 0, source.size
 
@@ -187,8 +187,8 @@ def _unsupported(value: Any, key: str, path: str | None, why: str) -> Unsupporte
     )
 
 
-def metadata_frame(values: Mapping[str, Any]) -> Window:
+def metadata_frame(values: Mapping[str, Any]) -> ByteRange:
     """The frame of a super-chunk that has metadata alone."""
     schunk = SChunk(chunksize=1 << 14, cparams={"typesize": 1})
     schunk.vlmeta.update(values)
-    return window_of_bytes(schunk.to_cframe())
+    return byte_range_of_bytes(schunk.to_cframe())

@@ -14,13 +14,13 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from blosc2._arrays import TINY, tiny_frame
-from blosc2._backends import Window, filed_as
+from blosc2._backends import ByteRange, filed_as
 from blosc2._files import Owner
 from blosc2._options import get_nthreads
 from blosc2._stores.leaves.leaf import frame_of
 
 #: Suffix, description and frame of a leaf.
-Filed: TypeAlias = tuple[str, bytes, Window | bytes]
+Filed: TypeAlias = tuple[str, bytes, ByteRange | bytes]
 
 # Compressing a smaller value takes less time than handing it to another thread.
 _WORTH_A_THREAD: Final = 128 << 10
@@ -55,8 +55,8 @@ def _filed(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -> 
         tiny = tiny_frame(value, encoding)
         if tiny is not None:
             return ".b2nd", tiny[1], tiny[0]
-    window = frame_of(value, key, path, encoding)
-    return *filed_as(window), window
+    byte_range = frame_of(value, key, path, encoding)
+    return *filed_as(byte_range), byte_range
 
 
 def _takes_long(value: Any) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
-from blosc2._backends import Window
+from blosc2._backends import ByteRange
 from blosc2._core.leaves.weak_cache import sweep
 from blosc2._stores.leaves.leaf import LiveHandle
 from blosc2.exceptions import FormatError, UnsupportedKindError
@@ -92,26 +92,26 @@ class OpenLeaves:
             edited = self.edited
             edited[handle.key] = handle
 
-    def collect(self, changes: dict[str, Window | None]) -> None:
+    def collect(self, changes: dict[str, ByteRange | None]) -> None:
         """Make the frames of edited leaves pending changes."""
         edited = self.edited
         for key, handle in list(edited.items()):
             try:
                 del edited[key]  # first: an edit made meanwhile is noted again
-                changes[key] = handle.window()
+                changes[key] = handle.byte_range()
             except BaseException:
                 edited.setdefault(key, handle)
                 raise
 
-    def reload(self, keys: Iterable[str], window_of: Callable[[str], Window | None]) -> None:
+    def reload(self, keys: Iterable[str], byte_range_of: Callable[[str], ByteRange | None]) -> None:
         """The changes of some keys were dropped: their open leaves show what the store has now, if it has the key."""
         self.edited = {}
         for key in keys:
             handle = self.handles.get(key)
             if handle is not None:
                 with suppress(OSError, FormatError, UnsupportedKindError):  # a damaged leaf is not shown
-                    window = window_of(key)
-                    if window is not None and handle.reload(window):
+                    byte_range = byte_range_of(key)
+                    if byte_range is not None and handle.reload(byte_range):
                         continue
             self.forget(key)
 

@@ -187,10 +187,10 @@ def describe_leaf(store: DictStore, key: str) -> LeafInfo:
                     if description:
                         return leaf_info(description)._replace(key=key, stored=store._backend.stored_bytes(key))
     edited = store._leaves.edited.get(key)
-    window = store._contents.window(key) if edited is None else edited.window()
-    if window is None:
+    byte_range = store._contents.byte_range(key) if edited is None else edited.byte_range()
+    if byte_range is None:
         raise store._missing_key(key)
-    frame = Frame.open(*window, key)
+    frame = Frame.open(*byte_range, key)
     description = describe(frame, parse_dtype)
     if description:
         info = leaf_info(description)
@@ -222,10 +222,10 @@ def store_stats(store: DictStore, path: str, depth: int, by: str | Iterable[str]
         keys = [key for key in entries if key.startswith(below) and listing.table.find(key) < 0]
 
     def published(key: str) -> LeafInfo:
-        window = backend.locate(key)
-        if window is None:
+        byte_range = backend.locate(key)
+        if byte_range is None:
             raise store._missing_key(key)
-        return leaf_info(describe(Frame.open(*window, key), parse_dtype) or bytes(24))
+        return leaf_info(describe(Frame.open(*byte_range, key), parse_dtype) or bytes(24))
 
     counter.add_leaves(readable(keys, published), path, depth)
     rows = counter.rows()

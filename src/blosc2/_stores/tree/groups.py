@@ -50,8 +50,8 @@ class Groups:
     def recount(self) -> None:
         """Pending changes were replaced, or published keys may be others than those listed."""
         self.added = {}
-        for key, window in self._pending.frames.items():
-            self.key_changed(key, (window is not None) - (key in self._backend))
+        for key, byte_range in self._pending.frames.items():
+            self.key_changed(key, (byte_range is not None) - (key in self._backend))
 
     def begin_version(self) -> None:
         """Another version of the store is shown: it has the changes that were pending, or they were dropped."""

@@ -15,7 +15,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import checksums_of, stored_lengths
 from blosc2._core.io.checksum import crc32c, crc32c_of_parts
 from blosc2._core.io.source import Source
-from blosc2._frames import PADDING, FrameUpdate, frame_bytes, frame_window, with_padding
+from blosc2._frames import PADDING, FrameUpdate, frame_byte_range, frame_bytes, with_padding
 from blosc2._handles import MemoryHandle, memory
 from blosc2.exceptions import FormatError
 
@@ -25,11 +25,11 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "x.b2nd"
 
 
-def check(window: Any, frame: Frame) -> None:
-    """What a window holds is what a frame of these chunks is; what it knows of checksums is what these are."""
+def check(byte_range: Any, frame: Frame) -> None:
+    """What a byte range holds is what a frame of these chunks is; what it knows of checksums is what these are."""
     data = frame_bytes(FrameUpdate(frame))
-    assert window[0].read(*window[1:]) == data
-    known = window[0].checksums
+    assert byte_range[0].read(*byte_range[1:]) == data
+    known = byte_range[0].checksums
     if known:
         assert known[:3] == checksums_of(Frame.open(Source.of_buffer(data)))
         assert crc32c(data[known.start : known.stop]) == known.body
@@ -57,7 +57,7 @@ def special(frame: Frame, chunk: int) -> bytes:
 def test_a_frame_as_it_is(make: Callable[[str], None], path: Path) -> None:
     made(make, path)
     frame = Frame.open(Source.open(str(path)))
-    check(frame_window(frame), frame)
+    check(frame_byte_range(frame), frame)
 
 
 @every_kind
@@ -65,7 +65,7 @@ def test_an_edited_frame(make: Callable[[str], None], path: Path, monkeypatch: p
     made(make, path)
     frame = Frame.open(Source.open(str(path)))
     handle = edited(frame, sorted({0, frame.nchunks - 1}) if frame.nbytes else [], monkeypatch)
-    check(handle.window() if frame.nbytes else frame_window(frame), handle.frame)
+    check(handle.byte_range() if frame.nbytes else frame_byte_range(frame), handle.frame)
 
 
 @pytest.mark.parametrize("chunks", [[0], [5], [29], [3, 4, 5], [29, 0, 3, 0], list(range(30))])
@@ -79,12 +79,12 @@ def test_runs_of_chunks(history: str, chunks: list[int], path: Path, monkeypatch
         path.write_bytes(array.to_cframe())
     frame = Frame.open(Source.open(str(path)))
     handle = edited(frame, chunks, monkeypatch)
-    window = handle.window()
-    check(window, handle.frame)
-    assert bool(window[0].checksums) is (history != "of others")
+    byte_range = handle.byte_range()
+    check(byte_range, handle.frame)
+    assert bool(byte_range[0].checksums) is (history != "of others")
     if history == "new" and chunks == [5]:
         # A header, the chunks before it, itself, those behind it, a table, a trailer.
-        assert len(window[0].byte_ranges(0, window[0].size)) == 6
+        assert len(byte_range[0].byte_ranges(0, byte_range[0].size)) == 6
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7])
@@ -97,9 +97,9 @@ def test_aligned_payloads(count: int, path: Path) -> None:
     update.metalayers = with_padding(update.metalayers)
     aligned = Frame.open(Source.of_buffer(frame_bytes(update)))
     assert PADDING in aligned.metalayers()
-    window = frame_window(aligned, lambda at: sums_at(aligned, at))
-    check(window, aligned)
-    assert window[0].checksums
+    byte_range = frame_byte_range(aligned, lambda at: sums_at(aligned, at))
+    check(byte_range, aligned)
+    assert byte_range[0].checksums
     for chunk in range(count):
         assert aligned.chunk_info(chunk)[0] % 64 == 32  # type: ignore[operator]  # none of these is special
 
