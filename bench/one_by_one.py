@@ -1,4 +1,4 @@
-"""Assign many leaves one by one to each kind of store, in a ``with`` block: seconds, and bytes of the result.
+"""Assign many leaves one by one to each kind of store, and then replace them: seconds, and bytes of the result.
 
 ``python bench/one_by_one.py [NUMBER]``. The time ends when everything is durable.
 """
@@ -35,9 +35,15 @@ def main() -> None:
                     for n in range(number):
                         store[f"/g{n % 100}/k{n}"] = value
                 seconds, user = time.perf_counter() - began, time.process_time() - user
+                again = time.process_time()
+                with kind(path, mode="a", **options) as store:
+                    for n in range(number):
+                        store[f"/g{n % 100}/k{n}"] = value[::-1]
+                again = time.process_time() - again
                 size = sum(file.stat().st_size for file in [Path(path), *Path(path).rglob("*")] if file.is_file())
             what = f"{name:15} {number} x {value.nbytes} bytes"
-            print(f"{what}: {seconds:6.2f} s, {user:6.2f} s of a processor, {size / 1e6:6.1f} MB")
+            cpu = f"{user:6.2f} s of a processor, {again:6.2f} s to replace them"
+            print(f"{what}: {seconds:6.2f} s, {cpu}, {size / 1e6:6.1f} MB")
 
 
 if __name__ == "__main__":

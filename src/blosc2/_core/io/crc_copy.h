@@ -27,9 +27,15 @@ B2_COPIES static inline __attribute__((always_inline)) void b2_fold_plane(
     size_t i;
     /* Where the 64 bytes at `i` go. */
 #define b2_target(i) (to + (i) / run * step + (i) % run)
+    /* The processor itself fetches ahead up to the end of a page of 4 KB, which `memcpy` waits less for. */
+#define b2_ahead(i) if (together == 1) _mm_prefetch((const char *) source + (i) + 8192, _MM_HINT_T0)
 #define b2_next(v, i) v = _mm512_loadu_si512(source + (i)); _mm512_storeu_si512(together == 1 ? to + (i) : b2_target(i), v)
     for (; n >= together; n -= together, to += step * together, source += run * together) {
         for (i = 0; i < whole; i += 256) {
+            b2_ahead(i);
+            b2_ahead(i + 64);
+            b2_ahead(i + 128);
+            b2_ahead(i + 192);
             b2_next(w, i);
             b2_next(x, i + 64);
             b2_next(y, i + 128);
@@ -66,6 +72,7 @@ B2_COPIES static inline __attribute__((always_inline)) void b2_fold_plane(
     state->d = d;
     state->next = next;
 #undef b2_target
+#undef b2_ahead
 #undef b2_next
 }
 
