@@ -131,7 +131,7 @@ class DictStore(Store):
     array([6, 7])
     """
 
-    # What the metalayer of the frame of embedded values says that the store is.
+    # The metalayer in the frame of embedded values that names the kind of store.
     _metalayer: ClassVar[str] = "b2dict"
     # Whether a key is either a leaf or a group.
     _has_groups: ClassVar[bool] = False
@@ -182,7 +182,7 @@ class DictStore(Store):
             self._set_up(path, options, backend)
             open_or_begin(self, path)
         except BaseException:
-            # At once: the traceback keeps the object for a while.
+            # Now: the traceback keeps the object alive for a while.
             if lock is not None:
                 lock.release()
             raise
@@ -190,7 +190,7 @@ class DictStore(Store):
             advise_all(self, advise)
 
     def _set_up(self, path: str, options: StoreOptions, backend: TieredBackend) -> None:
-        """Make the objects of a store over a backend."""
+        """Make the objects that a store with this backend has."""
         if options.mode == "r":
             Store.__init__(self, path, options, backend)
             self._followers = (self._contents,)
@@ -253,10 +253,10 @@ class DictStore(Store):
         return gets_file(self, value, byte_range)
 
     def _correct_published(self, keys: list[str]) -> None:
-        publish.show_published(self, keys)  # removed files cannot come again
+        publish.show_published(self, keys)  # removed files cannot be brought back
 
     def _list_placed(self) -> None:
-        """List the keys of leaves that were published singly with the others."""
+        """List leaves published one by one together with the others."""
         self._contents.list_placed()
 
     def _encoding(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from blosc2._stores import (
 from blosc2.dict_store import DictStore
 from blosc2.exceptions import StoreKeyError
 
-# A default that nobody gives.
+# Marks an argument that was not given.
 _MISSING: Any = object()
 
 
@@ -117,11 +117,11 @@ class TreeStore(DictStore):
         return self._prefix if key == "/" else self._prefix + canonical_key(key)
 
     def _absolute_group(self, path: str) -> str:
-        """The same for a group, which may be named "" too."""
+        """The same for a group; "" means the same as "/"."""
         return self._absolute(path or "/")
 
     def _relative(self, batches: Iterable[list[str]]) -> Iterator[list[str]]:
-        """Keys of the whole tree, which are below this group, as keys of this group."""
+        """Batches of keys of the whole tree as keys relative to this group."""
         cut = len(self._prefix)
         return ([key[cut:] for key in batch] for batch in batches) if cut else iter(batches)
 
@@ -236,7 +236,7 @@ class TreeStore(DictStore):
         group = self._absolute_group(path)
         groups, leaves = walking.children(self, group)
         shown = group[len(self._prefix) :]
-        # Both are in order, which sorting notices; a leaf may be named like a group.
+        # Sorting two sorted lists is fast. A leaf may have the name of a group.
         return [f"{shown}/{name}" for name in dict.fromkeys(sorted(groups + leaves))]
 
     def walk(self, path: str = "/", topdown: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
@@ -437,7 +437,7 @@ class SubtreeView(TreeStore):
     """A group of a `TreeStore` as a tree of its own: its keys are those below the group.
 
     It has the objects of its tree, and so its leaves and its pending changes; only the prefix of its keys is its own.
-    What publishes, drops or rewrites does so for the whole tree. Closing a view does nothing.
+    Methods that publish, drop or rewrite act on the whole tree. Closing a view does nothing.
     """
 
     def __init__(self, tree: TreeStore, path: str) -> None:

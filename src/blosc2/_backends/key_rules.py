@@ -9,21 +9,21 @@ from typing import Final
 
 from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED
 
-# What a key of ours may not have: an empty, "." or ".." segment, control characters, and what the names of files on
-# some system cannot have or mean something else by, so that every key is the name of one file below its store
+# What a new key may not have: an empty, "." or ".." segment, control characters, and what the names of files on
+# some system cannot have or would misread, so that every key is the name of one file below its store
 # everywhere: the separators of other systems, wildcards, an end in a dot or blank, and devices.
 _UNSOUND: Final = re.compile(
     r"[\x00-\x1f\x7f\\:<>\"|?*]|/\.{0,2}(?:/|$)|[. ](?:/|$)"
     r"|/(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\xb9\xb2\xb3]) *(?=[./]|$)",
     re.IGNORECASE,
 )
-# What most keys are; nothing is wrong with these if they are short, have no segment that ends in a dot or could be a
+# The form of most keys. These are legal if they are short, have no segment that ends in a dot or could be a
 # device, and are not below a name of the store's own.
 _PLAIN: Final = re.compile(r"(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)+")
 _DEVICE: Final = re.compile(
     r"/(?:[Cc][Oo][Nn]|[Pp][Rr][Nn]|[Aa][Uu][Xx]|[Nn][Uu][Ll]|(?:[Cc][Oo][Mm]|[Ll][Pp][Tt])\d)(?![\w-])"
 )
-# The part of it that a key read from a file must obey too.
+# What a key that is read from a file may not have either.
 _UNSAFE: Final = re.compile(r"\x00|/\.{0,2}(?:/|$)")
 
 
@@ -31,7 +31,7 @@ _SUFFIXED: Final = re.compile(rf"[^/](?:{'|'.join(map(re.escape, LEAF_SUFFIXES))
 _UNSAFE_LINES: Final = re.compile(r"\x00|^(?!/)|/\.{0,2}(?:/|$)", re.MULTILINE)
 
 
-# Longer names than these some file system does not take, with a suffix behind the last segment.
+# Some file systems take no longer names than these, with a suffix after the last segment.
 _MAX_SEGMENT_BYTES: Final = 240
 _MAX_BYTES: Final = 4000
 # Names right below the root that the store itself uses.
@@ -40,7 +40,7 @@ _OWN: Final = (EMBED, LOCK, RESERVED.rstrip("/"))
 #: A key with one more would not be listed in a directory.
 MAX_SEGMENTS: Final = 257
 
-#: What each message says that refuses a key, besides the reason.
+#: What each error for a refused key says besides the reason.
 KEY_RULES: Final = (
     f"(a key has 1 to {MAX_SEGMENTS} segments behind '/' each, of up to {_MAX_SEGMENT_BYTES} bytes of UTF-8, "
     f"{_MAX_BYTES} in all; no segment is empty, '.' or '..', has a control character or one of \\ : < > \" | ? *, ends "
@@ -54,7 +54,7 @@ class KeyKindError(TypeError, ValueError):
 
 
 def plain_key(key: object) -> str:
-    """A key as a string and nothing more, such as NumPy's strings are; `KeyKindError` for what is none."""
+    """A key as an exact `str`, also for subclasses such as NumPy's; `KeyKindError` for anything else."""
     if not isinstance(key, str):
         raise KeyKindError(f"Key must be a string, not {type(key).__name__} {KEY_RULES}")
     return str.__str__(key)
@@ -114,7 +114,7 @@ def _shown(key: str) -> str:
 
 
 def _what_is_unsound(text: str) -> str:
-    """What the part of a key is that `_UNSOUND` has found."""
+    """Describe the part of a key that `_UNSOUND` matched."""
     if len(text) == 1 and text not in ". ":
         return f"the character {text!r}"
     if text.strip("/") in ("", ".", ".."):
@@ -134,8 +134,8 @@ def suffixed_folders(key: str) -> list[str]:
 
 
 def absolute(path: str) -> str:
-    """A path that means the same when the working directory is another one."""
-    # Not by `os.path.abspath`, which takes ".." behind a link for what it is not.
+    """A path that means the same when the working directory changes."""
+    # Not by `os.path.abspath`, which resolves ".." behind a link wrongly.
     return path if not path or os.path.isabs(path) else os.path.join(os.getcwd(), path)
 
 
@@ -154,17 +154,17 @@ def is_safe(key: object) -> bool:
     """Whether a key that was read from a file stays below its store."""
     if not isinstance(key, str) or not key.startswith("/"):
         return False
-    # Most keys have nothing that could be wrong with them.
+    # Most keys need no closer look.
     if "/." in key or "//" in key or "\0" in key or key[-1] == "/":
         return not _UNSAFE.search(key)
     return True
 
 
 def all_safe(keys: Iterable[object]) -> bool:
-    """The same for many keys, faster."""
+    """Whether `is_safe` is true for all keys."""
     try:
         text = "\n".join(keys)  # type: ignore[arg-type]  # what is no string raises
     except TypeError:
         return False
-    # A newline inside of a key may look like the start of another one, so a hit is looked at closely.
+    # A newline inside a key looks like the start of another key, so after a hit each key is checked.
     return not _UNSAFE_LINES.search(text) or all(map(is_safe, keys))

@@ -18,21 +18,21 @@ ByteRange = tuple[Source, int, int]
 
 
 class Moved(tuple[Source, int, int]):  # noqa: SLOT001 - tuples cannot have any
-    """Where a frame lies that only gets another key.
+    """The byte range of a frame that only gets another key.
 
     Attributes
     ----------
     origin : str
         The published key that it has.
     aside : str or None
-        A file that is a second name of it, instead of a byte range: it is opened when its bytes are needed.
+        Path of a second name of its file, instead of a byte range: it is opened when its bytes are needed.
     """
 
     origin: str
     aside: str | None
 
     def __new__(cls, byte_range: ByteRange | None, origin: str, aside: str | None = None) -> Self:
-        """The byte range of a published key, or None with a file."""
+        """`byte_range` is that of `origin`, or None with `aside`."""
         byte_range_or_none: Any = (None, 0, 0) if byte_range is None else byte_range
         self = super().__new__(cls, byte_range_or_none)
         self.origin = origin
@@ -42,9 +42,9 @@ class Moved(tuple[Source, int, int]):  # noqa: SLOT001 - tuples cannot have any
 
 #: The frame of embedded values, without which there is no store.
 EMBED = "embed.b2e"
-#: Beside it, the lock of other writers.
+#: Beside it, a file to lock if folders cannot be.
 LOCK = "embed.b2e.b2lock"
-#: Below it lies what describes the store and is no leaf.
+#: The folder of what describes the store and is no leaf.
 RESERVED = ".b2/"
 #: Suffixes of leaves. Of two files for one key, the one that comes first here counts.
 LEAF_SUFFIXES = (".b2nd", ".b2f", ".b2b")
@@ -86,13 +86,13 @@ def _described(frame: Frame) -> bytes:
 
 
 def pieces(byte_range: ByteRange) -> Iterator[bytes | memoryview]:
-    """The bytes of a byte range, in pieces of bounded size; they are checked as far as something is known of them."""
+    """The bytes of a byte range, in pieces of bounded size; they are checked as far as checksums are known."""
     yield from checked_pieces(byte_range)
     check_unchanged(byte_range[0])
 
 
 def whole(byte_range: ByteRange) -> bytes | memoryview:
-    """The bytes of a byte range as one buffer, which is copied only when the source has none."""
+    """The bytes of a byte range as one buffer, which is a copy only if the source has no buffer."""
     source, offset, length = byte_range
     if source.is_joined:
         return b"".join(pieces(byte_range))  # which are checked
@@ -122,7 +122,7 @@ def missing(path: str) -> MissingFileError:
     )
 
 
-#: Why a file stays that a new store would replace.
+#: Why a new store does not replace a file.
 NOT_REPLACED: Final = (
     "this file is no store, and is not replaced by one: remove it first, or give the store another name (.b2z, .b2e)"
 )

@@ -1,8 +1,8 @@
 """The contract between a store and its backend: a ZIP file, a directory, or a frame of embedded values.
 
 A backend shows one version of a store, which `load` reads, and publishes the next. Keys are canonical. What not every
-backend can do is a part of it that may be None, and is asked for by that name: `placing`, `members`, `streaming`,
-`unsettled`. A fourth backend has all that is named here, and passes `tests/backend_kit.py`.
+backend can do is an attribute of it that may be None: `placing`, `members`, `streaming`,
+`unsettled`. A new backend implements all of this, and passes `tests/backend_kit.py`.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class NewVersion(NamedTuple):
     Attributes
     ----------
     changes : dict
-        New frames by key, None for a key that goes.
+        New frames by key, None for a removed key.
     tiers : mapping
         Of keys in `changes`, whether they get files of their own; a key that is not named stays where it is.
     registry : dict or None
-        Objects of other kinds that the store declares, where that changes.
+        Objects of other kinds that the store declares; None if unchanged.
     hidden : set of str
-        Keys of embedded values that go, because files hide them.
+        Keys of embedded values to remove, because files hide them.
     durable : bool
         Whether all of it is on the disk when it is published.
     lazy : bool
-        Whether embedded values that are changed alone may be certain only when they are settled.
+        Whether changes of embedded values alone may become durable only when settled.
     """
 
     changes: dict[str, ByteRange | None]
@@ -63,9 +63,9 @@ class Backend(Protocol):
     Attributes
     ----------
     root, named : str or None
-        Where it lies, and what users call that, which may be a link to it; None in memory.
+        Its path, and the path that users gave, which may be a link to it; None in memory.
     lock : WriterLock or None
-        What keeps other writers out; None where the store is open to be read only.
+        Keeps other writers out; None if the store is open to be read only.
     embedded : Embedded or None
         The values that share a frame, of the version that is shown; None before anything is published.
     lists_cheaply : bool
@@ -75,7 +75,7 @@ class Backend(Protocol):
     replaces : bool
         Whether the next publication makes a new store, and nothing is shown of the existing one.
     behind, must_load : bool
-        Whether something else was published than what is shown; whether nothing may be built upon that.
+        Whether a newer version than the shown one was published; whether nothing may build on the shown one.
     placing : Placing or None
         What publishes leaves one by one.
     members : Members or None
@@ -93,7 +93,7 @@ class Backend(Protocol):
     all_or_none: bool
     replaces: bool
 
-    # Not all of them are plain attributes.
+    # Some backends compute these.
     @property
     def root(self) -> str | None: ...
     @property
@@ -128,7 +128,7 @@ class Backend(Protocol):
         """The version that is shown, for `show`."""
 
     def show(self, shown: tuple[Any, ...]) -> None:
-        """Show an earlier version again, after a newer one was read that turned out to be useless."""
+        """Show an earlier version again, because the newer one that was read is unusable."""
 
     def look_again(self) -> None:
         """Forget the listing of the existing keys."""
@@ -155,7 +155,7 @@ class Backend(Protocol):
     def __contains__(self, key: str) -> bool: ...
 
     def contains_now(self, key: str) -> bool:
-        """The same with one look, during which a writer may move the leaf."""
+        """The same by a single look, which may miss a leaf that a writer is moving."""
 
     def has_file(self, key: str) -> bool:
         """Whether a key has a file or a member of its own."""
@@ -206,7 +206,7 @@ class Backend(Protocol):
         """The frame of a key that will get another key."""
 
     def opened(self, moved: Moved) -> ByteRange:
-        """The byte range of such a frame."""
+        """The byte range of what `moved` gave."""
 
     def compact(self, progress: Progress | None) -> None:
         """Rewrite the store without dead bytes. The result is not shown before `load`."""

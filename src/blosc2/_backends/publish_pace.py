@@ -12,11 +12,11 @@ from typing import Final
 
 #: Bytes of the map for each value, about.
 MAP_BYTES: Final = 64
-# Up to so many values a map is small.
+# A map of up to this many values is small.
 _FEW: Final = 64
-# In seconds. What waits longer is published with the next assignment, however little it is.
+# Seconds. A change that waits longer is published with the next assignment, however small.
 _LONGEST_WAIT: Final = 1.0
-# Publications may take so many seconds in all, and beyond that this fraction (1/n) of the time.
+# Publications may take `_ALLOWANCE` seconds in total, and beyond that 1/`_PART` of the time.
 _ALLOWANCE: Final = 0.1
 _PART: Final = 20
 

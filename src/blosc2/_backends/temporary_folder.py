@@ -12,7 +12,7 @@ from contextlib import suppress
 from blosc2._backends.layout import RESERVED
 from blosc2._files import Owner, remove_leftovers, temporary_name
 
-# More than the system says of a descriptor.
+# More bytes than the system's text about a descriptor.
 _INFO = 4096
 
 
@@ -44,7 +44,7 @@ class TemporaryPlace:
 
     @property
     def beside(self) -> str:
-        """What temporary files are to be beside of; its folder is there."""
+        """The path beside which temporary files are made; its folder exists."""
         if not self.is_inside:
             return self._root
         self._owner.makedirs(self._folder)
@@ -58,7 +58,7 @@ class TemporaryPlace:
             self._owner.mkdir(folder, 0o700)
             return folder
         except BaseException:
-            self._owner.remove_tree(folder)  # of which an interrupt would leave nobody knowing
+            self._owner.remove_tree(folder)  # which nobody would know of after an interrupt
             raise
 
     def tidy(self) -> None:
@@ -68,7 +68,7 @@ class TemporaryPlace:
                 self._owner.rmdir(self._folder)
 
     def remove_leftovers(self) -> None:
-        """Remove what killed processes left, wherever the place was then; only for who holds the store's lock."""
+        """Remove what killed processes left, in both possible places; the caller holds the store's lock."""
         for path in (self._root, self._hidden):
             with suppress(OSError):
                 remove_leftovers(path, self._owner)
@@ -85,7 +85,7 @@ class TemporaryPlace:
 
 
 def is_mount_point(path: str) -> bool:
-    """Whether a file or folder cannot be replaced by one that lies beside it, as far as the system tells."""
+    """Whether a path is a mount point, so that nothing beside it can replace it, as far as the system tells."""
     return _mount(os.path.dirname(os.path.abspath(path))) != _mount(path)
 
 
@@ -96,7 +96,7 @@ def _mount(path: str) -> tuple[int, str]:
     # One file system may be mounted in two places.
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        # Not as a file object, which an interrupt would leave to the collector of garbage.
+        # No file object: an interrupt would leave it to the garbage collector.
         info = os.open(f"/proc/self/fdinfo/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
         try:
             lines = os.read(info, _INFO).decode("ascii", "replace").splitlines()

@@ -42,7 +42,7 @@ class TieredBackend(ABC):
     how : StoreOptions
         How files are opened.
     kind : str
-        The metalayer that marks a store that is made.
+        The metalayer that marks a new store.
     """
 
     suffix: str
@@ -60,9 +60,9 @@ class TieredBackend(ABC):
         self.root = self.named = root
         self.how = how
         self.kind = kind
-        #: What files are told when they are opened.
+        #: The advice for files when they are opened.
         self.advice = None if how.advise is None else lasting(how.advise)
-        # Those of a later version, which were looked at for leaves that a writer has moved.
+        # Embedded values of a newer version, read to find leaves that a writer has moved.
         self._newer: Embedded | None = None
         self._listing: KeyListing | None = None
         self._waiting: WaitingValues | None = None  # made when something waits
@@ -99,15 +99,15 @@ class TieredBackend(ABC):
         self, files: dict[str, ByteRange | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
         lazy: bool = False,
     ) -> None:  # fmt: skip
-        """Make changes of files, and of the embedded values where these change, the next version.
+        """Publish changes of files, and of embedded values if there are any, as the next version.
 
-        With `fresh` the store is made now: leaves of an earlier one in this place go. For `durable` and `lazy` see
+        With `fresh` a new store is made: leaves of an earlier one here are removed. For `durable` and `lazy` see
         `NewVersion`.
         """
 
     @abstractmethod
     def exists(self) -> bool:
-        """See `Backend`, as for the others here."""
+        """See `Backend`, also for the methods below."""
 
     @abstractmethod
     def check_replaceable(self) -> None: ...
@@ -153,7 +153,7 @@ class TieredBackend(ABC):
         return self.embedded, self._newer, self.replaces, self.behind, self.must_load
 
     def show(self, shown: tuple[Any, ...]) -> None:
-        """Show an earlier version again, after a newer one was read that turned out to be useless."""
+        """Show an earlier version again, because the newer one that was read is unusable."""
         self.embedded, self._newer, self.replaces, self.behind, self.must_load = shown
         self._listing = None
 
@@ -197,12 +197,12 @@ class TieredBackend(ABC):
         return self.contains_now(key) or (self.embedded is not None and self._find_again(key) is not None)
 
     def contains_now(self, key: str) -> bool:
-        """The same with one look, during which a writer may move the leaf."""
+        """The same by a single look, which may miss a leaf that a writer is moving."""
         embedded = self.embedded
         return embedded is not None and (self.has_file(key) or key in embedded.entries)
 
     def _locate_embedded(self, key: str) -> ByteRange | None:
-        """Where a leaf lies that has no file."""
+        """The byte range of a leaf without a file."""
         embedded = self.embedded
         if embedded is None:
             self._check_open()
@@ -211,7 +211,7 @@ class TieredBackend(ABC):
         return self._find_again(key) if byte_range is None else byte_range
 
     def _find_again(self, key: str) -> ByteRange | None:  # noqa: ARG002 - where leaves are moved
-        """Where a leaf lies that was in neither tier, and that a writer may just have moved."""
+        """The byte range of a leaf found in neither tier, which a writer may just have moved."""
         return None
 
     # ------------------------------------------------------------------ list, describe
@@ -267,7 +267,7 @@ class TieredBackend(ABC):
 
     # ------------------------------------------------------------------ publish
     def publish(self, new: NewVersion) -> None:
-        """Make changes part of the store; `show_published` shows that."""
+        """Publish changes; `show_published` shows them."""
         files, values = self._split(new)
         self._publish_tiers(files, values, new)
 
@@ -276,7 +276,7 @@ class TieredBackend(ABC):
         self.load()
 
     def _split(self, new: NewVersion) -> tuple[dict[str, ByteRange | None], dict[str, ByteRange | None]]:
-        """What changes of files, and of embedded values."""
+        """Split changes into those of files and of embedded values."""
         embedded = self.embedded
         entries: Mapping[str, Any] = {} if embedded is None else embedded.entries
         files: dict[str, ByteRange | None] = {}
@@ -305,7 +305,7 @@ class TieredBackend(ABC):
     def changes_of(
         self, changes: Mapping[str, ByteRange | None], registry: dict[str, Any] | None = None, old: Any = ...
     ) -> EmbeddedChanges:
-        """What becomes of the embedded values, or of others that were shown before them."""
+        """The changes as `EmbeddedChanges`, of the embedded values or of those in `old`."""
         old = self.embedded if old is ... else old
         kind = self.kind
         if old is not None:
@@ -327,7 +327,7 @@ class TieredBackend(ABC):
 
     @abstractmethod
     def stage_files(self, changes: dict[str, ByteRange]) -> dict[str, ByteRange]:
-        """The same for frames that get files or members of their own."""
+        """`stage` for frames that get files or members of their own."""
 
     def moved(self, key: str) -> Moved:
         """The frame of a key that will get another key."""
@@ -340,4 +340,4 @@ class TieredBackend(ABC):
 
     @abstractmethod
     def moved_file(self, key: str) -> Moved:
-        """The same of a key that has a file or member of its own."""
+        """`moved` for a key that has a file or member of its own."""

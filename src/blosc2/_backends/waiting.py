@@ -1,4 +1,4 @@
-"""Where unpublished embedded values wait that are too many for memory."""
+"""A temporary file for unpublished embedded values that do not fit into memory."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from blosc2._backends.layout import ByteRange
 from blosc2._files import TemporaryFile
 from blosc2._frames import settled
 
-#: Unpublished frames are held in memory up to this.
+#: Bytes of unpublished frames that may stay in memory.
 MEMORY_LIMIT: Final = 64 << 20
 # Smaller values are not worth a system call each.
 _WORTH_MOVING: Final = 64 << 10
-# Files that are kept open for the values in them.
+# The most files that are kept open for values in them.
 _MOST_ELSEWHERE: Final = 64
 
 
 class WaitingValues:
-    """A temporary file of frames, made when it is needed; it has no name, and goes with the last byte range of it.
+    """A temporary file of frames, made when it is needed; it has no name, and is freed with its last byte range.
 
     Parameters
     ----------

@@ -23,10 +23,10 @@ from blosc2._core.io.forking import in_child
 from blosc2._files import CreationLock, Owner, check_permission, flock
 from blosc2.exceptions import StoreLockedError
 
-if sys.platform != "win32":  # its own locks keep readers out too, which must not be
+if sys.platform != "win32":  # Windows locks would keep readers out too
     import fcntl
 
-#: Between two tries, in seconds; each time twice as long, up to the second.
+#: Seconds between two tries: doubled each time, from the first value to the second.
 _PAUSE, _LONGEST_PAUSE = 0.0005, 0.05
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -39,7 +39,7 @@ class WriterLock:
     Parameters
     ----------
     path : str
-        Of the store, which need not be there yet. The folders that it will lie in are made then.
+        Of the store, which need not exist yet. In that case, the folders above it are made.
     timeout : float or None
         How many seconds to wait for another writer; None waits as long as it takes.
     exclusive : bool
@@ -100,7 +100,7 @@ class WriterLock:
                 try:
                     is_ours = self._try(descriptor, self._path if creation is None else creation.path)
                 except OSError:
-                    if creation is not None:  # nobody has it locked, as there are no locks
+                    if creation is not None:  # nobody can have locked it: there are no locks
                         creation.remove()
                     raise
                 if is_ours:
@@ -166,7 +166,7 @@ class WriterLock:
     def settle(self) -> None:
         """The file that was locked is the store now."""
         if self._next >= 0:
-            # At no moment is nothing locked.
+            # At each moment something is locked.
             before, self._descriptor, self._next = self._descriptor, self._next, -1
             creation, self._creation = self._creation, None
             if before >= 0:

@@ -21,7 +21,7 @@ Before = tuple[Any, "bool | None", "LiveHandle | None", Any, bool]
 class AllOrNone(Block):
     """A block that takes back this thread's changes of a store's keys if it raises.
 
-    The store tells the block of each key right before it changes it. So a block costs what it changes, whatever else is
+    The store names each key to the block right before changing it. So a block costs what it changes, whatever else is
     pending. Open leaves of these keys become live again. At the end of the outermost block, a store that publishes
     without `flush` does so; if that fails, the changes of the block are taken back.
     """
@@ -31,7 +31,7 @@ class AllOrNone(Block):
     def __init__(self, store: Store) -> None:
         self._store = store
         self._before: dict[str, Before] = {}
-        # The pending changes that the block made. If a key has another one now, another thread has set it.
+        # The pending changes that the block made. If a key has a different one now, another thread set it.
         self._made: dict[str, Any] = {}
         self._before_without_keys: tuple[Any, ...] = ()
         self._outer: AllOrNone | None = None
@@ -60,11 +60,11 @@ class AllOrNone(Block):
         self._before[key] = change, pending.tiers.get(key), handle, leaf, key in leaves.edited
 
     def made(self, key: str, change: Any) -> None:
-        """A key was given a pending change, or lost it (`...`)."""
+        """A key got a pending change, or lost its change (`...`)."""
         self._made[key] = change
 
     def staged(self, before: dict[str, Any], now: dict[str, Any]) -> None:
-        """The bytes of pending changes were moved, some perhaps of this block or of one around it."""
+        """Bytes of pending changes were moved, perhaps of changes by this block or an outer one."""
         for key, byte_range in now.items():
             if key in self._made and self._made[key] is before[key]:
                 self._made[key] = byte_range

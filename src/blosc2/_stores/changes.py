@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def put(store: Store, key: str, byte_range: ByteRange, value: Any = None) -> None:
-    """Give a key a new frame, which was made of `value` if that is known."""
+    """Give a key a new frame; `value` is what it was made of, if known."""
     pending = store._pending
     is_new = not store._contents.has(key)
     tier = store._prepare(key, byte_range, value, is_new=is_new)
@@ -92,7 +92,7 @@ def move(store: Store, names: dict[str, str]) -> None:
         store._leaves.collect(frames)
     byte_ranges = {old: frames.get(old) or store._backend.moved(old) for old in names}
     with AllOrNone(store):
-        # First all old keys: what is removed excludes no new key.
+        # Remove all old keys first: they might exclude new ones.
         for old in names:
             remove(store, old)
         for old, new in names.items():
@@ -106,7 +106,7 @@ def check_free(store: Store, key: str) -> None:
 
 
 def _note(store: Store, key: str) -> AllOrNone | None:
-    """A key is about to be changed; the block that the change belongs to."""
+    """Note that a key is about to change; returns the block of that change."""
     store._session.check_thread("change keys")
     block = store._pending.block()
     if block is not None:

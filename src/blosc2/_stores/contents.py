@@ -1,4 +1,4 @@
-"""What a store holds: what is published, with the pending changes."""
+"""What a store holds: its published version, with pending changes applied."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyCursor, KeyListing
 from blosc2._stores.pending import PendingChanges
 
-#: How many keys are made at a time when many are iterated over.
+#: How many keys an iteration makes at a time.
 KEYS_AT_ONCE: Final = 1024
 
 
@@ -28,7 +28,7 @@ class Contents:
     Attributes
     ----------
     placed : dict
-        Keys whose leaves were published singly since the backend listed its keys; False for a key that was removed.
+        Keys of leaves published one by one since the backend listed its keys; False for a removed key.
     """
 
     __slots__ = ("_backend", "_listing", "_pending", "_sorted", "placed")
@@ -61,7 +61,7 @@ class Contents:
         return self._backend.locate(key)
 
     def _opened(self, key: str, moved: Moved) -> ByteRange:
-        """The byte range of a frame that lies in a file of its own until it gets this key."""
+        """The byte range of a frame that waits in a file aside until it gets this key."""
         try:
             return self._backend.opened(moved)
         except OSError:
@@ -105,7 +105,7 @@ class Contents:
         return self._listing
 
     def _list(self, published: KeyListing) -> KeyListing:
-        # The keys of embedded values are few beside those of files, so they are added anew.
+        # Embedded values are far fewer than files, so their keys are added anew.
         embedded, table = self._backend.embedded, published.table
         find = table.find
         added = {} if embedded is None else dict.fromkeys(embedded.entries)
@@ -140,7 +140,7 @@ class Contents:
         return [group, *below] if group and self.has(group) else below
 
     def list_placed(self) -> None:
-        """Let the backend list its keys again, with those that were published singly."""
+        """Let the backend list its keys again, with those published one by one."""
         self.placed = {}
         self._listing = None
         self._backend.list_again()
@@ -152,7 +152,7 @@ class Contents:
             self._listing = None
 
     def recount(self) -> None:
-        """Pending changes were replaced, or published keys may be others than those listed."""
+        """Pending changes were replaced, or the published keys may differ from those listed."""
         self._listing = None
         if self.placed:
             self.list_placed()

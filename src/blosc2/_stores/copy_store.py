@@ -49,7 +49,7 @@ def _is_at(store: DictStore, path: str) -> bool:
 
 
 def _copy(store: DictStore, backend: TieredBackend, target: str) -> str:
-    """Write all leaves of a store, pending changes included, to another backend; its absolute path."""
+    """Write all leaves of a store, pending changes included, to another backend; returns its path."""
     with store._lock:
         store._leaves.collect(store._pending.frames)
         files, values = _leaves_by_tier(store)
@@ -84,7 +84,7 @@ def _leaves_by_tier(store: DictStore) -> tuple[dict[str, ByteRange | None], dict
         byte_range = contents.byte_range(key) if key in pending.frames else None
         if byte_range is not None:
             if pending.tiers.get(key, True):
-                files[key] = byte_range[:]  # where its bytes are now, even if it is to be moved
+                files[key] = byte_range[:]  # a plain byte range, even if it is a `Moved`
             else:
                 values[key] = byte_range
         elif not (key in entries and not backend.has_file(key)):  # those are copied with the frame of embedded values

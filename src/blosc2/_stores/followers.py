@@ -1,4 +1,4 @@
-"""Telling the objects that know something of the keys of a store when these change."""
+"""Followers: objects that keep something about a store's keys, and are told of changes."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ if TYPE_CHECKING:
 
 
 class KeyFollower(Protocol):
-    """An object that knows something of the keys of a store, and is told when they change."""
+    """An object that keeps something about a store's keys, and is told when keys change."""
 
     def key_changed(self, key: str, change: int) -> None:
         """The leaf of a key was replaced (0), added (1) or removed (-1)."""
 
     def recount(self) -> None:
-        """Pending changes were replaced, or published keys may be others than those listed."""
+        """Pending changes were replaced, or the published keys may differ from those listed."""
 
     def begin_version(self) -> None:
         """Another version of the store is shown."""
 
 
 def recount(store: Store) -> None:
-    """Tell all followers that the pending changes are others than before."""
+    """Tell all followers that the pending changes were replaced."""
     for follower in store._followers:
         follower.recount()
 
 
 def list_again(store: Store) -> None:
-    """Forget which keys are published: others may be than were listed."""
+    """Forget which keys are published: they may differ from those listed."""
     store._backend.look_again()
     begin_version(store)
     recount(store)
 
 
 def begin_version(store: Store) -> None:
-    """Forget what was made of the keys of the version that was shown before."""
+    """Forget what was derived from the keys of the version shown before."""
     store._forget_answers()
     for follower in store._followers:
         follower.begin_version()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from blosc2._backends.directory.placing import Placing
     from blosc2.dict_store import DictStore
 
-#: How many seconds single leaves may wait for the disk in all, before they are published in groups.
+#: Seconds that single leaves may wait for the disk in total, before they are published in groups.
 ALLOWANCE: Final = 0.25
 #: The most leaves of a group.
 GROUP: Final = 256
@@ -55,7 +55,7 @@ class LeafPublishing:
     origins : set of str
         Keys of leaves that pending changes rename.
     lazily : bool
-        Whether the publication under way may be lost by a power cut.
+        Whether a power cut may lose the publication under way.
     """
 
     __slots__ = ("hidden", "lazily", "leaf_pace", "origins", "pace", "waiting")
@@ -122,7 +122,7 @@ class LeafPublishing:
         return True
 
     def remove(self, store: DictStore, key: str) -> bool:
-        """Remove the file of a leaf; False if other changes have to be published with that."""
+        """Remove the file of a leaf; False if that has to be published with other changes."""
         placing, embedded = _placing(store), _shown_values(store)
         if placing is None or embedded is None or key in embedded:
             return False
@@ -162,7 +162,7 @@ class LeafPublishing:
 
     # ------------------------------------------------------------------ several changes
     def is_due(self, store: DictStore, nbytes: int, block: AllOrNone | None) -> bool:
-        """Whether to publish now, with so many bytes more than are pending; `block` is about to end."""
+        """Whether to publish now, with `nbytes` more than are pending; `block` is about to end."""
         if store._backend.placing is None:
             return False
         if block is not None:  # `end_block` looks at what it has changed
@@ -185,14 +185,14 @@ class LeafPublishing:
             self._publish_group(store, placing, list(changes))
             return
         with_file = any(byte_range is not None and pending.tiers.get(key) for key, byte_range in changes.items())
-        # A leaf with the old key of a renamed one is published after the renaming, so all changes are.
+        # A new leaf under the old key of a renamed one must follow the renaming: publish all changes.
         is_urgent = with_file and (not is_shown or not self.origins.isdisjoint(changes))
         if (is_urgent or self._is_due(store, 0)) and may_publish(store, block):
             with self.pace:
                 self._flush_lazily(store)
 
     def _flush_lazily(self, store: DictStore) -> None:
-        """Publish all changes; a power cut may then bring back the version before."""
+        """Publish all changes; a power cut may still bring back the previous version."""
         self.lazily = True
         try:
             flush(store, durable=True)
@@ -209,7 +209,7 @@ class LeafPublishing:
         return bool(store._pending.tiers.get(key)) and key not in self.origins
 
     def _publish_group(self, store: DictStore, placing: Placing, keys: list[str]) -> None:
-        """Publish changes of files with those that wait; or let them wait too, if publishing now costs too much."""
+        """Publish changes of files and those that wait; if that costs too much now, let all of them wait."""
         frames, entries = store._pending.frames, _entries(store)
         waits = [
             key
@@ -222,7 +222,7 @@ class LeafPublishing:
             self.waiting.update(keys)
             return
         group = {key: frames[key] for key in sorted({*waiting, *keys})}
-        # From now on a file hides the embedded value of its key, so that counts as replaced.
+        # From now on a file hides the embedded value of its key, and that value counts as replaced.
         placing.removed.update(key for key in group if key in entries)
         try:
             if waits or waiting:
@@ -249,7 +249,7 @@ class LeafPublishing:
         return bool(self.hidden) or store._backend.unsettled is not None
 
     def settle(self, store: DictStore, *, durable: bool) -> None:
-        """All changes are published: make them durable, if that is asked for, and remove what was kept for them."""
+        """All changes are published: make them durable if `durable`, and remove what was kept for them."""
         unsettled = store._backend.unsettled
         if unsettled is not None and durable and not self.lazily:
             try:
@@ -264,7 +264,7 @@ class LeafPublishing:
             store._backend.discard()
 
     def forget_key(self, key: str) -> None:
-        """Another change of this key is pending than the one that waits for its group."""
+        """The change of this key that waits for a group was replaced by another one."""
         self.waiting.discard(key)
 
     def clear_published(self) -> None:

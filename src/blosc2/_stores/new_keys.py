@@ -28,11 +28,11 @@ class NewNames:
     __slots__ = ("_folded", "_some_removed", "_suffixed", "unchecked")
 
     def __init__(self) -> None:
-        #: Whether new keys may differ in case only, or be named like the files of others.
+        #: Whether to allow keys that differ in case only, or are named like files of others.
         self.unchecked = False
         self._folded: KeySet | None = None
         self._suffixed: set[str] = set()
-        # Whether keys were removed whose hashes are still there: that costs time, and gives no wrong answer.
+        # Whether hashes of removed keys are still there: they cost time, and give no wrong answer.
         self._some_removed = False
 
     def check_new(self, key: str, contents: Contents, *, is_new: bool) -> None:
@@ -94,15 +94,15 @@ class NewNames:
             self._some_removed = True
 
     def recount(self) -> None:
-        """Some keys that were checked may not be there."""
+        """Some of the noted keys may not exist."""
         self._some_removed = True
 
     def begin_version(self) -> None:
-        """Another version of the store is shown: it has no other keys than were checked."""
+        """Another version of the store is shown: all of its keys were checked."""
 
 
 class NewKeys:
-    """Admits the keys of many new values one by one; it keeps hashes of them alone.
+    """Admits the keys of many new values one by one, and keeps only their hashes.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class NewKeys:
         return key in self._leaves
 
     def may_have(self, key: str) -> bool:
-        """Whether a key came, or may have come when no more were noted."""
+        """Whether a key came, or may have come after noting stopped."""
         return key in self._leaves or len(self._leaves) >= _MOST_KEYS
 
     def __call__(self, key: object) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class PacedPublishing:
-    """Publishes all pending changes of one store together, at a pace that bounds what that costs.
+    """Publishes all pending changes of one store together, at a pace that bounds the cost.
 
     The store is an argument of each call and not kept here, so a store that is dropped is freed at once.
 
@@ -22,7 +22,7 @@ class PacedPublishing:
     pace : Pace
         How much time publications have taken.
     lazily : bool
-        Whether the publication under way may be lost by a power cut.
+        Whether a power cut may lose the publication under way.
     """
 
     __slots__ = ("lazily", "pace")
@@ -35,7 +35,7 @@ class PacedPublishing:
         self.lazily = False
 
     def is_due(self, store: Store, nbytes: int, block: AllOrNone | None) -> bool:
-        """Whether to publish now, with so many bytes more than are pending; `block` is about to end."""
+        """Whether to publish now, with `nbytes` more than are pending; `block` is about to end."""
         embedded = store._backend.embedded
         # First the condition that is mostly false.
         if not self.pace.is_due(store._pending.in_memory + nbytes, 0 if embedded is None else len(embedded.entries)):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class PendingChanges:
-    """New frames by key, and what else of a store is new.
+    """New frames by key, and other unpublished changes.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class PendingChanges:
         )
 
     def stage(self, backend: Backend) -> None:
-        """Move frames out of memory, to where the backend keeps what waits, if they are more than fit."""
+        """Let the backend move frames out of memory, if they are more than fit."""
         if self.in_memory <= MEMORY_LIMIT:
             return
         before = {key: byte_range for key, byte_range in self.frames.items() if byte_range and is_in_memory(byte_range)}
@@ -130,14 +130,14 @@ class PendingChanges:
             self.tiers[key] = tier
 
     def without_keys(self) -> tuple[bool, dict[str, Any] | None]:
-        """What waits besides the changes of keys, for `restore_without_keys`."""
+        """Pending changes other than those of keys, for `restore_without_keys`."""
         return self.unwritten, self.registry
 
     def restore_without_keys(self, before: tuple[bool, dict[str, Any] | None]) -> None:
-        """Bring back what waited besides the changes of keys."""
+        """Bring back the pending changes other than those of keys."""
         self.unwritten, self.registry = before
 
 
 def is_in_memory(byte_range: ByteRange) -> bool:
-    """Whether the bytes of a pending change are nowhere else."""
+    """Whether the bytes of a pending change are in memory alone."""
     return not isinstance(byte_range, Moved) and byte_range[0].path is None

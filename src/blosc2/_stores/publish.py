@@ -48,7 +48,7 @@ def flush(store: Store, *, durable: bool) -> None:
             explain(error, _outcome(store))
             name_file(error, store._file)
             raise
-        # First the changes, then what their bytes lie in.
+        # First forget the changes, then what holds their bytes.
         pending.clear()
         store._backend.forget_staged()
         publishing.clear_published()
@@ -125,7 +125,7 @@ def _outcome(store: Store) -> str:
 def may_publish(store: Store, block: AllOrNone | None) -> bool:
     """Whether a store may publish now without being told to.
 
-    It may not within a transaction, within a block other than the outermost of this thread, while another thread is
+    Not in a transaction, in an inner block of this thread, while another thread is
     within one, and in a forked child.
     """
     session = store._session
@@ -170,7 +170,7 @@ def load_if_required(store: Store) -> None:
 
 
 def load_if_behind(store: Store) -> None:
-    """Show the published version if this store has published another than it shows."""
+    """Show the published version if this store has published a newer one than it shows."""
     if store._backend.behind:
         load(store)
 
@@ -193,7 +193,7 @@ def refresh(store: Store) -> bool:
 
 
 def show_published(store: DictStore, keys: list[str]) -> None:
-    """Show what is published, after pending changes of some keys were taken back that may be published."""
+    """Show what is published, after changes were taken back that may be published already."""
     try:
         load(store)
         recount(store)
@@ -233,7 +233,7 @@ def drop(store: Store) -> None:
 
 
 def _drop_now(store: Store, touched: set[str]) -> None:
-    """Drop the changes of some keys, which are all; it may be called again."""
+    """Drop all changes, which are of the keys in `touched`; it may be called again."""
     store._pending.clear()
     store._backend.discard()
     store._publishing.clear_dropped()

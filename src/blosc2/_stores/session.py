@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Session:
     """The state that all operations on one opened store check. A view of a group shares it with its tree.
 
-    It has no constructor, because opening a store is to take few calls: `Store` fills it in.
+    It has no constructor, so that opening a store takes few calls: `Store` fills it in.
 
     Attributes
     ----------

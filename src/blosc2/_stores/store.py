@@ -64,7 +64,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
     _in_order: ClassVar[bool] = True
     # The path of the group that a view shows; keys that the view is given are relative to it.
     _prefix = ""
-    # The key in the whole store for a key that a caller gives.
+    # Turns a key from a caller into a key of the whole store.
     _absolute: Callable[[object], str] = staticmethod(canonical_key)
 
     def __init__(
@@ -93,11 +93,11 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         """Refuse a key that no value can have in this kind of store."""
 
     def _prepare(self, key: str, byte_range: ByteRange, value: Any, *, is_new: bool) -> bool | None:  # noqa: ARG002
-        """Refuse a new key that excludes others. Returns whether its leaf gets a file of its own, if that differs."""
+        """Refuse a new key that excludes others. Returns whether its leaf gets a file; None if all are alike."""
         return None
 
     def _correct_published(self, keys: list[str]) -> None:  # noqa: ARG002 - for kinds that show what is published
-        """Changes of some keys were taken back that may be published: publish what was there before."""
+        """Changes that were taken back may be published already: publish what was there before."""
         self._pending.unwritten = True
 
     def _encoding(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         self._sweep_at = self._leaves.sweep()
 
     def _forget_leaves(self) -> None:
-        """All keys have other leaves from now on."""
+        """Forget all open leaves: keys get other ones."""
         self._leaves.forget_all()
         self._use_open_leaves(self._leaves.held, self._hidden_name)
         self._sweep()
@@ -194,14 +194,14 @@ class Store(LeafLookup, MutableMapping[str, Any]):
             reader.learn(frame, geometry, dtype)
         return items
 
-    # Functions of modules of their own.
+    # Methods that are functions of other modules.
     advise = advise
     read_many = read_many
     write_many = write_many
 
     # ------------------------------------------------------------------ keys
     def _contains(self, key: object) -> bool:
-        """Whether there is a key, if no listing is asked; see `LeafLookup`."""
+        """Whether a key exists, when `LeafLookup` has no listing to ask."""
         if self._session.closed:
             raise self._session.closed_error()
         if not isinstance(key, str):

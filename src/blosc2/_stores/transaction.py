@@ -32,11 +32,11 @@ class Transaction(Block):
         self._before: tuple[Any, ...] | None = None
         # Keys whose changes were taken back.
         self._touched: set[str] = set()
-        # The table of changes that is published at the end. When that is done, the store has another table.
+        # The table of changes that is published at the end. After success the store has a new table.
         self._published: dict[str, Any] | None = None
 
     def __enter__(self) -> Store:
-        """Begin; the store itself is returned."""
+        """Begin, and return the store itself."""
         store = self._store
         session = store._session
         session.check_writable("begin a transaction")
@@ -60,7 +60,7 @@ class Transaction(Block):
         session = store._session
         if self._before is None:
             return
-        if session.closed or session.is_inherited:  # a forked child leaves both to its parent
+        if session.closed or session.is_inherited:  # a forked child leaves this to its parent
             self._before = None
             return
         with store._lock:
@@ -70,7 +70,7 @@ class Transaction(Block):
                 try:
                     flush(store, durable=True)
                 except BaseException:
-                    # While the lock is held: changes that other threads make afterwards are not part of it.
+                    # While the lock is held, so that later changes of other threads are not taken back.
                     self._take_back(self._before)
                     self._before = None
                     raise

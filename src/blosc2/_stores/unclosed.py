@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Stores that are open for writing, by id: a store cannot be hashed, because it compares like a mapping.
 _writable: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-# The child process of `multiprocessing` that ends its stores when it exits.
+# Id of the `multiprocessing` child process that ends its stores at exit.
 _child = 0
 
 

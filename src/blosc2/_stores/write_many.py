@@ -47,7 +47,7 @@ def update_store(store: Store, items: Items, more: Mapping[str, Any]) -> None:
         if (
             session.mode == "r"
             or session.transaction is not None
-            or store._unpublished  # whether that is published must not depend on whether all of these can be set
+            or store._unpublished  # their publication must not depend on whether all of these can be set
             or _stream_of(store) is None
         ):
             _set_each(store, values)
@@ -87,7 +87,7 @@ def write_many(self: Store, items: Items, *, progress: Callable[[int, int], Any]
     ValueError, TypeError
         A key or value cannot be stored, as for ``store[key] = value``.
     RuntimeError
-        The iterable changes, flushes or closes the `.b2z` meanwhile. It may read it.
+        The iterable changes, flushes or closes the `.b2z` meanwhile; reading it is allowed.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def write_many(self: Store, items: Items, *, progress: Callable[[int, int], Any]
     session.check_writable("write many items")
     values, progress = _absolute(self, _pairs(items)), progress or _no_progress
     with self._lock:
-        if session.streaming:  # since the lock was asked for
+        if session.streaming:  # begun while this waited for the lock
             session.check_writable("write many items")
         if session.transaction is not None:
             with AllOrNone(self):
@@ -117,7 +117,7 @@ def write_many(self: Store, items: Items, *, progress: Callable[[int, int], Any]
         else:
             with self.transaction():
                 count = _set_each(self, values, progress)
-    session.check_own()  # a child that the giver of the values has forked has stored none
+    session.check_own()  # a child that `items` has forked has stored nothing
     return count
 
 
@@ -132,7 +132,7 @@ def _pairs(items: Items, more: Mapping[str, Any] | None = None) -> Iterator[tupl
 
 
 def _absolute(store: Store, items: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """The same items for the whole store, if `store` is a view of a group."""
+    """The same items with keys of the whole store, if `store` is a view of a group."""
     return ((store._absolute(key), value) for key, value in items) if store._prefix else items
 
 
@@ -141,7 +141,7 @@ def _no_progress(count: int, nbytes: int) -> None:
 
 
 def _set_each(store: Store, items: Iterable[tuple[str, Any]], progress: Progress = _no_progress) -> int:
-    """Set keys of the whole store one by one; how many they were."""
+    """Set keys of the whole store one by one; returns their number."""
     whole = store._owner
     count = nbytes = 0
     for key, value in items:
@@ -194,9 +194,9 @@ def _stream_update(store: DictStore, items: Iterator[tuple[str, Any]]) -> None:
 def _write_as_they_come(
     store: DictStore, stream: LeafStream, items: Iterator[tuple[str, Any]], progress: Progress
 ) -> int:
-    """Write leaves as they come, and publish them; how many they are. There are no pending changes."""
+    """Write leaves as they come, and publish them; returns their number. Nothing is pending."""
     with _streaming(store, items) as (admit, source):
-        # The first ones are kept as frames, since the giver may fill the same array again for the next value.
+        # The first values are kept as frames: the caller may fill the same array again for the next one.
         first: list[Framed] = []
         nbytes = 0
         while len(first) < CATALOG_LEAST and nbytes <= MEMORY_LIMIT:
@@ -221,7 +221,7 @@ def _streaming(store: DictStore, items: Iterator[tuple[str, Any]]) -> Iterator[t
         with closing(frames(pairs, store._path, store._encoding())) as source:
             yield admit, source
     except BaseException:
-        # Names were noted of keys that are not stored.
+        # Keys were noted that are not stored.
         list_again(store)
         raise
     finally:
@@ -278,7 +278,7 @@ def _write_stream(
 
 
 def _drained(leaves: list[Framed]) -> Iterator[Framed]:
-    """The items of a list, which is emptied as they are given, to free their memory."""
+    """The items of a list, which is emptied meanwhile to free their memory."""
     leaves.reverse()
     while leaves:
         yield leaves.pop()

@@ -1,4 +1,4 @@
-"""Files beside the tree of a `.b2d`, on the same file system: what is written before it gets its place."""
+"""Files beside the tree of a `.b2d`, on the same file system: frames are written there before they get their place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from blosc2.exceptions import FormatError
 
 # What a file system without hard links answers.
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
-# Staged frames from this size on have a file of their own; how the names of files of several end.
+# The least size of a staged frame with a file of its own; the suffix of files of several frames.
 _OWN_FILE: Final = 256 << 10
 _TOGETHER: Final = ".frames"
 
@@ -46,11 +46,11 @@ class FilesAside:
         self.temporary = TemporaryPlace(root, owner)
         self._staging: str | None = None
         self._staged = 0
-        # Those of which a sync failed.
+        # Files whose sync failed.
         self._doubtful: set[str] = set()
 
     def stage(self, changes: dict[str, ByteRange]) -> dict[str, ByteRange]:
-        """Move frames out of memory into files beside the tree: large ones each into its own, which is its file later.
+        """Move frames out of memory into files beside the tree: each large one into one that is renamed later.
 
         The others go into one file: a process may have some tens of thousands of mappings, and fewer files open.
         """
@@ -78,7 +78,7 @@ class FilesAside:
         return os.path.join(self._staging, f"{self._staged}")
 
     def write(self, byte_range: ByteRange) -> str:
-        """Write a frame to a file beside the tree; one that is there already stays."""
+        """Write a frame to a file beside the tree, unless it lies in one already."""
         path = self.staged_path(byte_range)
         if path is None:
             path = self.new()
@@ -86,13 +86,13 @@ class FilesAside:
         return path
 
     def staged_path(self, byte_range: ByteRange) -> str | None:
-        """The file beside the tree that a frame lies in, if it does, and if it can be taken for the leaf's own."""
+        """The file beside the tree that holds this frame alone, ready to be renamed; None if there is none."""
         path = byte_range[0].path
         if path is None or os.path.dirname(path) != self._staging or path.endswith(_TOGETHER):
             return None
         if path not in self._doubtful and os.path.exists(path):
             return str(path)
-        # It is written once more, from what the system still has of it.
+        # The caller writes it again, from what the system still has of it.
         for finding in verify_frame(Frame.open(*byte_range)):
             raise FormatError(f"a leaf that was not published yet could not be written: {finding.what}", path=path)
         return None
@@ -102,12 +102,12 @@ class FilesAside:
         try:
             sync_files(paths)
         except BaseException:
-            # After a failure the system takes what it could not write for written: another sync would tell nothing.
+            # After a failure the system counts unwritten bytes as written: another sync would report nothing.
             self._doubtful.update(paths)
             raise
 
     def keep(self, path: str) -> str | None:
-        """A second name of a file of the tree, to bring it back by; None where the file system has none."""
+        """Give a file of the tree a second name, to restore it by; None if the file system has no links."""
         aside = self.new()
         try:
             if os.path.islink(path):
@@ -121,7 +121,7 @@ class FilesAside:
         return aside
 
     def link(self, path: str, place: str | None = None) -> str:
-        """Give a file another name beside the tree; of a link, make one that leads there, also from its new place."""
+        """Give a file another name beside the tree; for a symbolic link, make one that works at `place`."""
         aside = self.new() + os.path.splitext(path)[1]
         if os.path.islink(path):
             target, root = os.path.realpath(path), os.path.realpath(self._root)
@@ -139,7 +139,7 @@ class FilesAside:
         return aside
 
     def abandon(self) -> None:
-        """Leave what was staged where it is; it is another process's."""
+        """Leave staged files alone: they belong to another process."""
         self._staging = None
 
     def discard(self) -> None:
@@ -152,7 +152,7 @@ class FilesAside:
             raise
 
     def _remove_staging(self, staging: str | None) -> None:
-        """Remove the folder of what was staged; it may be done again."""
+        """Remove the folder of staged files; it may be called again."""
         self._staging = None
         if staging is not None:
             self._owner.remove_tree(staging)

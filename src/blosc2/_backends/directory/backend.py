@@ -52,7 +52,7 @@ from blosc2.exceptions import FormatError
 
 # Nanoseconds in which a file system may not tell two changes apart.
 _TICK = 3 * 10**9
-# How often a writer may be faster who moves leaves; each time it has waited for a disk.
+# How often to look for a leaf that a writer moves; each move waits for the disk.
 _TRIES = 50
 
 
@@ -73,16 +73,16 @@ class DirectoryBackend(TieredBackend):
         self.tree = Folders(root, self._owner)
         #: What was published leaf by leaf.
         self._unsettled = Unsettled()
-        # Whether the directory was there before this backend wrote anything, and what it was when it was read.
+        # Whether the directory was there before this backend wrote anything, and its identity when it was read.
         self._was_there = False
         self._seen: tuple[int, ...] | None = None
-        # What the file of embedded values was when these were read last, be it for a look.
+        # Identity of the file of embedded values when they were read last, even if not shown.
         self._latest: tuple[int, ...] | None = None
         self._read_at = 0
 
     @property
     def placing(self) -> Placing:  # type: ignore[override]  # never assigned
-        """What publishes leaf by leaf, and knows of what was."""
+        """Publishes leaves one by one, and knows which it published."""
         return Placing(self, self._unsettled)
 
     @property
@@ -93,7 +93,7 @@ class DirectoryBackend(TieredBackend):
 
     # ------------------------------------------------------------------ reading
     def exists(self) -> bool:
-        """Whether there is a store, or what may be made one; `FormatError` for what is neither."""
+        """Whether something exists that may be a store; `NotADirectoryError` for a file."""
         self._was_there = os.path.lexists(self.root)
         if not self._was_there:
             return False
@@ -118,7 +118,7 @@ class DirectoryBackend(TieredBackend):
 
     @property
     def _identity(self) -> tuple[int, ...] | None:
-        """What the file of embedded values was when it was last read or written here."""
+        """Identity of the file of embedded values when it was last read or written here."""
         return self._embed_file.identity
 
     def _open_embedded(self) -> ByteRange:
@@ -129,7 +129,7 @@ class DirectoryBackend(TieredBackend):
                 raise missing(self.root)
             raise FormatError(f"not a store: it has no {EMBED}", path=self.root)
         self.behind = self.must_load = False
-        # What an append to it left unfinished may follow.
+        # Bytes of an unfinished append may follow.
         return byte_range[0], 0, -1
 
     def shown(self) -> tuple[Any, ...]:
@@ -137,7 +137,7 @@ class DirectoryBackend(TieredBackend):
         return super().shown(), self._seen, self._embed_source, self._embed_file.state()
 
     def show(self, shown: tuple[Any, ...]) -> None:
-        """Show again what was shown before something else was read that is of no use."""
+        """Show an earlier version again, because the newer one that was read is unusable."""
         common, self._seen, self._embed_source, state = shown
         self._embed_file.bring_back(state)
         super().show(common)
@@ -161,7 +161,7 @@ class DirectoryBackend(TieredBackend):
         return frame
 
     def _check_suffix(self, frame: Frame, key: str) -> None:
-        """Tell of a leaf whose file was given a name that says something else than what it is."""
+        """Warn of a leaf whose file has a suffix that does not fit its kind."""
         path = str(frame.source.path)
         expected = suffix_of((frame.source, frame.offset, frame.frame_len))
         if os.path.splitext(path)[1] in set(LEAF_SUFFIXES) - {expected}:
@@ -179,22 +179,22 @@ class DirectoryBackend(TieredBackend):
         return self.files.table()
 
     def advise(self, advice: str) -> bool:
-        """Tell the system how all is read; leaves that were opened are not told."""
+        """Give the system advice about all files; open leaves do not get it."""
         super().advise(advice)
         self.files.advice = self.advice
         return False
 
     # ------------------------------------------------------------------ leaves that a writer moves
     def _find_again(self, key: str) -> ByteRange | None:
-        """Where a leaf is that was in no tier when these were looked through; None where there is none.
+        """The byte range of a leaf that was found in neither tier; None if there is no such leaf.
 
-        After keys were listed, others that came later are none of the store's until its `refresh`.
+        Once keys are listed, keys that came later do not belong to the store until `refresh`.
         """
         listed = self._listing
         if self.lock is not None or (listed is not None and key not in listed):
             return None
         for _ in range(_TRIES):
-            # Mostly there is none, which is seen sooner than by opening it.
+            # Mostly there is none, and looking for it is cheaper than opening it.
             byte_range = self.files.locate_now(key) if self.files.path_now(key) is not None else None
             if byte_range is not None:
                 return byte_range
@@ -209,7 +209,7 @@ class DirectoryBackend(TieredBackend):
         return None
 
     def _list_tiers(self, embedded: Embedded) -> tuple[KeyTable, dict[str, Any]]:
-        """The keys of all files and embedded values, of which neither lacks a leaf because it was in the other."""
+        """The keys of all files and embedded values, and none is missed that a writer moves."""
         if self.lock is not None:
             return super()._list_tiers(embedded)
         newest = self._newer or embedded
@@ -226,16 +226,16 @@ class DirectoryBackend(TieredBackend):
         return files, {**newest.entries, **embedded.entries}
 
     def _newer_values(self) -> Embedded | None:
-        """The embedded values, if they are not those that were read last."""
+        """The embedded values, if they changed since they were last read."""
         return read_embedded(self._embed_byte_range_now, self.how.verify) if self.embed_has_changed() else None
 
     def embed_has_changed(self) -> bool:
-        """Whether there are other embedded values than those that were read last."""
+        """Whether the embedded values changed since they were last read."""
         now = file_identity(self._embed_file.path)
         return now is not None and now != self._latest
 
     def _embed_byte_range_now(self) -> ByteRange:
-        """Where their frame lies, for a look at them beside the version that the store shows."""
+        """Where their newest frame lies; the store goes on showing its version."""
         self._latest = file_identity(self._embed_file.path)
         return self._open_embedded()
 
@@ -276,7 +276,7 @@ class DirectoryBackend(TieredBackend):
             and self.has_file(key)
         }  # fmt: skip
         if hidden:
-            self.placing.settle()  # the files that stand for them
+            self.placing.settle()  # the files that hide them
             values.update(dict.fromkeys(hidden))
         before = {} if self.embedded is None else self.embedded.entries
         kept: dict[str, ByteRange | None] = {}
@@ -292,10 +292,10 @@ class DirectoryBackend(TieredBackend):
         self, files: dict[str, ByteRange | None], values: dict[str, ByteRange | None], new: NewVersion,
         kept: dict[str, ByteRange | None],
     ) -> None:  # fmt: skip
-        """Give embedded values their new keys first where files are to come under the old ones.
+        """Give embedded values their new keys first, if files will get the old ones.
 
-        These win as soon as they are there, and the value would be under no key until the embedded ones are published.
-        What was under the new keys is put into `kept`, first of all: an interrupt may come right behind the rest.
+        A file hides the value at once, which would have no key until the embedded values are published.
+        The values of the new keys are put into `kept` first: an interrupt may come after any later step.
         """
         moved: dict[str, ByteRange | None] = {
             key: byte_range
@@ -314,7 +314,7 @@ class DirectoryBackend(TieredBackend):
     def _take_back_moved(
         self, kept: dict[str, ByteRange | None], before: Mapping[str, Any], error: BaseException, new: NewVersion
     ) -> None:
-        """The publication failed for which embedded values were given their new keys: take these away again."""
+        """The publication failed after embedded values got new keys: take these keys away again."""
         self.look_again()
         now = self.embedded
         if now is None or all(now.entries.get(key) == before.get(key) for key in kept):
@@ -329,7 +329,7 @@ class DirectoryBackend(TieredBackend):
         self, files: dict[str, ByteRange | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
         lazy: bool = False,
     ) -> None:  # fmt: skip
-        """Make changes part of the tree: leaves first, and then the embedded values."""
+        """Publish changes: first the files of leaves, then the embedded values."""
         changes = files
         for key in changes:
             self.tree.check_inside(key)
@@ -339,7 +339,7 @@ class DirectoryBackend(TieredBackend):
                 Publishing(self).anew(changes, embed, durable)
             else:
                 Publishing(self).into(changes, embed, fresh, durable)
-            # Until it is read; what was staged is there for another try as long.
+            # Until it is read. Staged files stay that long, for another try.
             self.behind = True
             if changes or fresh:
                 self._forget()
@@ -350,7 +350,7 @@ class DirectoryBackend(TieredBackend):
             self._embed_file.lazy = False
 
     def check_unchanged(self, keys: Iterable[str]) -> None:
-        """See that files may get these keys, and that what was published last is, and stays, what is shown."""
+        """Check that files may get these keys, and that the version shown is still the published one."""
         for key in keys:
             self.tree.check_inside(key)
         self._owner.check(self.root)
@@ -360,11 +360,11 @@ class DirectoryBackend(TieredBackend):
             self._embed_file.settle()
 
     def publish_files(self, changes: dict[str, ByteRange | None]) -> dict[str, str]:
-        """Change the files of leaves alone; what is new is durable when `placing` is settled. Gives its suffixes."""
+        """Change the files of leaves alone; new ones are durable when `placing` is settled. Returns their suffixes."""
         return Publishing(self).into(changes, None, fresh=False, durable=False, settles=True)
 
     def _mark(self) -> None:
-        """Let readers tell a new version, whatever files it touched, and however coarse times are here."""
+        """Change the directory's time, so that readers notice a new version, however coarse times are."""
         with suppress(OSError):
             before = 0 if self._seen is None else self._seen[3]
             self._owner.utime(self.root)
@@ -375,12 +375,12 @@ class DirectoryBackend(TieredBackend):
                 self._owner.utime(self.root, ns=(status.st_atime_ns, before + later))
 
     def _mark_leaf(self) -> None:
-        """The same for one leaf, after which this store goes on with what it shows."""
+        """The same after publishing one leaf: this store goes on showing its version."""
         self._mark()
         self._seen, self._read_at = file_identity(self.root), time.time_ns()
 
     def cut_tail(self) -> None:
-        """Cut off what an unfinished append left behind the embedded values; nothing is ever written behind a leaf."""
+        """Cut off an unfinished append after the embedded values; nothing is ever appended to leaves."""
         if self.lock is not None and self.lock.held:
             with suppress(OSError, FormatError):
                 self._embed_file.cut_tail(Frame.open(Source.open(self._embed_file.path)))
@@ -399,13 +399,13 @@ class DirectoryBackend(TieredBackend):
         self.discard()
 
     def abandon(self) -> None:
-        """Leave what was staged where it is; it is another process's."""
+        """Leave staged files alone: they belong to another process."""
         self.aside.abandon()
 
     def reload(self) -> bool:
-        """Show what is published where it is another version; whether it is.
+        """Show the published version; returns whether it is another one.
 
-        Changes by other programs inside of folders are seen from then on, but may not be told.
+        Changes by other programs inside of folders are seen from then on, but may not be reported.
         """
         path = self._embed_file.path
         header = b"" if self.embedded is None else self.embedded.frame.header_bytes()
@@ -468,14 +468,14 @@ class DirectoryBackend(TieredBackend):
         return None if os.path.islink(self._embed_file.path) else self.aside.temporary.beside
 
     def moved_file(self, key: str) -> Moved:
-        """The file of a key that is to get another one: a second name beside the tree keeps it until then."""
+        """The file of a key that will get another key: a second name beside the tree keeps it until then."""
         path = self.files.path_of(key)
         if path is None:
             raise taken(self.root, f"the file of the key {key!r} is gone; open the store again")
         return Moved(None, key, self.aside.link(path))
 
     def opened(self, moved: Moved) -> ByteRange:
-        """Such a file as a byte range; an embedded value is one."""
+        """A `Moved` as a byte range; an embedded value is one already."""
         if moved.aside is None:
             return moved
         byte_range = self.files.open(moved.aside)

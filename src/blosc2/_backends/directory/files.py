@@ -12,24 +12,24 @@ from blosc2._files import Owner, Part, check_unchanged, write_parts
 from blosc2._frames import ALIGNMENT, parts_with_checksums
 from blosc2.exceptions import FormatError
 
-# Dead bytes for which a file is not written anew: so many, or such a part of it.
+# Dead bytes that do not justify a rewrite: this many, or one n-th of the file.
 _SLACK: Final = 4096
 _SLACK_SHARE: Final = 50
 
 
 def has_dead_bytes(frame: Frame, size: int) -> bool:
-    """Whether a file of so many bytes is worth to be written anew."""
+    """Whether a file of `size` bytes is worth rewriting."""
     return bool(size - _most_live(frame) > max(_SLACK, size // _SLACK_SHARE))
 
 
 def _most_live(frame: Frame) -> int:
-    """How large a file of a frame is at most when it has no dead bytes."""
+    """The largest size of a frame's file without dead bytes."""
     index = 8 * frame.nchunks + 64
     return int(frame.header_len + frame.stored_nbytes + frame.nchunks * ALIGNMENT + index + frame.trailer_len)
 
 
 def _with_checksums(byte_range: ByteRange) -> list[Part]:
-    """The bytes of a leaf with checksums, as files carry them; of what is no sound frame, the bytes as they are."""
+    """The bytes of a leaf with checksums, as files carry them; a frame that is not sound stays as it is."""
     try:
         return parts_with_checksums(Frame.open(*byte_range))
     except FormatError:
@@ -37,19 +37,19 @@ def _with_checksums(byte_range: ByteRange) -> list[Part]:
 
 
 def in_steps(keys: list[str], renamed: dict[str, str]) -> list[list[str]]:
-    """In which order new files take their places, so that what gets another name is never under none.
+    """The order in which new files take their places, so that a renamed leaf always has a name.
 
     Parameters
     ----------
     keys : list of str
         Of all new files.
     renamed : dict
-        For those that only get another name, the key that they had.
+        For leaves that only get another key, the key that they had.
 
     Returns
     -------
     list of list of str
-        Steps: a key comes after the new places of what it held. Keys that change places in a circle come last.
+        Steps: a key comes after the new key of the leaf it held. Keys that swap in a circle come last.
     """
     steps = []
     left = set(keys)
@@ -71,7 +71,7 @@ def write_new(path: str, byte_range: ByteRange, owner: Owner) -> None:
 
 
 def write_in_a_row(path: str, byte_ranges: Iterable[ByteRange], owner: Owner) -> list[int]:
-    """Write frames to a file that must not exist, one behind the other; gives where they begin."""
+    """Write frames to a file that must not exist, one after the other; returns where each begins."""
     starts, end = [], 0
     with owner.open(path, "xb") as file:
         for byte_range in byte_ranges:
@@ -81,7 +81,7 @@ def write_in_a_row(path: str, byte_ranges: Iterable[ByteRange], owner: Owner) ->
 
 
 def folders_between(top: str, folder: str) -> Iterator[str]:
-    """A folder and those above it, up to another."""
+    """Folders from `folder` up to `top`, without `top`."""
     while folder != top:
         yield folder
         folder = os.path.dirname(folder)

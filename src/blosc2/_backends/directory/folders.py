@@ -34,7 +34,7 @@ class Folders:
         self._inside = set()
 
     def place_of(self, key: str, suffix: str) -> str:
-        """The file that a leaf is written to: where a link leads that has its name."""
+        """The file that a leaf is written to; for a link, the file that it leads to."""
         path = self._root + key + suffix
         if not os.path.islink(path):
             return path
@@ -56,9 +56,9 @@ class Folders:
         self._inside.add(folder)
 
     def prepare(self, paths: list[str]) -> tuple[set[str], set[str]]:
-        """Make the folders of files, and see that nothing is in the way, before any of the files is moved there.
+        """Make the folders of files, and check that nothing is in the way, before the files are moved there.
 
-        Returns the folders that will have changed, and the paths that something has already.
+        Returns the folders whose entries will change, and the paths that exist already.
         """
         folders = {os.path.dirname(path) for path in paths}
         touched = set(folders)
@@ -82,7 +82,7 @@ class Folders:
         return touched, occupied
 
     def make(self, folder: str) -> list[str]:
-        """Make a folder; those in which a new name appears are returned."""
+        """Make a folder; returns the folders that got a new entry."""
         changed = []
         above = folder
         while not os.path.isdir(above):
@@ -92,7 +92,7 @@ class Folders:
         return changed
 
     def remove_empty(self, folder: str) -> str:
-        """Remove a folder and those above it as far as they are empty; the first that stays is returned."""
+        """Remove a folder and those above it as far as they are empty; returns the first that stays."""
         while folder != self._root and folder.startswith(self._root):
             try:
                 self._owner.rmdir(folder)

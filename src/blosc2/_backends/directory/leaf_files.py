@@ -1,4 +1,4 @@
-"""The files of leaves of a `.b2d`: found by their keys, by name, and listed by one walk that is remembered."""
+"""The files of leaves of a `.b2d`: found by key, and listed by one walk that is remembered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 
 _RESERVED: Final = "/" + RESERVED
-# What a file system answers where there is no file of a name, or cannot be one.
+# Errors of a file system if a file does not exist, or cannot exist.
 _NO_FILE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 # Up to here reading a whole file costs less than mapping it.
 _SMALL_FILE: Final = 64 << 10
@@ -36,7 +36,7 @@ class LeafFiles:
     Attributes
     ----------
     advice : str or None
-        What the system is told of each that is opened.
+        The advice for each file that is opened.
     """
 
     __slots__ = ("_files", "_folders", "_mmap_mode", "_root", "_table", "_table_is_old", "_warned", "advice")
@@ -58,7 +58,7 @@ class LeafFiles:
 
     @property
     def listed(self) -> dict[str, str] | None:
-        """The file of each key, relative to the directory, as they were listed; None where they were not."""
+        """The file of each key, relative to the directory, as listed; None if they were not listed."""
         return None if self._table is None else self._files
 
     def locate(self, key: str) -> ByteRange | None:
@@ -125,7 +125,7 @@ class LeafFiles:
     def files_of(self, key: str, known: str | None = None) -> Iterator[str]:
         """Every file that stands for a key: each suffix of leaves, and one with an unknown suffix.
 
-        Of one it may be `known` that it is there.
+        `known` is a file that certainly exists.
         """
         for suffix in LEAF_SUFFIXES:
             path = self._root + key + suffix
@@ -146,7 +146,7 @@ class LeafFiles:
         if self._table is None or again:
             ranked = scan(self._root)
             files: dict[str, str] = {}
-            # From the last to the first, so that of two files for one key the right one stays.
+            # In reverse, so that of two files for one key the first suffix wins.
             for group in reversed(ranked):
                 files.update(group)
             self._warn(ranked)

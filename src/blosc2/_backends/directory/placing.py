@@ -3,7 +3,7 @@
 A leaf is written outside the tree and renamed into it, so that a killed process leaves it whole or not at all. This
 does not wait for the disk. Two rules bound what a power cut may take:
 
-- What replaces something durable is durable before it takes the place; so is a new name before the old one goes.
+- What replaces a durable file is durable first; so is a new name before the old one is removed.
 - Only a new leaf may be empty or incomplete after a power cut before `settle`, and readers refuse it.
 """
 
@@ -41,9 +41,9 @@ class Unsettled:
 
 
 class Placing(Unsettled):
-    """Publishes leaves of one `.b2d` by themselves, and settles what was published so.
+    """Publishes leaves of one `.b2d` one by one, and makes them durable later.
 
-    It is made when it is needed: the backend has what it knows, and no reference leads back from there. A store that
+    It is made when it is needed: its state is in the backend, and has no reference back. A store that
     is dropped together with others still has all of it when it ends.
 
     Parameters
@@ -73,11 +73,11 @@ class Placing(Unsettled):
         path = files.path_of(key)
         if path is None:
             return False
-        # Where it is new, there may be a durable one of another suffix.
+        # If it is new, a durable file with another suffix may exist.
         return path not in self.new or any(path not in self.new for path in files.files_of(key, path))
 
     def put(self, key: str, byte_range: ByteRange, *, there: bool, synced: bool) -> bool:
-        """Give a leaf its file, be it `there` or not; `synced` waits for the disk before that.
+        """Give a leaf its file; `there` says whether it has one; `synced` makes the new one durable first.
 
         False where the key has a file of another name, for which `publish` has to be called.
         """
@@ -104,7 +104,7 @@ class Placing(Unsettled):
             replacing = True
             owner.replace(aside, path)
         except BaseException as error:
-            if replacing and not os.path.lexists(aside):  # it has its place: the error came right behind
+            if replacing and not os.path.lexists(aside):  # it is in place: the error came after the rename
                 backend.files.note_file(key, suffix)
                 if not isinstance(error, OSError):
                     raise
@@ -153,14 +153,14 @@ class Placing(Unsettled):
         backend._mark_leaf()
 
     def forget_aside(self, changes: dict[str, ByteRange | None]) -> None:
-        """These were published, and wait no more: remove the second names that files had meanwhile."""
+        """These changes are published: remove the second names that files had meanwhile."""
         for byte_range in changes.values():
             if isinstance(byte_range, Moved) and byte_range.aside is not None:
                 with suppress(OSError):
                     self._backend._owner.unlink(byte_range.aside)
 
     def came(self, unsynced: set[str], touched: set[str], gone: set[str], keys: set[str]) -> None:
-        """Files came without a sync, and went, in these folders; these keys had durable files before."""
+        """Note files that came without a sync, or went; their folders; and keys that had durable files."""
         self.new.difference_update(gone)
         self.new.update(unsynced)
         self.folders.update(touched)
@@ -179,7 +179,7 @@ class Placing(Unsettled):
         try:
             sync_files(new, folders)
         except OSError:
-            # After a failure the system takes what it could not write for written: another sync would tell nothing.
+            # After a failure the system counts unwritten bytes as written: another sync would report nothing.
             self.doubtful.update(new)
             raise
         for names in (self.new, self.folders, self.removed, self.doubtful):

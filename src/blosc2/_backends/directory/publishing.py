@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Publishing:
-    """Publishes changes of one `.b2d`; made for each, as it refers to the backend.
+    """Publishes changes of one `.b2d`; made for each publication, as it refers to the backend.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Publishing:
             sync_folder(backend.root)
 
     def _take_over(self, tree: str) -> None:
-        """Give a whole tree the name of the store, where nothing is but perhaps an empty directory."""
+        """Give a whole tree the path of the store, where at most an empty directory lies."""
         backend = self._backend
         lock = backend.lock if os.name == "posix" else None
         if lock is not None:
@@ -102,7 +102,7 @@ class Publishing:
         durable: bool,
         settles: bool = False,
     ) -> dict[str, str]:
-        """Move new files into the existing tree, and remove those that go; gives the suffix of each key's new file.
+        """Move new files into the existing tree, and remove old ones; returns the suffix of each key's new file.
 
         With `settles` this waits for the disk only where something durable could be lost; `placing` knows the rest.
         """
@@ -146,14 +146,14 @@ class Publishing:
         backend._embed_file.beside = backend._beside_embedded()
         done = FileMoves(backend.aside.keep, backend._owner)
         try:
-            # What a copy replaces is another store, to which nothing can be appended.
+            # A fresh store replaces another one, to which nothing can be appended.
             new_embed = None if embed is None else backend._embed_file.prepare(embed, durable=durable, anew=fresh)
             touched, occupied = backend.tree.prepare([path for _, path in moves])
             places = dict(zip(there, moves, strict=True))
             for key in changes:
                 known = places[key][1] if key in places and places[key][1] in occupied else None
                 stale.update(backend.files.files_of(key, known))
-            if settles:  # before anything is: what is not known here counts as durable
+            if settles:  # first of all: what is not noted counts as durable
                 placing.came(unsynced, touched, set(), lost)
             steps = in_steps(there, renamed)
             for number, step in enumerate(steps):
@@ -167,7 +167,7 @@ class Publishing:
                     stale.difference_update((path, backend.root + key + os.path.splitext(path)[1]))
             if ordered and moves and (new_embed is not None or stale):
                 backend.tree.sync(touched)
-            # A value that changes its tier is in both for a moment, never in none: each step is durable first.
+            # A value that changes its tier is in both for a moment, never in neither: each step is durable first.
             if new_embed is not None:
                 new_embed.commit()
                 done.forget()

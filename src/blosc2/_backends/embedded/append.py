@@ -31,11 +31,11 @@ _SECTOR: Final = 512
 # Dead bytes may be this many times the live ones, plus so many bytes.
 _DEAD_TO_LIVE: Final = 2
 _SLACK: Final = 1 << 20
-# Values that cross chunks are no ranges of the file. When they are this part of all, larger chunks are made for them.
+# Values that cross chunks are no byte ranges. When they are 1/n of all bytes, larger chunks are made for them.
 _CROSSING_PART: Final = 8
-# A last chunk up to here is written again with each append; a longer one only as long as to fill it up costs more.
+# Each append rewrites a last chunk up to this size; a longer one only while filling it up costs more.
 _SHORT_TAIL: Final = 64 << 10
-# Of such a one, a part that is not worth to be used.
+# The part (1/n) of a longer one that is not worth using.
 _NEARLY_FULL: Final = 8
 _CHUNK_HEADER: Final = 32
 # What is written at once.
@@ -105,7 +105,7 @@ class Plan:
         last = end % self.size
         left = self.size - last
         if last > _SHORT_TAIL and (last * last > 2 * added * self.size or left < last // _NEARLY_FULL):
-            # Appends of this size would write the last chunk again and again, for more in all than its end takes.
+            # Many appends of this size would rewrite the last chunk, which costs more than filling it up.
             return end + left
         return end
 
@@ -115,13 +115,13 @@ class Plan:
         return sum(lengths) + ALIGNMENT * len(lengths), crossing
 
     def _tail(self) -> ByteRange | None:
-        """Where the bytes of the short last chunk lie; None if these are not stored as they are."""
+        """Where the bytes of the short last chunk lie; None if they are compressed."""
         length = self.frame.nbytes - self.begin
         start = self.frame.byte_range_of(self.begin, length)
         return None if start is None else (self.frame.source, start, length)
 
     def is_possible(self) -> bool:
-        """Whether the frame can go on from what it is."""
+        """Whether this plan can be appended to the frame."""
         if self.byte_ranges and self.begin < self.frame.nbytes and self.tail is None:
             return False
         # A store without values has no chunks, or others could not change its metadata.
@@ -139,9 +139,9 @@ class Plan:
         return bool(dead > _DEAD_TO_LIVE * (live + overhead) + _SLACK)
 
     def write(self, output: Output, vlmeta: Mapping[str, bytes]) -> bytes:
-        """Write all that is new, behind the old trailer and what may follow it; the header that makes it current.
+        """Write all that is new after the old trailer and what may follow it; returns the header that makes it current.
 
-        For the checksums, what may follow is read.
+        What may follow is read for the checksums.
         """
         frame = self.frame
         known = carried(frame)
@@ -197,7 +197,7 @@ class Output:
         self._waiting = 0
 
     def write(self, data: bytes) -> None:
-        """Take bytes that follow those before."""
+        """Take the next bytes."""
         self._parts.append(data)
         self._waiting += len(data)
         if self._waiting >= _PIECE:
@@ -212,7 +212,7 @@ class Output:
 
 
 def _write_at(file: FileIO, offset: int, data: bytes) -> None:
-    """Write at a place of an unbuffered file, all of it."""
+    """Write all bytes at an offset of an unbuffered file."""
     file.seek(offset)
     view = memoryview(data)
     while view:

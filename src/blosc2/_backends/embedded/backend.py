@@ -55,14 +55,14 @@ class EmbeddedBackend:
         chunksize: int = 0,
     ) -> None:
         self.root = self.named = root
-        #: What errors call it.
+        #: The path that errors name.
         self.called = root
         self.lock = lock
         self.meta = meta
         self.chunksize = chunksize
         self._how = how
         self._advice = None if how.advise is None else lasting(how.advise)
-        # What the file was when it was last read or written here.
+        # Identity of the file when it was last read or written here.
         self._identity: tuple[int, ...] | None = None
         self._file = None if root is None or lock is None else EmbeddedFile(root, lock)
         self._published: Embedded | None = None
@@ -72,7 +72,7 @@ class EmbeddedBackend:
 
     @property
     def behind(self) -> bool:
-        """Whether something else was published than what is shown."""
+        """Whether a newer version was published than the shown one."""
         return self._file is not None and self._file.is_ahead_of(self.embedded)
 
     @property
@@ -149,7 +149,7 @@ class EmbeddedBackend:
             return False
         self._load(None if before is None else before.frame.source)
         after = self.embedded
-        # A writer at work makes the file longer before anything else is shown.
+        # A writer makes the file longer before it publishes a version.
         return before is None or after is None or not _are_same(before.frame, after.frame)
 
     def shown(self) -> tuple[Any, ...]:
@@ -157,7 +157,7 @@ class EmbeddedBackend:
         return self.embedded, self._identity
 
     def show(self, shown: tuple[Any, ...]) -> None:
-        """Show an earlier version again, after a newer one was read that turned out to be useless."""
+        """Show an earlier version again, because the newer one that was read is unusable."""
         self.embedded, self._identity = shown
         self._listing = None
 
@@ -177,7 +177,7 @@ class EmbeddedBackend:
         self.embedded = self._published = self._listing = None
 
     def abandon(self) -> None:
-        """Let go of values that wait: they are another process's."""
+        """Forget values that wait: they belong to another process."""
         self._waiting.forget()
 
     # ------------------------------------------------------------------ locate
@@ -206,7 +206,7 @@ class EmbeddedBackend:
     contains_now = __contains__
 
     def has_file(self, key: str) -> bool:  # noqa: ARG002 - all are embedded
-        """Whether a key has a file of its own, which none has."""
+        """Always False: no key has a file of its own."""
         return False
 
     # ------------------------------------------------------------------ list, describe
@@ -225,7 +225,7 @@ class EmbeddedBackend:
         self._listing = None
 
     def name_of(self, key: str) -> None:
-        """The name of the file of a key, which none has."""
+        """Always None: no key has a file of its own."""
 
     def stored_bytes(self, key: str) -> int:
         """The stored bytes of a leaf, as far as they are known without opening it."""
@@ -245,7 +245,7 @@ class EmbeddedBackend:
         verify_value(self.embedded, key, frame)
 
     def advise(self, advice: str) -> bool:
-        """Tell the system how all is read."""
+        """Give the system advice about the file."""
         self._advice = lasting(advice) or self._advice
         if self.embedded is not None:
             self.embedded.frame.source.advise(advice)
@@ -253,7 +253,7 @@ class EmbeddedBackend:
 
     # ------------------------------------------------------------------ stage, publish, compact
     def changes_of(self, changes: Mapping[str, ByteRange | None]) -> EmbeddedChanges:
-        """What becomes of the values."""
+        """The changes as `EmbeddedChanges`."""
         return EmbeddedChanges("b2embed", self.embedded, changes, meta=self.meta, chunksize=self.chunksize)
 
     def stage(self, changes: dict[str, ByteRange], tiers: Mapping[str, bool]) -> dict[str, ByteRange]:  # noqa: ARG002 - one tier
@@ -265,11 +265,11 @@ class EmbeddedBackend:
         self._waiting.forget()
 
     def discard(self) -> None:
-        """Remove what was staged, which goes with the last that needs it."""
+        """Forget staged frames; their file is freed with its last user."""
         self._waiting.forget()
 
     def publish(self, new: NewVersion) -> None:
-        """Make changes part of the frame; `show_published` shows that."""
+        """Publish changes; `show_published` shows them."""
         changes = self.changes_of(new.changes)
         if self._file is None:
             self._published = Embedded((Source.of_buffer(changes.compose()), 0, -1))

@@ -14,7 +14,7 @@ from blosc2._files import Progress, TemporaryFile
 from blosc2._frames import PADDING, carried, verify_frame
 from blosc2.exceptions import FormatError
 
-# Values of more bytes are put together in a file, where they are not written to their own at once.
+# Values of more bytes are put together in a temporary file, not in memory.
 _IN_MEMORY: Final = 32 << 20
 
 
@@ -26,9 +26,9 @@ class EmbeddedChanges:
     kind : str
         The metalayer that marks the frame, one of `KINDS`.
     old : Embedded or None
-        What there is now; None for a store that is new, or replaces whatever there is.
+        The present values; None for a store that is new, or replaces another one.
     changes : mapping
-        New frames by key, None for a key that goes; a `Moved` one only gets another key.
+        New frames by key, None for a removed key; a `Moved` frame only gets another key.
     metadata : mapping, optional
         Stored chunks of further metadata entries that are new.
     meta : mapping, optional
@@ -79,7 +79,7 @@ class EmbeddedChanges:
         return source, 0, source.size
 
     def write(self, file: BinaryIO, progress: Progress | None = None) -> dict[str, dict[str, Any]]:
-        """Write all of the new frame to an empty file; what its map says is returned.
+        """Write all of the new frame to an empty file; returns the entries of its map.
 
         Raises
         ------
@@ -102,7 +102,7 @@ class EmbeddedChanges:
 
 
 def values_after(old: Embedded | None, changes: Mapping[str, ByteRange | None]) -> dict[str, Value]:
-    """All values with these changes, in order: where each lies, or the entry of one that lies nowhere here."""
+    """All values with these changes, in order: the byte range of each, or the entry of one without bytes."""
     values: dict[str, Value] = {}
     if old is not None:
         for key in old.entries:
@@ -110,7 +110,7 @@ def values_after(old: Embedded | None, changes: Mapping[str, ByteRange | None]) 
                 values[key] = _kept(old, key)
             elif changes[key] is not None:
                 values[key] = {}  # its place
-    # Of one that only gets another key too: what lies there never changes.
+    # Also of those that only get another key: their bytes never change.
     values.update({key: byte_range for key, byte_range in changes.items() if byte_range is not None})
     return values
 
@@ -121,9 +121,9 @@ def _kept(old: Embedded, key: str) -> Value:
 
 
 def kept_entry(old: Embedded, byte_range: ByteRange) -> dict[str, Any] | None:
-    """The entry of a value that only gets another key, where it can go on lying where it lies; else None.
+    """The entry of a value that only gets another key, if its bytes can stay where they are; else None.
 
-    Under the key that it had something else may be by now, and the file may be another one.
+    By now the old key may have another value, and the file may have been replaced.
     """
     if not isinstance(byte_range, Moved) or byte_range.origin not in old.entries:
         return None
@@ -134,7 +134,7 @@ def kept_entry(old: Embedded, byte_range: ByteRange) -> dict[str, Any] | None:
 
 
 def is_damaged(old: Embedded) -> bool:
-    """Whether a frame is not what its checksums say; False for one without."""
+    """Whether a frame contradicts its checksums; False for one without checksums."""
     try:
         check_whole(old, {})
     except FormatError:

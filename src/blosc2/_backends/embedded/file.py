@@ -36,9 +36,9 @@ from blosc2._files import (
 from blosc2._frames import carried, end_of_versions
 from blosc2.exceptions import FormatError
 
-# Where the fields of a header begin that an append changes.
+# The offset of the first header field that an append changes.
 _FIELDS: Final = 16
-# Behind what such a change touches at most.
+# The end of the bytes that it may change.
 _FIELDS_END: Final = 512
 
 
@@ -50,20 +50,20 @@ class EmbeddedFile:
     path : str
         The file, which need not be there yet.
     lock : Lock, optional
-        What keeps other writers out, and goes over to a file that replaces this one.
+        Keeps other writers out, and passes to a file that replaces this one.
 
     Attributes
     ----------
     identity : tuple or None
-        What the file was when it was last read or written here; None if nobody looked.
+        Identity of the file when it was last read or written here; None if unknown.
     was_there : bool
-        Whether a file may be there that a new one replaces; for its owner to set.
+        Whether a new file may replace an existing one; set by its owner.
     owner : Owner
         The process that opened it.
     beside : str or None
         Where new files are written instead of beside the old one, before they replace it.
     lazy : bool
-        Whether a version that is appended need not be durable when it is published, but its bytes, so that a power cut
+        Whether an appended version need not be durable when it is published. Its bytes are, so that a power cut
         leaves it or the one before; `settle` makes it durable.
     """
 
@@ -74,14 +74,14 @@ class EmbeddedFile:
         self.was_there = False
         self.beside: str | None = None
         self.lazy = False
-        # Whether the version that is there may be lost by a power cut.
+        # Whether a power cut may lose the published version.
         self.unsettled = self._doubtful = False
         self.owner = Owner()
-        # What was published here last, and what it was appended to; and whether it could not be read afterwards.
+        # The version published here last, and its base; whether it could not be read afterwards.
         self._latest: Embedded | None = None
         self._grown_from: Embedded | None = None
         self._behind = False
-        # What is under way: written, or being made current.
+        # The change under way: written, or being made current.
         self._change: Pending | None = None
 
     @property
@@ -94,7 +94,7 @@ class EmbeddedFile:
         return self._behind or (self._latest is not None and self._latest is not shown)
 
     def was_read(self, identity: tuple[int, ...] | None) -> None:
-        """Its owner has read the file that this was, and goes on from there."""
+        """Its owner has read the file of this identity, and goes on from there."""
         self.identity = identity
         self.was_there = True
         self._latest = self._grown_from = None
@@ -105,7 +105,7 @@ class EmbeddedFile:
         return self.identity, self.was_there, self._latest, self._grown_from, self._behind
 
     def bring_back(self, state: tuple[Any, ...]) -> None:
-        """What was read since was of no use."""
+        """Restore a `state`: what was read is unusable."""
         self.identity, self.was_there, self._latest, self._grown_from, self._behind = state
 
     def cut_tail(self, frame: Frame) -> None:
@@ -126,7 +126,7 @@ class EmbeddedFile:
     def publish(
         self, new: EmbeddedChanges, *, durable: bool = True, anew: bool = False, progress: Progress | None = None
     ) -> Embedded:
-        """Make changes part of the file, all or none; what it holds then is returned. See `prepare`."""
+        """Publish changes, all or none; returns what the file then holds. See `prepare`."""
         try:
             return self.prepare(new, durable=durable, anew=anew, progress=progress).commit()
         except BaseException:
@@ -134,7 +134,7 @@ class EmbeddedFile:
             raise
 
     def settle(self) -> None:
-        """Make durable what was published; nothing is left to do where somebody has removed the file since."""
+        """Make durable what was published; nothing is left to do if the file was removed since."""
         if not self.unsettled:
             return
         path = through_link(self.path)
@@ -143,7 +143,7 @@ class EmbeddedFile:
             return
         with self.owner.open_raw(path, "r+b") as file:
             if self._doubtful:
-                # After a failure the system takes what it could not write for written.
+                # After a failure the system counts unwritten bytes as written.
                 header = file.read(_FIELDS_END)
                 file.seek(0)
                 file.write(header)
@@ -154,7 +154,7 @@ class EmbeddedFile:
         self.unsettled = self._doubtful = False
 
     def end_change(self) -> None:
-        """Take back what did not come to its end, wherever it stopped; nothing if it did."""
+        """Take back an unfinished change, wherever it stopped; without one, do nothing."""
         change, self._change = self._change, None
         if change is not None:
             change.abandon()
@@ -162,13 +162,13 @@ class EmbeddedFile:
     def prepare(
         self, new: EmbeddedChanges, *, durable: bool = True, anew: bool = False, progress: Progress | None = None
     ) -> Pending:
-        """Write all that changes need, where nobody looks; what then makes it current is returned.
+        """Write all that changes need, where nobody looks; returns the object that makes it current.
 
         Parameters
         ----------
         new : EmbeddedChanges
         durable : bool
-            Whether it is on the disk when this returns, and the new version when `commit` does.
+            Whether this waits until its bytes are on the disk, and `commit` until the version is.
         anew : bool
             Whether the file is written anew in any case, without dead bytes.
         progress : callable, optional
@@ -179,7 +179,7 @@ class EmbeddedFile:
         OSError
             It could not be written, or somebody else changed the file; what it held stays.
         FormatError
-            What is there is damaged in a way that forbids to go on from it; it stays as it is.
+            The file is too damaged to be appended to or copied; it stays as it is.
         """
         self.owner.check(self.path)
         if self._behind:
@@ -191,7 +191,7 @@ class EmbeddedFile:
             check_writable_file(self.path)
         if old is not None and base is not None and not anew and can_grow(base, new.kind):
             plan = Plan(base.frame, old, new.changes)
-            # What is damaged is not written anew, which would hide it; nor what no other file can replace.
+            # A damaged file is not rewritten, which would hide the damage; nor one that cannot be replaced.
             if plan.is_possible() and (
                 not plan.had_better_rewrite() or is_damaged(base) or is_mount_point(through_link(self.path))
             ):
@@ -209,7 +209,7 @@ class EmbeddedFile:
         return self._latest if old is self._grown_from else None
 
     def load(self, entries: dict[str, dict[str, Any]] | None = None, old: Source | None = None) -> Embedded:
-        """What the file holds now; `entries` if that is known already. For `old` see `open_source`."""
+        """Read what the file holds now; `entries` of its map, if known. For `old` see `open_source`."""
         self._behind = self.was_there = True
         source = open_source(self.path, None, old)
         self.identity = source.identity
@@ -222,7 +222,7 @@ class Pending(Protocol):
     """Changes that are written and wait to be made current, or taken back."""
 
     def commit(self) -> Embedded:
-        """Make them current; what the file holds then is returned. If this fails, they are taken back."""
+        """Make them current; returns what the file then holds. If this fails, they are taken back."""
 
     def abandon(self) -> None:
         """Take them back."""
@@ -233,7 +233,7 @@ class _Replacement:
 
     def __init__(self, file: EmbeddedFile, new: EmbeddedChanges, durable: bool, progress: Progress | None) -> None:
         self._file = file
-        # The only copy of values that were durable by now is not given up for one that may not be.
+        # The only durable copy of values is not replaced by one that may not be durable.
         self._durable = durable = durable or (new.old is not None and bool(new.old.frame.nbytes))
         self._identity = None if new.old is None else file.identity
         path = through_link(file.path)
@@ -243,7 +243,7 @@ class _Replacement:
         try:
             file._change = self
             self._entries = new.write(self._new.file, progress)
-            file.owner.check(path)  # who is told of progress may have forked
+            file.owner.check(path)  # the progress callback may have forked
             self._new.file.flush()
             if durable:
                 os.fsync(self._new.file.fileno())
@@ -285,7 +285,7 @@ class _Append:
         self._durable = durable
         self._old = plan.frame
         self._start = int(plan.frame.frame_len)
-        # Whether bytes of the file may be others by now; its new version may show; and does, for good.
+        # Whether bytes of the file may have changed; the new version may show; it shows for good.
         self._is_changed = self._may_show = self._shows = False
         self._raw = raw = file.owner.open_raw(file.path, "r+b")
         try:
@@ -310,7 +310,7 @@ class _Append:
         try:
             file.owner.check(file.path)
             file._grown_from = plan.old
-            file._behind = True  # until what is shown is read, or taken back
+            file._behind = True  # until the new version is read, or taken back
             self._may_show = True
             self._show(self._header)
             if self._durable and not file.lazy:

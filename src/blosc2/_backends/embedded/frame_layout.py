@@ -34,15 +34,15 @@ from blosc2._frames import (
 from blosc2._options import Filter, zstd_encoding
 from blosc2.exceptions import FormatError
 
-#: Where the frame of a value lies; or the entry of a value that lies nowhere here, to be kept as it is.
+#: The byte range of a value's frame; or the entry of a value without bytes here, to be kept as it is.
 Value = ByteRange | dict[str, Any]
 
-# A chunk holds several of the largest value, so that the ends which stay unused are a fraction of the whole; but not
+# A chunk holds several of the largest value, so that unused ends are a fraction of the whole; but not
 # more than all of them, as an append writes the last chunk again.
 _LEAST_CHUNK: Final = 64 << 10
 LARGEST_CHUNK: Final = 64 << 20
 _CHUNK_TO_VALUE: Final = 4
-# A last chunk that is full but for so many bytes is filled up, so that an append need not write it again.
+# A last chunk with at most this many free bytes is filled up, so that an append need not rewrite it.
 _FILLED: Final = 2 * ALIGNMENT
 # What is written at once; up to here a value is one piece.
 _PIECE: Final = 1 << 20
@@ -69,7 +69,7 @@ def stored_map(entries: Mapping[str, dict[str, Any]], nbytes: int) -> bytes:
 
 
 def _stored(packed: bytes) -> bytes:
-    # A map is written with each change, so its compression is one that takes less time than packing it.
+    # A map is written with each change, so compressing it must take less time than packing it.
     return raw_header(len(packed)) + packed if len(packed) <= _RAW_MAP else encode(_MAP_ENCODING, packed)
 
 
@@ -81,12 +81,12 @@ def raw_header(nbytes: int) -> bytes:
 
 
 def metalayers_of(kind: str, meta: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The metalayers of a new frame, with others that it is to have."""
+    """The metalayers of a new frame, with further ones in `meta`."""
     return with_padding({kind: pack({"version": 1}), **meta})
 
 
 def aligned(length: int) -> int:
-    """The length up to where the next value may begin."""
+    """A length, rounded up to where a value may begin."""
     return -(-length // ALIGNMENT) * ALIGNMENT
 
 
@@ -98,7 +98,7 @@ def chunksize_for(lengths: Sequence[int], least: int) -> int:
 
 
 def arrange(lengths: Iterable[int], size: int, position: int = 0) -> list[int]:
-    """Where each value begins, from a position on, so that none crosses a chunk which fits into one."""
+    """Where each value begins, from a position on, so that a value that fits into a chunk crosses none."""
     places = []
     position = aligned(position)
     for length in lengths:
@@ -116,7 +116,7 @@ def is_checked(length: int, size: int) -> bool:
 
 
 def with_own_checksums(byte_range: ByteRange) -> ByteRange:
-    """A value with checksums of its own; one that is no sound frame, or has them, as it is."""
+    """A value with checksums of its own; one that has them, or is not sound, stays as it is."""
     source = byte_range[0]
     try:
         frame = Frame.open(*byte_range)
@@ -126,7 +126,7 @@ def with_own_checksums(byte_range: ByteRange) -> ByteRange:
     except FormatError:
         return byte_range
     made = [part if isinstance(part, tuple) else (Source.of_buffer(part), 0, len(part)) for part in parts]
-    # What is known of the bytes is of the body, which lies where it did.
+    # Known checksums are those of the body, which has not moved.
     joined = Source.joined(made, source.path, source.checksums if source.is_joined else False)
     return joined, 0, joined.size
 
@@ -145,7 +145,7 @@ class RawChunks:
     size : int
         Of a chunk.
     checksums : Running, optional
-        Checksums that go on over what is written.
+        Checksums, continued over what is written.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ class RawChunks:
     def add_again(self, byte_range: ByteRange, header: bytes, own: int) -> None:
         """Begin with the bytes of a shorter chunk, of which the header and the checksum are known.
 
-        They are not summed again: if they were damaged meanwhile, the new checksums tell it as the old ones did.
+        They are not summed again: if they are damaged, the new checksums show it as the old ones did.
         """
         length = byte_range[2]
         payload = own ^ crc32c_joined(crc32c(header), 0, length)
@@ -212,7 +212,7 @@ class RawChunks:
             self._put(_ZEROS if length == _PIECE else bytes(length), length)
 
     def _put(self, data: Any, length: int) -> None:
-        """Write bytes that follow those before."""
+        """Write the next bytes."""
         while length:
             if self._at == self._limit:
                 self._begin_chunk()

@@ -27,7 +27,7 @@ KINDS: Final = ("b2embed", "b2dict", "b2tree")
 MAP: Final = "estore_metadata"
 REGISTRY: Final = "_object_registry"
 
-# A value that crosses chunks is read from them, where it is at least so long, and else copied out of them.
+# A value that crosses chunks is read in place if it is longer than this, and copied otherwise.
 _LONG: Final = 1 << 20
 
 
@@ -39,7 +39,7 @@ class Embedded:
     byte_range : tuple
         Where the frame lies.
     entries : dict, optional
-        What its map is known to hold, by who wrote it; otherwise it is read.
+        The content of its map, from who wrote it; otherwise the map is read.
     verify : bool, optional
         None checks what is read as a whole, where the frame carries checksums; small values with the chunk around them.
 
@@ -50,7 +50,7 @@ class Embedded:
     entries : dict
         The entry of each key, as stored, in order of insertion.
     size_hint : tuple of int, or None
-        What whoever writes the frame keeps in mind about its size.
+        Bytes of all values, and of those that cross chunks.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Embedded:
         return self._decoded(key, offset, length) if start is None else (self._source, start, length)
 
     def _decoded(self, key: str, offset: int, length: int) -> ByteRange:
-        """A value that is no one byte range: in memory, or in the chunks that hold a long one as it is."""
+        """A value that is not one byte range: in memory or, if it is long, joined from its chunks."""
         frame = self.frame
         joined = joined_value(frame, offset, length)
         if joined is not None:
@@ -177,7 +177,7 @@ def chunks_of_value(frame: Frame, offset: int, length: int) -> range:
 
 
 def joined_value(frame: Frame, offset: int, length: int) -> Source | None:
-    """The bytes of a long value in the chunks that hold it; None where they are compressed, or it is not long."""
+    """A long value, joined from its chunks; None if these are compressed, or it is not long."""
     if length <= _LONG or frame.variable:
         return None
     parts = []
@@ -226,14 +226,14 @@ def read_embedded(open_byte_range: Callable[[], ByteRange], verify: bool | None 
         try:
             return Embedded(byte_range, verify=verify)
         except FormatError:
-            # A header that was read while it was written, or that tells of bytes which came after the file was opened.
+            # The header was read while being written, or covers bytes that came after the file was opened.
             path = byte_range[0].path
             if not retry.again(None if path is None else file_identity(path)):
                 raise
 
 
 def verify_value(embedded: Embedded | None, key: str, frame: Frame) -> None:
-    """Check what can be checked of a leaf before its chunks are, and see that these are.
+    """Check a leaf as far as possible without its chunks, and let reads check these.
 
     Raises `FormatError` where a checksum says that something is not as it was written.
     """

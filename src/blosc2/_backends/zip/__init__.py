@@ -1,7 +1,7 @@
 """A `.b2z` store: one ZIP file in which each leaf is a stored member.
 
-Its versions are opened, its members found, and new ones appended here. What a member means to a store does not lie
-here, nor the records of ZIP files, which are `_core.zip`'s.
+Its versions are opened, its members found, and new ones appended here. What a member means to a store is not known
+here; `_core.zip` reads and writes the records of ZIP files.
 """
 
 __all__ = [

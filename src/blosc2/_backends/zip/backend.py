@@ -47,7 +47,7 @@ from blosc2._files import (
 from blosc2._options import StoreOptions
 from blosc2.exceptions import FormatError
 
-# Added to whether a file is written: bytes as they are, and not for programs that this one starts.
+# Further flags of `os.open`: bytes as they are, and not for programs that this one starts.
 _PLAINLY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -63,20 +63,20 @@ class ZipBackend(TieredBackend):
         self._writer: ArchiveWriter | None = None
         self._descriptor = -1
         self._new: NewFile | None = None
-        # Names of the members that were written and not published, by key, and where their data lie.
+        # Name and data offset of each member that was written and not published, by key.
         self._appended: dict[str, tuple[bytes, int]] = {}
-        # What was told of keys; shared with the members of each version.
+        # Archives warned about; shared with the members of each version.
         self._told: set[str] = set()
         self.members: Members | None = None
         # Device, inode, size and time of the archive as this backend read or left it.
         self._identity: tuple[int, ...] | None = None
         # Whether a file was there before this backend wrote anything.
         self._was_there = False
-        # Whether frames lie behind the published archive that somebody still needs.
+        # Whether staged frames that are still needed lie after the published archive.
         self._staged = False
-        # What lies before is never cut off: somebody may have mapped it while it was published.
+        # Bytes before this offset are never cut off: somebody may have mapped them.
         self._floor = 0
-        # Whether something was cut off, and it is not certain that this is on the disk.
+        # Whether bytes were cut off, and the cut may not be durable.
         self._is_cut = False
         # Whether a write may have stopped in the middle, and whether somebody else's was seen.
         self._torn = self._foreign = False
@@ -88,7 +88,7 @@ class ZipBackend(TieredBackend):
         return self._was_there
 
     def check_replaceable(self) -> None:
-        """Refuse to put an archive in the place of a directory, or of a file that neither is nor is named like one."""
+        """Refuse to replace a directory, or a file that is no store and is not named like one."""
         self._check_no_directory()
         if ".b2z" in (os.path.splitext(path)[1] for path in (self.root, self.named)) or not os.path.isfile(self.root):
             return
@@ -112,7 +112,7 @@ class ZipBackend(TieredBackend):
             old = None if members is None else members.source
             version = open_version(self.root, self.how.mmap_mode, old, self.advice)
         except (OSError, ValueError):
-            self._check_no_directory()  # which says it better
+            self._check_no_directory()  # whose error is clearer
             raise
         try:
             byte_range = version.archive.embedded(EMBED_NAME, self.how.verify is not False)
@@ -136,7 +136,7 @@ class ZipBackend(TieredBackend):
         return super().shown(), self.members, self._identity, self._floor
 
     def show(self, shown: tuple[Any, ...]) -> None:
-        """Show an earlier version again, after a newer one was read that turned out to be useless."""
+        """Show an earlier version again, because the newer one that was read is unusable."""
         common, self.members, self._identity, self._floor = shown
         super().show(common)
 
@@ -334,12 +334,12 @@ class ZipBackend(TieredBackend):
         self._is_cut = True
         os.ftruncate(self._descriptor, size)
         self._identity = self._now()
-        # Else a sector of it could be beside new bytes after a crash, and both look like a damaged end record.
+        # Else old sectors could be beside new bytes after a crash, and look like a damaged end record.
         os.fsync(self._descriptor)
         self._is_cut = False
 
     def moved_file(self, key: str) -> Moved:
-        """The name of the member that a new value of a key replaces."""
+        """The member of a key that will get another key."""
         byte_range = self.locate_file(key)
         if byte_range is None:
             raise self._refusal()
@@ -388,7 +388,7 @@ class ZipBackend(TieredBackend):
         return os.stat(self.root).st_size
 
     def forget_staged(self) -> None:
-        """What was moved out of memory lies in the file, and is part of what was published."""
+        """Forget staged values. Staged members are part of what was published."""
         self._waiting = None
 
     def look_again(self) -> None:

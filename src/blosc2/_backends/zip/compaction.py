@@ -40,7 +40,7 @@ def copy_cataloged(
 ) -> None:
     """The same for many leaves, in the order of their keys; nothing is held for each of them.
 
-    What memory should not hold goes to files in a folder meanwhile.
+    Records that memory should not hold go to files in `folder`.
     """
     total = source.size
     done = 0
@@ -49,7 +49,7 @@ def copy_cataloged(
         nonlocal done
         offset, length = archive.byte_range_at(record)
         byte_range = source, offset, length
-        # By the leaf itself: what the old catalog says may be less, or wrong.
+        # From the leaf itself: the old catalog may be incomplete or wrong.
         description = described(byte_range) if leaf else None
         writer.append_pieces(
             archive.name_at(record).encode(),

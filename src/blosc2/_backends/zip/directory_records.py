@@ -1,4 +1,4 @@
-"""The directory of the next version of a `.b2z`: which records of the one before go on in it, and in which order."""
+"""The directory of the next version of a `.b2z`: which old records it keeps, and in which order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from blosc2._core.zip.catalog_writer import write_cataloged
 
 EMBED_NAME: Final = EMBED.encode()
 CATALOG_NAME: Final = NAME.encode()
-#: From so many leaves on an archive carries a catalog.
+#: Archives of at least this many leaves carry a catalog.
 CATALOG_LEAST = 256
 
 
@@ -21,16 +21,16 @@ def write_directory(
 ) -> None:
     """Write the directory of the next version; nothing shows it yet.
 
-    Of many leaves it is written in the order of their keys, with a catalog before it.
+    For many leaves it is written in the order of their keys, with a catalog before it.
 
     Parameters
     ----------
     changes : dict
-        Keys that have new members, and None for those that go.
+        Keys that have new members, and None for removed keys.
     members : Members or None
         Those of the version before.
     folder : str
-        Where files may lie meanwhile that sort many records.
+        Where temporary files for sorting many records may lie.
     embedded : bool
         Whether there are new embedded values.
     """

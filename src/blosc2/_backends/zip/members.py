@@ -35,9 +35,9 @@ class Members:
     root : str
         What errors call it.
     verify : bool or None
-        Whether what is read as a whole is checked against the checksums of members: not where this is False.
+        False does not check what is read as a whole against the checksums of members.
     told : set
-        What was told already of keys that are not as writers of this package leave them.
+        Archives whose unusual keys were warned about already.
     """
 
     __slots__ = ("_check", "_described", "_find", "_is_checked", "_keys", "_member", "_root", "_told", "archive",
@@ -54,7 +54,7 @@ class Members:
         # Made when first needed.
         self._keys: KeyTable | None = None
         self._find: Callable[[str], int] | None = None
-        # A catalog of leaves that the file does not describe.
+        # A catalog made in memory, if the file's lacks leaves.
         self._described: Catalog | None = None
         # Whether its embedded values were checked.
         self._is_checked = False
@@ -69,7 +69,7 @@ class Members:
         return self._keys
 
     def sound_table(self) -> KeyTable:
-        """The keys by the directory, after the catalog was found to be wrong."""
+        """The keys; by the directory if the catalog was found to be wrong."""
         keys = self.table()
         sound = keys.sound()
         if sound is not keys:
@@ -139,7 +139,7 @@ class Members:
     def verify(self, key: str) -> None:
         """Check all bytes of a leaf against the checksum of its member. Raises `FormatError` if they differ."""
         record = (self._find or self.table().find)(key)
-        if record < 0:  # an embedded value; their member is read as a whole, once
+        if record < 0:  # an embedded value: the member of all is checked, once
             self._verify_embedded(key)
         else:
             self._verify_member(record, key)

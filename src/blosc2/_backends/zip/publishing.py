@@ -1,4 +1,4 @@
-"""Publishing changes of a `.b2z`: members, a directory, the record that makes both current; and what if that fails."""
+"""Publishing changes of a `.b2z`: members, a directory, the record that makes both current; and undoing that."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALIGNMENT = 64
 
 
 class Publishing:
-    """Publishes changes of one `.b2z`; made for each, as it refers to the backend.
+    """Publishes changes of one `.b2z`; made for each publication, as it refers to the backend.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class Publishing:
                 backend.behind = backend.must_load = True
 
     def _leave(self) -> None:
-        """The file is left as it is now, with another version than the one that is shown."""
+        """Note the file as it is now: it has a newer version than the shown one."""
         backend = self._backend
         backend._identity = backend._now()
         backend._floor = backend._identity[2]

@@ -27,7 +27,7 @@ class LeafStream:
         self._backend = backend
 
     def begin(self) -> None:
-        """Begin behind what is published, or a file that will replace it."""
+        """Begin to write after what is published, or to a file that will replace it."""
         self._backend.begin_stream()
 
     def add(self, key: str, suffix: str, description: bytes, frame: ByteRange | bytes) -> None:
@@ -35,7 +35,7 @@ class LeafStream:
         append_frame(self._backend.streaming_writer(), (key[1:] + suffix).encode(), frame, description)
 
     def end(self, gone: Mapping[str, None], registry: dict[str, Any] | None) -> None:
-        """Publish what was written, with these embedded values. The file then has a newer version than is shown."""
+        """Publish what was written, and remove the embedded values in `gone`. That is not shown yet."""
         backend = self._backend
         backend.streaming_writer()
         fresh = backend.embedded is None

@@ -27,10 +27,10 @@ from blosc2.exceptions import FormatError
 #: Bytes of an end record, without and with a file checksum.
 END: Final = 22
 END_WITH_CHECKSUM: Final = END + 32
-#: Of a file checksum, the digits that state the checksum of the rest of the file.
+#: Digits of a file checksum that state the checksum of the rest of the file.
 DIGITS: Final = 8
 #: Bytes are taken for a damaged file checksum when at most so many bits differ from what every file checksum has there.
-#: Of other bytes more than a hundred would.
+#: In other bytes, over a hundred would differ.
 FEW_BITS: Final = 24
 
 _SIGNATURE: Final = b"PK\5\6"
@@ -40,7 +40,7 @@ _DIGITS: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
 _BITS: Final = np.array([byte.bit_count() for byte in range(256)], np.uint8)
 _FAR_MARK: Final = int.from_bytes(b"PK\6\6", "little")
 _LOCATOR_MARK: Final = int.from_bytes(b"PK\6\7", "little")
-# Places of a piece that are looked at one by one, and of more how many together.
+# Positions of a piece that are checked one by one; of more, how many together.
 _FEW_POSITIONS: Final = 1000
 _AT_ONCE: Final = 50_000
 _SECTOR: Final = 512
@@ -107,7 +107,7 @@ def _candidates(source: Source, end: int) -> Iterator[int]:
 
 
 def _found(piece: bytes, mark: bytes, behind: int, first: int) -> Iterator[int]:
-    """Where records begin in a piece of the file, by a mark so many bytes behind their start."""
+    """Where records begin in a piece of the file, by a mark `behind` bytes after their start."""
     at = piece.find(mark)
     while at >= 0:
         yield first + at - behind
@@ -149,7 +149,7 @@ def _one_bit(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def end_with_checksum(position: int, record: bytes) -> bytes:
-    """What an end record with a file checksum has at a position, but for the checksum at its end."""
+    """The end record with a file checksum that belongs at a position, but for the checksum itself."""
     return _SIGNATURE + bytes(4) + record[8:20] + b"\x20\0blosc2 %016x " % position
 
 
@@ -167,7 +167,7 @@ def _was_end_with_checksum(source: Source, position: int, end: int) -> bool:
     wrong = wrong_bits(right, record)
     if wrong > FEW_BITS or (wrong > 1 and _is_half_written(position, record)):
         return False
-    # It may be that of an archive among the values.
+    # It may belong to an archive among the values.
     if right[END:] != record[END:-DIGITS] and not _fits(source, position, record):
         return False
     # The record of the version that is shown is found again only if it lost its file checksum.

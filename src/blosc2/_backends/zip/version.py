@@ -24,7 +24,7 @@ class Version(NamedTuple):
 
     source: Source
     archive: Archive
-    #: The last bytes of it, as they were: where they are others, so is the file.
+    #: Its last bytes when it was opened: if these differ now, the file has changed.
     record: bytes
 
     def is_in(self, path: str) -> bool:

@@ -1,4 +1,4 @@
-"""Describing a leaf of a store; with a catalog, without opening it."""
+"""Describing a leaf of a store, without opening it if there is a catalog."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from blosc2._stores.store import Store
 
 
-# Larger arrays get their frame in a file, not in memory: uncompressed bytes.
+# Arrays of more uncompressed bytes get their frame in a file, not in memory.
 _LARGE: Final = 64 << 20
 
 
@@ -97,7 +97,7 @@ _recent: tuple[str | None, str, HandleOptions] = (None, "safe", HandleOptions())
 def read_only(
     frame: Frame, key: str, path: str | None, mmap_mode: str | None, deserialize: str, verify: bool | None = None
 ) -> Any:
-    """The leaf of a frame, in a store that is read only; `verify` True says that it was checked."""
+    """The leaf of a frame, in a store that is read only; `verify=True` says that the frame was checked."""
     global _recent
     mapping, policy, options = _recent
     if mapping is not mmap_mode or policy is not deserialize:
@@ -106,7 +106,7 @@ def read_only(
     handle = FrameHandle(frame, options if verify is None else options._replace(verify=False), path, key)
     if verify:
         handle.verify = verify
-    return NDArray._of(handle) if frame.only_array else wrap(handle)  # `wrap` gives the same for most leaves, later
+    return NDArray._of(handle) if frame.only_array else wrap(handle)  # faster than `wrap`, which gives the same
 
 
 def leaf_reader(
@@ -188,7 +188,7 @@ def _unsupported(value: Any, key: str, path: str | None, why: str) -> Unsupporte
 
 
 def metadata_frame(values: Mapping[str, Any]) -> ByteRange:
-    """The frame of a super-chunk that has metadata alone."""
+    """The frame of a super-chunk that holds only metadata."""
     schunk = SChunk(chunksize=1 << 14, cparams={"typesize": 1})
     schunk.vlmeta.update(values)
     return byte_range_of_bytes(schunk.to_cframe())

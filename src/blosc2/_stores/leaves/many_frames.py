@@ -24,7 +24,7 @@ Filed: TypeAlias = tuple[str, bytes, ByteRange | bytes]
 
 # Compressing a smaller value takes less time than handing it to another thread.
 _WORTH_A_THREAD: Final = 128 << 10
-# How many values are compressed ahead of the one that is given: bytes, and values.
+# How far compression runs ahead of the value that is yielded: bytes, and values.
 _AHEAD: Final = 32 << 20
 _AHEAD_VALUES: Final = 64
 
@@ -78,7 +78,7 @@ def _together(
                 frame: Future[Filed] = Future()
                 copied = 0
                 if _takes_long(value):
-                    # A copy, because the giver may fill the same array again for the next value.
+                    # A copy, because the caller may fill the same array again for the next value.
                     frame = pool.submit(_filed, value.copy(), key, path, encoding)
                     copied = value.nbytes
                 else:

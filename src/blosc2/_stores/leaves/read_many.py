@@ -107,7 +107,7 @@ def batch_of_members(store: Store, names: list[str], threads: int) -> LeafBatch 
     if members is None or store._session.mode != "r" or store._verify:
         return None
     batch = LeafBatch(members.table(), names, threads, store._hidden_name, store._verify is None)
-    # A missing key may be an embedded value, or an error that others raise.
+    # A missing key may be an embedded value; if not, the caller raises the error.
     return None if batch.missing >= 0 else batch
 
 
@@ -197,7 +197,7 @@ def _reading(version: Version, items: Items) -> Callable[[int], Items]:
 
 
 def _run(readings: list[Callable[[int], Items]], nbytes: int) -> None:
-    """Read whole arrays, of so many bytes on average; several at a time if that is faster."""
+    """Read whole arrays, of `nbytes` on average; several at a time if that is faster."""
     nthreads = get_nthreads()
     if len(readings) < 2 or nthreads < 2 or nbytes * len(readings) < 4 * PARALLEL_WORK or nbytes < PARALLEL_WORK // 4:
         for reading in readings:

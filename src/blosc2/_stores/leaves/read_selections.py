@@ -111,7 +111,7 @@ def _leaves(store: Store, items: list[Any], nthreads: int) -> list[_Leaf]:
 
 
 def _read(leaves: list[_Leaf], rows: list[Items], nthreads: int) -> None:
-    """Read: an array that is most of the work by all threads together, the others side by side."""
+    """Read: all threads share an array that is most of the work; others are read side by side."""
     prepared: list[tuple[int, _Leaf]] = []
     for leaf in leaves:
         operation, count = leaf.operation, len(leaf.positions)

@@ -18,7 +18,7 @@ from blosc2.exceptions import FormatError, StoreKeyError
 if TYPE_CHECKING:
     from blosc2.dict_store import DictStore
 
-#: By what rows can be separated, besides the group.
+#: What rows can be separated by, besides the group.
 PARTS: Final = ("kind", "dtype", "codec")
 
 #: Stands for a leaf that cannot be read.

@@ -89,7 +89,7 @@ def _label(store: TreeStore, key: str, *, opening: bool) -> str:
 
 
 def listed(keys: Iterable[str], lines: int = FEW_LINES) -> Drawing:
-    """One key a line, up to so many lines."""
+    """One key per line, up to `lines` lines."""
     found = list(islice(keys, lines + 1))
     return Drawing("\n".join(found if len(found) <= lines else [*found[:lines], "..."]))
 

@@ -28,7 +28,7 @@ class ForeignObjects:
     Attributes
     ----------
     possible : bool or None
-        Whether there may be any; None if that has to be found out.
+        Whether there may be any; None if not yet determined.
     """
 
     __slots__ = ("_backend", "_contents", "_described", "_pending", "_published", "possible")
@@ -39,7 +39,7 @@ class ForeignObjects:
         self._contents = contents
         # The registry of the version that is shown; None if it was not read.
         self._published: dict[str, Any] | None = None
-        # What is known of the groups that were asked for; None for those that are no objects.
+        # Descriptions of the groups asked for so far; None for groups that are no objects.
         self._described: dict[str, dict[str, Any] | None] = {}
         self.possible: bool | None = None
 
@@ -92,7 +92,7 @@ class ForeignObjects:
         return {"kind": "ctable"} if kind == "ctable" else None
 
     def above(self, key: str, store: TreeStore) -> str | None:
-        """The object that a key lies in, other than the key itself; None if there is none."""
+        """The object above a key, not at the key itself; None if there is none."""
         if not self.are_possible(store):
             return None
         end = key.find("/", 1)
@@ -134,12 +134,12 @@ class ForeignObjects:
 
     # ------------------------------------------------------------------ as a follower of the keys
     def key_changed(self, key: str, change: int) -> None:  # noqa: ARG002 - a replaced description counts too
-        """A leaf was replaced (0), added (1) or removed (-1): a description makes a group an object, or the reverse."""
+        """A leaf was replaced (0), added (1) or removed (-1): a description makes its group an object."""
         if key.endswith("/" + DESCRIPTION):
             self.recount()
 
     def recount(self) -> None:
-        """Pending changes were replaced, or published keys may be others than those listed."""
+        """Pending changes were replaced, or the published keys may differ from those listed."""
         self._described = {}
         self.possible = None
 

@@ -10,18 +10,18 @@ from blosc2._stores.pending import PendingChanges
 
 
 def has_group(backend: TieredBackend, path: str, added: int) -> bool:
-    """Whether there is a leaf below a path; `added` is how many pending changes add to the published ones."""
+    """Whether there is a leaf below a path; `added` is how many leaves pending changes add there."""
     if backend.embedded is None or backend.replaces:
         return added > 0
     published = backend.listing()
     try:
         return bool(published.count(path) + added > 0 if added else published.has_group(path))
-    except UnicodeEncodeError:  # no name of a file could be that
+    except UnicodeEncodeError:  # such a path cannot be a file name
         return False
 
 
 class Groups:
-    """Counts what pending changes add to the leaves below each group, or take away.
+    """Counts how many leaves pending changes add below each group, or remove.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Groups:
                 end = key.find("/", end + 1)
 
     def recount(self) -> None:
-        """Pending changes were replaced, or published keys may be others than those listed."""
+        """Pending changes were replaced, or the published keys may differ from those listed."""
         self.added = {}
         for key, byte_range in self._pending.frames.items():
             self.key_changed(key, (byte_range is not None) - (key in self._backend))

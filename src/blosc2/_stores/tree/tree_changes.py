@@ -53,7 +53,7 @@ def rename(store: TreeStore, old: str, new: str) -> None:
 
 
 def delete(store: TreeStore, path: str, key: str) -> None:
-    """Delete a leaf, or a group with everything below it; `key` is the path in the words of the caller."""
+    """Delete a leaf, or a group with everything below it; `key` is the path as the caller gave it."""
     with store._lock:
         if path:
             check_not_inside(store, path)

@@ -55,7 +55,7 @@ def walk(store: TreeStore, path: str, *, topdown: bool) -> Iterator[Visited]:
         for group, groups, leaves in store._contents.listing().walk(path or "/", topdown, ATTRIBUTES):
             yield group or "/", groups, leaves
         return
-    # Groups to visit. From the bottom up, a group comes back with its children when all of them were visited.
+    # Groups to visit. Bottom-up, a group is put back with its children, to be given after them.
     waiting: list[tuple[str, Visited | None]] = [(path, None)]
     while waiting:
         group, visited = waiting.pop()
