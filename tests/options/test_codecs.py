@@ -17,7 +17,7 @@ from blosc2._options.compression import with_metas
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "src" / "blosc2" / "_options" / "codecs.py"
-NATIVE = ROOT / "src" / "blosc2" / "_core" / "codec" / "known_codecs.h"
+NATIVE = ROOT / "src" / "blosc2" / "_core" / "codec" / "generated_codecs.h"
 
 
 def test_the_table_of_compiled_code_is_the_one_that_is_written_from_this() -> None:

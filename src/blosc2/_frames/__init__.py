@@ -42,7 +42,7 @@ from blosc2._frames.directory import (
     write_directory,
 )
 from blosc2._frames.dtypes import dtype_from_description, format_dtype, is_masked, parse_dtype, refuse_unstorable
-from blosc2._frames.encoders import check_for_bytes, encode, forget_encoders
+from blosc2._frames.encoder_pool import check_for_bytes, encode, forget_encoders
 from blosc2._frames.header_fields import (
     CBYTES_AT,
     CHUNK_HEADER,

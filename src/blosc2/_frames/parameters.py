@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._core.frame.frame import Frame
-from blosc2._frames.encoders import encode
+from blosc2._frames.encoder_pool import encode
 from blosc2._frames.header_fields import (
     BLOCKSIZE_AT,
     CODEC_AT,

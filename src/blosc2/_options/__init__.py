@@ -17,6 +17,14 @@ from blosc2._options.compression import (
     with_metas,
     zstd_encoding,
 )
+from blosc2._options.default_threads import (
+    check_nthreads,
+    detect_number_of_cores,
+    get_nthreads,
+    keep_in_step,
+    ncores,
+    set_nthreads,
+)
 from blosc2._options.deserialization import DeserializeMode, deserialize_mode
 from blosc2._options.modes import (
     check_directory_mapping,
@@ -28,17 +36,9 @@ from blosc2._options.modes import (
     refuse_without_path,
 )
 from blosc2._options.out_of_scope import Absent, explain_absent, explain_name
-from blosc2._options.parallel import PARALLEL_WORK, compress, compressed, run
 from blosc2._options.paths import local_path, tell_of_mapping
 from blosc2._options.store_options import StoreOptions, store_options
-from blosc2._options.threads import (
-    check_nthreads,
-    detect_number_of_cores,
-    get_nthreads,
-    keep_in_step,
-    ncores,
-    set_nthreads,
-)
+from blosc2._options.thread_choice import PARALLEL_WORK, compress, compressed, run
 
 __all__ = [
     "FIELDS",

@@ -3,7 +3,7 @@
 Each member of `Codec` and `Filter` carries the facts about it, and the rest of the package asks these. Compiled code
 has a table of its own, which is written from this one: after a change, run
 
-    python src/blosc2/_options/codecs.py > src/blosc2/_core/codec/known_codecs.h
+    python src/blosc2/_options/codecs.py > src/blosc2/_core/codec/generated_codecs.h
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ static inline int filter_keeps_run(int id, int meta, int byte) {{
 
 
 def native_table() -> str:
-    """The text of `_core/codec/known_codecs.h`."""
+    """The text of `_core/codec/generated_codecs.h`."""
     present = [codec for codec in Codec if codec.facts.support is not Support.ABSENT]
     indent = "\n        "
     limited = [codec for codec in present if max(codec.facts.metas) < 255]

@@ -12,7 +12,7 @@ from typing import Final
 from blosc2._backends.directory.scan import Folder, scan
 from blosc2._backends.key_rules import is_path
 from blosc2._backends.layout import LEAF_SUFFIXES, RESERVED, ByteRange, open_source
-from blosc2._core.frame.header import file_range
+from blosc2._core.frame.header_parser import file_range
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 

@@ -13,7 +13,7 @@ from blosc2._core.codec.chunk cimport (
     KIND_REGULAR, KIND_VALUE, MAX_BLOCK, MAX_BUFFER, Chunk, ChunkKind, block_bytes)
 from blosc2._core.io.little_endian cimport i32
 
-cdef extern from "codec/known_codecs.h" nogil:
+cdef extern from "codec/generated_codecs.h" nogil:
     enum:
         SUPPORT_ABSENT
         SUPPORT_WHOLE_CHUNK

@@ -4,5 +4,5 @@ Every value in a frame is checked here, once, before it is used. `ndim` handles 
 """
 
 __all__ = [
-    "block_check", "chunk_table", "frame", "frame_checksums", "frame_writer", "header", "packed", "small_frame",
+    "block_check", "chunk_table", "frame", "frame_checksums", "frame_writer", "header_parser", "packed", "small_frame",
 ]  # fmt: skip

@@ -2,7 +2,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from blosc2._core.codec.codec cimport DecodeContext, Plugin
 from blosc2._core.codec.chunk cimport Chunk
-from blosc2._core.frame.header cimport Header
+from blosc2._core.frame.header_parser cimport Header
 
 
 cdef class ChunkTable(Header):

@@ -1,7 +1,7 @@
 from typing_extensions import Buffer
 
 from blosc2._core.codec.codec import Plugin
-from blosc2._core.frame.header import Header
+from blosc2._core.frame.header_parser import Header
 
 class ChunkTable(Header):
     @property

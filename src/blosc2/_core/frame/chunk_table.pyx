@@ -15,7 +15,7 @@ from blosc2._core.codec.chunk cimport (
     BAD_LENGTH, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, KIND_ZERO, NO_MEMORY, Chunk,
     ChunkKind)
 from blosc2._core.codec.chunk_checks cimport block_span, in_order, inspect
-from blosc2._core.frame.header cimport CHECKSUMS_TAIL, TRAILER_TAIL, Header
+from blosc2._core.frame.header_parser cimport CHECKSUMS_TAIL, TRAILER_TAIL, Header
 from blosc2._core.io.little_endian cimport u32
 
 from blosc2._core.codec import codec

@@ -21,7 +21,7 @@ from blosc2._core.codec.chunk cimport (
     BAD_LENGTH, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MAX_BUFFER, MOST_STEPS, NO_MEMORY, Chunk, block_bytes)
 from blosc2._core.codec.chunk_checks cimport inspect
 from blosc2._core.codec.thread_pool cimport await_gil, offer_gil
-from blosc2._core.frame.header cimport PREFIX_READ
+from blosc2._core.frame.header_parser cimport PREFIX_READ
 from blosc2._core.frame.vl_reading cimport locate_vl, open_vl, vl_parts
 from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, ChunkChecksum, check_chunk_checksums, check_member, chunk_checksums, note_checksum
 from blosc2._core.io.source cimport Source

@@ -14,7 +14,7 @@ from blosc2._core.frame.chunk_table cimport ChunkTable
 from blosc2._core.codec.codec cimport DecodeContext, borrow, give_back
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, NO_MEMORY, Chunk
 from blosc2._core.codec.chunk_checks cimport inspect
-from blosc2._core.frame.header cimport CHECKSUMS_MARK, CHECKSUMS_MARK_AT, CHECKSUMS_TAIL, MIN_HEADER, TRAILER_TAIL
+from blosc2._core.frame.header_parser cimport CHECKSUMS_MARK, CHECKSUMS_MARK_AT, CHECKSUMS_TAIL, MIN_HEADER, TRAILER_TAIL
 from blosc2._core.io.source cimport READ_OK, Source
 
 from blosc2._core.codec.codec import reason

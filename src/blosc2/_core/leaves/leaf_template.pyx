@@ -18,7 +18,7 @@ from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk
 from blosc2._core.codec.chunk_checks cimport inspect
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport Geometry
-from blosc2._core.frame.header cimport MIN_TRAILER, TRAILER_TAIL
+from blosc2._core.frame.header_parser cimport MIN_TRAILER, TRAILER_TAIL
 from blosc2._core.io.little_endian cimport u32
 
 cdef enum:

@@ -24,7 +24,7 @@ cdef struct Entry:  # of the table of metalayers, in bytes from the start of the
 
 
 cdef class Header:
-    """What a frame says about itself; see header.pyx."""
+    """What a frame says about itself; see header_parser.pyx."""
 
     cdef readonly Source source
     cdef uint64_t serial                # no other frame of this process ever has it

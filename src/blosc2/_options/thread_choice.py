@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from blosc2._core.codec import thread_pool
 from blosc2._core.ndim.grid import share_from, worth_threads
 from blosc2._core.ndim.grid_write import StoredChunk, Write
-from blosc2._options.threads import detect_number_of_cores
+from blosc2._options.default_threads import detect_number_of_cores
 
 #: Work (see `work_of` of `grid_read`) below which a second thread does not pay: waking it takes 20 us, or 40 when its
 #: core sleeps.
