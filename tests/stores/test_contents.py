@@ -10,7 +10,7 @@ import pytest
 
 import blosc2
 from blosc2._stores.contents import Contents
-from blosc2._stores.leaves.leaf import frame_of
+from blosc2._stores.leaves.value_to_frame import frame_of
 from blosc2._stores.pending import PendingChanges
 
 PUBLISHED = ["/a", "/b/x", "/b/y", "/c"]

@@ -13,7 +13,7 @@ from blosc2._backends import publish_pace
 from blosc2._stores import PacedPublishing, changes
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.followers import begin_version, list_again, recount
-from blosc2._stores.leaves.leaf import frame_of
+from blosc2._stores.leaves.value_to_frame import frame_of
 
 
 class Follower:

@@ -10,7 +10,7 @@ import pytest
 import blosc2
 from blosc2._backends import publish_pace as pace
 from blosc2._stores import leaf_publishing
-from blosc2._stores.leaves.leaf import frame_of
+from blosc2._stores.leaves.value_to_frame import frame_of
 
 
 @pytest.fixture(autouse=True)

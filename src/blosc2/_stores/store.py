@@ -37,9 +37,10 @@ from blosc2._stores.contents import Contents
 from blosc2._stores.followers import KeyFollower, list_again
 from blosc2._stores.leaf_publishing import NOTHING
 from blosc2._stores.leaves.advice import advise
-from blosc2._stores.leaves.leaf import frame_of, live_leaf, read_only
+from blosc2._stores.leaves.leaf import live_leaf, read_only
 from blosc2._stores.leaves.open_leaves import OpenLeaves
 from blosc2._stores.leaves.read_many import batch_of_members, read_leaf, read_many
+from blosc2._stores.leaves.value_to_frame import frame_of
 from blosc2._stores.pending import PendingChanges
 from blosc2._stores.session import Session
 from blosc2._stores.transaction import Transaction

@@ -15,8 +15,8 @@ from blosc2._backends import CATALOG_LEAST, MEMORY_LIMIT, LeafStream, filed_as
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.changes import put
 from blosc2._stores.followers import list_again, recount
-from blosc2._stores.leaves.leaf import byte_range_of_bytes
 from blosc2._stores.leaves.many_frames import Filed, frames, nbytes_of
+from blosc2._stores.leaves.value_to_frame import byte_range_of_bytes
 from blosc2._stores.new_keys import NewKeys
 from blosc2._stores.pending import is_in_memory
 from blosc2._stores.publish import flush, load, load_if_required

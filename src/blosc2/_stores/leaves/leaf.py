@@ -1,36 +1,24 @@
-"""Leaves of a store: opening a frame as an array or super-chunk, and turning a value into a frame."""
+"""Leaves of a store: opening a frame as an array or super-chunk. `value_to_frame` is the other way."""
 
 from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from blosc2._arrays import TINY, ArrayPlan, cframe_of, tiny_frame
 from blosc2._backends import ByteRange
 from blosc2._core.frame.frame import Frame
-from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.leaves.leaf_reader import LeafReader
 from blosc2._files import Spool, TemporaryFile
 from blosc2._frames import parse_dtype
 from blosc2._functions import wrap
-from blosc2._handles import FrameHandle, HandleOptions, MemoryHandle, Stored
-from blosc2._indexing import lossless
-from blosc2.exceptions import ClosedStoreError, UnsupportedValueError
+from blosc2._handles import FrameHandle, HandleOptions, MemoryHandle
+from blosc2.exceptions import ClosedStoreError
 from blosc2.ndarray import NDArray
-from blosc2.schunk import SChunk
 
 if TYPE_CHECKING:
     from blosc2._stores.store import Store
-
-
-# Arrays of more uncompressed bytes get their frame in a file, not in memory.
-_LARGE: Final = 64 << 20
 
 
 class LiveHandle(MemoryHandle):
@@ -135,60 +123,3 @@ def live_leaf(store: Store, key: str) -> Any | None:
                 handle.verify = True
             handles[key] = handle
         return store._hold(key, wrap(handle))
-
-
-def byte_range_of_bytes(frame: bytes) -> ByteRange:
-    """The byte range of a frame in memory."""
-    return Source.of_buffer(frame), 0, len(frame)
-
-
-def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -> ByteRange:
-    """The frame of a value that is to be stored; arrays of this package keep their bytes.
-
-    Raises
-    ------
-    TypeError, AttributeError
-        The value cannot be made an array (`UnsupportedValueError`).
-    """
-    if type(value) is np.ndarray and not value.dtype.hasobject:  # most values
-        tiny = tiny_frame(value, encoding) if value.nbytes <= TINY else None
-        if tiny is not None:
-            return byte_range_of_bytes(tiny[0])
-        return _compressed(value, path, encoding)
-    if isinstance(value, Stored):
-        return value._handle.byte_range()
-    if isinstance(value, (Mapping, AbstractSet)):
-        raise _unsupported(value, key, path, "its values are stored one by one; to_b2z and to_b2d copy whole stores")
-    try:
-        array = lossless(value)
-    except (TypeError, ValueError) as error:
-        raise _unsupported(value, key, path, str(error)) from None
-    if array.dtype.hasobject or hasattr(value, "to_cframe"):
-        raise _unsupported(value, key, path, "it is no array of numbers, strings or dates")
-    return _compressed(array, path, encoding)
-
-
-def _compressed(items: np.ndarray[Any, Any], path: str | None, encoding: dict[str, Any]) -> ByteRange:
-    """The frame of an array. The frame of a large array is made in a temporary file."""
-    if path is None or items.nbytes <= _LARGE:
-        return byte_range_of_bytes(cframe_of(items, encoding))
-    waiting = TemporaryFile(os.path.abspath(path))
-    header = ArrayPlan(items.shape, items.dtype, encoding).lay_out(items, waiting.add)
-    parts = (Source.of_buffer(header), 0, len(header)), waiting.byte_range(0)
-    source = Source.joined(parts, parts[1][0].path, False)
-    return source, 0, source.size
-
-
-def _unsupported(value: Any, key: str, path: str | None, why: str) -> UnsupportedValueError:
-    return UnsupportedValueError(
-        f"a {type(value).__name__} cannot be stored: {why}; give an array, an array-like or a super-chunk",
-        path=path,
-        key=key,
-    )
-
-
-def metadata_frame(values: Mapping[str, Any]) -> ByteRange:
-    """The frame of a super-chunk that holds only metadata."""
-    schunk = SChunk(chunksize=1 << 14, cparams={"typesize": 1})
-    schunk.vlmeta.update(values)
-    return byte_range_of_bytes(schunk.to_cframe())

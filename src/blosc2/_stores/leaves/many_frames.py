@@ -17,7 +17,7 @@ from blosc2._arrays import TINY, tiny_frame
 from blosc2._backends import ByteRange, filed_as
 from blosc2._files import Owner
 from blosc2._options import get_nthreads
-from blosc2._stores.leaves.leaf import frame_of
+from blosc2._stores.leaves.value_to_frame import frame_of
 
 #: Suffix, description and frame of a leaf.
 Filed: TypeAlias = tuple[str, bytes, ByteRange | bytes]

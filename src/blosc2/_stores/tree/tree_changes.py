@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from blosc2._backends import new_key
 from blosc2._stores import changes
 from blosc2._stores.all_or_none import AllOrNone
-from blosc2._stores.leaves.leaf import metadata_frame
+from blosc2._stores.leaves.value_to_frame import metadata_frame
 from blosc2._stores.tree import walking
 from blosc2._stores.tree.names import ATTRIBUTES, DESCRIPTION, HIDDEN
 from blosc2.exceptions import StoreKeyError
