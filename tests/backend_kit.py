@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._backends.layout import ByteRange, Moved
+from blosc2._backends.layout import ByteRange, Renamed
 from blosc2._backends.protocol import Backend, NewVersion
 from blosc2._backends.writer_lock import WriterLock
 from blosc2._core.frame.frame import Frame
@@ -100,7 +100,7 @@ class BackendContract:
                 assert backend.contains_now(key)
                 assert items_of(backend.open_frame(key)) == items.tolist()
                 assert items_in(backend.locate(key)) == items.tolist()
-                assert backend.place(key) is not None
+                assert backend.stored_range(key) is not None
                 assert backend.has_file(key) is self.has_files
                 assert (backend.name_of(key) is not None) is self.has_files
                 assert backend.stored_bytes(key) > 0
@@ -114,7 +114,7 @@ class BackendContract:
             assert not backend.contains_now(key)
             assert backend.locate(key) is None
             assert backend.open_frame(key) is None
-            assert backend.place(key) is None
+            assert backend.stored_range(key) is None
             assert not backend.has_file(key)
             assert backend.stored_bytes(key) == 0
 
@@ -197,7 +197,7 @@ class BackendContract:
         self.publish(filled, {"/new": byte_range([1])}, durable=durable, lazy=durable)
         unsettled = filled.unsettled
         if unsettled is not None:
-            unsettled.settle()
+            unsettled.make_durable()
         assert filled.unsettled is None
 
     def test_a_publication_that_fails_can_be_made_again(
@@ -212,7 +212,7 @@ class BackendContract:
             patch.setattr(os, "fsync", fail)
             with pytest.raises(OSError, match="No space"):
                 filled.publish(new)
-        filled.look_again()
+        filled.forget_shown_keys()
         if filled.must_load or filled.behind:
             filled.load()
         filled.publish(new)
@@ -252,9 +252,9 @@ class BackendContract:
         assert sorted(self.reader(path).keys()) == sorted(ITEMS)
 
     def test_a_moved_frame_keeps_its_bytes(self, filled: Backend, path: str) -> None:
-        moved = filled.moved("/a")
-        assert isinstance(moved, Moved)
-        assert items_in(filled.opened(moved)) == ITEMS["/a"].tolist()
+        moved = filled.begin_rename("/a")
+        assert isinstance(moved, Renamed)
+        assert items_in(filled.renamed_range(moved)) == ITEMS["/a"].tolist()
         tiers = {"/moved": filled.has_file("/a"), "/a": filled.has_file("/a")}
         filled.publish(NewVersion({"/a": None, "/moved": moved}, tiers))
         filled.show_published()
@@ -263,7 +263,7 @@ class BackendContract:
             assert "/a" not in backend
             assert items_of(backend.open_frame("/moved")) == ITEMS["/a"].tolist()
         with pytest.raises(KeyError):
-            filled.moved("/missing")
+            filled.begin_rename("/missing")
 
     # ------------------------------------------------------------------ compact, verify, advise, describe
     def test_dead_bytes_go_when_it_is_compacted(self, filled: Backend, path: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from blosc2._backends import (
     ByteRange,
-    Moved,
+    Renamed,
     TieredBackend,
     WriterLock,
     ZipBackend,
@@ -248,7 +248,7 @@ class DictStore(Store):
     def _prepare(self, key: str, byte_range: ByteRange, value: Any, *, is_new: bool) -> bool:
         self._names.check_new(key, self._contents, is_new=is_new)
         self._publishing.forget_key(key)
-        if isinstance(byte_range, Moved):
+        if isinstance(byte_range, Renamed):
             self._publishing.origins.add(byte_range.origin)
         return gets_file(self, value, byte_range)
 

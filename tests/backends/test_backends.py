@@ -67,7 +67,7 @@ class TestDirectory(BackendContract):
         reader = self.reader(path)
         assert items_of(reader.open_frame("/one")) == [1]
         assert "/a" not in reader
-        placing.settle()
+        placing.make_durable()
         assert filled.unsettled is None
 
 

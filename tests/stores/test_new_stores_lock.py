@@ -199,7 +199,7 @@ def test_the_lock_goes_over_to_the_store(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == [".x.b2z.lock"]
     with path.open("wb") as file:
         lock.take(file.fileno())
-        lock.settle()
+        lock.adopt()
     assert os.listdir(tmp_path) == ["x.b2z"]
     with pytest.raises(blosc2.exceptions.StoreLockedError):
         store_lock.WriterLock(str(path))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from blosc2._backends import MEMORY_LIMIT, Moved
+from blosc2._backends import MEMORY_LIMIT, Renamed
 from blosc2._core.io.source import Source
 from blosc2._stores import pending as module
 from blosc2._stores.pending import PendingChanges
@@ -102,7 +102,7 @@ def test_what_fits_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_frames_are_staged_when_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MEMORY_LIMIT", 10)
     pending, backend, block = PendingChanges(), Backend(), Block()
-    moved = Moved(byte_range(50), "/origin")
+    moved = Renamed(byte_range(50), "/origin")
     put(pending, "/moved", moved)
     put(pending, "/a", byte_range(8))
     pending.remove("/gone", None, is_published=True)
@@ -172,7 +172,7 @@ def test_blocks_are_told_of_changes_of_their_thread() -> None:
     pending.remove("/b", pending.block(), is_published=True)
     assert block.told == [("/a", frame), ("/a", ...), ("/b", None)]
     assert other.told == []
-    pending.keep_made()
+    pending.forget_undo()
     assert (block.told[-1], other.told) == ("forget", ["forget"])
 
 

@@ -17,7 +17,7 @@ from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
 ByteRange = tuple[Source, int, int]
 
 
-class Moved(tuple[Source, int, int]):  # noqa: SLOT001 - tuples cannot have any
+class Renamed(tuple[Source, int, int]):  # noqa: SLOT001 - tuples cannot have any
     """The byte range of a frame that only gets another key.
 
     Attributes

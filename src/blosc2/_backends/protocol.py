@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from blosc2._backends.layout import ByteRange, Moved
+from blosc2._backends.layout import ByteRange, Renamed
 from blosc2._backends.writer_lock import WriterLock
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.listing import KeyListing
@@ -53,7 +53,7 @@ class NewVersion(NamedTuple):
 class Settles(Protocol):
     """Published changes that a power cut may still lose."""
 
-    def settle(self) -> None:
+    def make_durable(self) -> None:
         """Make it durable."""
 
 
@@ -130,7 +130,7 @@ class Backend(Protocol):
     def show(self, shown: tuple[Any, ...]) -> None:
         """Show an earlier version again, because the newer one that was read is unusable."""
 
-    def look_again(self) -> None:
+    def forget_shown_keys(self) -> None:
         """Forget the listing of the existing keys."""
 
     def cut_tail(self) -> None:
@@ -149,7 +149,7 @@ class Backend(Protocol):
     def open_frame(self, key: str) -> Frame | None:
         """The frame of a key, opened with as few reads as possible. None if there is none."""
 
-    def place(self, key: str) -> ByteRange | None:
+    def stored_range(self, key: str) -> ByteRange | None:
         """The byte range of a frame, as far as it is known without reading it. None if there is none."""
 
     def __contains__(self, key: str) -> bool: ...
@@ -167,7 +167,7 @@ class Backend(Protocol):
     def listing(self) -> KeyListing:
         """A listing of all keys with their groups. It is kept until other keys are published."""
 
-    def list_again(self) -> None:
+    def forget_listing(self) -> None:
         """Keys were added or removed: list them anew."""
 
     def name_of(self, key: str) -> str | None:
@@ -202,11 +202,11 @@ class Backend(Protocol):
     def show_published(self) -> None:
         """Show what was just published. If that fails, the version shown before stays."""
 
-    def moved(self, key: str) -> Moved:
+    def begin_rename(self, key: str) -> Renamed:
         """The frame of a key that will get another key."""
 
-    def opened(self, moved: Moved) -> ByteRange:
-        """The byte range of what `moved` gave."""
+    def renamed_range(self, renamed: Renamed) -> ByteRange:
+        """The byte range of what `begin_rename` gave."""
 
     def compact(self, progress: Progress | None) -> None:
         """Rewrite the store without dead bytes. The result is not shown before `load`."""

@@ -16,7 +16,7 @@ from blosc2._files import Owner, remove_leftovers, temporary_name
 _INFO = 4096
 
 
-class TemporaryPlace:
+class TemporaryFolder:
     """The place for the temporary files of one store.
 
     Parameters

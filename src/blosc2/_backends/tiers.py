@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.embedded.frame_layout import stored_value
 from blosc2._backends.embedded.frame_map import REGISTRY, Embedded, read_embedded, verify_value
-from blosc2._backends.layout import ByteRange, Moved
+from blosc2._backends.layout import ByteRange, Renamed
 from blosc2._backends.protocol import NewVersion, Settles
 from blosc2._backends.waiting import WaitingValues
 from blosc2._backends.writer_lock import WriterLock
@@ -126,7 +126,7 @@ class TieredBackend(ABC):
     @abstractmethod
     def forget_staged(self) -> None: ...
     @abstractmethod
-    def opened(self, moved: Moved) -> ByteRange: ...
+    def renamed_range(self, renamed: Renamed) -> ByteRange: ...
     @abstractmethod
     def compact(self, progress: Progress | None) -> None: ...
 
@@ -157,7 +157,7 @@ class TieredBackend(ABC):
         self.embedded, self._newer, self.replaces, self.behind, self.must_load = shown
         self._listing = None
 
-    def look_again(self) -> None:
+    def forget_shown_keys(self) -> None:
         """Forget the listing of the existing keys."""
         self._listing = None
 
@@ -184,13 +184,13 @@ class TieredBackend(ABC):
         byte_range = None if self.replaces else self._locate_embedded(key)
         return None if byte_range is None else Frame.open(*byte_range, key)
 
-    def place(self, key: str) -> ByteRange | None:
+    def stored_range(self, key: str) -> ByteRange | None:
         """The byte range of a frame, as far as it is known without reading it. None if there is none."""
         if self.replaces:
             return None
         place = self.place_file(key)
         if place is None and self.embedded is not None:
-            place = self.embedded.place(key)
+            place = self.embedded.stored_range(key)
         return self.locate(key) if place is None else place
 
     def __contains__(self, key: str) -> bool:
@@ -235,7 +235,7 @@ class TieredBackend(ABC):
             self._listing = KeyListing(files, more, path=self.named)
         return self._listing
 
-    def list_again(self) -> None:
+    def forget_listing(self) -> None:
         """Keys were added or removed: list them anew."""
         self._listing = None
 
@@ -329,15 +329,15 @@ class TieredBackend(ABC):
     def stage_files(self, changes: dict[str, ByteRange]) -> dict[str, ByteRange]:
         """`stage` for frames that get files or members of their own."""
 
-    def moved(self, key: str) -> Moved:
+    def begin_rename(self, key: str) -> Renamed:
         """The frame of a key that will get another key."""
         if self.has_file(key):
             return self.moved_file(key)
         byte_range = self.locate(key)
         if byte_range is None:
             raise StoreKeyError(f"Key {key!r} not found in the store", path=self.root)
-        return Moved(byte_range, key)
+        return Renamed(byte_range, key)
 
     @abstractmethod
-    def moved_file(self, key: str) -> Moved:
-        """`moved` for a key that has a file or member of its own."""
+    def moved_file(self, key: str) -> Renamed:
+        """`begin_rename` for a key that has a file or member of its own."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from blosc2._backends.layout import ByteRange
 from blosc2._files import TemporaryFile
-from blosc2._frames import settled
+from blosc2._frames import held_in_memory
 
 #: Bytes of unpublished frames that may stay in memory.
 MEMORY_LIMIT: Final = 64 << 20
@@ -36,7 +36,7 @@ class WaitingValues:
         if not changes:
             return {}
         if self._path is None:
-            return {key: settled(byte_range) for key, byte_range in changes.items()}
+            return {key: held_in_memory(byte_range) for key, byte_range in changes.items()}
         waiting = self._file = self._file or TemporaryFile(self._path)
         staged: dict[str, ByteRange] = {}
         for key, byte_range in changes.items():

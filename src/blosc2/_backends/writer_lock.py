@@ -148,7 +148,7 @@ class WriterLock:
         )
 
     def take(self, descriptor: int, path: str = "") -> None:
-        """Lock an open file or directory that is about to become the store, or has just become it; then `settle`.
+        """Lock an open file or directory that is about to become the store, or has just become it; then `make_durable`.
 
         A directory needs its path, too.
         """
@@ -163,7 +163,7 @@ class WriterLock:
             self.forget_taken()
             raise
 
-    def settle(self) -> None:
+    def adopt(self) -> None:
         """The file that was locked is the store now."""
         if self._next >= 0:
             # At each moment something is locked.
@@ -182,10 +182,10 @@ class WriterLock:
             # A forked child may still have a copy of the descriptor.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
-    def settle_if_current(self) -> None:
+    def adopt_if_current(self) -> None:
         """Something failed. The file that was locked may or may not be the store now."""
         if self._next >= 0 and self._is_current(self._next):
-            self.settle()
+            self.adopt()
         else:
             self.forget_taken()
 

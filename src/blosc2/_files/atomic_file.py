@@ -20,10 +20,10 @@ class Lock(Protocol):
     def take(self, descriptor: int) -> None:
         """Lock the new file too."""
 
-    def settle(self) -> None:
+    def adopt(self) -> None:
         """The new file has its name."""
 
-    def settle_if_current(self) -> None:
+    def adopt_if_current(self) -> None:
         """Something failed. The new file may or may not have its name."""
 
 
@@ -99,10 +99,10 @@ class NewFile:
             name_file(failed, self.path)
             self.abandon()
             if lock is not None:
-                lock.settle_if_current()
+                lock.adopt_if_current()
             raise
         if lock is not None:
-            lock.settle()
+            lock.adopt()
         if durable:
             sync_folder(self.path)
 

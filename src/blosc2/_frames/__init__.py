@@ -79,7 +79,7 @@ from blosc2._frames.metadata_limits import (
 from blosc2._frames.msgpack_values import FEW_BYTES, Together, check_stored_readable, pack, pack_checked, unpack
 from blosc2._frames.parameters import LOSSY_CODECS, check_declared, check_lossy_codec
 from blosc2._frames.payload_alignment import ALIGNMENT, PADDING, hole_before, with_padding
-from blosc2._frames.pieces import SMALL_FRAME, frame_byte_range, plain_byte_range, settled
+from blosc2._frames.pieces import SMALL_FRAME, frame_byte_range, held_in_memory, plain_byte_range
 from blosc2._frames.update import (
     NAN_OFFSET,
     UNINIT_OFFSET,
@@ -169,6 +169,7 @@ __all__ = [
     "has_vl_blocks",
     "head_identity",
     "header_size",
+    "held_in_memory",
     "hole_before",
     "is_directory_frame",
     "is_masked",
@@ -190,7 +191,6 @@ __all__ = [
     "schunk_keywords",
     "set_frame_fields",
     "set_strict_compatibility",
-    "settled",
     "special_kind",
     "stored_numbers",
     "strict_compatibility",

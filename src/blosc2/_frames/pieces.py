@@ -136,7 +136,7 @@ def _buffer(data: bytes) -> ByteRange:
     return Source.of_buffer(data), 0, len(data)
 
 
-def settled(byte_range: ByteRange) -> ByteRange:
+def held_in_memory(byte_range: ByteRange) -> ByteRange:
     """The same byte range, in memory where its bytes are part of a file that may change before they are needed."""
     source = byte_range[0]
     if not source.is_joined or all(part.in_memory for part, _, _ in source.byte_ranges(0, source.size)):

@@ -90,7 +90,7 @@ def move(store: Store, names: dict[str, str]) -> None:
     frames = store._pending.frames
     if not store._leaves.edited.keys().isdisjoint(names):
         store._leaves.collect(frames)
-    byte_ranges = {old: frames.get(old) or store._backend.moved(old) for old in names}
+    byte_ranges = {old: frames.get(old) or store._backend.begin_rename(old) for old in names}
     with AllOrNone(store):
         # Remove all old keys first: they might exclude new ones.
         for old in names:

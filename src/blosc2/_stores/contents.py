@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from blosc2._backends import Backend, ByteRange, Moved
+from blosc2._backends import Backend, ByteRange, Renamed
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyCursor, KeyListing
@@ -56,14 +56,16 @@ class Contents:
             byte_range = frames.get(key, ...)
             if byte_range is not ...:
                 return (
-                    self._opened(key, byte_range) if isinstance(byte_range, Moved) and byte_range.aside else byte_range
+                    self._opened(key, byte_range)
+                    if isinstance(byte_range, Renamed) and byte_range.aside
+                    else byte_range
                 )
         return self._backend.locate(key)
 
-    def _opened(self, key: str, moved: Moved) -> ByteRange:
+    def _opened(self, key: str, renamed: Renamed) -> ByteRange:
         """The byte range of a frame that waits in a file aside until it gets this key."""
         try:
-            return self._backend.opened(moved)
+            return self._backend.renamed_range(renamed)
         except OSError:
             # Another thread, or the parent of this process, may just have published it.
             byte_range = self._backend.locate(key)
@@ -80,7 +82,7 @@ class Contents:
 
     def location(self, key: str) -> ByteRange | None:
         """The byte range of a leaf as far as it is known without reading any of it; None if there is no such leaf."""
-        return self.byte_range(key) if key in self._pending.frames else self._backend.place(key)
+        return self.byte_range(key) if key in self._pending.frames else self._backend.stored_range(key)
 
     # ------------------------------------------------------------------ keys
     def keys(self) -> list[str]:
@@ -143,7 +145,7 @@ class Contents:
         """Let the backend list its keys again, with those published one by one."""
         self.placed = {}
         self._listing = None
-        self._backend.list_again()
+        self._backend.forget_listing()
 
     # ------------------------------------------------------------------ as a follower of the keys
     def key_changed(self, key: str, change: int) -> None:  # noqa: ARG002 - the same for all keys

@@ -84,7 +84,7 @@ def _leaves_by_tier(store: DictStore) -> tuple[dict[str, ByteRange | None], dict
         byte_range = contents.byte_range(key) if key in pending.frames else None
         if byte_range is not None:
             if pending.tiers.get(key, True):
-                files[key] = byte_range[:]  # a plain byte range, even if it is a `Moved`
+                files[key] = byte_range[:]  # a plain byte range, even if it is a `Renamed`
             else:
                 values[key] = byte_range
         elif not (key in entries and not backend.has_file(key)):  # those are copied with the frame of embedded values

@@ -27,9 +27,9 @@ def recount(store: Store) -> None:
         follower.recount()
 
 
-def list_again(store: Store) -> None:
+def forget_published_keys(store: Store) -> None:
     """Forget which keys are published: they may differ from those listed."""
-    store._backend.look_again()
+    store._backend.forget_shown_keys()
     begin_version(store)
     recount(store)
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
-from blosc2._backends import ByteRange, Moved, Pace
+from blosc2._backends import ByteRange, Pace, Renamed
 from blosc2._core.frame.frame import Frame
-from blosc2._frames import settled
+from blosc2._frames import held_in_memory
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.changes import put
-from blosc2._stores.followers import key_changed, list_again
+from blosc2._stores.followers import forget_published_keys, key_changed
 from blosc2._stores.publish import flush, may_publish
 from blosc2.exceptions import explain, name_file
 
@@ -31,7 +31,7 @@ GROUP: Final = 256
 
 def gets_file(store: DictStore, value: Any, byte_range: ByteRange) -> bool:
     """Whether a leaf gets a file of its own."""
-    if isinstance(byte_range, Moved):
+    if isinstance(byte_range, Renamed):
         return store._backend.has_file(byte_range.origin)  # where it was before
     threshold = store._threshold
     if threshold is None:
@@ -87,7 +87,7 @@ class LeafPublishing:
                     self._publish_group(store, placing, [])
                 return True
         with AllOrNone(store):
-            put(store, key, settled(byte_range) if store._pending.fits(byte_range[2]) else byte_range, value)
+            put(store, key, held_in_memory(byte_range) if store._pending.fits(byte_range[2]) else byte_range, value)
         return True
 
     def _place(
@@ -117,7 +117,7 @@ class LeafPublishing:
         except BaseException as error:
             if not isinstance(error, Exception):  # an interrupt, perhaps after the file was published
                 store._leaves.forget(key)
-            list_again(store)
+            forget_published_keys(store)
             raise
         return True
 
@@ -126,7 +126,7 @@ class LeafPublishing:
         placing, embedded = _placing(store), _shown_values(store)
         if placing is None or embedded is None or key in embedded:
             return False
-        if isinstance(store._pending.frames.get(key), Moved) or not store._backend.has_file(key):
+        if isinstance(store._pending.frames.get(key), Renamed) or not store._backend.has_file(key):
             return False
         try:
             if not placing.remove(key):
@@ -140,7 +140,7 @@ class LeafPublishing:
                 name_file(error, store._file)
             elif not isinstance(error, Exception):
                 store._leaves.forget(key)
-            list_again(store)
+            forget_published_keys(store)
             raise
         return True
 
@@ -148,7 +148,7 @@ class LeafPublishing:
         """A leaf was given its file, or lost it: no change of its key is pending any more."""
         pending, embedded = store._pending, store._backend.embedded
         byte_range = pending.frames.pop(key, None)
-        if byte_range is not None and not isinstance(byte_range, Moved):
+        if byte_range is not None and not isinstance(byte_range, Renamed):
             pending.in_memory -= min(pending.in_memory, byte_range[2])
         pending.tiers.pop(key, None)
         self.waiting.discard(key)
@@ -204,7 +204,7 @@ class LeafPublishing:
         entries = _entries(store)
         if byte_range is None:
             return key not in entries
-        if isinstance(byte_range, Moved):
+        if isinstance(byte_range, Renamed):
             return byte_range.aside is not None and byte_range.origin not in entries and key not in entries
         return bool(store._pending.tiers.get(key)) and key not in self.origins
 
@@ -215,7 +215,7 @@ class LeafPublishing:
             key
             for key in keys
             if (byte_range := frames[key]) is not None
-            and (isinstance(byte_range, Moved) or key in entries or placing.replaces(key))
+            and (isinstance(byte_range, Renamed) or key in entries or placing.replaces(key))
         ]
         waiting = self.waiting & frames.keys()
         if waits and len(waiting) + len(keys) < GROUP and not self._is_cheap():
@@ -238,7 +238,7 @@ class LeafPublishing:
         except BaseException as error:  # perhaps an interrupt after the files were published
             if isinstance(error, OSError):
                 name_file(error, store._file)
-            list_again(store)
+            forget_published_keys(store)
             raise
         if not frames:
             store._backend.discard()
@@ -248,12 +248,12 @@ class LeafPublishing:
         """Whether something was published that a power cut may undo, or an embedded value is still to be removed."""
         return bool(self.hidden) or store._backend.unsettled is not None
 
-    def settle(self, store: DictStore, *, durable: bool) -> None:
+    def make_durable(self, store: DictStore, *, durable: bool) -> None:
         """All changes are published: make them durable if `durable`, and remove what was kept for them."""
         unsettled = store._backend.unsettled
         if unsettled is not None and durable and not self.lazily:
             try:
-                unsettled.settle()
+                unsettled.make_durable()
             except BaseException as error:
                 explain(error, "all changes are published, but may not be durable")
                 name_file(error, store._file)

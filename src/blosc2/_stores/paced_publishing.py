@@ -51,11 +51,11 @@ class PacedPublishing:
             finally:
                 self.lazily = False
 
-    def settle(self, store: Store, *, durable: bool) -> None:
+    def make_durable(self, store: Store, *, durable: bool) -> None:
         """All changes are published: make them durable, if that is asked for."""
         unsettled = store._backend.unsettled
         if unsettled is not None and durable and not self.lazily:
-            unsettled.settle()
+            unsettled.make_durable()
 
     def is_unsettled(self, store: Store) -> bool:
         """Whether something was published that a power cut may undo, or is to be published again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from blosc2._backends import MEMORY_LIMIT, ByteRange, Moved
+from blosc2._backends import MEMORY_LIMIT, ByteRange, Renamed
 
 if TYPE_CHECKING:
     from blosc2._backends import Backend
@@ -58,7 +58,7 @@ class PendingChanges:
         """The block that changes of this thread belong to."""
         return self.blocks.get(threading.get_ident()) if self.blocks else None
 
-    def keep_made(self) -> None:
+    def forget_undo(self) -> None:
         """Everything that blocks have changed so far is published: they do not take it back."""
         for block in list(self.blocks.values()):
             block.forget()
@@ -71,7 +71,7 @@ class PendingChanges:
         self.frames[key] = byte_range
         if block is not None:
             block.made(key, byte_range)
-        if not isinstance(byte_range, Moved):
+        if not isinstance(byte_range, Renamed):
             self.in_memory += byte_range[2]
 
     def remove(self, key: str, block: AllOrNone | None, *, is_published: bool) -> None:
@@ -140,4 +140,4 @@ class PendingChanges:
 
 def is_in_memory(byte_range: ByteRange) -> bool:
     """Whether the bytes of a pending change are in memory alone."""
-    return not isinstance(byte_range, Moved) and byte_range[0].path is None
+    return not isinstance(byte_range, Renamed) and byte_range[0].path is None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from blosc2._backends import ByteRange, NewVersion
 from blosc2._files import Compaction, Progress
-from blosc2._stores.followers import begin_version, list_again, recount
+from blosc2._stores.followers import begin_version, forget_published_keys, recount
 from blosc2.exceptions import FormatError, explain, name_file
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Publishing(Protocol):
     def put(self, store: Any, key: str, byte_range: ByteRange, value: Any) -> bool: ...
     def remove(self, store: Any, key: str) -> bool: ...
     def end_block(self, store: Any, block: AllOrNone) -> None: ...
-    def settle(self, store: Any, *, durable: bool) -> None: ...
+    def make_durable(self, store: Any, *, durable: bool) -> None: ...
     def is_unsettled(self, store: Any) -> bool: ...
     def forget_key(self, key: str) -> None: ...
     def clear_published(self) -> None: ...
@@ -52,9 +52,9 @@ def flush(store: Store, *, durable: bool) -> None:
         pending.clear()
         store._backend.forget_staged()
         publishing.clear_published()
-        pending.keep_made()
+        pending.forget_undo()
     if store._session.mode != "r":
-        publishing.settle(store, durable=durable)
+        publishing.make_durable(store, durable=durable)
 
 
 def flush_checked(store: Store, *, durable: bool) -> None:
@@ -107,7 +107,7 @@ def _publish(store: Store, *, durable: bool) -> None:
         backend.publish(new)
     except BaseException:
         # Some files of a directory may be in place.
-        list_again(store)
+        forget_published_keys(store)
         raise
     if not store._session.ending:
         show(store, backend.show_published)

@@ -28,13 +28,13 @@ from blosc2._core.io.forking import Lock
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._core.leaves.leaf_lookup import LeafLookup
 from blosc2._files import Compaction, Progress, lasting
-from blosc2._frames import settled
+from blosc2._frames import held_in_memory
 from blosc2._handles import LOST_ERRORS
 from blosc2._options import StoreOptions
 from blosc2._stores import changes, publish
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.contents import Contents
-from blosc2._stores.followers import KeyFollower, list_again
+from blosc2._stores.followers import KeyFollower, forget_published_keys
 from blosc2._stores.leaf_publishing import NOTHING
 from blosc2._stores.leaves.advice import advise
 from blosc2._stores.leaves.leaf import live_leaf, read_only
@@ -255,7 +255,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
             if self._publishing.put(self, key, byte_range, value):
                 return
             if self._pending.fits(byte_range[2]) and not self._publishing.is_due(self, byte_range[2], None):
-                changes.put(self, key, settled(byte_range), value)
+                changes.put(self, key, held_in_memory(byte_range), value)
             else:  # something is to be written, which may fail
                 with AllOrNone(self):
                     changes.put(self, key, byte_range, value)
@@ -448,7 +448,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         """In a forked child: another thread of the parent may have been changing the store."""
         self._session.streaming = False
         if self._lock.renew():
-            list_again(self)
+            forget_published_keys(self)
 
     # ------------------------------------------------------------------ description
     @property

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from blosc2._core.leaves.weak_cache import Block
-from blosc2._stores.followers import list_again
+from blosc2._stores.followers import forget_published_keys
 from blosc2._stores.publish import flush, load_if_behind
 from blosc2.exceptions import FormatError
 
@@ -96,7 +96,7 @@ class Transaction(Block):
         now: dict[str, Any] = store._pending.frames
         self._touched |= store._leaves.edited.keys() | now.keys()
         store._pending.restore(before)
-        list_again(store)
+        forget_published_keys(store)
         was: dict[str, Any] = store._pending.frames
         self._touched |= {key for key in was if now.get(key, ...) is not was[key]}
         # Leaves may show changes that were taken back.

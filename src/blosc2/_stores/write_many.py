@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from blosc2._backends import CATALOG_LEAST, MEMORY_LIMIT, LeafStream, filed_as
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.changes import put
-from blosc2._stores.followers import list_again, recount
+from blosc2._stores.followers import forget_published_keys, recount
 from blosc2._stores.leaves.many_frames import Filed, frames, nbytes_of
 from blosc2._stores.leaves.value_to_frame import byte_range_of_bytes
 from blosc2._stores.new_keys import NewKeys
@@ -222,7 +222,7 @@ def _streaming(store: DictStore, items: Iterator[tuple[str, Any]]) -> Iterator[t
             yield admit, source
     except BaseException:
         # Keys were noted that are not stored.
-        list_again(store)
+        forget_published_keys(store)
         raise
     finally:
         store._session.streaming = False
@@ -266,7 +266,7 @@ def _write_stream(
         raise
     pending.unwritten = False
     pending.registry = None
-    pending.keep_made()
+    pending.forget_undo()
     pending.count_memory()
     pending.revision += 1
     store._names.forget()

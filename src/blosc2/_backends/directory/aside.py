@@ -8,7 +8,7 @@ from typing import Final
 
 from blosc2._backends.directory.files import write_in_a_row, write_new
 from blosc2._backends.layout import ByteRange
-from blosc2._backends.temporary_folder import TemporaryPlace
+from blosc2._backends.temporary_folder import TemporaryFolder
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._files import Owner, sync_files
@@ -34,7 +34,7 @@ class FilesAside:
 
     Attributes
     ----------
-    temporary : TemporaryPlace
+    temporary : TemporaryFolder
         Where they lie.
     """
 
@@ -43,7 +43,7 @@ class FilesAside:
     def __init__(self, root: str, owner: Owner) -> None:
         self._root = root
         self._owner = owner
-        self.temporary = TemporaryPlace(root, owner)
+        self.temporary = TemporaryFolder(root, owner)
         self._staging: str | None = None
         self._staged = 0
         # Files whose sync failed.

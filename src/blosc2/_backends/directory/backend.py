@@ -29,7 +29,7 @@ from blosc2._backends.layout import (
     LOCK,
     RESERVED,
     ByteRange,
-    Moved,
+    Renamed,
     missing,
     suffix_of,
     taken,
@@ -148,7 +148,7 @@ class DirectoryBackend(TieredBackend):
 
     def place_file(self, key: str) -> ByteRange | None:
         """The file of a key, opened but not read; None where there is none."""
-        return self.files.place(key)
+        return self.files.stored_range(key)
 
     def open_frame(self, key: str) -> Frame | None:
         """The frame of a key, in a file or embedded; None where there is none."""
@@ -250,9 +250,9 @@ class DirectoryBackend(TieredBackend):
         self._forget()
         super().close()
 
-    def look_again(self) -> None:
+    def forget_shown_keys(self) -> None:
         """Look at the files again, and at the embedded values, if it can be told where they are now."""
-        super().look_again()
+        super().forget_shown_keys()
         self._forget()
         byte_range = None
         # What somebody else has put there stays refused.
@@ -276,7 +276,7 @@ class DirectoryBackend(TieredBackend):
             and self.has_file(key)
         }  # fmt: skip
         if hidden:
-            self.placing.settle()  # the files that hide them
+            self.placing.make_durable()  # the files that hide them
             values.update(dict.fromkeys(hidden))
         before = {} if self.embedded is None else self.embedded.entries
         kept: dict[str, ByteRange | None] = {}
@@ -300,7 +300,7 @@ class DirectoryBackend(TieredBackend):
         moved: dict[str, ByteRange | None] = {
             key: byte_range
             for key, byte_range in values.items()
-            if isinstance(byte_range, Moved) and files.get(byte_range.origin) is not None
+            if isinstance(byte_range, Renamed) and files.get(byte_range.origin) is not None
         }
         embedded = self.embedded
         if not moved or embedded is None:
@@ -315,13 +315,13 @@ class DirectoryBackend(TieredBackend):
         self, kept: dict[str, ByteRange | None], before: Mapping[str, Any], error: BaseException, new: NewVersion
     ) -> None:
         """The publication failed after embedded values got new keys: take these keys away again."""
-        self.look_again()
+        self.forget_shown_keys()
         now = self.embedded
         if now is None or all(now.entries.get(key) == before.get(key) for key in kept):
             return
         try:
             Publishing(self).into({}, self.changes_of(kept, new.registry), fresh=False, durable=new.durable)
-            self.look_again()
+            self.forget_shown_keys()
         except (OSError, FormatError):
             error.add_note(f"{self.named}: renamed values are there under their new keys, too: {list(kept)[:5]}")
 
@@ -357,7 +357,7 @@ class DirectoryBackend(TieredBackend):
         check_same_file(os.path.join(self.root, EMBED), self._identity)
         # A power cut could bring an embedded value back, and a file in its place hide it.
         if self._embed_file.unsettled:
-            self._embed_file.settle()
+            self._embed_file.make_durable()
 
     def publish_files(self, changes: dict[str, ByteRange | None]) -> dict[str, str]:
         """Change the files of leaves alone; new ones are durable when `placing` is settled. Returns their suffixes."""
@@ -467,18 +467,18 @@ class DirectoryBackend(TieredBackend):
         """Where a new file of embedded values is written."""
         return None if os.path.islink(self._embed_file.path) else self.aside.temporary.beside
 
-    def moved_file(self, key: str) -> Moved:
+    def moved_file(self, key: str) -> Renamed:
         """The file of a key that will get another key: a second name beside the tree keeps it until then."""
         path = self.files.path_of(key)
         if path is None:
             raise taken(self.root, f"the file of the key {key!r} is gone; open the store again")
-        return Moved(None, key, self.aside.link(path))
+        return Renamed(None, key, self.aside.link(path))
 
-    def opened(self, moved: Moved) -> ByteRange:
-        """A `Moved` as a byte range; an embedded value is one already."""
-        if moved.aside is None:
-            return moved
-        byte_range = self.files.open(moved.aside)
+    def renamed_range(self, renamed: Renamed) -> ByteRange:
+        """A `Renamed` as a byte range; an embedded value is one already."""
+        if renamed.aside is None:
+            return renamed
+        byte_range = self.files.open(renamed.aside)
         if byte_range is None:
-            raise taken(self.root, f"the file of the key {moved.origin!r} is gone; open the store again")
+            raise taken(self.root, f"the file of the key {renamed.origin!r} is gone; open the store again")
         return byte_range

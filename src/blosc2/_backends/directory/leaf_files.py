@@ -80,7 +80,7 @@ class LeafFiles:
         other = self._unknown_suffix(key)
         return None if other is None else self.open(other)
 
-    def place(self, key: str) -> ByteRange | None:
+    def stored_range(self, key: str) -> ByteRange | None:
         """The file of a key, opened but not read; None where there is none."""
         path = self.path_of(key)
         if path is None:

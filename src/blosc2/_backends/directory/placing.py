@@ -4,7 +4,7 @@ A leaf is written outside the tree and renamed into it, so that a killed process
 does not wait for the disk. Two rules bound what a power cut may take:
 
 - What replaces a durable file is durable first; so is a new name before the old one is removed.
-- Only a new leaf may be empty or incomplete after a power cut before `settle`, and readers refuse it.
+- Only a new leaf may be empty or incomplete after a power cut before `make_durable`, and readers refuse it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from blosc2._backends.directory.files import write_new
-from blosc2._backends.layout import ByteRange, Moved, suffix_of
+from blosc2._backends.layout import ByteRange, Renamed, suffix_of
 from blosc2._core.frame.frame import Frame
 from blosc2._files import sync_file, sync_files, temporary_name
 from blosc2._frames import verify_frame
@@ -155,7 +155,7 @@ class Placing(Unsettled):
     def forget_aside(self, changes: dict[str, ByteRange | None]) -> None:
         """These changes are published: remove the second names that files had meanwhile."""
         for byte_range in changes.values():
-            if isinstance(byte_range, Moved) and byte_range.aside is not None:
+            if isinstance(byte_range, Renamed) and byte_range.aside is not None:
                 with suppress(OSError):
                     self._backend._owner.unlink(byte_range.aside)
 
@@ -166,12 +166,12 @@ class Placing(Unsettled):
         self.folders.update(touched)
         self.removed.update(keys)
 
-    def settle(self) -> None:
+    def make_durable(self) -> None:
         """Make durable what was published."""
         backend = self._backend
         if not self.unsettled:
             return
-        backend._embed_file.settle()
+        backend._embed_file.make_durable()
         for path in self.doubtful & self.new:
             self._write_again(path)
         new = [path for path in self.new if os.path.lexists(path)]

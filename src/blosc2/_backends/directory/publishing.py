@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from blosc2._backends.directory.files import folders_between, in_steps, write_new
 from blosc2._backends.embedded.changes import EmbeddedChanges
-from blosc2._backends.layout import EMBED, ByteRange, Moved, suffix_of, taken
+from blosc2._backends.layout import EMBED, ByteRange, Renamed, suffix_of, taken
 from blosc2._files import FileMoves, check_same_file, file_identity, sync_files, sync_folder, temporary_name
 
 if TYPE_CHECKING:
@@ -87,12 +87,12 @@ class Publishing:
             backend._owner.rename(tree, backend.root)
         except BaseException as error:
             if lock is not None:
-                lock.settle_if_current()
+                lock.adopt_if_current()
             if isinstance(error, OSError) and error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                 raise taken(backend.root, "somebody else has put something in this place meanwhile") from None
             raise
         if lock is not None:
-            lock.settle()
+            lock.adopt()
 
     def into(
         self,
@@ -116,7 +116,7 @@ class Publishing:
         suffixes: dict[str, str] = {}
         moves = []
         for key, byte_range in changes.items():
-            if isinstance(byte_range, Moved) and byte_range.aside is not None:
+            if isinstance(byte_range, Renamed) and byte_range.aside is not None:
                 suffixes[key] = os.path.splitext(byte_range.aside)[1]
                 path = backend.tree.place_of(key, suffixes[key])
                 # The file aside stays, in case that this fails and is tried again.
@@ -132,7 +132,7 @@ class Publishing:
         unsynced = {
             path
             for key, (_, path) in zip(there, moves, strict=True)
-            if settles and key not in lost and not isinstance(changes[key], Moved)
+            if settles and key not in lost and not isinstance(changes[key], Renamed)
         }
         ordered = durable or settles
         if ordered:
@@ -140,7 +140,7 @@ class Publishing:
                 aside
                 for key, (aside, path) in zip(there, moves, strict=True)
                 # Only what is moved may be a link.
-                if path not in unsynced and not (isinstance(changes[key], Moved) and os.path.islink(aside))
+                if path not in unsynced and not (isinstance(changes[key], Renamed) and os.path.islink(aside))
             ])  # fmt: skip
         backend._embed_file.was_there = True
         backend._embed_file.beside = backend._beside_embedded()

@@ -10,7 +10,7 @@ from typing import Any
 from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.embedded.file import EmbeddedFile
 from blosc2._backends.embedded.frame_map import Embedded, open_embedded, verify_value
-from blosc2._backends.layout import NOT_REPLACED, ByteRange, Moved, taken
+from blosc2._backends.layout import NOT_REPLACED, ByteRange, Renamed, taken
 from blosc2._backends.protocol import NewVersion
 from blosc2._backends.waiting import WaitingValues
 from blosc2._backends.writer_lock import WriterLock
@@ -161,7 +161,7 @@ class EmbeddedBackend:
         self.embedded, self._identity = shown
         self._listing = None
 
-    def look_again(self) -> None:
+    def forget_shown_keys(self) -> None:
         """Forget the listing of the existing keys."""
         self._listing = None
 
@@ -195,9 +195,9 @@ class EmbeddedBackend:
         byte_range = self.locate(key)
         return None if byte_range is None else Frame.open(*byte_range, key)
 
-    def place(self, key: str) -> ByteRange | None:
+    def stored_range(self, key: str) -> ByteRange | None:
         """The byte range of a frame, as far as it is known without reading it. None if there is none."""
-        return None if self.embedded is None else self.embedded.place(key)
+        return None if self.embedded is None else self.embedded.stored_range(key)
 
     def __contains__(self, key: str) -> bool:
         embedded = self.embedded
@@ -220,7 +220,7 @@ class EmbeddedBackend:
             self._listing = KeyListing(KeyTable.of_keys(self.keys()), path=self.named)
         return self._listing
 
-    def list_again(self) -> None:
+    def forget_listing(self) -> None:
         """Keys were added or removed: list them anew."""
         self._listing = None
 
@@ -286,16 +286,16 @@ class EmbeddedBackend:
         self._show(self._published)
         self._published = None
 
-    def moved(self, key: str) -> Moved:
+    def begin_rename(self, key: str) -> Renamed:
         """The frame of a key that will get another key."""
         byte_range = self.locate(key)
         if byte_range is None:
             raise StoreKeyError(f"Key {key!r} not found in the store", path=self.named)
-        return Moved(byte_range, key)
+        return Renamed(byte_range, key)
 
-    def opened(self, moved: Moved) -> ByteRange:
+    def renamed_range(self, renamed: Renamed) -> ByteRange:
         """All values are byte ranges."""
-        return moved
+        return renamed
 
     def compact(self, progress: Progress | None) -> None:
         """Write the frame anew, without dead bytes; `show_published` shows that."""

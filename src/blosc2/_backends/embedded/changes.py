@@ -7,7 +7,7 @@ from typing import Any, BinaryIO, Final
 
 from blosc2._backends.embedded.frame_layout import Value, metalayers_of, write_frame
 from blosc2._backends.embedded.frame_map import Embedded, chunks_of_value
-from blosc2._backends.layout import ByteRange, Moved
+from blosc2._backends.layout import ByteRange, Renamed
 from blosc2._core.frame.frame_writer import header_length
 from blosc2._core.io.source import Source
 from blosc2._files import Progress, TemporaryFile
@@ -28,7 +28,7 @@ class EmbeddedChanges:
     old : Embedded or None
         The present values; None for a store that is new, or replaces another one.
     changes : mapping
-        New frames by key, None for a removed key; a `Moved` frame only gets another key.
+        New frames by key, None for a removed key; a `Renamed` frame only gets another key.
     metadata : mapping, optional
         Stored chunks of further metadata entries that are new.
     meta : mapping, optional
@@ -125,9 +125,9 @@ def kept_entry(old: Embedded, byte_range: ByteRange) -> dict[str, Any] | None:
 
     By now the old key may have another value, and the file may have been replaced.
     """
-    if not isinstance(byte_range, Moved) or byte_range.origin not in old.entries:
+    if not isinstance(byte_range, Renamed) or byte_range.origin not in old.entries:
         return None
-    entry, source, now = old.entries[byte_range.origin], byte_range[0], old.place(byte_range.origin)
+    entry, source, now = old.entries[byte_range.origin], byte_range[0], old.stored_range(byte_range.origin)
     if now is None or now[1:] != byte_range[1:] or source.identity is None or now[0].identity is None:
         return None
     return entry if now[0].identity[:2] == source.identity[:2] else None
@@ -154,7 +154,7 @@ def check_whole(old: Embedded, changes: Mapping[str, ByteRange | None]) -> None:
             raise FormatError(finding.what, path=frame.source.path, offset=finding.offset)
     if not damaged:
         return
-    moved = {byte_range.origin for byte_range in changes.values() if isinstance(byte_range, Moved)}
+    moved = {byte_range.origin for byte_range in changes.values() if isinstance(byte_range, Renamed)}
     for key, entry in old.entries.items():
         offset, length = entry.get("offset"), entry.get("length")
         if (key in changes and key not in moved) or type(offset) is not int or type(length) is not int:

@@ -64,7 +64,7 @@ class EmbeddedFile:
         Where new files are written instead of beside the old one, before they replace it.
     lazy : bool
         Whether an appended version need not be durable when it is published. Its bytes are, so that a power cut
-        leaves it or the one before; `settle` makes it durable.
+        leaves it or the one before; `make_durable` makes it durable.
     """
 
     def __init__(self, path: str, lock: Lock | None = None) -> None:
@@ -133,7 +133,7 @@ class EmbeddedFile:
             self.end_change()
             raise
 
-    def settle(self) -> None:
+    def make_durable(self) -> None:
         """Make durable what was published; nothing is left to do if the file was removed since."""
         if not self.unsettled:
             return

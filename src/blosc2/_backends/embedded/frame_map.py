@@ -113,7 +113,7 @@ class Embedded:
             raise self._error("no frame begins where the value should", key)
         return self._decoded(key, offset, length)
 
-    def place(self, key: str) -> ByteRange | None:
+    def stored_range(self, key: str) -> ByteRange | None:
         """Where a value is stored, for advice: nothing of it is read. All of the frame if it cannot be told."""
         entry = self.entries.get(key)
         if entry is None:

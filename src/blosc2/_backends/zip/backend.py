@@ -17,7 +17,7 @@ from blosc2._backends.layout import (
     EMBED,
     NOT_REPLACED,
     ByteRange,
-    Moved,
+    Renamed,
     filed_as,
     open_source,
     pieces,
@@ -167,7 +167,7 @@ class ZipBackend(TieredBackend):
 
     def place_file(self, key: str) -> ByteRange | None:
         """The byte range of the member of a key, by the directory. None if there is no member."""
-        return None if self.members is None else self.members.place(key)
+        return None if self.members is None else self.members.stored_range(key)
 
     def has_file(self, key: str) -> bool:
         """Whether a key has a member of its own."""
@@ -338,16 +338,16 @@ class ZipBackend(TieredBackend):
         os.fsync(self._descriptor)
         self._is_cut = False
 
-    def moved_file(self, key: str) -> Moved:
+    def moved_file(self, key: str) -> Renamed:
         """The member of a key that will get another key."""
         byte_range = self.locate_file(key)
         if byte_range is None:
             raise self._refusal()
-        return Moved(byte_range, key)
+        return Renamed(byte_range, key)
 
-    def opened(self, moved: Moved) -> ByteRange:
+    def renamed_range(self, renamed: Renamed) -> ByteRange:
         """All members are byte ranges."""
-        return moved
+        return renamed
 
     def cut_tail(self) -> None:
         """Cut off the bytes of an unfinished append."""
@@ -391,9 +391,9 @@ class ZipBackend(TieredBackend):
         """Forget staged values. Staged members are part of what was published."""
         self._waiting = None
 
-    def look_again(self) -> None:
+    def forget_shown_keys(self) -> None:
         """Forget the keys. Staged frames are written again, under their new keys."""
-        super().look_again()
+        super().forget_shown_keys()
         for key in list(self._appended):
             self._drop(key)
 

@@ -86,7 +86,7 @@ class Members:
         offset, length = member(record)
         return self.source, offset, length
 
-    def place(self, key: str) -> ByteRange | None:
+    def stored_range(self, key: str) -> ByteRange | None:
         """The byte range of the member of a key, by the directory. None if there is no member."""
         record = (self._find or self.table().find)(key)
         if record < 0:
