@@ -149,7 +149,7 @@ def _metadata(data: bytearray, rng: random.Random, fields: list[Field]) -> str:
         for frame in [f for f in fields if f.name == "header.frame_len" and f.at < field.at][-1:]:
             layout.put_number(data, frame, layout.number(data, frame) + more)
             end = frame.at - 16 + layout.number(data, frame)
-            if end <= len(data):
+            if 22 <= end <= len(data):  # a frame that was damaged before may state less
                 mark = Field(end - 22, 4, ">", "")
                 layout.put_number(data, mark, layout.number(data, mark) + more)
     return f"metadata at {start} is {content[:20]!r}"
