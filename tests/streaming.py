@@ -16,7 +16,7 @@ from blosc2._frames import chunk_files
 from blosc2._frames import chunk_sequence as joined_chunks
 from blosc2._handles import handle, memory
 from blosc2._stores import pending, write_many
-from blosc2._stores.leaves import leaf
+from blosc2._stores.leaves import value_to_frame
 
 #: Where a limit is, its name, and what it becomes.
 LIMITS = (
@@ -26,7 +26,7 @@ LIMITS = (
     (chunk_files, "SMALL_FRAME", 0),
     (member_writing, "_LARGE", 0),
     (pending, "MEMORY_LIMIT", 0), (waiting, "_WORTH_MOVING", 0), (waiting, "MEMORY_LIMIT", 0),
-    (write_many, "MEMORY_LIMIT", 0), (leaf, "_LARGE", 0),
+    (write_many, "MEMORY_LIMIT", 0), (value_to_frame, "_LARGE", 0),
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import blosc2
 from blosc2._backends import publish_pace
 from blosc2._stores import PacedPublishing, changes
 from blosc2._stores.all_or_none import AllOrNone
-from blosc2._stores.followers import begin_version, list_again, recount
+from blosc2._stores.followers import begin_version, forget_published_keys, recount
 from blosc2._stores.leaves.value_to_frame import frame_of
 
 
@@ -86,7 +86,7 @@ def test_what_else_followers_are_told(store: Any) -> None:
     store._followers = (*store._followers, Follower(told))
     recount(store)
     begin_version(store)
-    list_again(store)
+    forget_published_keys(store)
     assert told == ["recount", "begin_version", "begin_version", "recount"]
     del told[:]
     changes.put(store, "/b", frame(2))
