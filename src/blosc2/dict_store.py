@@ -208,6 +208,10 @@ class DictStore(Store):
         return False
 
     @property
+    def _owner(self) -> DictStore:
+        return self
+
+    @property
     def _file(self) -> str:
         return self._backend.named
 
@@ -260,7 +264,8 @@ class DictStore(Store):
         self._contents.list_placed()
 
     def _encoding(self) -> dict[str, Any]:
-        return {} if self._cparams is None else {"cparams": self._cparams}
+        cparams = self._owner._cparams
+        return {} if cparams is None else {"cparams": cparams}
 
     # ------------------------------------------------------------------ copies
     def to_b2z(self, overwrite: bool | str | os.PathLike[Any] = False, filename: Any = None) -> str:
@@ -424,16 +429,16 @@ class DictStore(Store):
     @property
     def cparams(self) -> CParams:
         """How arrays that the store makes from other values are compressed."""
-        if self._cparams is None:
-            self._cparams = cparams_from(None)
-        return self._cparams
+        owner = self._owner
+        owner._cparams = owner._cparams or cparams_from(None)
+        return owner._cparams
 
     @property
     def dparams(self) -> DParams:
         """Decompression parameters, as given."""
-        if self._dparams is None:
-            self._dparams = dparams_from(None)
-        return self._dparams
+        owner = self._owner
+        owner._dparams = owner._dparams or dparams_from(None)
+        return owner._dparams
 
     @property
     def storage(self) -> Storage:

@@ -317,7 +317,7 @@ class TreeStore(DictStore):
 
     def __delitem__(self, key: str) -> None:
         path = self._absolute(key)
-        self._session.check_writable("delete items", key)
+        self._session.check_writable("delete items", path or key)
         tree_changes.delete(self, path, path if self._prefix else key)
 
     def clear(self) -> None:
@@ -370,8 +370,9 @@ class TreeStore(DictStore):
 
     def _remove_leaf(self, key: str) -> None:
         """Remove a leaf, and nothing below its key."""
-        self._session.check_writable("delete items", key)
-        changes.remove_at_once(self, self._absolute(key))
+        path = self._absolute(key)
+        self._session.check_writable("delete items", path)
+        changes.remove_at_once(self, path)
 
     # ------------------------------------------------------------------ attributes
     @property

@@ -114,6 +114,27 @@ def test_a_view_has_the_objects_of_its_tree(tree: Any) -> None:
     assert view.read("/h/x").tolist() == [9]
 
 
+def test_a_view_compresses_as_its_tree_does(tree: Any) -> None:
+    view = tree["/g"]
+    tree.cparams.clevel = 0  # after the view was made
+    assert view.cparams is tree.cparams
+    assert view.dparams is tree.dparams
+    view["new"] = np.zeros(100_000)
+    view.update({"/newer": np.zeros(100_000)})
+    assert [tree[key].cparams.clevel for key in ("/g/new", "/g/newer")] == [0, 0]
+
+
+def test_a_refusal_names_the_key_in_the_whole_tree(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.b2z")
+    with blosc2.TreeStore(path, mode="w") as made:
+        made["/g/y"] = [2]
+    view: Any = blosc2.open(path, mode="r")["/g"]
+    for change in (view.popitem, lambda: view.pop("/y"), lambda: view.__delitem__("/y"), lambda: view.update(y=[1])):
+        with pytest.raises(blosc2.exceptions.ReadOnlyError) as info:
+            change()
+        assert info.value.key == "/g/y"
+
+
 def test_a_view_of_a_view_is_one_of_the_tree(tree: Any) -> None:
     inner = tree["/g"]["/h"]
     assert inner.subtree_path == "/g/h"
