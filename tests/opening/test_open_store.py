@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -42,3 +43,34 @@ def test_keywords_reach_the_store_in_each_mode(made: tuple[Any, str], mode: str,
         assert type(store) is cls
         assert store.cparams.clevel == 7
         store.discard()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    """A store that is one table of another package."""
+    path = str(tmp_path / "t.b2z")
+    description = blosc2.SChunk()
+    description.vlmeta["kind"] = "ctable"
+    with blosc2.TreeStore(path, mode="w") as tree:
+        tree["/column"] = [1, 2]
+    with zipfile.ZipFile(path, "a") as z:
+        z.writestr("_meta.b2f", description.to_cframe())
+    return path
+
+
+def test_parts_of_a_table_are_leaves(table: str) -> None:
+    with pytest.warns(UserWarning, match="table of another package") as told:
+        store = blosc2.open(table)
+    assert told[0].filename == __file__
+    with store:
+        assert type(store) is blosc2.DictStore
+        assert list(store) == ["/_meta", "/column"]
+
+
+def test_a_table_that_is_refused_leaves_no_lock(table: str) -> None:
+    # What holds the error holds what was half opened.
+    with pytest.raises(UserWarning, match="table of another package") as kept:
+        blosc2.open(table, mode="a")
+    with blosc2.DictStore(table, mode="a") as store:
+        store["/more"] = [3]
+    assert kept.value is not None

@@ -7,8 +7,8 @@ import os
 import warnings
 from typing import Any, Final
 
-from blosc2._backends import REGISTRY, WriterLock, absolute
-from blosc2._options import refuse_locking, store_options
+from blosc2._backends import REGISTRY, TieredBackend, WriterLock, absolute
+from blosc2._options import StoreOptions, refuse_locking, store_options
 from blosc2._stores import Store, advise_all, backend_of
 from blosc2.dict_store import DictStore
 from blosc2.embed_store import EmbedStore
@@ -28,7 +28,7 @@ def open_store(
     """Open the existing store at a path; its tag, which is read once, names the class.
 
     A store that is one table of another package has no tree, so it opens as a `DictStore`. `given` are further
-    arguments of the class. It is one function, because opening a store is to take few calls.
+    arguments of the class.
     """
     options = store_options(
         mode, mmap_mode, policy, verify=given.get("verify"), advise=given.get("advise"),
@@ -55,10 +55,16 @@ def open_store(
         backend.open()
         if lock is not None:
             backend.cut_tail()
+        return _store_of(backend, path, options, given)
     except BaseException:
+        # Now: the traceback keeps the objects alive for a while.
         if lock is not None:
             lock.release()
         raise
+
+
+def _store_of(backend: TieredBackend, path: str, options: StoreOptions, given: dict[str, Any]) -> DictStore:
+    """The store with a backend that is open."""
     embedded, members = backend.embedded, backend.members
     assert embedded is not None
     kind = KINDS.get(str(embedded.kind), DictStore)
@@ -78,7 +84,7 @@ def open_store(
         if not (may_be_table and store.is_table()):
             break
         warnings.warn(f"{path} is a table of another package; its parts are shown as leaves", UserWarning,
-                      stacklevel=3)  # fmt: skip
+                      stacklevel=4)  # fmt: skip
     if options.advise is not None and store._session.advice is None:
         advise_all(store, options.advise)
     return store
