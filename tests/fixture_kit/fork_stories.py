@@ -369,7 +369,7 @@ def main() -> int:
     # So that all of it comes about with little data, and each time in the same way.
     write_many.CATALOG_LEAST = zip_backend.CATALOG_LEAST = 5
     pending.MEMORY_LIMIT = write_many.MEMORY_LIMIT = 4000
-    many_frames._WORTH_A_THREAD = 100_000
+    many_frames.COMPRESSED_BESIDE = 100_000
     file_sync.THREADS = 1
     publish_pace._ALLOWANCE = leaf_publishing.ALLOWANCE = 1e9  # however slow the machine is
     blosc2.set_nthreads(2)

@@ -38,9 +38,10 @@ from blosc2._options.modes import (
 from blosc2._options.out_of_scope import Absent, explain_absent, explain_name
 from blosc2._options.paths import local_path, tell_of_mapping
 from blosc2._options.store_options import StoreOptions, store_options
-from blosc2._options.thread_choice import PARALLEL_WORK, compress, compressed, run
+from blosc2._options.thread_choice import COMPRESSED_BESIDE, PARALLEL_WORK, compress, compressed, reads_beside, run
 
 __all__ = [
+    "COMPRESSED_BESIDE",
     "FIELDS",
     "FILTER_SLOTS",
     "PARALLEL_WORK",
@@ -74,6 +75,7 @@ __all__ = [
     "lossy_codecs",
     "ncores",
     "plain_encoding",
+    "reads_beside",
     "refuse_locking",
     "refuse_without_path",
     "run",

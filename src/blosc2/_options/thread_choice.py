@@ -18,6 +18,9 @@ from blosc2._options.default_threads import detect_number_of_cores
 PARALLEL_WORK = 3 << 16
 share_from(PARALLEL_WORK)
 
+#: Bytes of an array from which compressing it in another thread takes less time than handing it over.
+COMPRESSED_BESIDE = 128 << 10
+
 #: What is compressed at a time at least: as much as caches hold, as long as all threads have something to do.
 BATCH_NBYTES = 4 << 20
 
@@ -37,6 +40,11 @@ class Operation(Protocol):
 
     def finish(self) -> None:
         """Raise what went wrong in any thread."""
+
+
+def reads_beside(count: int, nbytes: int, nthreads: int) -> bool:
+    """Whether whole arrays, of `nbytes` on average, are read faster one by each thread than one by all threads."""
+    return count > 1 and nthreads > 1 and nbytes * count >= 4 * PARALLEL_WORK and nbytes >= PARALLEL_WORK // 4
 
 
 def run(operation: Operation, work: int, nthreads: int) -> None:

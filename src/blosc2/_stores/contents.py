@@ -55,11 +55,9 @@ class Contents:
         if frames:
             byte_range = frames.get(key, ...)
             if byte_range is not ...:
-                return (
-                    self._opened(key, byte_range)
-                    if isinstance(byte_range, Renamed) and byte_range.aside
-                    else byte_range
-                )
+                if isinstance(byte_range, Renamed) and byte_range.aside:
+                    return self._opened(key, byte_range)
+                return byte_range
         return self._backend.locate(key)
 
     def _opened(self, key: str, renamed: Renamed) -> ByteRange:

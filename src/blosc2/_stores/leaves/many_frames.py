@@ -16,14 +16,12 @@ import numpy as np
 from blosc2._arrays import TINY, tiny_frame
 from blosc2._backends import ByteRange, filed_as
 from blosc2._files import Owner
-from blosc2._options import get_nthreads
+from blosc2._options import COMPRESSED_BESIDE, get_nthreads
 from blosc2._stores.leaves.value_to_frame import frame_of
 
 #: Suffix, description and frame of a leaf.
 Filed: TypeAlias = tuple[str, bytes, ByteRange | bytes]
 
-# Compressing a smaller value takes less time than handing it to another thread.
-_WORTH_A_THREAD: Final = 128 << 10
 # How far compression runs ahead of the value that is yielded: bytes, and values.
 _AHEAD: Final = 32 << 20
 _AHEAD_VALUES: Final = 64
@@ -60,7 +58,7 @@ def _filed(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -> 
 
 
 def _takes_long(value: Any) -> bool:
-    return type(value) is np.ndarray and value.nbytes >= _WORTH_A_THREAD
+    return type(value) is np.ndarray and value.nbytes >= COMPRESSED_BESIDE
 
 
 def _together(

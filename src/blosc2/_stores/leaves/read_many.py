@@ -13,7 +13,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._handles import array_of
 from blosc2._indexing import Version, check_out, read_whole
-from blosc2._options import PARALLEL_WORK, get_nthreads
+from blosc2._options import get_nthreads, reads_beside
 from blosc2._stores.leaves.read_selections import read_selections
 from blosc2.ndarray import NDArray
 
@@ -199,7 +199,7 @@ def _reading(version: Version, items: Items) -> Callable[[int], Items]:
 def _run(readings: list[Callable[[int], Items]], nbytes: int) -> None:
     """Read whole arrays, of `nbytes` on average; several at a time if that is faster."""
     nthreads = get_nthreads()
-    if len(readings) < 2 or nthreads < 2 or nbytes * len(readings) < 4 * PARALLEL_WORK or nbytes < PARALLEL_WORK // 4:
+    if not reads_beside(len(readings), nbytes, nthreads):
         for reading in readings:
             reading(nthreads)
         return
