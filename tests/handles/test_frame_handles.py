@@ -204,8 +204,8 @@ def test_a_reader_keeps_its_version_through_changes_and_replacements(path: Path,
     np.testing.assert_array_equal(blosc2.open(str(path))[:], ITEMS[:0])
 
 
-@pytest.mark.parametrize("make", [array_file, schunk_file])
-def test_metadata_of_a_frame_without_data_is_written_anew(path: Path, make: Any) -> None:
+def emptied(path: Path, make: Any) -> Any:
+    """A file whose data were removed, open for writing."""
     make(path)
     x = blosc2.open(str(path), mode="a")
     if make is array_file:
@@ -213,6 +213,12 @@ def test_metadata_of_a_frame_without_data_is_written_anew(path: Path, make: Any)
     else:
         while x.nchunks:
             x.delete_chunk(0)
+    return x
+
+
+@pytest.mark.parametrize("make", [array_file, schunk_file])
+def test_metadata_of_a_frame_without_data_is_written_anew(path: Path, make: Any) -> None:
+    x = emptied(path, make)
     # without data the trailer is at the header's end (FORMATS 1.5)
     for value in ("new", "newer", "x" * 3000):
         x.vlmeta["kept"] = value
@@ -288,13 +294,7 @@ def test_a_file_that_changed_behind_the_handle_is_not_written(path: Path) -> Non
 
 @pytest.mark.parametrize("make", [array_file, schunk_file])
 def test_a_file_is_not_replaced_over_the_changes_of_another_handle(path: Path, make: Any) -> None:
-    make(path)
-    x = blosc2.open(str(path), mode="a")
-    if make is array_file:
-        x.resize((0,))
-    else:
-        while x.nchunks:
-            x.delete_chunk(0)
+    emptied(path, make)
     one, two = blosc2.open(str(path), mode="a"), blosc2.open(str(path), mode="a")
     one.vlmeta["one"] = 1
     with pytest.raises(blosc2.FormatError, match="refresh"):

@@ -24,6 +24,17 @@ from blosc2.exceptions import FormatError
 from blosc2.tree_store import TreeStore
 
 
+def _opened(path: str, lost: Findings) -> Source:
+    """A file to recover from; `FormatError` if it cannot be read."""
+    try:
+        source = open_regular(path)
+    except FAULTS as error:
+        lost.caught(error, path=path)
+        raise _nothing(lost) from None
+    lost.total = source.size
+    return source
+
+
 def _nothing(lost: Findings) -> FormatError:
     reasons = [one.problem for one in lost.found if one.kind == "damage"] or [one.problem for one in lost.found]
     first = next((one for one in lost.found if one.offset is not None), None)
@@ -40,12 +51,7 @@ def recover_single(path: str, lost: Findings, fill: Any) -> Recovered:
     if os.path.isdir(path) and is_directory_frame(path):
         raise ValueError(f"{path}: each chunk of this array is a file of its own; check() tells which are damaged, and "
                          "only copies of these bring them back")  # fmt: skip
-    try:
-        source = open_regular(path)
-    except FAULTS as error:
-        lost.caught(error, path=path)
-        raise _nothing(lost) from None
-    lost.total = source.size
+    source = _opened(path, lost)
     kept = recover_frame(source, 0, -1, lost, fill=fill)
     if kept is None:
         raise _nothing(lost)
@@ -70,12 +76,7 @@ def recover_store(path: str, kind: str, lost: Findings, fill: Any) -> Values:
     """The leaves of a store."""
     if kind == DIRECTORY:
         return _recover_directory(path, lost, fill)
-    try:
-        source = open_regular(path)
-    except FAULTS as error:
-        lost.caught(error, path=path)
-        raise _nothing(lost) from None
-    lost.total = source.size
+    source = _opened(path, lost)
     if kind == EMBEDDED:
         return recover_embedded((source, 0, -1), lost, fill)
     return recover_archive(source, lost, fill)

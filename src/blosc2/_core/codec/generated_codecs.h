@@ -1,7 +1,7 @@
 /* The codecs and filters that a chunk may carry, by their ids. Do not change this file: it is written from
  * `_options/codecs.py`, which says how. */
-#ifndef B2_KNOWN_CODECS_H
-#define B2_KNOWN_CODECS_H
+#ifndef B2_GENERATED_CODECS_H
+#define B2_GENERATED_CODECS_H
 
 #include <stdint.h>
 
