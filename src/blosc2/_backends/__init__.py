@@ -38,10 +38,12 @@ from blosc2._backends.layout import (
     NOT_REPLACED,
     RESERVED,
     ByteRange,
+    NewFrame,
     Renamed,
     filed_as,
     missing,
     suffix_of,
+    suffix_of_frame,
     taken,
 )
 from blosc2._backends.protocol import Backend, NewVersion
@@ -88,6 +90,7 @@ __all__ = [
     "EmbeddedChanges",
     "EmbeddedFile",
     "LeafStream",
+    "NewFrame",
     "NewVersion",
     "Pace",
     "Renamed",
@@ -111,6 +114,7 @@ __all__ = [
     "read_embedded",
     "stored_value",
     "suffix_of",
+    "suffix_of_frame",
     "suffixed_folders",
     "taken",
     "wrong_bits",

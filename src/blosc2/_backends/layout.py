@@ -40,6 +40,28 @@ class Renamed(tuple[Source, int, int]):  # noqa: SLOT001 - tuples cannot have an
         return self
 
 
+class NewFrame(tuple[Source, int, int]):  # noqa: SLOT001 - tuples cannot have any
+    """The byte range of a frame that was just made, with what is known of it.
+
+    Attributes
+    ----------
+    suffix : str
+        The suffix of its file.
+    description : bytes or None
+        Its description for a catalog; None if it is made when it is needed.
+    """
+
+    suffix: str
+    description: bytes | None
+
+    def __new__(cls, byte_range: ByteRange, suffix: str, description: bytes | None = None) -> Self:
+        """`byte_range` is that of a frame with checked contents."""
+        self = super().__new__(cls, byte_range)
+        self.suffix = suffix
+        self.description = description
+        return self
+
+
 #: The frame of embedded values, without which there is no store.
 EMBED = "embed.b2e"
 #: Beside it, a file to lock if folders cannot be.
@@ -54,7 +76,13 @@ FRAME_MAGIC = b"\x9e\xa8b2frame\0"
 
 def suffix_of(byte_range: ByteRange) -> str:
     """The suffix of a frame's file, which depends on what the frame holds."""
-    frame = Frame.open(*byte_range)
+    return byte_range.suffix if isinstance(byte_range, NewFrame) else suffix_of_frame(Frame.open(*byte_range))
+
+
+def suffix_of_frame(frame: Frame) -> str:
+    """The same for a frame that is open."""
+    if frame.only_array:
+        return ".b2nd"
     if frame.metalayer("batcharray") is not None:
         return ".b2b"
     return ".b2nd" if frame.metalayer("b2nd") is not None else ".b2f"
@@ -62,11 +90,11 @@ def suffix_of(byte_range: ByteRange) -> str:
 
 def filed_as(byte_range: ByteRange) -> tuple[str, bytes]:
     """The suffix of a frame's file, and its description for a catalog. The description may be empty."""
+    if isinstance(byte_range, NewFrame):
+        description = byte_range.description
+        return byte_range.suffix, described(byte_range) if description is None else description
     frame = Frame.open(*byte_range)
-    description = _described(frame)
-    if frame.only_array:
-        return ".b2nd", description
-    return suffix_of(byte_range), description
+    return suffix_of_frame(frame), _described(frame)
 
 
 def described(byte_range: ByteRange) -> bytes:

@@ -16,7 +16,7 @@ from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.changes import put
 from blosc2._stores.followers import forget_published_keys, recount
 from blosc2._stores.leaves.many_frames import Filed, frames, nbytes_of
-from blosc2._stores.leaves.value_to_frame import byte_range_of_bytes
+from blosc2._stores.leaves.value_to_frame import new_frame
 from blosc2._stores.new_keys import NewKeys
 from blosc2._stores.pending import is_in_memory
 from blosc2._stores.publish import flush, load, load_if_required
@@ -231,8 +231,8 @@ def _streaming(store: DictStore, items: Iterator[tuple[str, Any]]) -> Iterator[t
 def _write_few(store: DictStore, leaves: list[Framed], progress: Progress) -> int:
     """Publish leaves in a transaction."""
     with store.transaction():
-        for key, _, (_, _, frame) in leaves:
-            put(store, key, byte_range_of_bytes(frame) if isinstance(frame, bytes) else frame)
+        for key, _, (suffix, description, frame) in leaves:
+            put(store, key, new_frame(frame, suffix, description) if isinstance(frame, bytes) else frame)
         progress(len(leaves), sum(nbytes for _, nbytes, _ in leaves))
     return len(leaves)
 

@@ -31,7 +31,7 @@ from blosc2._backends.layout import (
     ByteRange,
     Renamed,
     missing,
-    suffix_of,
+    suffix_of_frame,
     taken,
 )
 from blosc2._backends.protocol import NewVersion
@@ -163,7 +163,7 @@ class DirectoryBackend(TieredBackend):
     def _check_suffix(self, frame: Frame, key: str) -> None:
         """Warn of a leaf whose file has a suffix that does not fit its kind."""
         path = str(frame.source.path)
-        expected = suffix_of((frame.source, frame.offset, frame.frame_len))
+        expected = suffix_of_frame(frame)
         if os.path.splitext(path)[1] in set(LEAF_SUFFIXES) - {expected}:
             warnings.warn(
                 f"{path}: the leaf {key!r} has another suffix than its kind, {expected}: was the file renamed?",

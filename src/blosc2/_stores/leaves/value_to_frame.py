@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._arrays import TINY, ArrayPlan, cframe_of, tiny_frame
-from blosc2._backends import ByteRange
+from blosc2._backends import NewFrame, suffix_of_frame
 from blosc2._core.io.source import Source
 from blosc2._files import TemporaryFile
 from blosc2._handles import Stored
@@ -22,12 +22,12 @@ from blosc2.schunk import SChunk
 _LARGE: Final = 64 << 20
 
 
-def byte_range_of_bytes(frame: bytes) -> ByteRange:
-    """The byte range of a frame in memory."""
-    return Source.of_buffer(frame), 0, len(frame)
+def new_frame(frame: bytes, suffix: str, description: bytes | None = None) -> NewFrame:
+    """A frame that was made in memory."""
+    return NewFrame((Source.of_buffer(frame), 0, len(frame)), suffix, description)
 
 
-def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -> ByteRange:
+def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -> NewFrame:
     """The frame of a value that is to be stored; arrays of this package keep their bytes.
 
     Raises
@@ -36,12 +36,10 @@ def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -
         The value cannot be made an array (`UnsupportedValueError`).
     """
     if type(value) is np.ndarray and not value.dtype.hasobject:  # most values
-        tiny = tiny_frame(value, encoding) if value.nbytes <= TINY else None
-        if tiny is not None:
-            return byte_range_of_bytes(tiny[0])
         return _compressed(value, path, encoding)
     if isinstance(value, Stored):
-        return value._handle.byte_range()
+        byte_range = value._handle.byte_range()
+        return NewFrame(byte_range, suffix_of_frame(value._handle.frame))
     if isinstance(value, (Mapping, AbstractSet)):
         raise _unsupported(value, key, path, "its values are stored one by one; to_b2z and to_b2d copy whole stores")
     try:
@@ -53,15 +51,18 @@ def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -
     return _compressed(array, path, encoding)
 
 
-def _compressed(items: np.ndarray[Any, Any], path: str | None, encoding: dict[str, Any]) -> ByteRange:
+def _compressed(items: np.ndarray[Any, Any], path: str | None, encoding: dict[str, Any]) -> NewFrame:
     """The frame of an array. The frame of a large array is made in a temporary file."""
+    tiny = tiny_frame(items, encoding) if items.nbytes <= TINY else None
+    if tiny is not None:
+        return new_frame(tiny[0], ".b2nd", tiny[1])
     if path is None or items.nbytes <= _LARGE:
-        return byte_range_of_bytes(cframe_of(items, encoding))
+        return new_frame(cframe_of(items, encoding), ".b2nd")
     waiting = TemporaryFile(os.path.abspath(path))
     header = ArrayPlan(items.shape, items.dtype, encoding).lay_out(items, waiting.add)
     parts = (Source.of_buffer(header), 0, len(header)), waiting.byte_range(0)
     source = Source.joined(parts, parts[1][0].path, False)
-    return source, 0, source.size
+    return NewFrame((source, 0, source.size), ".b2nd")
 
 
 def _unsupported(value: Any, key: str, path: str | None, why: str) -> UnsupportedValueError:
@@ -72,8 +73,8 @@ def _unsupported(value: Any, key: str, path: str | None, why: str) -> Unsupporte
     )
 
 
-def metadata_frame(values: Mapping[str, Any]) -> ByteRange:
+def metadata_frame(values: Mapping[str, Any]) -> NewFrame:
     """The frame of a super-chunk that holds only metadata."""
     schunk = SChunk(chunksize=1 << 14, cparams={"typesize": 1})
     schunk.vlmeta.update(values)
-    return byte_range_of_bytes(schunk.to_cframe())
+    return new_frame(schunk.to_cframe(), ".b2f")
