@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest import mock
 
-from blosc2._backends import waiting
+from blosc2._backends import spilled_values
 from blosc2._backends.embedded import changes as embedded_changes
 from blosc2._backends.embedded import frame_map as embedded
 from blosc2._backends.zip import member_frames as member_writing
@@ -25,7 +25,7 @@ LIMITS = (
     (joined_chunks, "BUDGET", 0), (joined_chunks, "_SLACK", 1 << 14), (temporary_bytes, "BUDGET", 0),
     (chunk_files, "SMALL_FRAME", 0),
     (member_writing, "_LARGE", 0),
-    (pending, "MEMORY_LIMIT", 0), (waiting, "_WORTH_MOVING", 0), (waiting, "MEMORY_LIMIT", 0),
+    (pending, "MEMORY_LIMIT", 0), (spilled_values, "_WORTH_MOVING", 0), (spilled_values, "MEMORY_LIMIT", 0),
     (write_many, "MEMORY_LIMIT", 0), (value_to_frame, "_LARGE", 0),
 )  # fmt: skip
 

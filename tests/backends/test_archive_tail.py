@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._backends.zip import unpublished_tail as archive_tail
-from blosc2._backends.zip.unpublished_tail import END_WITH_CHECKSUM, lost_end
+from blosc2._backends.zip import unfinished_append as archive_tail
+from blosc2._backends.zip.unfinished_append import END_WITH_CHECKSUM, lost_end
 from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive
 from blosc2._core.zip.archive_writer import ArchiveWriter

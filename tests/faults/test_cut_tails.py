@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._backends.zip.unpublished_tail import END_WITH_CHECKSUM
+from blosc2._backends.zip.unfinished_append import END_WITH_CHECKSUM
 from faults.crashes import FAST, Surveyor, go_on
 from faults.disk import Tree
 from faults.stories import stories

@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 
 import blosc2
 from blosc2._core.codec import thread_pool
-from blosc2._core.ndim.grid import share_from
+from blosc2._core.codec.thread_pool import share_from
 from blosc2._options import PARALLEL_WORK
 from blosc2.exceptions import FormatError
 

@@ -13,7 +13,7 @@ import pytest
 import blosc2
 from blosc2._frames import chunk_encoding
 from blosc2._options import FIELDS, Support, check_meta, codecs, fields_of, zstd_encoding
-from blosc2._options.compression import with_metas
+from blosc2._options.encoding import with_metas
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "src" / "blosc2" / "_options" / "codecs.py"

@@ -102,7 +102,7 @@ def test_a_forked_child_publishes_nothing_of_its_parent(make: Maker) -> None:
         if pid == 0:
             try:
                 exec(end)
-                blosc2._stores.unclosed.end_all()
+                blosc2._stores.open_stores.end_all()
                 held = [store]
                 del store, held
                 gc.collect()

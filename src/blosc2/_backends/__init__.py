@@ -48,13 +48,13 @@ from blosc2._backends.layout import (
 )
 from blosc2._backends.protocol import Backend, NewVersion
 from blosc2._backends.publish_pace import MAP_BYTES, Pace
+from blosc2._backends.spilled_values import MEMORY_LIMIT
 from blosc2._backends.tiers import TieredBackend
-from blosc2._backends.waiting import MEMORY_LIMIT
 from blosc2._backends.writer_lock import WriterLock
 from blosc2._backends.zip.backend import ZipBackend
 from blosc2._backends.zip.directory_records import CATALOG_LEAST
 from blosc2._backends.zip.streaming import LeafStream
-from blosc2._backends.zip.unpublished_tail import (
+from blosc2._backends.zip.unfinished_append import (
     DIGITS,
     END,
     END_WITH_CHECKSUM,

@@ -17,7 +17,7 @@ from blosc2._backends.embedded.frame_layout import stored_value
 from blosc2._backends.embedded.frame_map import REGISTRY, Embedded, read_embedded, verify_value
 from blosc2._backends.layout import ByteRange, Renamed
 from blosc2._backends.protocol import NewVersion, Settles
-from blosc2._backends.waiting import WaitingValues
+from blosc2._backends.spilled_values import SpilledValues
 from blosc2._backends.writer_lock import WriterLock
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.keytable import KeyTable
@@ -65,7 +65,7 @@ class TieredBackend(ABC):
         # Embedded values of a newer version, read to find leaves that a writer has moved.
         self._newer: Embedded | None = None
         self._listing: KeyListing | None = None
-        self._waiting: WaitingValues | None = None  # made when something waits
+        self._waiting: SpilledValues | None = None  # made when something waits
         self._closed = False
         self.behind = self.must_load = False
 
@@ -322,7 +322,7 @@ class TieredBackend(ABC):
 
     def _stage_values(self, changes: dict[str, ByteRange]) -> dict[str, ByteRange]:
         if self._waiting is None:
-            self._waiting = WaitingValues(self.root)
+            self._waiting = SpilledValues(self.root)
         return self._waiting.stage(changes)
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """Files and folders: files that appear whole or not at all, locks, copies, and which process may change a file.
 
-Bytes are only moved here; `_frames` and `_backends` know what they mean. Only this package asks the operating system
-for durability, for a lock, or for the identity of a file.
+Bytes are only moved here; `_frames` and `_backends` know what they mean. Only this package takes locks of files, makes
+names durable, and compares identities of files. Code that appends to an open file syncs it itself.
 """
 
 from blosc2._files.advice import LASTING, advise_byte_ranges, advise_frame, check_advice, lasting

@@ -4,9 +4,18 @@ Nothing here knows frames, arrays or stores, and nothing is opened. A keyword of
 that it means the same everywhere.
 """
 
-from blosc2._core.ndim.grid import worth_threads
+from blosc2._core.codec.thread_pool import worth_threads
 from blosc2._options.codecs import PLUGIN_FORMAT, Codec, Filter, Support, check_meta, lossy_codecs
-from blosc2._options.compression import (
+from blosc2._options.default_threads import (
+    check_nthreads,
+    detect_number_of_cores,
+    get_nthreads,
+    keep_in_step,
+    ncores,
+    set_nthreads,
+)
+from blosc2._options.deserialization import DeserializeMode, deserialize_mode
+from blosc2._options.encoding import (
     FIELDS,
     FILTER_SLOTS,
     Encoding,
@@ -17,15 +26,6 @@ from blosc2._options.compression import (
     with_metas,
     zstd_encoding,
 )
-from blosc2._options.default_threads import (
-    check_nthreads,
-    detect_number_of_cores,
-    get_nthreads,
-    keep_in_step,
-    ncores,
-    set_nthreads,
-)
-from blosc2._options.deserialization import DeserializeMode, deserialize_mode
 from blosc2._options.modes import (
     check_directory_mapping,
     check_locking,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
 from blosc2._core.codec import thread_pool
-from blosc2._core.ndim.grid import share_from, worth_threads
+from blosc2._core.codec.thread_pool import share_from, worth_threads
 from blosc2._core.ndim.grid_write import StoredChunk, Write
 from blosc2._options.default_threads import detect_number_of_cores
 

@@ -13,6 +13,7 @@ from blosc2._stores.leaves.descriptions import LeafInfo
 from blosc2._stores.leaves.leaf import leaf_reader, live_leaf
 from blosc2._stores.leaves.statistics import GroupStats, describe_leaf, store_stats
 from blosc2._stores.new_keys import NewNames
+from blosc2._stores.open_stores import end_all
 from blosc2._stores.paced_publishing import PacedPublishing
 from blosc2._stores.store import Store
 from blosc2._stores.tiered_backends import backend_of, file_names, open_or_begin
@@ -23,7 +24,6 @@ from blosc2._stores.tree.foreign_object import ForeignObject
 from blosc2._stores.tree.foreign_objects import ForeignObjects
 from blosc2._stores.tree.groups import Groups, has_group
 from blosc2._stores.tree.names import ATTRIBUTES, HIDDEN
-from blosc2._stores.unclosed import end_all
 
 __all__ = [
     "ATTRIBUTES",

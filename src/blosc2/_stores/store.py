@@ -41,10 +41,10 @@ from blosc2._stores.leaves.leaf import live_leaf, read_only
 from blosc2._stores.leaves.open_leaves import OpenLeaves
 from blosc2._stores.leaves.read_many import batch_of_members, read_leaf, read_many
 from blosc2._stores.leaves.value_to_frame import frame_of
+from blosc2._stores.open_stores import end_forgotten, note_writable
 from blosc2._stores.pending import PendingChanges
 from blosc2._stores.session import Session
 from blosc2._stores.transaction import Transaction
-from blosc2._stores.unclosed import end_forgotten, note_writable
 from blosc2._stores.write_many import Items, update_store, write_many
 from blosc2.exceptions import StoreKeyError
 

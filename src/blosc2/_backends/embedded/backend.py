@@ -12,7 +12,7 @@ from blosc2._backends.embedded.file import EmbeddedFile
 from blosc2._backends.embedded.frame_map import Embedded, open_embedded, verify_value
 from blosc2._backends.layout import NOT_REPLACED, ByteRange, Renamed, taken
 from blosc2._backends.protocol import NewVersion
-from blosc2._backends.waiting import WaitingValues
+from blosc2._backends.spilled_values import SpilledValues
 from blosc2._backends.writer_lock import WriterLock
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
@@ -67,7 +67,7 @@ class EmbeddedBackend:
         self._file = None if root is None or lock is None else EmbeddedFile(root, lock)
         self._published: Embedded | None = None
         self._listing: KeyListing | None = None
-        self._waiting = WaitingValues(root)
+        self._waiting = SpilledValues(root)
         self._closed = False
 
     @property

@@ -12,6 +12,6 @@ __all__ = [
     "members",
     "publishing",
     "streaming",
-    "unpublished_tail",
+    "unfinished_append",
     "version",
 ]

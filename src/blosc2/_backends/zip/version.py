@@ -6,7 +6,7 @@ import struct
 from typing import Final, NamedTuple
 
 from blosc2._backends.layout import open_source
-from blosc2._backends.zip.unpublished_tail import END, END_WITH_CHECKSUM, check_tail
+from blosc2._backends.zip.unfinished_append import END, END_WITH_CHECKSUM, check_tail
 from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive
 from blosc2._files import Retry

@@ -14,6 +14,7 @@ from blosc2._core.io.forking import in_child
 from cpython.pythread cimport (
     NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock, PyThread_release_lock,
     PyThread_start_new_thread)
+from libc.stdint cimport INT64_MAX
 from libc.stdlib cimport calloc, free
 
 from blosc2._core.codec.codec cimport borrow, give_back
@@ -46,6 +47,7 @@ cdef enum:
 cdef Worker *_idle = NULL
 cdef int _workers = 0
 cdef int _most = 0
+cdef int64_t _least_shared = INT64_MAX
 
 # Whether a reader has the GIL, as far as readers know.
 cdef atomic_state _gil_held = 0
@@ -57,6 +59,18 @@ def limit(int workers):
     before = _most
     _most = max(workers, 0)
     return before
+
+
+def share_from(int64_t work):
+    """Have threads share work from this much on (see `work_of` of `grid_read`). Returns the limit before."""
+    global _least_shared
+    before, _least_shared = _least_shared, work
+    return before
+
+
+cpdef bint worth_threads(int64_t work) noexcept:
+    """Whether some work is worth a second thread. Every operation asks here."""
+    return work >= _least_shared
 
 
 def count():

@@ -40,7 +40,6 @@ cdef enum:
 
 cdef bint parse_key(const Grid *g, object key, int64_t *start, int64_t *step, int64_t *count, int apart,
                     uint32_t *flags) except -1
-cpdef bint worth_threads(int64_t work) noexcept
 
 cdef void copy_items(uint8_t *to, const int64_t *to_strides, const uint8_t *source, const int64_t *source_strides,
                      const int64_t *count, int ndim, int64_t itemsize) noexcept nogil

@@ -14,7 +14,7 @@ from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.ref cimport PyObject
 from cpython.slice cimport PySlice_AdjustIndices, PySlice_Check, PySlice_Unpack
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from blosc2._core.codec.codec cimport DecodeContext, Encoder
@@ -39,19 +39,6 @@ cdef extern from *:
     bint asks_for_all(object key)
 
 cdef object _integer = np.integer
-cdef int64_t _least_shared = INT64_MAX
-
-
-def share_from(int64_t work):
-    """Have threads share work from this much on (see `work_of` of `grid_read`); gives the limit before."""
-    global _least_shared
-    before, _least_shared = _least_shared, work
-    return before
-
-
-cpdef bint worth_threads(int64_t work) noexcept:
-    """Whether some work is worth a second thread. Every operation asks here."""
-    return work >= _least_shared
 
 
 cdef bint parse_key(const Grid *g, object key, int64_t *start, int64_t *step, int64_t *count, int apart,

@@ -13,10 +13,10 @@ from blosc2._core.io.checksum cimport checksum, copy_and_checksum, zip_checksum
 from blosc2._core.codec.codec cimport (
     BAD_LENGTH, BAD_SPECIAL, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
     Chunk, DecodeContext, Encoder, block_span, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch)
-from blosc2._core.codec.thread_pool cimport is_quick
+from blosc2._core.codec.thread_pool cimport is_quick, worth_threads
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
-from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, clip, copy_items, locate, parse_key, worth_threads
+from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, clip, copy_items, locate, parse_key
 from blosc2._core.zip.member_checksum cimport ChunkChecksum, check_chunk_checksums, chunk_checksums, note_checksum
 
 cnp.import_array()

@@ -16,7 +16,7 @@ _WORTH_MOVING: Final = 64 << 10
 _MOST_ELSEWHERE: Final = 64
 
 
-class WaitingValues:
+class SpilledValues:
     """A temporary file of frames, made when it is needed; it has no name, and is freed with its last byte range.
 
     Parameters
