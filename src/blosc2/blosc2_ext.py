@@ -43,7 +43,7 @@ def open(urlpath: str | bytes | os.PathLike[Any], mode: str, offset: int, **kwar
     ------
     FileNotFoundError
     FormatError
-        There is no frame at that place.
+        There is no frame at that offset.
     ValueError
         A keyword that is not known, or modes that do not go together.
 

@@ -10,7 +10,7 @@ import errno
 from typing import Any
 
 
-def _place(path: object, key: str | None, offset: int | None) -> str:
+def _location(path: object, key: str | None, offset: int | None) -> str:
     parts = []
     if path is not None:
         parts.append(f"{path}")
@@ -69,8 +69,8 @@ class FormatError(ValueError, RuntimeError):
         self.path = None if path is None else str(path)
         self.key = key
         self.offset = offset
-        place = _place(path, key, offset)
-        super().__init__(f"{place}: {reason}" if place else reason)
+        location = _location(path, key, offset)
+        super().__init__(f"{location}: {reason}" if location else reason)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild_format_error, (type(self), self.reason, self.path, self.key, self.offset)
@@ -101,8 +101,8 @@ class _PlacedError(Exception):
         self.reason = reason
         self.path = None if path is None else str(path)
         self.key = key
-        place = _place(path, key, None)
-        super().__init__(f"{place}: {reason}" if place else reason)
+        location = _location(path, key, None)
+        super().__init__(f"{location}: {reason}" if location else reason)
 
     def __str__(self) -> str:
         return str(self.args[0])

@@ -179,7 +179,7 @@ def _parameters_like(old: CParams, old_dtype: np.dtype[Any], dtype: np.dtype[Any
     """Compression parameters of an array for the same items in another order, or of another type.
 
     None, for the default ones, where the old ones lose something, or depend on what lies beside what: that was a
-    choice for those items in their places.
+    choice for those items in their order.
     """
     for item in (old.codec, *old.filters):
         if not isinstance(item, (Codec, Filter)) or item.facts.support not in (Support.BLOCK, Support.WHOLE_CHUNK):

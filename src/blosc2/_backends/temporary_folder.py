@@ -17,7 +17,7 @@ _INFO = 4096
 
 
 class TemporaryFolder:
-    """The place for the temporary files of one store.
+    """The folder for the temporary files of one store.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class TemporaryFolder:
                 self._owner.rmdir(self._folder)
 
     def remove_leftovers(self) -> None:
-        """Remove what killed processes left, in both possible places; the caller holds the store's lock."""
+        """Remove what killed processes left, in both possible folders; the caller holds the store's lock."""
         for path in (self._root, self._hidden):
             with suppress(OSError):
                 remove_leftovers(path, self._owner)

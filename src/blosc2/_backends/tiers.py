@@ -83,7 +83,7 @@ class TieredBackend(ABC):
         """The frame of a key, in a file or embedded, opened in as few reads as possible; None where there is none."""
 
     @abstractmethod
-    def place_file(self, key: str) -> ByteRange | None:
+    def file_byte_range(self, key: str) -> ByteRange | None:
         """The byte range of a frame, as far as it is known without reading it."""
 
     @abstractmethod
@@ -188,10 +188,10 @@ class TieredBackend(ABC):
         """The byte range of a frame, as far as it is known without reading it. None if there is none."""
         if self.replaces:
             return None
-        place = self.place_file(key)
-        if place is None and self.embedded is not None:
-            place = self.embedded.stored_range(key)
-        return self.locate(key) if place is None else place
+        byte_range = self.file_byte_range(key)
+        if byte_range is None and self.embedded is not None:
+            byte_range = self.embedded.stored_range(key)
+        return self.locate(key) if byte_range is None else byte_range
 
     def __contains__(self, key: str) -> bool:
         return self.contains_now(key) or (self.embedded is not None and self._find_again(key) is not None)
@@ -245,9 +245,9 @@ class TieredBackend(ABC):
 
     def stored_bytes(self, key: str) -> int:
         """The stored bytes of a leaf, as far as they are known without opening it."""
-        place = self.place_file(key)
-        if place is not None:
-            return place[2]
+        byte_range = self.file_byte_range(key)
+        if byte_range is not None:
+            return byte_range[2]
         entry = {} if self.embedded is None else self.embedded.entries.get(key, {})
         length = entry.get("length")
         return length if type(length) is int else 0

@@ -221,11 +221,11 @@ class WriterLock:
 def _holder(descriptor: int) -> str:
     """Which process holds the lock of a file, as far as the system tells."""
     status = os.fstat(descriptor)
-    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    number = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     try:
         with open("/proc/locks", encoding="ascii") as locks:
             fields = [line.split() for line in locks]
-        pids = [int(line[4]) for line in fields if line[1] == "FLOCK" and line[5] == place]
+        pids = [int(line[4]) for line in fields if line[1] == "FLOCK" and line[5] == number]
     except (OSError, IndexError, ValueError):  # Linux alone has this list
         pids = []
     if not pids or pids[0] <= 0:

@@ -65,5 +65,5 @@ def too_much(nbytes: int, what: str, most: int) -> str:
     """Say that something in a file claims more than the rule allows."""
     return (
         f"{what} would take {nbytes} bytes of memory, of {most} that a file of this size may still take: it is "
-        "damaged, or too large for its place"
+        "damaged, or too large for its file"
     )

@@ -87,13 +87,13 @@ def advise_frame(advice: str, frame: Frame, numbers: Iterable[Integers] | None =
     elif numbers is None:
         advise_byte_ranges(advice, [(source, frame.offset, frame.frame_len)])
     else:
-        offsets, lengths = _stored_places(frame, numbers)
+        offsets, lengths = _stored_ranges(frame, numbers)
         begins, ends = merged(offsets, lengths, _gap(advice))
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
             source.advise(advice, begin, end - begin)
 
 
-def _stored_places(frame: Frame, numbers: Iterable[Integers]) -> tuple[Integers, Integers]:
+def _stored_ranges(frame: Frame, numbers: Iterable[Integers]) -> tuple[Integers, Integers]:
     """Where chunks lie, by the table alone: each ends where the next one begins, or before.
 
     Those of one value, for which nothing is stored, can be any number more than the file has bytes for.

@@ -22,7 +22,7 @@ class CreationLock:
     Parameters
     ----------
     store : str
-        The path of the store. Links are followed, so all names of a place have one such file.
+        The path of the store. Links are followed, so all names of one store have one such file.
     owner : Owner
         Who makes the store.
 

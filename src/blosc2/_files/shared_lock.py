@@ -39,7 +39,7 @@ class Sidecar:
     path : str
         Of the data.
     writable : bool
-        Whether changes are meant; without, a place where nothing can be created is read without a lock.
+        Whether changes are meant; without, a folder in which nothing can be created is read without a lock.
 
     Attributes
     ----------

@@ -92,20 +92,20 @@ class ChunkNumbers:
         Of the files of stored chunks, in the order of these; by default the headers of the chunks tell.
     """
 
-    __slots__ = ("_places", "lengths", "numbers")
+    __slots__ = ("_offsets", "lengths", "numbers")
 
     def __init__(self, frame: Frame, numbers: Integers, lengths: Integers | None = None) -> None:
         self.numbers = numbers[numbers >= 0]
         repeated = frame.repeated_offset
         offsets = np.frombuffer(frame.offsets_bytes(), np.int64) if repeated is None else np.array([repeated])
-        self._places = offsets[offsets >= 0] if len(self.numbers) else self.numbers
-        self.lengths = np.frombuffer(stored_lengths(frame, self._places), np.int64) if lengths is None else lengths
-        order = np.argsort(self._places, kind="stable")  # which is quick where they are in order already
-        self._places, self.numbers, self.lengths = self._places[order], self.numbers[order], self.lengths[order]
+        self._offsets = offsets[offsets >= 0] if len(self.numbers) else self.numbers
+        self.lengths = np.frombuffer(stored_lengths(frame, self._offsets), np.int64) if lengths is None else lengths
+        order = np.argsort(self._offsets, kind="stable")  # which is quick where they are in order already
+        self._offsets, self.numbers, self.lengths = self._offsets[order], self.numbers[order], self.lengths[order]
 
     def at(self, offsets: Integers) -> tuple[Integers, Integers]:
         """Number and length of the file of each chunk that is stored at these offsets of the version."""
-        found = np.searchsorted(self._places, offsets)
+        found = np.searchsorted(self._offsets, offsets)
         return self.numbers[found], self.lengths[found]
 
     def without(self, used: Integers) -> list[int]:

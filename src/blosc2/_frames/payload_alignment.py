@@ -32,8 +32,8 @@ def hole_before(position: int) -> bytes:
     return bytes((_CHUNK_HEADER - position) % ALIGNMENT)
 
 
-def aligned_places(start: int, lengths: Integers) -> Integers:
+def aligned_offsets(start: int, lengths: Integers) -> Integers:
     """Where chunks of these lengths lie in an aligned frame: their offsets from the first byte behind its header."""
     taken = -(-lengths // ALIGNMENT) * ALIGNMENT
-    places: Integers = len(hole_before(start)) + np.cumsum(taken) - taken
-    return places
+    offsets: Integers = len(hole_before(start)) + np.cumsum(taken) - taken
+    return offsets

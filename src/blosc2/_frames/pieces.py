@@ -18,7 +18,7 @@ from blosc2._core.io.checksum import crc32c, crc32c_joined, crc32c_of_parts
 from blosc2._core.io.source import Source
 from blosc2._files import ByteRange, check_unchanged, checked_pieces
 from blosc2._frames.checksums import Known, as_table, carried
-from blosc2._frames.payload_alignment import PADDING, aligned_places
+from blosc2._frames.payload_alignment import PADDING, aligned_offsets
 from blosc2._frames.update import Fields, FrameUpdate, check_table
 
 #: Frames up to here are copied as a whole, which is sooner done.
@@ -76,17 +76,17 @@ def frame_byte_range(frame: Frame, checksums_of: ChecksumsOf | None = None) -> B
         lengths = np.frombuffer(stored_lengths(frame, at), np.int64)
         checksums = None if checksums_of is None else checksums_of(at)
         if PADDING in update.metalayers:
-            places = aligned_places(start, lengths)
-            parts = list(_aligned(frame, at, lengths, places))
+            positions = aligned_offsets(start, lengths)
+            parts = list(_aligned(frame, at, lengths, positions))
             if checksums is not None:
-                body = _body_of_aligned(checksums, lengths, places)
+                body = _body_of_aligned(checksums, lengths, positions)
         else:
-            places = np.cumsum(lengths) - lengths
+            positions = np.cumsum(lengths) - lengths
             parts = list(_runs(frame, at, lengths))
             if checksums is not None:
                 body = crc32c_of_parts(0, checksums, lengths)
-        offsets[stored] = places
-        position = int(places[-1] + lengths[-1]) if len(lengths) else 0
+        offsets[stored] = positions
+        position = int(positions[-1] + lengths[-1]) if len(lengths) else 0
         check_table(count, start + position)
     index_chunk = pack_index(offsets, count) if update.nbytes else b""
     trailer = pack_trailer(update.vlmeta)
@@ -113,22 +113,22 @@ def _runs(frame: Frame, at: Integers, lengths: Integers) -> Iterator[ByteRange]:
         yield frame.source, start + begin, end - begin
 
 
-def _aligned(frame: Frame, at: Integers, lengths: Integers, places: Integers) -> Iterator[ByteRange]:
-    """Where the chunks of an aligned frame lie, and between them the holes before their new places."""
+def _aligned(frame: Frame, at: Integers, lengths: Integers, positions: Integers) -> Iterator[ByteRange]:
+    """Where the chunks of an aligned frame lie, and between them the holes before their new offsets."""
     start, end = int(frame.chunks_range[0]), 0
-    for begin, length, place in zip(at.tolist(), lengths.tolist(), places.tolist(), strict=True):
-        if place > end:
-            yield _buffer(bytes(place - end))
+    for begin, length, position in zip(at.tolist(), lengths.tolist(), positions.tolist(), strict=True):
+        if position > end:
+            yield _buffer(bytes(position - end))
         yield frame.source, start + begin, length
-        end = place + length
+        end = position + length
 
 
-def _body_of_aligned(checksums: np.ndarray[Any, np.dtype[np.uint32]], lengths: Integers, places: Integers) -> int:
+def _body_of_aligned(checksums: np.ndarray[Any, np.dtype[np.uint32]], lengths: Integers, positions: Integers) -> int:
     """The checksum of chunks with holes of zeros between them."""
     body = end = 0
-    for own, length, place in zip(checksums.tolist(), lengths.tolist(), places.tolist(), strict=True):
-        body = crc32c_joined(crc32c(bytes(place - end), body), own, length)
-        end = place + length
+    for own, length, position in zip(checksums.tolist(), lengths.tolist(), positions.tolist(), strict=True):
+        body = crc32c_joined(crc32c(bytes(position - end), body), own, length)
+        end = position + length
     return body
 
 

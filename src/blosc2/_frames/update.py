@@ -184,7 +184,7 @@ class FrameUpdate:
     def settle(self) -> bool:
         """Decide by the current sizes whether chunks are equal or variable. Returns True for variable.
 
-        Offsets without a chunk have no place in a frame of variable chunks: they become stored ones.
+        A frame of variable chunks cannot have offsets without a chunk: they become stored ones.
         """
         frame = self.frame
         if self._sizes is None:

@@ -276,7 +276,7 @@ class FrameHandle:
         return plain_byte_range(frame, own=self._owns_file) if frame.serialised else frame_byte_range(frame)
 
     def spool(self) -> Spool:
-        """A place for the new chunks of a change until it is published."""
+        """Where the new chunks of a change are kept until it is published."""
         return Spool(None)
 
     def refresh(self) -> bool:

@@ -113,7 +113,7 @@ def put(fancy: FancySelection, bounds: BoundingBox, items: np.ndarray[Any, Any],
 
 
 def points_of(fancy: FancySelection, geometry: Geometry) -> Points:
-    """Points in the order of chunks and blocks, with their places in a C-contiguous array of the result's shape."""
+    """Points in the order of chunks and blocks, with their offsets in a C-contiguous array of the result's shape."""
     itemsize = int(geometry.itemsize)
     lengths = [*fancy.points, *(fancy.counts[axis] for axis in fancy.box_axes)]
     strides = [0] * len(lengths)

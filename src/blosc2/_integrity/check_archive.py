@@ -258,7 +258,7 @@ def note_clashes(keys: list[str], embedded: set[str], found: Findings) -> None:
     Parameters
     ----------
     keys : list of str
-        One for each leaf with a place of its own.
+        One for each leaf with a file or member of its own.
     embedded : set of str
         The others.
     """

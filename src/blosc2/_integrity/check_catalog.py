@@ -113,7 +113,7 @@ class _Check:
         if not truth.regular or table.sound() is not table or table.record_offsets() != truth.record_offsets():
             _wrong(self.found, "the catalog does not have the keys that the directory has", self.catalog.start)
         elif self.catalog.embed != embed:
-            _wrong(self.found, f"the catalog has the member {EMBED} in another place than the directory",
+            _wrong(self.found, f"the catalog has the member {EMBED} at another offset than the directory",
                    self.catalog.start + self.catalog.size - _FOOTER.size + 88)  # fmt: skip
         else:
             self._check_leaves(truth)

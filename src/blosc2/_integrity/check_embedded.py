@@ -49,7 +49,7 @@ def check_embedded(byte_range: ByteRange, found: Findings, *, tail: bool = False
     except FAULTS as error:
         found.caught(error, path=frame.source.path)
         return set()
-    shared = _check_places(embedded, found)
+    shared = _check_extents(embedded, found)
     # What is decoded for values that lie compressed: many may lie in one large chunk.
     work = _WORK * allowed(frame.source.size)
     for key in embedded.entries:
@@ -81,7 +81,7 @@ def _check_decoded(source: Source, outer: Frame, found: Findings, key: str) -> N
         found.add(one.problem, key=key, offset=outer.offset, path=outer.source.path, kind=one.kind)
 
 
-def _check_places(embedded: Embedded, found: Findings) -> set[str]:
+def _check_extents(embedded: Embedded, found: Findings) -> set[str]:
     """Whether the values lie apart, and in what the map says is used; the keys of those that lie upon others."""
     frame = embedded.frame
     path = frame.source.path

@@ -151,7 +151,7 @@ class Head:
 
 
 def repaired_header(source: Source, offset: int, stop: int) -> bytes | None:
-    """The header of a frame that ends at a place, where one bit of it is wrong by its checksum; else None.
+    """The header of a frame that ends at `stop`, where one bit of it is wrong by its checksum; else None.
 
     In a frame without checksums nobody can tell.
     """
@@ -290,7 +290,7 @@ class _Tables:
         self._begins = _begins_of_tables(head.source, head.start, ends)
 
     def before(self, end: int) -> Table | None:
-        """The table that ends at a place: where it begins, and its entries. None where there is none.
+        """The table that ends at an offset: where it begins, and its entries. None where there is none.
 
         Raises
         ------
@@ -316,7 +316,7 @@ class _Tables:
 def _begins_of_tables(source: Source, start: int, ends: Sequence[int]) -> dict[int, int]:
     """Where chunks begin that could be offsets tables, by where they end, found in one pass over the bytes.
 
-    Of several that end at one place the last counts: the offsets table is what lies right before, and what looks like
+    Of several that end at one offset the last counts: the offsets table is what lies right before, and what looks like
     one in front of it is not.
     """
     wanted = set(ends)
@@ -423,7 +423,7 @@ def chain(head: Head, stop: int) -> tuple[list[int], int]:
 
 
 def _chunk_at(head: Head, at: int, stop: int, chunksize: int, rest: int) -> int | None:
-    """The stored size of the chunk at a place; None where there is none of the right size."""
+    """The stored size of the chunk at an offset; None where there is none of the right size."""
     if at + _CHUNK_HEADER > stop:
         return None
     header = head.source.read(at, _CHUNK_HEADER)

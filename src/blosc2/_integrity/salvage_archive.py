@@ -188,7 +188,7 @@ def _is_whole(source: Source, one: Found) -> bool:
 
 # ------------------------------------------------------------------ without a directory
 def _members(source: Source, start: int, lost: Findings) -> Iterator[Found]:
-    """Members by their local headers, from a place on, in the order in which they lie."""
+    """Members by their local headers, from an offset on, in the order in which they lie."""
     work = _MOST_WORK * source.size
     behind = start
     for at in _signatures(source, start):
@@ -218,7 +218,7 @@ def _signatures(source: Source, start: int) -> Iterator[int]:
 
 
 def _member_at(source: Source, at: int) -> Found | None:
-    """The member whose local header is at a place; None where there is none that a store would have."""
+    """The member whose local header is at an offset; None where there is none that a store would have."""
     if at < 0 or at + _LOCAL.size > source.size:
         return None
     fields = _LOCAL.unpack(source.read(at, _LOCAL.size))

@@ -19,7 +19,7 @@ from blosc2.exceptions import FormatError
 
 _PIECE: Final = 4 << 20
 # Frames that are looked at, to see whether one of them is that of the values.
-_MOST_PLACES: Final = 1000
+_MOST_FRAMES: Final = 1000
 
 
 class Values(NamedTuple):
@@ -190,7 +190,7 @@ def _locate(frame: Frame, entry: dict[str, Any]) -> ByteRange:
 
 def _moved(source: Source, offset: int, stop: int) -> ByteRange | None:
     """The frame of embedded values, if it begins somewhere else."""
-    for at in islice(_magics(source, offset, stop), _MOST_PLACES):
+    for at in islice(_magics(source, offset, stop), _MOST_FRAMES):
         try:
             frame = Frame.open(source, at)
             if kind_of(frame) is not None and frame.frame_len <= stop - at and at != offset:

@@ -189,7 +189,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         if isinstance(key, slice):
             together = Together(frame.file_size)
             return [self._read(frame, i, together) for i in range(*key.indices(int(frame.nchunks)))]
-        return self._read(frame, self._place(key, int(frame.nchunks)))
+        return self._read(frame, self._index(key, int(frame.nchunks)))
 
     def __iter__(self) -> Iterator[Any]:
         frame = self._handle.frame
@@ -199,8 +199,8 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         frame = self._handle.frame
         return (self._read(frame, i) for i in reversed(range(int(frame.nchunks))))
 
-    def _place(self, index: Any, length: int) -> int:
-        """The number of an existing element."""
+    def _index(self, index: Any, length: int) -> int:
+        """The index of an existing element, counted from the start."""
         return list_index(index, length, type(self).__name__)
 
     # ------------------------------------------------------------ changing
@@ -308,7 +308,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
             raise NotImplementedError(f"Slicing is not supported for {type(self).__name__}.pop(): read it, then delete")
         with self._handle.editing():
             frame = self._handle.frame
-            number = self._place(index, int(frame.nchunks))
+            number = self._index(index, int(frame.nchunks))
             value = self._pop_read(frame, number)
             self._change(number, 1, [])
             return value
@@ -325,7 +325,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
             frame = self._handle.frame
             count = int(frame.nchunks)
             if not isinstance(index, slice):
-                return self._change(self._place(index, count), 1, [])
+                return self._change(self._index(index, count), 1, [])
             gone = range(*index.indices(count))
             if len(gone) and abs(gone.step) == 1:
                 return self._change(min(gone), len(gone), [])
@@ -343,7 +343,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         if not isinstance(key, slice):
             new = [self._chunk_of(value, encoding)]
             with self._handle.editing():
-                self._change(self._place(key, len(self)), 1, new)
+                self._change(self._index(key, len(self)), 1, new)
             return
         new = [self._chunk_of(one, encoding) for one in value]
         with self._handle.editing():

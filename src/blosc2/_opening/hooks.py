@@ -21,7 +21,7 @@ from blosc2.schunk import SChunk
 
 
 def install() -> None:
-    """Fill the places; called once, by the package."""
+    """Set the hooks; called once, by the package."""
     FrameHandle.open_cframe = staticmethod(open_value)  # values of metadata and lists that are frames
     Stored.checker = staticmethod(check_opened_handle)
     Stored.touched = staticmethod(touched_chunks)

@@ -1,4 +1,4 @@
-"""Files beside the tree of a `.b2d`, on the same file system: frames are written there before they get their place."""
+"""Files beside the tree of a `.b2d`, on the same file system: frames are written there before they get their names."""
 
 from __future__ import annotations
 
@@ -120,14 +120,14 @@ class FilesAside:
             return None
         return aside
 
-    def link(self, path: str, place: str | None = None) -> str:
-        """Give a file another name beside the tree; for a symbolic link, make one that works at `place`."""
+    def link(self, path: str, path_there: str | None = None) -> str:
+        """Give a file another name beside the tree; for a symbolic link, make one that works at `path_there`."""
         aside = self.new() + os.path.splitext(path)[1]
         if os.path.islink(path):
             target, root = os.path.realpath(path), os.path.realpath(self._root)
-            if place is not None and target.startswith(root + os.sep):
+            if path_there is not None and target.startswith(root + os.sep):
                 # The store may be moved as a whole.
-                target = os.path.relpath(target, os.path.realpath(os.path.dirname(place)))
+                target = os.path.relpath(target, os.path.realpath(os.path.dirname(path_there)))
             self._owner.symlink(target, aside)
             return aside
         try:

@@ -146,7 +146,7 @@ class DirectoryBackend(TieredBackend):
         """The file of a key, opened; None where there is none."""
         return self.files.locate(key)
 
-    def place_file(self, key: str) -> ByteRange | None:
+    def file_byte_range(self, key: str) -> ByteRange | None:
         """The file of a key, opened but not read; None where there is none."""
         return self.files.stored_range(key)
 

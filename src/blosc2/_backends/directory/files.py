@@ -37,7 +37,7 @@ def _with_checksums(byte_range: ByteRange) -> list[Part]:
 
 
 def in_steps(keys: list[str], renamed: dict[str, str]) -> list[list[str]]:
-    """The order in which new files take their places, so that a renamed leaf always has a name.
+    """The order in which new files get their names, so that a renamed leaf always has a name.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ class Folders:
         """Forget which folders lie inside."""
         self._inside = set()
 
-    def place_of(self, key: str, suffix: str) -> str:
+    def path_for(self, key: str, suffix: str) -> str:
         """The file that a leaf is written to; for a link, the file that it leads to."""
         path = self._root + key + suffix
         if not os.path.islink(path):

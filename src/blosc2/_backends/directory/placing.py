@@ -87,7 +87,7 @@ class Placing(Unsettled):
         suffix = suffix_of(byte_range)
         if there and any(path != backend.root + key + suffix for path in backend.files.files_of(key)):
             return False
-        path = backend.tree.place_of(key, suffix)
+        path = backend.tree.path_for(key, suffix)
         folder = os.path.dirname(path)
         replacing = False
         # By itself, not in a folder: a writer may be killed, or lose its rights, at any time.

@@ -1,4 +1,4 @@
-"""Publishing changes of a `.b2d`: a whole new tree in one step, or files that take their places in the tree."""
+"""Publishing changes of a `.b2d`: a whole new tree in one step, or files that are renamed into the tree."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Publishing:
         backend._owner.makedirs(parent)
         tree = temporary_name(os.path.join(parent, name))
         backend._owner.mkdir(tree)
-        place = file_identity(tree)
+        identity = file_identity(tree)
         try:
             folders = {tree}
             for key, byte_range in changes.items():
@@ -63,7 +63,7 @@ class Publishing:
             backend._was_there = True
         except BaseException:
             now = file_identity(backend.root)
-            if place is not None and now is not None and now[:2] == place[:2]:  # it has its name
+            if identity is not None and now is not None and now[:2] == identity[:2]:  # it has its name
                 backend._was_there = backend.behind = True
             else:
                 backend._owner.remove_tree(tree)
@@ -118,13 +118,13 @@ class Publishing:
         for key, byte_range in changes.items():
             if isinstance(byte_range, Renamed) and byte_range.aside is not None:
                 suffixes[key] = os.path.splitext(byte_range.aside)[1]
-                path = backend.tree.place_of(key, suffixes[key])
+                path = backend.tree.path_for(key, suffixes[key])
                 # The file aside stays, in case that this fails and is tried again.
                 moves.append((backend.aside.link(byte_range.aside, path), path))
                 renamed[key] = byte_range.origin
             elif byte_range is not None:
                 suffixes[key] = suffix_of(byte_range)
-                path = backend.tree.place_of(key, suffixes[key])
+                path = backend.tree.path_for(key, suffixes[key])
                 moves.append((backend.aside.write(byte_range), path))
         there = [key for key, byte_range in changes.items() if byte_range is not None]
         placing = backend.placing
@@ -149,9 +149,9 @@ class Publishing:
             # A fresh store replaces another one, to which nothing can be appended.
             new_embed = None if embed is None else backend._embed_file.prepare(embed, durable=durable, anew=fresh)
             touched, occupied = backend.tree.prepare([path for _, path in moves])
-            places = dict(zip(there, moves, strict=True))
+            paths = dict(zip(there, moves, strict=True))
             for key in changes:
-                known = places[key][1] if key in places and places[key][1] in occupied else None
+                known = paths[key][1] if key in paths and paths[key][1] in occupied else None
                 stale.update(backend.files.files_of(key, known))
             if settles:  # first of all: what is not noted counts as durable
                 placing.came(unsynced, touched, set(), lost)
@@ -161,7 +161,7 @@ class Publishing:
                     backend.tree.sync(touched)
                 done.begin_step()
                 for key in step:
-                    aside, path = places[key]
+                    aside, path = paths[key]
                     done.put(aside, path, taken=path in occupied)
                     occupied.add(path)
                     stale.difference_update((path, backend.root + key + os.path.splitext(path)[1]))

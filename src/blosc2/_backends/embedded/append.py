@@ -84,11 +84,11 @@ class Plan:
                 byte_ranges.append(byte_range if is_checked(byte_range[2], size) else with_own_checksums(byte_range))
         lengths = [byte_range[2] for byte_range in byte_ranges]
         self.byte_ranges = byte_ranges
-        self.places = places = arrange(lengths, size, frame.nbytes)
+        self.positions = positions = arrange(lengths, size, frame.nbytes)
         #: The uncompressed bytes that are written: from the start of a chunk that was short, or is new.
         self.begin = frame.nbytes // size * size
-        self.end = self._end(places[-1] + lengths[-1], sum(lengths)) if places else int(frame.nbytes)
-        made = [{"offset": place, "length": length} for place, length in zip(places, lengths, strict=True)]
+        self.end = self._end(positions[-1] + lengths[-1], sum(lengths)) if positions else int(frame.nbytes)
+        made = [{"offset": position, "length": length} for position, length in zip(positions, lengths, strict=True)]
         entries.update(zip(keys, made, strict=True))
         self.entries = entries
         #: Bytes of all values, and of those that are too long for a chunk.
@@ -161,8 +161,8 @@ class Plan:
                 chunks.add_again(self.tail, source.read(start - _CHUNK_HEADER, _CHUNK_HEADER), own[first])
             elif self.tail is not None:
                 chunks.add(self.begin, self.tail)
-            for place, byte_range in zip(self.places, self.byte_ranges, strict=True):
-                chunks.add(place, byte_range)
+            for at, byte_range in zip(self.positions, self.byte_ranges, strict=True):
+                chunks.add(at, byte_range)
             chunks.finish()
             offsets = np.concatenate([offsets[:first], np.array(chunks.offsets, np.int64) - frame.header_len])
             position = chunks.position

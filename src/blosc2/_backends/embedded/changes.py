@@ -109,7 +109,7 @@ def values_after(old: Embedded | None, changes: Mapping[str, ByteRange | None]) 
             if key not in changes:
                 values[key] = _kept(old, key)
             elif changes[key] is not None:
-                values[key] = {}  # its place
+                values[key] = {}  # keeps its position in the order
     # Also of those that only get another key: their bytes never change.
     values.update({key: byte_range for key, byte_range in changes.items() if byte_range is not None})
     return values

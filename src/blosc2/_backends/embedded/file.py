@@ -255,7 +255,7 @@ class _Replacement:
         try:
             self._file.owner.check(self._file.path)
             check_same_file(self._file.path, self._identity)
-            place = identity_of(os.fstat(self._new.file.fileno()))[:2]
+            identity = identity_of(os.fstat(self._new.file.fileno()))[:2]
             self._file._grown_from = None
         except BaseException:
             self.abandon()
@@ -267,7 +267,7 @@ class _Replacement:
             return self._file.load(self._entries)
         except BaseException:
             now = file_identity(self._file.path)
-            if now is not None and now[:2] == place:
+            if now is not None and now[:2] == identity:
                 self._file._behind, self._file.identity = True, now
             raise
 

@@ -99,15 +99,15 @@ def chunksize_for(lengths: Sequence[int], least: int) -> int:
 
 def arrange(lengths: Iterable[int], size: int, position: int = 0) -> list[int]:
     """Where each value begins, from a position on, so that a value that fits into a chunk crosses none."""
-    places = []
+    positions = []
     position = aligned(position)
     for length in lengths:
         room = size - position % size
         if length > room < size:
             position += room
-        places.append(position)
+        positions.append(position)
         position += -(-length // ALIGNMENT) * ALIGNMENT
-    return places
+    return positions
 
 
 def is_checked(length: int, size: int) -> bool:
@@ -132,7 +132,7 @@ def with_own_checksums(byte_range: ByteRange) -> ByteRange:
 
 
 class RawChunks:
-    """Writes values, in the order of their places, as raw chunks with aligned payloads.
+    """Writes values, in the order of their positions, as raw chunks with aligned payloads.
 
     Parameters
     ----------
@@ -189,11 +189,11 @@ class RawChunks:
         self._sums = checksums
         self._sum = crc32c_joined(before, payload, length)
 
-    def add(self, place: int, byte_range: ByteRange) -> None:
-        """Write a value at its place."""
+    def add(self, position: int, byte_range: ByteRange) -> None:
+        """Write a value at its position."""
         length = byte_range[2]
-        if self._at < place:
-            self._fill(place)
+        if self._at < position:
+            self._fill(position)
         if length <= _PIECE:
             self._put(whole(byte_range), length)
             return
@@ -206,9 +206,9 @@ class RawChunks:
         """Write the rest, up to the end."""
         self._fill(self._end)
 
-    def _fill(self, place: int) -> None:
-        while self._at < place:
-            length = min(place - self._at, _PIECE)
+    def _fill(self, position: int) -> None:
+        while self._at < position:
+            length = min(position - self._at, _PIECE)
             self._put(_ZEROS if length == _PIECE else bytes(length), length)
 
     def _put(self, data: Any, length: int) -> None:
@@ -304,12 +304,12 @@ def write_frame(
             break
         local.update((key, with_own_checksums(local[key])) for key in bare)
         checked_ones |= bare
-    places = arrange(lengths, size)
-    nbytes = places[-1] + lengths[-1] if places else 0
+    positions = arrange(lengths, size)
+    nbytes = positions[-1] + lengths[-1] if positions else 0
     if -nbytes % size <= _FILLED:
         nbytes += -nbytes % size
     entries: dict[str, dict[str, Any]] = {key: v for key, v in values.items() if isinstance(v, dict)}
-    made = {key: {"offset": p, "length": n} for key, p, n in zip(local, places, lengths, strict=True)}
+    made = {key: {"offset": p, "length": n} for key, p, n in zip(local, positions, lengths, strict=True)}
     entries = {key: made.get(key) or entries[key] for key in values} if entries else made
 
     metalayers = metalayers_of(kind, meta or {})
@@ -318,8 +318,8 @@ def write_frame(
     chunks = RawChunks(write, header_len, 0, nbytes, size, checksums)
     total = sum(lengths) if progress is not None else 0
     done = 0
-    for place, byte_range in zip(places, local.values(), strict=True):
-        chunks.add(place, byte_range)
+    for at, byte_range in zip(positions, local.values(), strict=True):
+        chunks.add(at, byte_range)
         if progress is not None:
             done += byte_range[2]
             progress(done, total)

@@ -165,7 +165,7 @@ class ZipBackend(TieredBackend):
         frame = None if members is None or self.replaces else members.open_frame(key)
         return self._embedded_frame(key) if frame is None else frame
 
-    def place_file(self, key: str) -> ByteRange | None:
+    def file_byte_range(self, key: str) -> ByteRange | None:
         """The byte range of the member of a key, by the directory. None if there is no member."""
         return None if self.members is None else self.members.stored_range(key)
 

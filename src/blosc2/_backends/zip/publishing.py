@@ -116,20 +116,20 @@ class Publishing:
     def _commit(self, new: NewFile, *, durable: bool) -> None:
         """Give a new file the store's name. It keeps the name even if that cannot be made durable."""
         backend = self._backend
-        place = identity_of(os.fstat(new.file.fileno()))[:2]
+        identity = identity_of(os.fstat(new.file.fileno()))[:2]
         try:
             new.commit(durable=durable, lock=backend.lock)
-            self._settle_place(place)
+            self._settle_name(identity)
         except BaseException:
-            self._settle_place(place)
+            self._settle_name(identity)
             raise
 
-    def _settle_place(self, place: tuple[int, ...]) -> None:
+    def _settle_name(self, identity: tuple[int, ...]) -> None:
         """Find out whether a new file has the store's name now."""
         backend = self._backend
         with suppress(OSError):
             now = file_identity(backend.root)
-            if now is not None and now[:2] == place:
+            if now is not None and now[:2] == identity:
                 backend._was_there = True
                 backend._identity, backend._floor = now, 0
                 backend.behind = backend.must_load = True

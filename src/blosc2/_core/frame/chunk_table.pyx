@@ -49,7 +49,7 @@ cdef inline int64_t _i64le(const uint8_t *p) noexcept nogil:
 cdef inline bint is_worth_asking(const Chunk *chunk, int64_t stored) noexcept nogil:
     """Whether the bytes of blocks stored in so many had better be asked for before they are decoded.
 
-    zstd reads several places at once. Others run through a block, nearly as fast as one can ask for it.
+    zstd reads from several positions at once. Other codecs run through a block nearly as fast as one can ask for it.
     """
     return stored <= FORESEEN or chunk.data[2] >> 5 == FORMAT_ZSTD
 
@@ -147,7 +147,7 @@ cdef class ChunkTable(Header):
                 self.bad(at + 31, "the offsets table is a special chunk of the wrong kind")
             self.check_entry(value, at)
             if value >= 0 and count > 1:
-                self.bad(at, f"{count} chunks are said to lie in one place")
+                self.bad(at, f"{count} chunks are said to lie at one offset")
             if self.wholes:
                 if chunk.cbytes > have:
                     self.bad(at + 12, "the offsets table is longer than its kind is")
@@ -244,7 +244,7 @@ cdef class ChunkTable(Header):
             if value > self.cbytes - CHUNK_HEADER:
                 self.bad(at, f"the offsets table points to {value}, outside the {self.cbytes} bytes of chunks")
         elif value != SPECIAL_ZERO and value != SPECIAL_NAN and value != SPECIAL_UNINIT:
-            self.bad(at, f"the offsets table has an entry {value} that is neither a place nor a special value")
+            self.bad(at, f"the offsets table has an entry {value} that is neither an offset nor a special value")
         elif self.variable:
             self.bad(at, "a special offset in a frame of variable chunks, which gives it no size")
         elif value == SPECIAL_NAN and self.typesize != 4 and self.typesize != 8:

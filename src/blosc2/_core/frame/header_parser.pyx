@@ -214,7 +214,7 @@ cdef class Header:
         return 0
 
     cdef int64_t read_entry(self, int64_t at, Entry *entry) noexcept nogil:
-        """The entry at a place of the table, which was checked; returns the place of the next."""
+        """Read the entry at a position of the checked table; returns the position of the next one."""
         cdef const uint8_t *h = self.header
         entry.name = <int32_t> at + 1
         entry.name_length = h[at] & 31

@@ -2,7 +2,7 @@
  *
  * x86-64 has no instruction for this one, so bytes are folded by multiplying polynomials (Gopal et al., "Fast CRC
  * Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009): 64 bytes at a time, or 256 where
- * AVX-512 does it; what is no multiple of 16 or 64 is shifted into its place. ARMv8.1 has an instruction. Else
+ * AVX-512 does it; what is no multiple of 16 or 64 is shifted to where it belongs. ARMv8.1 has an instruction. Else
  * by tables of 8 x 256 entries. All give the same numbers. */
 #ifndef B2_CRC32_H
 #define B2_CRC32_H
@@ -54,7 +54,7 @@ B2_FOLDS static inline uint32_t crc32_of_16(__m128i a) {
 /* At least 16 bytes. */
 B2_FOLDS static uint32_t crc32_by_folding(uint32_t crc, const uint8_t *p, size_t n) {
     /* Loaded from n on, what brings the first n bytes of 16 to their end; from 16 + n on, the others to their start. */
-    static const uint8_t places[48] = {
+    static const uint8_t shuffles[48] = {
         128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128,
         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
         128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128};
@@ -81,9 +81,9 @@ B2_FOLDS static uint32_t crc32_by_folding(uint32_t crc, const uint8_t *p, size_t
     }
     for (; n >= 16; p += 16, n -= 16) a = b2_fold(a, by_one, _mm_loadu_si128((const __m128i *) p));
     if (n) {
-        b = _mm_loadu_si128((const __m128i *) (places + n));
+        b = _mm_loadu_si128((const __m128i *) (shuffles + n));
         front = _mm_shuffle_epi8(a, b);
-        a = _mm_shuffle_epi8(a, _mm_loadu_si128((const __m128i *) (places + 16 + n)));
+        a = _mm_shuffle_epi8(a, _mm_loadu_si128((const __m128i *) (shuffles + 16 + n)));
         /* The last n of the 16 bytes that end here; those before them are not looked at. */
         a = _mm_blendv_epi8(_mm_loadu_si128((const __m128i *) (p + n - 16)), a, b);
         a = b2_fold(front, by_one, a);
@@ -100,7 +100,7 @@ static uint32_t crc32_by_wide_folding(uint32_t crc, const uint8_t *p, size_t n) 
         _mm_set_epi64x(0x1322D1430 /* 2048 - 32 */, 0x11542778A /* 2048 + 32 */));
     const __m512i by_one = _mm512_broadcast_i32x4(
         _mm_set_epi64x(0x1C6E41596 /* 512 - 32 */, 0x154442BD4 /* 512 + 32 */));
-    /* What brings each 16 bytes to the place of the last, which stays. */
+    /* Moves each 16 bytes to where the last 16 are, which stay. */
     const __m512i by_lane = _mm512_set_epi64(
         0, 0, 0x0CCAA009E /* 128 - 32 */, 0x1751997D0 /* 128 + 32 */,
         0x15A546366 /* 256 - 32 */, 0x0F1DA05AA /* 256 + 32 */,

@@ -25,7 +25,7 @@ static inline uint64_t b2_half(const uint8_t *p) {
     return p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24;
 }
 
-/* Up to 7 bytes, at least one, as `b2_word` gives 8: the first, middle and last ones, which may be the same, at their places. */
+/* 1 to 7 bytes, as `b2_word` gives 8: the first, middle and last byte at their offsets; these may be the same byte. */
 static inline uint64_t b2_few(const uint8_t *p, size_t length) {
     if (length < 4)
         return p[0] | (uint64_t)p[length / 2] << 8 * (length / 2) | (uint64_t)p[length - 1] << 8 * (length - 1);

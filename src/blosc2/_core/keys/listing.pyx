@@ -442,7 +442,7 @@ cdef class KeyCursor:
     hidden : str or None
         The last segment of leaves that are left out.
     groups : bool
-        Whether groups are given too, each at its place in the order, which is before keys that go on with "-" or ".".
+        Whether groups are given too, each at its position in the order, which is before keys that go on with "-" or ".".
     """
 
     cdef KeyListing listing

@@ -75,7 +75,7 @@ cdef class Operation:
 
     cdef int select(self, start, step, count) except -1
     cdef int pick(self, cnp.ndarray items, points) except -1
-    cdef bint place_points(self, int64_t task, int64_t *nchunk, Box *box, int64_t *begin, int64_t *end) noexcept nogil
+    cdef bint task_points(self, int64_t task, int64_t *nchunk, Box *box, int64_t *begin, int64_t *end) noexcept nogil
     cdef int move_points(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box, int64_t begin, int64_t end,
                          uint8_t *whole, const uint8_t *constant) noexcept nogil
     cdef int share(self, int64_t threads) except -1

@@ -6,7 +6,7 @@ chunks, `grid_write` into them. Both hand out chunks from a counter, so that any
 operation.
 
 On some axes a selection may consist of points instead: index arrays, of which the entries at one position belong
-together. Points come sorted by chunk and block, each with the place of its items in the result.
+together. Points come sorted by chunk and block, each with the offset of its items in the result.
 """
 
 cimport numpy as cnp
@@ -125,7 +125,7 @@ cdef bint parse_key(const Grid *g, object key, int64_t *start, int64_t *step, in
 
 cdef void copy_items(uint8_t *to, const int64_t *to_strides, const uint8_t *source, const int64_t *source_strides,
                      const int64_t *count, int ndim, int64_t itemsize) noexcept nogil:
-    """Copy a box of items between two strided places."""
+    """Copy a box of items between two strided buffers."""
     cdef int64_t run = itemsize
     cdef int64_t at[MAX_DIM]
     cdef int64_t i, n, ts, ss
@@ -250,7 +250,7 @@ cdef class Operation:
         self.stop_task = self.tasks
         return 0
 
-    cdef bint place_points(self, int64_t task, int64_t *nchunk, Box *box, int64_t *begin, int64_t *end) noexcept nogil:
+    cdef bint task_points(self, int64_t task, int64_t *nchunk, Box *box, int64_t *begin, int64_t *end) noexcept nogil:
         """The chunk of a task, its points, and the part of the selection on the other axes."""
         cdef Grid *g = &self.geometry.c
         cdef int64_t group = task % self.group_count

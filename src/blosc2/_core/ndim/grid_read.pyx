@@ -130,7 +130,7 @@ cdef class Read(Operation):
             if task < 0:
                 break
             if self.by_points:
-                if not self.place_points(task, &nchunk, &box, &begin, &end):
+                if not self.task_points(task, &nchunk, &box, &begin, &end):
                     continue
                 status = self.read_points(context, nchunk, &box, begin, end)
             elif self.box_of(task // self.pieces, &nchunk, &box):

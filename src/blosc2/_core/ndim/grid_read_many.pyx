@@ -317,8 +317,8 @@ cdef class ReadMany(Operation):
             raise ValueError("the result has items of another size than the array")
         return 0
 
-    cdef void put(self, int64_t number, uint8_t *place, const int64_t *moving) noexcept:
-        """Give a selection its place; `moving` are the strides there of axes of another length than 1."""
+    cdef void put(self, int64_t number, uint8_t *target, const int64_t *moving) noexcept:
+        """Set where a selection is read to; `moving` are the strides there of the axes longer than 1."""
         cdef int64_t *axis = self.axes + 4 * number * self.geometry.c.ndim
         cdef int d, k = 0
         if self.rooms[number]:
@@ -328,10 +328,10 @@ cdef class ReadMany(Operation):
                     axis[3] = moving[k]
                     k += 1
                     if self.flags[number] >> (REVERSED + d) & 1:
-                        place += (axis[2] - 1) * axis[3]
+                        target += (axis[2] - 1) * axis[3]
                         axis[3] = -axis[3]
                 axis += 4
-        self.targets[number] = place
+        self.targets[number] = target
 
     # ------------------------------------------------------------ parts
 

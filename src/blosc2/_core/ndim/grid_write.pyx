@@ -214,7 +214,7 @@ cdef class Write(Operation):
             if task < 0:
                 break
             if self.by_points:
-                if not self.place_points(task, &nchunk, &box, &begin, &end):
+                if not self.task_points(task, &nchunk, &box, &begin, &end):
                     continue
             elif not self.box_of(task, &nchunk, &box):
                 continue

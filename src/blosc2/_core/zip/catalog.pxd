@@ -36,7 +36,7 @@ cdef inline uint64_t slot_tag(uint64_t hashed) noexcept nogil:
 
 
 cdef inline int64_t slot_home(uint64_t hashed, int64_t homes) noexcept nogil:
-    """The first slot that a key may have: its place in the order of the lower half of the hash."""
+    """The first slot that a key may have: its position in the order of the lower half of the hash."""
     return <int64_t> ((hashed & <uint64_t> 0xFFFFFFFF) * <uint64_t> homes >> 32)
 
 

@@ -11,7 +11,7 @@ cdef enum:
     LOCATOR_LENGTH = 20
     END64_LENGTH = 56
     COMMENT_WORD = 7        # length of the word that the comment begins with
-    # The comment: a word, the record's place in 16 digits, and a space, which the checksum covers; and its 8 digits.
+    # The comment: a word, the record's offset in 16 digits, and a space, which the checksum covers; and its 8 digits.
     COMMENT_COVERED = 24
     COMMENT_LENGTH = 32
 

@@ -217,7 +217,7 @@ cdef class SortedRuns:
         return 0
 
     cdef const uint8_t *_walked(self) noexcept nogil:
-        """The record at the place of the walk through the blocks, or NULL behind the last one."""
+        """The record that the walk through the blocks has reached, or NULL behind the last one."""
         while self._walk_block < self._blocks_used:
             if self._walk_byte < self._blocks[self._walk_block].used:
                 return self._blocks[self._walk_block].bytes + self._walk_byte
@@ -352,7 +352,7 @@ cdef class SortedRuns:
         cdef size_t done = 0
         cdef Py_ssize_t step
         try:
-            # Reading by position moves the place to write at on some platforms.
+            # Reading by position moves the write position on some platforms.
             os.lseek(self._fd, 0, os.SEEK_END)
             while done < length:
                 step = min(length - done, <size_t> 1 << 30)
@@ -413,7 +413,7 @@ cdef class SortedRuns:
         self._given = -1
 
     cdef int _load(self, SortCursor *cursor) noexcept nogil:
-        """Bring the item at the place of a cursor into memory: 0, an errno, NO_MEMORY or DAMAGED."""
+        """Bring the item at the position of a cursor into memory: 0, an errno, NO_MEMORY or DAMAGED."""
         cdef size_t have, need = LENGTHS
         cdef int64_t step, got
         cdef uint8_t *larger

@@ -198,7 +198,7 @@ cdef inline bint comes_before(const SortCursor *cursors, uint32_t common, int a,
 
 
 cdef inline void sift_down(const SortCursor *cursors, uint32_t common, int *heap, int count, int at) noexcept nogil:
-    """Bring the cursor at a place of the heap down to where it belongs."""
+    """Move the cursor at an index of the heap down to where it belongs."""
     cdef int cursor = heap[at], below
     while 2 * at + 1 < count:
         below = 2 * at + 1
