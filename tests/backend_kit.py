@@ -38,9 +38,9 @@ def items_of(frame: Frame | None) -> list[Any]:
     return found
 
 
-def items_in(place: ByteRange | None) -> list[Any]:
-    assert place is not None
-    return items_of(Frame.open(*place))
+def items_in(found: ByteRange | None) -> list[Any]:
+    assert found is not None
+    return items_of(Frame.open(*found))
 
 
 class BackendContract:
@@ -286,9 +286,9 @@ class BackendContract:
             frame = reader.open_frame(key)
             assert frame is not None
             reader.verify(key, frame)
-        place = reader.locate("/g/b")
-        assert place is not None
-        file, offset, length = place
+        found = reader.locate("/g/b")
+        assert found is not None
+        file, offset, length = found
         with open(str(file.path), "r+b") as raw:
             raw.seek(offset + length // 2)
             byte = raw.read(1)

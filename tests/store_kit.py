@@ -104,8 +104,8 @@ class StoreContract:
         for key in VALUES:
             assert key in filled
             assert key + "x" not in filled
-        for odd in (5, None, "/a/", "//", "/\0", "/.."):
-            assert odd not in filled
+        for wrong in (5, None, "/a/", "//", "/\0", "/.."):
+            assert wrong not in filled
 
     def test_values_come_back(self, filled: Any, path: Path, source: str | None) -> None:
         for back in (False, True):

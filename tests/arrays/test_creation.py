@@ -229,7 +229,7 @@ def test_what_is_refused(make: Any, kind: Any, text: str, tmp_path: Path, monkey
     assert os.listdir(tmp_path) == []
 
 
-def test_a_folder_in_the_place_of_the_file(tmp_path: Path) -> None:
+def test_a_folder_where_the_file_would_be(tmp_path: Path) -> None:
     for mode in ("a", "w", "x"):
         with pytest.raises(IsADirectoryError):
             blosc2.zeros(3, urlpath=str(tmp_path), mode=mode)

@@ -111,8 +111,8 @@ def brute_force_behaved(shape: tuple[int, ...], chunks: tuple[int, ...], blocks:
 
     def order(outer: tuple[int, ...], inner: tuple[int, ...], numbers: np.ndarray[Any, Any]) -> list[Any]:
         return [
-            numbers[tuple(slice(p * c, (p + 1) * c) for p, c in zip(place, inner, strict=True))]
-            for place in np.ndindex(*(-(-n // c) for n, c in zip(outer, inner, strict=True)))
+            numbers[tuple(slice(p * c, (p + 1) * c) for p, c in zip(index, inner, strict=True))]
+            for index in np.ndindex(*(-(-n // c) for n, c in zip(outer, inner, strict=True)))
         ]
 
     if any(n % c for n, c in zip(shape, chunks, strict=True)) or any(

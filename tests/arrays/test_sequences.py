@@ -91,8 +91,8 @@ def test_parts_of_eye_without_ones_cost_nothing() -> None:
 
 def test_positions() -> None:
     whole = np.arange(60).reshape(3, 4, 5)
-    place = (slice(1, 3), slice(0, 2), slice(3, 5))
-    assert np.array_equal(positions(whole.shape, place), whole[place])
+    box = (slice(1, 3), slice(0, 2), slice(3, 5))
+    assert np.array_equal(positions(whole.shape, box), whole[box])
     assert positions((), ()).tolist() == 0
 
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*another tool has compressed it
 
 @pytest.fixture(autouse=True, params=[False, True], ids=["one by one", "together"])
 def together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Places where a record may be are looked at in two ways, which must find the same."""
+    """Records are looked for in two ways, which must find the same."""
     if request.param:
         monkeypatch.setattr(archive_tail, "_FEW_POSITIONS", 0)
         monkeypatch.setattr(archive_tail, "_PIECE", 1 << 10)

@@ -32,8 +32,8 @@ class TestZip(BackendContract):
         assert stream is not None
         stream.begin()
         for number in range(300):
-            place = byte_range([number])
-            stream.add(f"/many/{number}", *filed_as(place), place)
+            value = byte_range([number])
+            stream.add(f"/many/{number}", *filed_as(value), value)
         stream.end({}, None)
         filled.load()
         reader = self.reader(path)

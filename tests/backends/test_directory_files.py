@@ -1,4 +1,4 @@
-"""Files of a directory: the order in which they take their new places, and what follows their frames."""
+"""Files of a directory: the order in which they get their new names, and what follows their frames."""
 
 import os
 from pathlib import Path
@@ -48,12 +48,12 @@ def test_what_an_append_left_behind_a_leaf(count: int, source: str | None, tmp_p
         store.rename("/b", "/c")
         store["/d"] = store["/c"]
         store["/g/a"][0] = 7
-    for place, keys in ((path, ("/c", "/d")), (packed, ("/b",)), (copy, ("/b",))):
-        assert blosc2.check(str(place)).ok
-        with blosc2.open(str(place), mmap_mode=source) as store:
+    for folder, keys in ((path, ("/c", "/d")), (packed, ("/b",)), (copy, ("/b",))):
+        assert blosc2.check(str(folder)).ok
+        with blosc2.open(str(folder), mmap_mode=source) as store:
             assert all(np.array_equal(store[key][:], values + 1) for key in keys)
             assert np.array_equal(store["/g/a"][1:], values[1:])
-            assert store["/g/a"][0] == (7 if place == path else values[0])
+            assert store["/g/a"][0] == (7 if folder == path else values[0])
 
 
 def test_replacing_a_leaf_asks_little_about_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from blosc2._frames.dtypes import parse_dtype
 
 SUFFIXES = (b".b2nd", b".b2f", b".b2b")
 SKIPPED = (b"embed.b2e", b"embed.b2e.b2lock", b".b2/")
-# Places in the footer of a catalog; see doc/design/catalog.md.
+# Offsets in the footer of a catalog; see doc/design/catalog.md.
 GROUPS, VAGUE, SLOTS, SLOT_COUNT, SUMS, SUMS_CRC, OWN = 56, 72, 168, 176, 192, 244, 248
 
 
@@ -68,8 +68,8 @@ def state(path: Path, changes: dict[int, int]) -> None:
     """Have the footer of a catalog say something else, with right checksums."""
     data = bytearray(path.read_bytes())
     at = data.rindex(b"b2catlog")
-    for place, value in changes.items():
-        struct.pack_into("<Q", data, at + place, value)
+    for offset, value in changes.items():
+        struct.pack_into("<Q", data, at + offset, value)
     struct.pack_into("<I", data, at + OWN, crc32c(bytes(data[at : at + OWN])))
     change(path, 0, bytes(data))
 
@@ -102,13 +102,13 @@ def test_a_record_that_grows_after_it_was_checked(tmp_path: Path, field: int, ca
     table = KeyTable.of_archive(archive, SUFFIXES, SKIPPED)
     assert len(table.record_offsets()) == 300
     at = record_at(path, b"g/k0299.b2nd")
-    place = at - archive.directory_offset
+    record = at - archive.directory_offset
     change(path, at + field, b"\xff\xff")
     for ask in (
         lambda: catalog_in_memory(table, parse_dtype),
-        lambda: archive.byte_range_at(place),
-        lambda: archive.name_at(place),
-        lambda: archive.records({place}),
+        lambda: archive.byte_range_at(record),
+        lambda: archive.name_at(record),
+        lambda: archive.records({record}),
     ):
         with pytest.raises(blosc2.FormatError, match=r"s\.b2z, byte"):
             ask()
@@ -118,7 +118,7 @@ def test_a_record_that_grows_after_it_was_checked(tmp_path: Path, field: int, ca
 
 # ---------------------------------------------------------------------- names that are not UTF-8
 @pytest.fixture
-def odd(tmp_path: Path) -> Path:
+def cp437(tmp_path: Path) -> Path:
     """A store of which one name is in cp437, as tools of DOS write them: 0x81 is the letter u with two dots."""
     path = tmp_path / "s.b2z"
     with blosc2.DictStore(str(path), mode="w") as store:
@@ -129,10 +129,10 @@ def odd(tmp_path: Path) -> Path:
     return path
 
 
-def test_keys_in_cp437_stand_for_records(odd: Path, source: str | None) -> None:
-    table = table_of(odd, source)
+def test_keys_in_cp437_stand_for_records(cp437: Path, source: str | None) -> None:
+    table = table_of(cp437, source)
     archive = table.archive
-    keys = [f"/{archive.name_at(place)[:-5]}" for place in table.record_offsets()]
+    keys = [f"/{archive.name_at(record)[:-5]}" for record in table.record_offsets()]
     assert keys == sorted(keys, key=str.encode)
     assert "/k00ü" in keys
     assert "/b/k00ü" in keys
@@ -143,8 +143,8 @@ def test_keys_in_cp437_stand_for_records(odd: Path, source: str | None) -> None:
     assert not table.regular
 
 
-def test_statistics_with_names_in_cp437(odd: Path, source: str | None) -> None:
-    with blosc2.open(str(odd), mmap_mode=source) as store:
+def test_statistics_with_names_in_cp437(cp437: Path, source: str | None) -> None:
+    with blosc2.open(str(cp437), mmap_mode=source) as store:
         rows = {(row.kind, row.dtype, row.leaves, row.nbytes) for row in store.stats(by=("kind", "dtype"))}
         assert rows == {("array", "<i8", 60, 60 * 24), ("array", "<f8", 1, 40)}
         assert store.describe("/k00ü").shape == (3,)
@@ -152,11 +152,11 @@ def test_statistics_with_names_in_cp437(odd: Path, source: str | None) -> None:
         assert store.read("/b/k00ü").tolist() == [0, 1, 2, 3, 4]
 
 
-def test_names_in_cp437_are_kept_by_an_append(odd: Path, source: str | None) -> None:
-    with blosc2.DictStore(str(odd), mode="a") as store:
+def test_names_in_cp437_are_kept_by_an_append(cp437: Path, source: str | None) -> None:
+    with blosc2.DictStore(str(cp437), mode="a") as store:
         store["/new"] = np.arange(2)
         del store["/k001x"]
-    with blosc2.open(str(odd), mmap_mode=source) as store:
+    with blosc2.open(str(cp437), mmap_mode=source) as store:
         assert store["/k00ü"][:].tolist() == [0, 1, 2]
         assert store["/new"][:].tolist() == [0, 1]
         assert len(list(store)) == 61
@@ -180,13 +180,13 @@ def test_a_name_that_is_flagged_as_utf8_and_is_not(tmp_path: Path, source: str |
 
 # ---------------------------------------------------------------------- members that cannot be read in place
 def test_a_member_whose_zip64_field_is_short(tmp_path: Path, source: str | None) -> None:
-    """It has neither place nor size, and nothing is made up for them."""
+    """It has neither offset nor size, and nothing is made up for them."""
     path = written(tmp_path / "s.b2z", 9)
     at = record_at(path, b"g/k0004.b2nd")
     change(path, at + 20, b"\xff" * 8)
     archive = opened(path, source)
-    place = at - archive.directory_offset
-    assert archive.extent_at(place) == (0, 30 + len("g/k0004.b2nd") + 128)
+    record = at - archive.directory_offset
+    assert archive.extent_at(record) == (0, 30 + len("g/k0004.b2nd") + 128)
     with blosc2.open(str(path), mmap_mode=source) as store:
         store.advise("willneed", keys=["/g/k0004"])
         for ask in (lambda: store["/g/k0004"], lambda: store.read_many([f"/g/k000{n}" for n in range(9)])):
@@ -281,17 +281,17 @@ def test_slots_of_other_paths_are_few(tmp_path: Path, source: str | None) -> Non
     """Of slots that have the hash of a path and lead to other keys, a few are looked at."""
     path = written(tmp_path / "s.b2z", 300)
     table = table_of(path, source)
-    place = table.find("/g/k0007")
+    record = table.find("/g/k0007")
     data = path.read_bytes()
     footer = data.rindex(b"b2catlog")
     seeds = struct.unpack_from("<QQ", data, footer + 96)
     tag = siphash13(*seeds, b"g/nothing") >> 40 << 40
-    with_slots(path, lambda number: tag | place + 1)
+    with_slots(path, lambda number: tag | record + 1)
     table = table_of(path, source)
     assert table.cataloged
     assert table.find("/g/nothing") == -1
     assert not table.cataloged
-    assert table.find("/g/k0007") == place
+    assert table.find("/g/k0007") == record
 
 
 def test_statistics_do_not_fail_because_of_a_catalog(tmp_path: Path, source: str | None) -> None:
@@ -353,7 +353,7 @@ def test_long_names_take_no_longer_for_each_byte(long_names: Path, source: str |
 
 def listed_below(table: KeyTable, start: str) -> list[str]:
     """What a listing gives of keys and groups that begin with something, of a table of these alone."""
-    names = [table.archive.name_at(place)[:-5] for place in table.record_offsets()]
+    names = [table.archive.name_at(record)[:-5] for record in table.record_offsets()]
     own = KeyTable.of_keys([f"/{name}" for name in names if name.startswith(start)])
     return KeyCursor(KeyListing(own), "/", None, True).take(-1)
 
@@ -397,8 +397,8 @@ def test_a_batch_refuses_what_a_leaf_refuses(tmp_path: Path, source: str | None,
     offset, length = archive.byte_range_at(table_of(path, None).find("/g/k0004"))
     frame = path.read_bytes()[offset : offset + length]
     start = length - int.from_bytes(frame[-22:-18], "big")
-    place = {"start": start, "start + 1": start + 1}[at] if isinstance(at, str) else length + at
-    change(path, offset + place, bytes([frame[place] ^ 0x40]))
+    position = {"start": start, "start + 1": start + 1}[at] if isinstance(at, str) else length + at
+    change(path, offset + position, bytes([frame[position] ^ 0x40]))
     keys = [f"/g/k000{number}" for number in range(6)]
     with blosc2.open(str(path), mmap_mode=source) as store:
         assert store.read(keys[0]).tolist() == [0, 1, 2]
@@ -421,7 +421,7 @@ def test_names_in_zip_files_of_others(tmp_path: Path, source: str | None) -> Non
             info.comment, info.extra = b"of this member", struct.pack("<HH4s", 0x7777, 4, b"more")
             archive.writestr(info, data)
     table = table_of(path, source)
-    assert [table.archive.name_at(place) for place in table.record_offsets()] == [f"g/k000{n}.b2nd" for n in range(5)]
+    assert [table.archive.name_at(record) for record in table.record_offsets()] == [f"g/k000{n}.b2nd" for n in range(5)]
     with blosc2.open(str(path), mmap_mode=source) as store:
         assert store.read_many([f"/g/k000{n}" for n in range(5)])[:, 0].tolist() == [0, 1, 2, 3, 4]
 

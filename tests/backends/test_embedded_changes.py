@@ -81,8 +81,8 @@ def test_an_append_leaves_the_old_version_where_it_is(
 
 
 @each
-def test_a_torn_append_shows_the_old_version(change: Change, tmp_path: Path, source: str | None) -> None:
-    path, torn = tmp_path / "x.b2e", tmp_path / "torn.b2e"
+def test_a_half_written_append_shows_the_old_version(change: Change, tmp_path: Path, source: str | None) -> None:
+    path, half = tmp_path / "x.b2e", tmp_path / "half.b2e"
     old_values = filled(path)
     before = path.read_bytes()
     expected = apply(change, path)
@@ -90,14 +90,14 @@ def test_a_torn_append_shows_the_old_version(change: Change, tmp_path: Path, sou
     added = len(after) - len(before)
     rng = random.Random(added)
     for cut in sorted({0, 1, added - 1, added, *(rng.randrange(added) for _ in range(25))}):
-        torn.write_bytes(before + after[len(before) : len(before) + cut])
-        assert values_of(torn, source) == old_values
+        half.write_bytes(before + after[len(before) : len(before) + cut])
+        assert values_of(half, source) == old_values
     # The next append overwrites what an unfinished one left, be it longer than what it adds.
-    torn.write_bytes(before + bytes(rng.randbytes(3 * added)))
-    assert apply(change, torn) == expected
-    assert values_of(torn, source) == expected
-    assert torn.stat().st_size == len(after)
-    check_layout(torn)
+    half.write_bytes(before + bytes(rng.randbytes(3 * added)))
+    assert apply(change, half) == expected
+    assert values_of(half, source) == expected
+    assert half.stat().st_size == len(after)
+    check_layout(half)
 
 
 def test_the_remains_of_a_crash_are_cut_off(tmp_path: Path) -> None:
@@ -132,15 +132,15 @@ def test_the_remains_of_a_crash_are_cut_off(tmp_path: Path) -> None:
 
 @each
 def test_part_of_a_header_is_never_taken_for_a_version(change: Change, tmp_path: Path) -> None:
-    path, torn = tmp_path / "x.b2e", tmp_path / "torn.b2e"
+    path, half = tmp_path / "x.b2e", tmp_path / "half.b2e"
     old_values = filled(path)
     before = path.read_bytes()
     expected = apply(change, path)
     after = path.read_bytes()
     for stop in range(16, 90):
-        torn.write_bytes(before[:16] + after[16:stop] + before[stop:87] + after[87:])
+        half.write_bytes(before[:16] + after[16:stop] + before[stop:87] + after[87:])
         try:
-            got = values_of(torn)
+            got = values_of(half)
         except FormatError:
             continue
         assert got in (old_values, expected)

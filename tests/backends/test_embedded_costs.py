@@ -220,7 +220,7 @@ def test_a_long_last_chunk_is_not_written_over_and_over(tmp_path: Path) -> None:
     check_layout(path)
 
 
-def test_places_of_values() -> None:
+def test_offsets_of_values() -> None:
     assert arrange([10, 64, 65, 1], 256) == [0, 64, 128, 256]
     assert arrange([100, 200], 256, 30) == [64, 256]
     assert arrange([300, 10], 256, 0) == [0, 320]  # longer than a chunk: from the start of one

@@ -1,4 +1,4 @@
-"""A flush of a `.b2d` in which a call fails: the files that were in their places by then go back."""
+"""A flush of a `.b2d` in which a call fails: the files that were moved by then go back."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_a_leaf_that_gets_a_file(make: Any, mmap_mode: str | None, path: str, re
 def test_a_leaf_that_goes_there_and_back(
     make: Any, mmap_mode: str | None, path: str, reader_of: Callable[..., Any]
 ) -> None:
-    """It is never missing, and the newest one each time that its place has changed."""
+    """A leaf is never missing, and each time that it has moved its newest value is read."""
     with start(make, path) as writer:
         reader = reader_of(path, mmap_mode)
         for number in range(2):

@@ -117,13 +117,13 @@ def test_the_layout(full: Path) -> None:
     # Every key is found by the rule, and every slot is that of a key.
     slots = struct.unpack(f"<{footer['slot_count']}Q", sections["slots"][: 8 * footer["slot_count"]])
     paths = dict(leaves)
-    for key in reversed(keys):  # a group has the place of the first leaf below it
+    for key in reversed(keys):  # a group has the offset of the first leaf below it
         paths |= {key[:at] + "/": leaves[key] for at, c in enumerate(key) if c == "/"}
     assert sum(slot != 0 for slot in slots) == len(paths)
-    for path, place in paths.items():
+    for path, offset in paths.items():
         hashed = siphash13(footer["seed0"], footer["seed1"], path.rstrip("/").encode())
         slot = (hashed & 0xFFFFFFFF) * footer["homes"] >> 32
-        while slots[slot] != (hashed >> 40 << 40 | place + 1):
+        while slots[slot] != (hashed >> 40 << 40 | offset + 1):
             assert slots[slot] != 0
             slot += 1
     # What is summed up is that of the leaves themselves.

@@ -114,7 +114,7 @@ def test_a_tail_that_is_cut_or_grows(tmp_path: Path, source: str | None) -> None
         compare(path, {**values, "/new": np.arange(4)}, source)
 
 
-def test_a_catalog_of_another_place(tmp_path: Path, source: str | None) -> None:
+def test_a_catalog_of_another_offset(tmp_path: Path, source: str | None) -> None:
     """The bytes of a catalog and its directory, moved together."""
     values = values_of(10)
     path = make(tmp_path / "s.b2z", values)
@@ -165,28 +165,28 @@ def test_any_order_of_members_gets_one(tmp_path: Path, source: str | None) -> No
     check_descriptions(path)
 
 
-@pytest.mark.parametrize("odd", ["stranger", "clash", "duplicate", "cp437"])
-def test_irregular_archives_never_get_one(tmp_path: Path, source: str | None, odd: str) -> None:
+@pytest.mark.parametrize("irregular", ["unknown suffix", "clash", "duplicate", "cp437"])
+def test_irregular_archives_never_get_one(tmp_path: Path, source: str | None, irregular: str) -> None:
     values = values_of(6)
     made = make(tmp_path / "made.b2z", values)
     with zipfile.ZipFile(made) as z:
         members = [(name, z.read(name)) for name in z.namelist() if name != NAME]
-    extra = {"stranger": "odd.frame", "clash": "a.b2f", "duplicate": "a.b2nd", "cp437": "ZZ.b2nd"}[odd]
+    extra = {"unknown suffix": "unknown.frame", "clash": "a.b2f", "duplicate": "a.b2nd", "cp437": "ZZ.b2nd"}[irregular]
     members.append((extra, leaf_bytes()))
     path = tmp_path / "s.b2z"
     with zipfile.ZipFile(path, "w") as z:
         for name, data in members:
-            if odd == "duplicate" and name == extra and name in z.namelist():
+            if irregular == "duplicate" and name == extra and name in z.namelist():
                 with pytest.warns(UserWarning, match="Duplicate"):
                     z.writestr(name, data)
             else:
                 z.writestr(name, data)
-    if odd == "cp437":
+    if irregular == "cp437":
         path.write_bytes(path.read_bytes().replace(b"ZZ", b"\x82\x81"))
-    new = {"stranger": {"/odd": np.arange(7)}, "clash": {}, "duplicate": {"/a": np.arange(7)},
-           "cp437": {"/éü": np.arange(7)}}[odd]  # fmt: skip
+    new = {"unknown suffix": {"/unknown": np.arange(7)}, "clash": {}, "duplicate": {"/a": np.arange(7)},
+           "cp437": {"/éü": np.arange(7)}}[irregular]  # fmt: skip
     values |= new
-    said = {"stranger": "unusual suffix", "clash": "more than one member"}.get(odd)
+    said = {"unknown suffix": "unusual suffix", "clash": "more than one member"}.get(irregular)
     with pytest.warns(UserWarning, match=said) if said else nullcontext():
         compare(path, values, source)
         for n in range(2):

@@ -104,7 +104,7 @@ def test_check_of_lies(tmp_path: Path) -> None:
     forgery = Forgery(tmp_path / "s.b2z", None)
     fields = forgery.fields
     lies: dict[str, dict[int, bytes]] = {
-        "place": {0: (fields["first_record"] + 1).to_bytes(8, "little")},
+        "record offset": {0: (fields["first_record"] + 1).to_bytes(8, "little")},
         "nbytes": {40 + 8: b"\x55"},
         "cbytes": {40 + 16: b"\x55\x01"},
         "groups": {40 * 9 + 24: b"\x77"},

@@ -148,11 +148,11 @@ def test_changes_of_a_store_whose_catalog_leads_nowhere(forgery: Forgery, kind: 
     assert forgery.path.read_bytes() == forged
 
 
-@pytest.mark.parametrize("place", [8, 12, SAMPLE, SUMS, 216, 252])
-def test_hostile_words_of_the_footer(forgery: Forgery, place: int) -> None:
+@pytest.mark.parametrize("offset", [8, 12, SAMPLE, SUMS, 216, 252])
+def test_hostile_words_of_the_footer(forgery: Forgery, offset: int) -> None:
     for other in (0, 1, 2, 3, 255, 256, 257, 1 << 31, (1 << 32) - 1):
         catalog = forgery.catalog
-        at = len(catalog) - FOOTER + place
+        at = len(catalog) - FOOTER + offset
         catalog[at : at + 4] = other.to_bytes(4, "little")
         own = crc32c(bytes(catalog[-FOOTER : -FOOTER + OWN]))
         catalog[-FOOTER + OWN : -FOOTER + OWN + 4] = own.to_bytes(4, "little")
@@ -181,10 +181,10 @@ def test_slots_that_point_elsewhere(forgery: Forgery) -> None:
     directory = fields["directory"]
     for n in taken[:3]:
         slot = int.from_bytes(raw[8 * n : 8 * n + 8], "little")
-        for place in [*range(directory + 3), (1 << 40) - 2, (1 << 40) - 1]:
-            changed = (slot >> 40 << 40 | (place + 1) & (1 << 40) - 1).to_bytes(8, "little")
+        for offset in [*range(directory + 3), (1 << 40) - 2, (1 << 40) - 1]:
+            changed = (slot >> 40 << 40 | (offset + 1) & (1 << 40) - 1).to_bytes(8, "little")
             lying = lie(forgery, {fields["slots"] + 8 * n: changed})
-            if place % 97 == 0:
+            if offset % 97 == 0:
                 forgery.expect_no_harm(lying)
             archive = forgery.opened(lying)
             table = KeyTable.of_archive(archive, SUFFIXES, SKIPPED)
@@ -228,7 +228,7 @@ def test_leaves_in_another_order(forgery: Forgery) -> None:
 
 
 def test_leaves_that_lie(forgery: Forgery) -> None:
-    """Each field of each leaf, with values that are out of range and places inside of records."""
+    """Each field of each leaf, with values that are out of range and offsets inside of records."""
     values = [*EXTREMES, *range(46, forgery.fields["directory"], 61)]
     for n in range(forgery.fields["leaves"] + 1):
         for at, size in ((0, 8), (8, 8), (16, 8), (24, 4), (28, 4), (32, 4), (36, 4)):

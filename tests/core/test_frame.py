@@ -39,12 +39,12 @@ def table(entries: dict[str, bytes], start: int, size_from: int) -> bytes:
     names = [name.encode() for name in entries]
     map_size = sum(6 + len(name) for name in names) + 6 + size_from
     head = b"\x93\xcd" + struct.pack(">H", map_size) + b"\xde" + struct.pack(">H", len(names))
-    place = start + len(head) + sum(6 + len(name) for name in names) + 3
+    offset = start + len(head) + sum(6 + len(name) for name in names) + 3
     pointers, contents = b"", b"\xdc" + struct.pack(">H", len(names))
     for name, content in zip(names, entries.values(), strict=True):
-        pointers += bytes([0xA0 + len(name)]) + name + b"\xd2" + struct.pack(">i", place)
+        pointers += bytes([0xA0 + len(name)]) + name + b"\xd2" + struct.pack(">i", offset)
         contents += b"\xc6" + struct.pack(">I", len(content)) + content
-        place += 5 + len(content)
+        offset += 5 + len(content)
     return head + pointers + contents
 
 
@@ -372,7 +372,7 @@ def test_vlmeta_that_is_damaged(make: Maker) -> None:
             frame.check_all()
 
 
-def test_many_chunks_share_no_place(make: Maker) -> None:
+def test_many_chunks_share_no_offset(make: Maker) -> None:
     parts = Parts(bytes(range(160)), chunksize=8)
     parts.chunks = parts.chunks[:400]
     parts.offsets = [0] * 20
@@ -525,7 +525,7 @@ def test_frames_that_were_never_serialised() -> None:
 
 
 def _lz4_chunk(starts: list[int], blocksize: int, size: int) -> bytearray:
-    """A chunk of unsplit, unfiltered LZ4 blocks at these places, each of raw bytes as they lie there."""
+    """A chunk of unsplit, unfiltered LZ4 blocks at these offsets, each of raw bytes as they lie there."""
     chunk = bytearray(b"\xee" * size)
     struct.pack_into("<4B3i", chunk, 0, 5, 1, 0x35, 1, len(starts) * blocksize, blocksize, size)
     chunk[16:32] = bytes(6) + b"\x01" + bytes(9)
@@ -554,10 +554,10 @@ def test_a_block_that_reaches_into_the_next_one_is_refused_by_both_sources(tmp_p
 
 
 def test_blocks_in_any_order_are_read(tmp_path: Path) -> None:
-    places = [32 + 4 * 3 + 8196 * place for place in (2, 0, 1)]
-    chunk = _lz4_chunk(places, 8192, 32 + 4 * 3 + 3 * 8196)
-    for number, place in enumerate(places):
-        chunk[place + 4 : place + 8196] = bytes([65 + number]) * 8192
+    offsets = [32 + 4 * 3 + 8196 * number for number in (2, 0, 1)]
+    chunk = _lz4_chunk(offsets, 8192, 32 + 4 * 3 + 3 * 8196)
+    for number, offset in enumerate(offsets):
+        chunk[offset + 4 : offset + 8196] = bytes([65 + number]) * 8192
     path = _frame_of_one_chunk(bytes(chunk), 3 * 8192, tmp_path / "order.b2frame")
     for mmap_mode in (None, "r"):
         schunk = blosc2.open(path, mmap_mode=mmap_mode)
@@ -572,8 +572,8 @@ def test_metadata_entries_that_share_their_content_are_refused(tmp_path: Path) -
     frame = bytearray(path.read_bytes())
     trailer = len(frame) - Frame.open(Source.of_buffer(bytes(frame))).trailer_len
     first, *others = (frame.index(b"\xa1" + name + b"\xd2", trailer) + 3 for name in (b"a", b"b", b"c"))
-    for place in others:
-        frame[place : place + 4] = frame[first : first + 4]
+    for offset in others:
+        frame[offset : offset + 4] = frame[first : first + 4]
     path.write_bytes(frame)
     with pytest.raises(FormatError, match="share"):
         blosc2.open(str(path)).vlmeta.getall()

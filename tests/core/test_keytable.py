@@ -178,7 +178,7 @@ class TestTable:
         if table.archive is None:
             assert found == list(range(len(names)))
         else:
-            members = [table.archive.name_at(place) for place in found]
+            members = [table.archive.name_at(record) for record in found]
             assert members == [key[1:] + SUFFIXES[len(key) % 3].decode() for key in names]
             assert sorted(found) == sorted(table.record_offsets())
         for key in [other, *names, *(key + "x" for key in names), *(key[:-1] for key in names), *groups_of(names)]:
@@ -187,7 +187,7 @@ class TestTable:
 
     @examples
     @given(names=key_sets(), data=st.data())
-    def test_places_are_in_the_order_of_keys(
+    def test_records_are_in_the_order_of_keys(
         self, kind: str, folder: str, names: list[str], data: st.DataObject
     ) -> None:
         table = table_of(names, kind, folder)
@@ -196,7 +196,7 @@ class TestTable:
         start, stop = data.draw(st.tuples(st.integers(0, 14), st.integers(-1, 14)))
         suffixed = [key[1:] + SUFFIXES[len(key) % 3].decode() for key in sorted(names)]
         wanted = suffixed[start:] if stop < 0 else suffixed[start:stop]
-        assert [table.archive.name_at(place) for place in table.record_offsets(start, stop)] == wanted
+        assert [table.archive.name_at(record) for record in table.record_offsets(start, stop)] == wanted
 
     @examples
     @given(names=key_sets())
@@ -204,10 +204,10 @@ class TestTable:
         table = table_of(names, kind, folder)
         if table.archive is None:
             return
-        others = [table.archive.name_at(place) for place in table.other_offsets((b".b2/catalog",))]
+        others = [table.archive.name_at(record) for record in table.other_offsets((b".b2/catalog",))]
         assert others == ["embed.b2e", ".b2/other"]
         assert [
-            table.archive.name_at(place) for place in table.other_offsets((b".b2/catalog", b"embed.b2e"))
+            table.archive.name_at(record) for record in table.other_offsets((b".b2/catalog", b"embed.b2e"))
         ] == others[1:]
         records = table.others((b".b2/catalog",))
         assert records == b"".join(record_of(table.archive, name) for name in others)
@@ -359,7 +359,7 @@ def test_of_equal_keys_the_last_counts() -> None:
 
 
 # ---------------------------------------------------------------------- archives that others wrote
-def foreign_table(members: list[tuple[str, bytes]], skipped: tuple[bytes, ...] = ()) -> KeyTable:
+def table_of_members(members: list[tuple[str, bytes]], skipped: tuple[bytes, ...] = ()) -> KeyTable:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as z:
         for name, data in members:
@@ -373,36 +373,38 @@ def member_of(table: KeyTable, key: str) -> str:
 
 
 def test_suffixes_are_cut_once() -> None:
-    table = foreign_table([(name, FRAME) for name in ("a.b2nd", "d/a.b.c.b2f", "d/.b2nd", "x..b2b", "d/e.f/g.b2nd")])
-    # A name that begins with its only dot has no suffix: a stranger, which is a frame.
+    table = table_of_members([(name, FRAME) for name in ("a.b2nd", "d/a.b.c.b2f", "d/.b2nd", "x..b2b", "d/e.f/g.b2nd")])
+    # A name that begins with its only dot has no suffix: a file with an unknown suffix, which is a frame.
     assert KeyListing(table).below() == ["/a", "/d/.b2nd", "/d/a.b.c", "/d/e.f/g", "/x."]
     assert table.unknown_suffixes == ["/d/.b2nd"]
     assert not table.regular
 
 
-def test_strangers_count_when_they_are_frames() -> None:
-    table = foreign_table([("a.txt", b"text"), ("b.odd", FRAME), ("c", FRAME), ("d.b2nd", b"damaged"), ("e", b"")])
+def test_members_with_unknown_suffixes_count_when_they_are_frames() -> None:
+    table = table_of_members(
+        [("a.txt", b"text"), ("b.unknown", FRAME), ("c", FRAME), ("d.b2nd", b"damaged"), ("e", b"")]
+    )
     assert KeyListing(table).below() == ["/b", "/c", "/d"]
     assert table.unknown_suffixes == ["/b", "/c"]
     assert not table.regular
 
 
 def test_of_two_members_for_a_key_the_suffix_decides() -> None:
-    members = [("a.b2b", FRAME), ("a.b2nd", FRAME), ("a.b2f", FRAME), ("b.odd", FRAME), ("b.b2b", FRAME)]
+    members = [("a.b2b", FRAME), ("a.b2nd", FRAME), ("a.b2f", FRAME), ("b.unknown", FRAME), ("b.b2b", FRAME)]
     for order in (members, members[::-1]):
-        table = foreign_table(order)
+        table = table_of_members(order)
         archive = table.archive
         assert archive is not None
         assert member_of(table, "/a") == "a.b2nd"
         assert member_of(table, "/b") == "b.b2b"
         assert set(table.clashes) == {"/a", "/b"}
-        assert {archive.name_at(place) for place in table.shadowed["/a"]} == {"a.b2b", "a.b2f"}
+        assert {archive.name_at(record) for record in table.shadowed["/a"]} == {"a.b2b", "a.b2f"}
         assert not table.regular
 
 
 def test_of_equal_names_the_last_counts() -> None:
     with pytest.warns(UserWarning, match="Duplicate"):
-        table = foreign_table([("a.b2nd", FRAME), ("x.b2nd", FRAME), ("a.b2nd", FRAME + b"last")])
+        table = table_of_members([("a.b2nd", FRAME), ("x.b2nd", FRAME), ("a.b2nd", FRAME + b"last")])
     archive = table.archive
     assert archive is not None
     assert archive.byte_range_at(table.find("/a"))[1] == len(FRAME) + 4
@@ -411,12 +413,12 @@ def test_of_equal_names_the_last_counts() -> None:
     assert not table.regular
 
 
-@pytest.mark.parametrize("odd", ["//", "/../", "/./", "\0", "é/../"])
-def test_names_that_no_key_may_have(odd: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", ["//", "/../", "/./", "\0", "é/../"])
+def test_names_that_no_key_may_have(part: str, tmp_path: Path) -> None:
     """A catalog's slots lead to names that nobody has looked at: a look-up that matches one has to."""
     for before in range(20):
         for after in (1, 9):
-            key = f"/{'p' * before}{odd}{'q' * after}"
+            key = f"/{'p' * before}{part}{'q' * after}"
             table = table_of(["/a", key], "catalog", str(tmp_path))
             with pytest.raises(FormatError, match=r"empty, '\.' or '\.\.' segment or a NUL"):
                 table.find(key)
@@ -444,7 +446,7 @@ def test_names_that_are_skipped(tmp_path: Path) -> None:
 
 def test_skipped() -> None:
     members = [("embed.b2e", FRAME), (".b2/catalog", FRAME), ("d/embed.b2e", FRAME), ("x.b2nd", FRAME), ("d/", b"")]
-    table = foreign_table(members, (b"embed.b2e", b".b2/"))
+    table = table_of_members(members, (b"embed.b2e", b".b2/"))
     assert {key: member_of(table, key) for key in KeyListing(table).below()} == {
         "/d/embed": "d/embed.b2e",
         "/x": "x.b2nd",
@@ -454,7 +456,7 @@ def test_skipped() -> None:
 def test_names_in_cp437() -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as z:
-        for name in ("Z1.b2nd", "Z2.b2nd", "b.b2nd", "Z1.b2f", "c.odd"):
+        for name in ("Z1.b2nd", "Z2.b2nd", "b.b2nd", "Z1.b2f", "c.unknown"):
             z.writestr(name, FRAME)
     data = out.getvalue().replace(b"Z1", b"\x82\x81").replace(b"Z2", b"\x81a")  # é, ü and a
     table = KeyTable.of_archive(Archive(Source.of_buffer(data)), SUFFIXES, SKIPPED)

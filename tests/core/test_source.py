@@ -48,7 +48,7 @@ def test_reads_are_slices(made: Source) -> None:
     [(0, len(DATA) + 1), (len(DATA), 1), (len(DATA) + 1, 0), (-1, 1), (0, -1), (5, 2**63 - 1), (2**63 - 1, 2**63 - 1),
      (-(2**63), 5)],
 )  # fmt: skip
-def test_reads_outside_are_errors_that_name_the_place(made: Source, offset: int, length: int, path: str) -> None:
+def test_reads_outside_are_errors_that_name_the_offset(made: Source, offset: int, length: int, path: str) -> None:
     with pytest.raises(FormatError) as caught:
         made.read(offset, length)
     assert (caught.value.path, caught.value.offset) == (path, offset)

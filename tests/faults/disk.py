@@ -243,9 +243,9 @@ class Disk:
             self.certain.apply(op)
         if self.model == "free":
             # What happened before to a name that is certain now is no longer of interest.
-            place = {id(op): number for number, op in enumerate(self.pending)}
-            last = {name: place[id(op)] for op in settled for name in op.names}
-            left = [op for op in left if op.is_data or any(last.get(name, -1) < place[id(op)] for name in op.names)]
+            position = {id(op): number for number, op in enumerate(self.pending)}
+            last = {name: position[id(op)] for op in settled for name in op.names}
+            left = [op for op in left if op.is_data or any(last.get(name, -1) < position[id(op)] for name in op.names)]
         self.pending = left
 
     def _settles(self, sync: Op, op: Op) -> bool:
@@ -278,7 +278,7 @@ class Disk:
         for chosen in self._choices(names, data, rng, limit, samples):
             yield self._tree(chosen)
         for op in data:
-            yield from self._torn(op, names, data, rng, limit)
+            yield from self._half_written(op, names, data, rng, limit)
 
     def _choices(
         self, names: list[Op], data: list[Op], rng: random.Random, limit: int, samples: int
@@ -304,27 +304,29 @@ class Disk:
                 tree.apply(op)
         return tree
 
-    def _torn(self, torn: Op, names: list[Op], data: list[Op], rng: random.Random, limit: int) -> Iterator[Tree]:
+    def _half_written(
+        self, split: Op, names: list[Op], data: list[Op], rng: random.Random, limit: int
+    ) -> Iterator[Tree]:
         """Trees in which a part of one write was made."""
-        if torn.kind != "write":
+        if split.kind != "write":
             return
-        others = [op for op in names + data if op is not torn]
-        before = list(self.pending[: _position(self.pending, torn)])
+        others = [op for op in names + data if op is not split]
+        before = list(self.pending[: _position(self.pending, split)])
         companies = [others, before, [op for op in names if op not in before] + before, []]
         if len(others) <= max(2, limit // 2):
             companies = list(_subsets(others))
         elif self.model == "ext4":
-            companies.append(names[: rng.randrange(len(names) + 1)] + [op for op in data if op is not torn])
+            companies.append(names[: rng.randrange(len(names) + 1)] + [op for op in data if op is not split])
         for company in companies:
             if self.model == "ext4":  # only a beginning of the journal
                 kept = {id(op) for op in company}
                 count = next((n for n, op in enumerate(names) if id(op) not in kept), len(names))
                 company = names[:count] + [op for op in company if op.is_data]
-            for part in _parts(torn, self.certain.size(torn.node)):
+            for part in _parts(split, self.certain.size(split.node)):
                 wanted = set(map(id, company))
                 tree = self.certain.copy()
                 for op in self.pending:
-                    if op is torn:
+                    if op is split:
                         for piece in part:
                             tree.apply(piece)
                     elif id(op) in wanted:

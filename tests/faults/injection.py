@@ -155,10 +155,10 @@ def _is_made_of(shown: dict[str, Value], before: dict[str, Value], published: di
 
 def _check_tidy(story: Story, folder: Path) -> None:
     """Nothing but the file or store is there."""
-    strangers = [path for path in os.listdir(folder) if path not in (story.kind.name, story.kind.name + ".b2lock")]
-    strangers += [str(path.relative_to(folder)) for path in folder.rglob("*.tmp")]
-    if strangers:
-        raise IllegalStateError(f"left behind: {strangers}")
+    left = [path for path in os.listdir(folder) if path not in (story.kind.name, story.kind.name + ".b2lock")]
+    left += [str(path.relative_to(folder)) for path in folder.rglob("*.tmp")]
+    if left:
+        raise IllegalStateError(f"left behind: {left}")
 
 
 def _stop(story: Story, at: int, folder: Path) -> str:

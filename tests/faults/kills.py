@@ -99,20 +99,20 @@ def _schunk_changes(rng: random.Random, version: dict[str, Value]) -> Iterator[t
         dtype, shape, data, metadata = version[""]
         items, chunks = np.frombuffer(data, dtype), shape[0] // 200
         part = NOISE[rng.randrange(10_000) :][:200]
-        place = rng.randrange(chunks) if chunks else 0
+        index = rng.randrange(chunks) if chunks else 0
         choice = rng.choice(["append", "update", "delete", "insert"])
         if choice == "append" or chunks < 2:
             change: Change = lambda s, part=part: s.append_data(part)  # noqa: E731
             new = np.concatenate([items, part])
         elif choice == "update":
-            change = lambda s, place=place, part=part: s.update_data(place, part)  # noqa: E731
-            new = np.concatenate([items[: place * 200], part, items[place * 200 + 200 :]])
+            change = lambda s, index=index, part=part: s.update_data(index, part)  # noqa: E731
+            new = np.concatenate([items[: index * 200], part, items[index * 200 + 200 :]])
         elif choice == "insert" and chunks < 12:
-            change = lambda s, place=place, part=part: s.insert_data(place, part)  # noqa: E731
-            new = np.concatenate([items[: place * 200], part, items[place * 200 :]])
+            change = lambda s, index=index, part=part: s.insert_data(index, part)  # noqa: E731
+            new = np.concatenate([items[: index * 200], part, items[index * 200 :]])
         else:
-            change = lambda s, place=place: s.delete_chunk(place)  # noqa: E731
-            new = np.concatenate([items[: place * 200], items[place * 200 + 200 :]])
+            change = lambda s, index=index: s.delete_chunk(index)  # noqa: E731
+            new = np.concatenate([items[: index * 200], items[index * 200 + 200 :]])
         version = {"": (dtype, new.shape, new.tobytes(), metadata)}
         yield change, version
 

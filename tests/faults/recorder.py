@@ -219,8 +219,8 @@ class Recorder:
             self.struck = f"close {descriptor}"
             raise OSError(errno.EIO, "injected")
 
-    # ------------------------------------------------------------------ places
-    def _place(self, path: Any, dir_fd: int | None = None) -> Name | None:
+    # ------------------------------------------------------------------ paths
+    def _location(self, path: Any, dir_fd: int | None = None) -> Name | None:
         """Directory and name of a path; None when it is elsewhere."""
         if isinstance(path, int):
             return None
@@ -242,8 +242,8 @@ class Recorder:
                 number = found
         return number, name
 
-    def _entry(self, place: Name) -> int | None:
-        return self.tree.folder(place[0]).get(place[1])
+    def _entry(self, location: Name) -> int | None:
+        return self.tree.folder(location[0]).get(location[1])
 
     def _node(self, descriptor: int) -> int | None:
         """The number of an open file."""
@@ -262,13 +262,13 @@ class Recorder:
         return self._next
 
     # ------------------------------------------------------------------ opening
-    def _created(self, place: Name | None, path: Any, flags: int, act: Callable[[], Any]) -> Any:
+    def _created(self, location: Name | None, path: Any, flags: int, act: Callable[[], Any]) -> Any:
         """Open a file for writing, which may create or empty it."""
-        if place is None:
+        if location is None:
             return act()
-        old = self._entry(place)
+        old = self._entry(location)
         if old is not None and (not flags & os.O_TRUNC or flags & os.O_EXCL):
-            return self._call("open", place[1], act)
+            return self._call("open", location[1], act)
         if old is None and not flags & os.O_CREAT:
             return act()
 
@@ -276,12 +276,12 @@ class Recorder:
             opened = act()
             inode = os.fstat(opened if isinstance(opened, int) else opened.fileno()).st_ino
             if old is None:
-                self._note(Op("create", self._new(inode), place))
+                self._note(Op("create", self._new(inode), location))
             elif self.tree.size(old):
                 self._note(Op("truncate", old, offset=0))
             return opened
 
-        return self._call("create" if old is None else "truncate", place[1], run)
+        return self._call("create" if old is None else "truncate", location[1], run)
 
     def _os_open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         def act() -> int:
@@ -289,7 +289,7 @@ class Recorder:
 
         if not flags & _CHANGES:
             return act()
-        return int(self._created(self._place(path, dir_fd), path, flags, act))
+        return int(self._created(self._location(path, dir_fd), path, flags, act))
 
     def _open(
         self, file: Any, mode: str = "r", buffering: int = -1, encoding: Any = None, errors: Any = None,
@@ -298,8 +298,8 @@ class Recorder:
         if not set(mode) & set("wax+"):
             return _REAL_OPEN(file, mode, buffering, encoding, errors, newline, closefd, opener)
         known = isinstance(file, int) and self._node(file) is not None
-        place = self._place(file)
-        if (place is None and not known) or opener is not None:
+        location = self._location(file)
+        if (location is None and not known) or opener is not None:
             return _REAL_OPEN(file, mode, buffering, encoding, errors, newline, closefd, opener)
         kind = next((letter for letter in "wax" if letter in mode), "r")
         flags = {"r": 0, "a": os.O_CREAT, "w": os.O_CREAT | os.O_TRUNC, "x": os.O_CREAT | os.O_EXCL}[kind]
@@ -309,7 +309,7 @@ class Recorder:
             raw.recorder = self
             return raw
 
-        raw = self._created(place, file, flags, act)
+        raw = self._created(location, file, flags, act)
         if buffering == 0:
             return raw
         size = os.fstat(raw.fileno()).st_blksize if buffering < 2 else buffering  # as the real one does
@@ -437,18 +437,18 @@ class Recorder:
 
     # ------------------------------------------------------------------ names
     def _os_mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
-        place = self._place(path, dir_fd)
+        location = self._location(path, dir_fd)
 
         def act() -> None:
             _REAL["mkdir"](path, mode, dir_fd=dir_fd)
-            if place is not None:
+            if location is not None:
                 inode = os.stat(path, dir_fd=dir_fd, follow_symlinks=False).st_ino
-                self._note(Op("mkdir", self._new(inode), place))
+                self._note(Op("mkdir", self._new(inode), location))
 
-        if place is None or self._entry(place) is not None:
+        if location is None or self._entry(location) is not None:
             act()
         else:
-            self._call("mkdir", place[1], act)
+            self._call("mkdir", location[1], act)
 
     def _os_unlink(self, path: Any, *, dir_fd: int | None = None) -> None:
         self._remove("unlink", path, dir_fd)
@@ -459,18 +459,18 @@ class Recorder:
         self._remove("rmdir", path, dir_fd)
 
     def _remove(self, kind: str, path: Any, dir_fd: int | None) -> None:
-        place = self._place(path, dir_fd)
-        node = None if place is None else self._entry(place)
+        location = self._location(path, dir_fd)
+        node = None if location is None else self._entry(location)
 
         def act() -> None:
             _REAL[kind](path, dir_fd=dir_fd)
-            if place is not None and node is not None:
-                self._note(Op(kind, node, place))
+            if location is not None and node is not None:
+                self._note(Op(kind, node, location))
 
-        if place is None or node is None:
+        if location is None or node is None:
             act()
         else:
-            self._call(kind, place[1], act)
+            self._call(kind, location[1], act)
 
     def _os_rename(self, src: Any, dst: Any, *, src_dir_fd: Any = None, dst_dir_fd: Any = None) -> None:
         self._move("rename", src, dst, src_dir_fd, dst_dir_fd)
@@ -479,7 +479,7 @@ class Recorder:
         self._move("replace", src, dst, src_dir_fd, dst_dir_fd)
 
     def _move(self, kind: str, src: Any, dst: Any, src_dir_fd: Any, dst_dir_fd: Any) -> None:
-        source, target = self._place(src, src_dir_fd), self._place(dst, dst_dir_fd)
+        source, target = self._location(src, src_dir_fd), self._location(dst, dst_dir_fd)
         node = None if source is None else self._entry(source)
         assert (source is None) == (target is None), f"a rename across the border: {src} -> {dst}"
 
@@ -496,7 +496,7 @@ class Recorder:
     def _os_link(
         self, src: Any, dst: Any, *, src_dir_fd: Any = None, dst_dir_fd: Any = None, follow_symlinks: bool = True
     ) -> None:
-        source, target = self._place(src, src_dir_fd), self._place(dst, dst_dir_fd)
+        source, target = self._location(src, src_dir_fd), self._location(dst, dst_dir_fd)
         node = None if source is None else self._entry(source)
 
         def act() -> None:
@@ -510,12 +510,12 @@ class Recorder:
             self._call("link", f"{source[1]} -> {target[1]}", act)  # type: ignore[index]
 
     def _os_symlink(self, src: Any, dst: Any, target_is_directory: bool = False, *, dir_fd: Any = None) -> None:
-        assert self._place(dst, dir_fd) is None, "symbolic links are not modelled"
+        assert self._location(dst, dir_fd) is None, "symbolic links are not modelled"
         _REAL["symlink"](src, dst, target_is_directory, dir_fd=dir_fd)
 
     def _os_chmod(self, path: Any, mode: int, **how: Any) -> None:
-        place = self._place(path, how.get("dir_fd"))
-        inside = self._node(path) is not None if isinstance(path, int) else place is not None
+        location = self._location(path, how.get("dir_fd"))
+        inside = self._node(path) is not None if isinstance(path, int) else location is not None
         if not inside:
             _REAL["chmod"](path, mode, **how)
             return

@@ -29,7 +29,7 @@ def noise(size: int, seed: int) -> np.ndarray[Any, Any]:
 
 
 #: What is refused when it is read, by an error that names it.
-TORN: Value = ("torn", (), b"", "")
+REFUSED: Value = ("refused", (), b"", "")
 
 
 class IllegalStateError(AssertionError):
@@ -117,7 +117,7 @@ class Kind:
                 for key in keys
                 if seen.get(key) not in [(version or {}).get(key) for version in allowed]
                 # What was not there when all was durable last may be refused.
-                and not (seen.get(key) == TORN and key not in (allowed[0] or {}))
+                and not (seen.get(key) == REFUSED and key not in (allowed[0] or {}))
             ]
             # What is there before and after, under another key perhaps, is there all the time.
             kept = set.intersection(*(set((version or {}).values()) for version in allowed))

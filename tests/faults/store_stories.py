@@ -12,7 +12,7 @@ import numpy as np
 
 import blosc2
 from faults.paces import ForcedPace
-from faults.scenarios import TORN, Kind, Play, Step, Value, noise, value_of
+from faults.scenarios import REFUSED, Kind, Play, Step, Value, noise, value_of
 
 
 @dataclass
@@ -57,7 +57,7 @@ class StoreKind(Kind):
             except blosc2.exceptions.FormatError as error:
                 if self.atomic or key not in str(error):
                     raise
-                values[key] = TORN
+                values[key] = REFUSED
         if self.is_tree:
             for group, _, _ in handle.walk("/"):
                 try:
@@ -65,7 +65,7 @@ class StoreKind(Kind):
                 except blosc2.exceptions.FormatError as error:
                     if self.atomic or group not in str(error):
                         raise
-                    values[f"attributes of {group}"] = TORN
+                    values[f"attributes of {group}"] = REFUSED
                     continue
                 if attributes:
                     values[f"attributes of {group}"] = value_of(0, attributes)

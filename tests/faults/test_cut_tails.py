@@ -22,7 +22,7 @@ from faults.stories import stories
 SECTOR = 512
 
 
-def torn_store(name: str, cut: int) -> tuple[bytes, bytes]:
+def half_written_store(name: str, cut: int) -> tuple[bytes, bytes]:
     """A store whose last end record has so many bytes in one sector: without these, and without the others."""
     with tempfile.TemporaryDirectory(dir=FAST) as folder:
         path = Path(folder, name)
@@ -44,7 +44,7 @@ def torn_store(name: str, cut: int) -> tuple[bytes, bytes]:
 @pytest.mark.parametrize("cut", [3, 7, 20])
 def test_what_is_cut_off_is_gone_before_something_takes_its_place(cut: int) -> None:
     kind = stories()["tree b2z embedded"].kind
-    for state in torn_store(kind.name, cut):
+    for state in half_written_store(kind.name, cut):
         with tempfile.TemporaryDirectory(dir=FAST) as folder:
             Path(folder, kind.name).write_bytes(state)
             tree, _ = Tree.load(Path(folder))

@@ -76,7 +76,7 @@ def test_writes_come_in_any_order_and_in_parts() -> None:
     assert {dict(state)["f"] for state in found} == {old, b"A" + old[1:], old[:-1] + b"B", b"A" + old[1:-1] + b"B"}
 
 
-def test_a_write_is_torn_at_sectors_only() -> None:
+def test_a_write_is_split_at_sectors_only() -> None:
     found = left("free", written(b"N" * 1600, 0), start=base())
     old = b"old!" * 400
     heads = {b"N" * cut + old[cut:] for cut in (0, SECTOR, 2 * SECTOR, 3 * SECTOR, 1600)}

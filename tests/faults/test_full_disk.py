@@ -25,16 +25,16 @@ _PAGE = 4096
 @pytest.fixture(scope="module")
 def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A file system of its own in memory, of 400 KB."""
-    place = tmp_path_factory.mktemp("disk")
-    command = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place)]
+    folder = tmp_path_factory.mktemp("disk")
+    command = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(folder)]
     try:
         mounted = subprocess.run(command, capture_output=True).returncode == 0
     except FileNotFoundError:
         mounted = False
     if not mounted:
         pytest.skip("a file system cannot be mounted here")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
 
 
 def empty(folder: Path) -> None:
@@ -89,8 +89,8 @@ def test_a_limit_on_the_size_of_files(name: str) -> None:
         return limited
 
     for limit in limits:
-        with tempfile.TemporaryDirectory(dir=FAST) as place:
-            folder = Path(place)
+        with tempfile.TemporaryDirectory(dir=FAST) as name:
+            folder = Path(name)
             try:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, old[1]))
                 failed.append(_played(story, folder, mend))

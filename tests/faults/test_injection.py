@@ -1,4 +1,4 @@
-"""A call that fails, at any place: what was published stays, the handle goes on, and nothing is left behind."""
+"""Any one call fails: what was published stays, the handle goes on, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ STRIDE = 1 if FULL else 16
 @pytest.mark.parametrize("name", chosen_stories())
 def test_a_failing_call_loses_nothing(name: str, fault: Fault) -> None:
     story = STORIES[name]
-    place = list(STORIES).index(name) + FAULTS.index(fault)
+    position = list(STORIES).index(name) + FAULTS.index(fault)
     calls = CALLS.get(name)
     if calls is None:
         calls = CALLS[name] = count(name)
-    struck = [inject(story, fault, at) for at in range(1 + place % STRIDE, calls + 1, STRIDE)]
+    struck = [inject(story, fault, at) for at in range(1 + position % STRIDE, calls + 1, STRIDE)]
     print(f"{name:28} {fault:9} {len(struck)} of {calls} calls")
     # These befall writes only.
     assert any(struck) if fault in ("short", "unwritten") else all(struck)

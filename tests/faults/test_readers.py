@@ -63,7 +63,7 @@ class Watch:
 
 @pytest.mark.parametrize("name", DIRECTORIES)
 def test_a_leaf_is_never_missing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At no call of a writer is there a moment at which an open reader finds a leaf in none of its places."""
+    """An open reader finds each leaf at every call of a writer."""
     monkeypatch.setattr(pace, "_ALLOWANCE", 1e9)  # what is assigned is published, and readers find it
     monkeypatch.setattr(leaf_publishing, "ALLOWANCE", 1e9)
     story = STORIES[name]

@@ -108,16 +108,16 @@ def _names(root: Path) -> None:
 
 
 def _tools(root: Path) -> None:
-    place = tempfile.mkdtemp(dir=root)
-    with tempfile.NamedTemporaryFile(dir=place) as file:
+    folder = tempfile.mkdtemp(dir=root)
+    with tempfile.NamedTemporaryFile(dir=folder) as file:
         file.write(b"gone soon")
     with tempfile.TemporaryFile(dir=root) as file:
         file.write(b"nameless")
     (root / "source").write_bytes(b"copied" * 5000)
-    shutil.copyfile(root / "source", Path(place) / "copy")
-    shutil.copytree(place, root / "tree")
+    shutil.copyfile(root / "source", Path(folder) / "copy")
+    shutil.copytree(folder, root / "tree")
     shutil.move(root / "tree" / "copy", root / "taken")
-    shutil.rmtree(place)
+    shutil.rmtree(folder)
     with open(root / "source", "rb") as source, open(root / "sent", "wb") as sent:
         if hasattr(os, "copy_file_range"):
             os.copy_file_range(source.fileno(), sent.fileno(), 1000, 7, 2000)

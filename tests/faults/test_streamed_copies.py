@@ -33,8 +33,8 @@ def large() -> Iterator[None]:
 def test_a_failing_call_loses_nothing(name: str, fault: Fault) -> None:
     story = STORIES[name]
     calls = CALLS.get(name) or CALLS.setdefault(name, record(story.kind, story.steps)[0].count)
-    place = list(STORIES).index(name) + FAULTS.index(fault)
-    struck = [inject(story, fault, at) for at in range(1 + place % STRIDE, calls + 1, STRIDE)]
+    position = list(STORIES).index(name) + FAULTS.index(fault)
+    struck = [inject(story, fault, at) for at in range(1 + position % STRIDE, calls + 1, STRIDE)]
     assert any(struck) if fault == "short" else all(struck)
 
 

@@ -54,8 +54,8 @@ def run(name: str, *, files: bool) -> list[int]:
             failed.append(play_on(story, play, lambda folder=folder: allow(folder)))
             allow(folder)
             story.kind.check(story.kind.observe(folder), [play.now])
-            strangers = {path.name for path in Path(folder).iterdir()} - {story.kind.name, story.kind.name + ".b2lock"}
-            assert not strangers, f"left behind: {strangers}"
+            left = {path.name for path in Path(folder).iterdir()} - {story.kind.name, story.kind.name + ".b2lock"}
+            assert not left, f"left behind: {left}"
     return failed
 
 
@@ -70,9 +70,9 @@ def drop_privileges() -> None:
 if __name__ == "__main__":
     warnings.simplefilter("error")
     story = sys.argv[1]
-    with tempfile.TemporaryDirectory() as place:  # whatever is imported late is here afterwards
+    with tempfile.TemporaryDirectory() as folder:  # whatever is imported late is here afterwards
         first = stories()[story]
-        play_on(first, Play(first.kind, place), lambda: False)
+        play_on(first, Play(first.kind, folder), lambda: False)
     os.chdir("/")
     drop_privileges()
     print(run(story, files=False))

@@ -254,7 +254,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
     instead: dict[int, Told] = {}
 
     def advise_told(advice: str, byte_ranges: Any) -> None:
-        real(advice, [(instead.setdefault(id(source), Told(source)), *place) for source, *place in byte_ranges])
+        real(advice, [(instead.setdefault(id(source), Told(source)), *extent) for source, *extent in byte_ranges])
 
     monkeypatch.setattr(store_advice, "advise_byte_ranges", advise_told)
     return calls
@@ -273,13 +273,13 @@ def test_a_batch_of_keys_covers_their_bytes(
     with kind(path, mode="r", mmap_mode=source) as store:
         store.advise("willneed", keys=[f"/leaf{n:03}" for n in range(0, 200, 3)] + ["/last"])
         assert len(told) == 2
-        places = [(offset, offset + length) for _, offset, length in told]
+        extents = [(offset, offset + length) for _, offset, length in told]
         for n in range(0, 200, 3):
             at = content.index(noise(50, n).tobytes())
-            assert any(begin <= at and at + 50 <= end for begin, end in places)
+            assert any(begin <= at and at + 50 <= end for begin, end in extents)
         # The large one is not read for its neighbours.
         at = content.index(noise(1 << 20).tobytes()[:1000])
-        assert not any(begin <= at and at + (1 << 20) <= end for begin, end in places)
+        assert not any(begin <= at and at + (1 << 20) <= end for begin, end in extents)
 
 
 # ---------------------------------------------------------------------- what becomes of resident pages

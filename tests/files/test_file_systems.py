@@ -1,4 +1,4 @@
-"""File systems that lack something: locks, a writable place beside a store, renames across their borders."""
+"""File systems that lack something: locks, a writable folder beside a store, renames across their borders."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_an_array_without_locks(contiguous: bool, tmp_path: Path) -> None:
     assert blosc2.open(path, exclusive=False)[:].tolist() == [3] * 12
 
 
-class TestPlaces:
+class TestTemporaryFolders:
     """Temporary files of a `.b2d` where none can lie beside it."""
 
     @pytest.fixture
@@ -178,10 +178,10 @@ class TestPlaces:
         real: dict[str, Callable[..., Any]] = {name: getattr(os, name) for name in ("mkdir", "open")}
 
         def watched(name: str) -> Callable[..., Any]:
-            def call(place: Any, *rest: Any, **how: Any) -> Any:
-                made = (name == "mkdir" or (rest and rest[0] & os.O_CREAT)) and not os.path.lexists(place)
-                assert not made or os.path.dirname(os.path.abspath(place)) != str(folder), place
-                return real[name](place, *rest, **how)
+            def call(path: Any, *rest: Any, **how: Any) -> Any:
+                made = (name == "mkdir" or (rest and rest[0] & os.O_CREAT)) and not os.path.lexists(path)
+                assert not made or os.path.dirname(os.path.abspath(path)) != str(folder), path
+                return real[name](path, *rest, **how)
 
             return call
 
@@ -235,14 +235,14 @@ def test_what_killed_writers_left_is_removed_wherever_it_is(kind: str, tmp_path:
     path = tmp_path / f"store{suffix}"
     with make(str(path), mode="w", **how) as store:
         store["/a"] = [1]
-    places = [tmp_path]
+    folders = [tmp_path]
     if path.is_dir():
-        places.append(path / ".b2")
-        places[1].mkdir()
-    for place in places:
-        (place / f".store{suffix}.0123abcd.tmp").mkdir()
-        (place / f".store{suffix}.0123abcd.tmp" / "1").touch()
-        (place / f".store{suffix}.89abcdef.tmp").write_bytes(b"x")
+        folders.append(path / ".b2")
+        folders[1].mkdir()
+    for folder in folders:
+        (folder / f".store{suffix}.0123abcd.tmp").mkdir()
+        (folder / f".store{suffix}.0123abcd.tmp" / "1").touch()
+        (folder / f".store{suffix}.89abcdef.tmp").write_bytes(b"x")
     assert [key for key in blosc2.open(path) if key != "/a"] == []
     assert blosc2.check(path).ok
     with make(str(path), mode="a", **how) as store:
@@ -254,73 +254,73 @@ def test_what_killed_writers_left_is_removed_wherever_it_is(kind: str, tmp_path:
 # ------------------------------------------------------------------------------------------------------- mount points
 @pytest.fixture
 def mount(tmp_path: Path) -> Iterator[Callable[..., Path]]:
-    """Mounts something in a place, if this system lets us."""
+    """Mounts something on a folder or file, if this system lets us."""
     mounted = []
 
-    def mount(place: Path, *arguments: str) -> Path:
+    def mount(point: Path, *arguments: str) -> Path:
         try:
-            done = subprocess.run(["mount", *arguments, str(place)], capture_output=True, check=False).returncode == 0
+            done = subprocess.run(["mount", *arguments, str(point)], capture_output=True, check=False).returncode == 0
         except FileNotFoundError:
             done = False
         if not done:
             pytest.skip("a file system cannot be mounted here")
-        mounted.append(place)
-        return place
+        mounted.append(point)
+        return point
 
     yield mount
-    for place in reversed(mounted):
-        subprocess.run(["umount", "-l", str(place)], check=True)  # whatever is still held
+    for point in reversed(mounted):
+        subprocess.run(["umount", "-l", str(point)], check=True)  # whatever is still held
 
 
 @pytest.mark.parametrize("how", ["bind", "tmpfs"])
 @pytest.mark.parametrize("threshold", [0, 1000])
 def test_a_store_that_is_a_mount_point(how: str, threshold: int, tmp_path: Path, mount: Callable[..., Path]) -> None:
-    place, real = tmp_path / "store.b2d", tmp_path / "real"
-    place.mkdir()
+    point, real = tmp_path / "store.b2d", tmp_path / "real"
+    point.mkdir()
     real.mkdir()
     if how == "bind":
-        mount(place, "--bind", str(real))
+        mount(point, "--bind", str(real))
     else:
-        mount(place, "-t", "tmpfs", "-o", "size=1m", "tmpfs")
+        mount(point, "-t", "tmpfs", "-o", "size=1m", "tmpfs")
     for mode in ("a", "w", "a"):
-        with blosc2.DictStore(str(place), mode=mode, threshold=threshold) as store:
+        with blosc2.DictStore(str(point), mode=mode, threshold=threshold) as store:
             for key in [key for key in ("/c", "/g/b") if key in store]:
                 del store[key]
             change(store)
-        assert sorted(blosc2.open(place)) == ["/c", "/g/b"]
+        assert sorted(blosc2.open(point)) == ["/c", "/g/b"]
         assert names(tmp_path) == {"store.b2d", "real"}
-        assert names(place) <= {"embed.b2e", "c.b2nd", "g"}
+        assert names(point) <= {"embed.b2e", "c.b2nd", "g"}
 
 
 @pytest.mark.parametrize("kind", ["embed", "zip", "array"])
 def test_a_file_that_is_a_mount_point(kind: str, tmp_path: Path, mount: Callable[..., Path]) -> None:
     """What can be appended is; a file that would have to be replaced stays, and the error says why."""
     make, suffix, how = STORES.get(kind, (None, ".b2nd", {}))
-    place, real = tmp_path / f"place{suffix}", tmp_path / f"real{suffix}"
-    place.touch()
+    point, real = tmp_path / f"point{suffix}", tmp_path / f"real{suffix}"
+    point.touch()
     if make is None:
         blosc2.asarray(np.arange(10), chunks=(4,), urlpath=real)
-        mount(place, "--bind", str(real))
-        array = blosc2.open(place, "a")
+        mount(point, "--bind", str(real))
+        array = blosc2.open(point, "a")
         array.resize((12,))
         array[:] = 3
         with pytest.raises(OSError, match="mount point") as caught:
             array.compact()
-        assert blosc2.open(place)[:].tolist() == [3] * 12
+        assert blosc2.open(point)[:].tolist() == [3] * 12
     else:
         with make(str(real), mode="w", **how) as store:
             store["/a"] = np.arange(100)
-        mount(place, "--bind", str(real))
-        with make(str(place), mode="a", **how) as store:
+        mount(point, "--bind", str(real))
+        with make(str(point), mode="a", **how) as store:
             for number in range(30):  # far more dead bytes than live ones
                 store["/a"] = np.random.default_rng(number).integers(0, 1 << 62, 300)
                 store.flush()
             with pytest.raises(OSError, match="mount point") as caught:
                 store.compact()
             store["/b"] = [1]
-        assert sorted(blosc2.open(place)) == ["/a", "/b"]
-    assert caught.value.filename == str(place)
-    assert names(tmp_path) == {place.name, real.name}
+        assert sorted(blosc2.open(point)) == ["/a", "/b"]
+    assert caught.value.filename == str(point)
+    assert names(tmp_path) == {point.name, real.name}
 
 
 @pytest.mark.parametrize("threshold", [0, 1000])

@@ -134,7 +134,7 @@ def test_views_and_pickles_lock_too(tmp_path: Path) -> None:
     assert other[0, 0] == 2
 
 
-def test_a_new_file_in_the_place_is_noticed(tmp_path: Path) -> None:
+def test_a_new_file_of_the_same_name_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "array.b2nd"
     old = blosc2.zeros(3, urlpath=path, locking=True)
     blosc2.full(5, 2.0, urlpath=path, mode="w", locking=True)
@@ -305,7 +305,7 @@ def test_the_count_of_changes(tmp_path: Path) -> None:
     assert count() == before + 1
 
 
-def test_a_place_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "array.b2nd"
     blosc2.zeros(3, urlpath=path)
     really = os.open

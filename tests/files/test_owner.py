@@ -41,9 +41,9 @@ EXCEPT = {
 }
 
 
-def _calls(tree: ast.AST, place: str = "") -> Iterator[tuple[str, ast.Call]]:
+def _calls(tree: ast.AST, function: str = "") -> Iterator[tuple[str, ast.Call]]:
     for node in ast.iter_child_nodes(tree):
-        inside = node.name if isinstance(node, ast.FunctionDef) else place
+        inside = node.name if isinstance(node, ast.FunctionDef) else function
         if isinstance(node, ast.Call):
             yield inside, node
         yield from _calls(node, inside)
@@ -68,9 +68,9 @@ def test_nothing_else_changes_files() -> None:
     package = Path(blosc2.__file__).parent
     for path in package.rglob("*.py"):
         module = ".".join(path.relative_to(package).with_suffix("").parts)
-        for place, call in _calls(ast.parse(path.read_text())):
+        for function, call in _calls(ast.parse(path.read_text())):
             if module != "_files.owner" and not module.startswith("demo.") and _changes_files(call):
-                found.add((module, place))
+                found.add((module, function))
     assert found <= EXCEPT, "these go past `Owner`: its methods do the same, and nothing in a forked child"
     assert found >= EXCEPT, "these are gone"
 

@@ -122,10 +122,10 @@ def parts(data: bytes, archive: Archive) -> tuple[dict[str, int], dict[str, byte
     """The fields of the footer, and the sections with what pads them."""
     at = archive.directory_offset - FOOTER
     raw = data[at : at + FOOTER]
-    fields = {name: int.from_bytes(raw[place : place + 8], "little") for name, place in AT.items()}
+    fields = {name: int.from_bytes(raw[offset : offset + 8], "little") for name, offset in AT.items()}
     start = archive.directory_offset - fields["size"]
     begins = [("leaves", 0), *((name, fields[name]) for name in ("shapes", "kinds", "tallies", "slots", "sums"))]
-    ends = [*(place for _, place in begins[1:]), fields["size"] - FOOTER]
+    ends = [*(begin for _, begin in begins[1:]), fields["size"] - FOOTER]
     sections = {name: data[start + a : start + b] for (name, a), b in zip(begins, ends, strict=True)}
     return fields, sections
 
@@ -288,7 +288,7 @@ def refused(ask: Callable[[], Any]) -> Any:
 
 # ---------------------------------------------------------------------- lies
 def lie(forgery: Forgery, changes: dict[int, bytes]) -> bytearray:
-    """A catalog with other bytes at some places, and right checksums."""
+    """A catalog with other bytes at some offsets, and right checksums."""
     catalog = forgery.catalog
     for at, data in changes.items():
         catalog[at : at + len(data)] = data

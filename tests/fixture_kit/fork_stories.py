@@ -1,8 +1,8 @@
 """Stories in the middle of which a process forks. Run as a script: a kind of store or array, and a folder.
 
-A story is played once without a fork; then with a fork at its place, for each way in which a child may leave what it
-is in. The child must be able to read, as its parent could there, and change nothing on the disk; the parent must come
-to the same files as without it.
+A story is played once without a fork; then with a fork at the point that it names, for each way in which a child may
+leave what it is in. The child must be able to read, as its parent could there, and change nothing on the disk; the
+parent must come to the same files as without it.
 """
 
 from __future__ import annotations
@@ -363,9 +363,9 @@ def _fork_in_each_call(play: Play, change: Callable[[Any], Any], fork_when: str)
 
 def main() -> int:
     warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
-    kind, place = sys.argv[1:]
+    kind, root = sys.argv[1:]
     gc.freeze()  # so that a child need not go through all modules
-    folder = Path(place)
+    folder = Path(root)
     # So that all of it comes about with little data, and each time in the same way.
     write_many.CATALOG_LEAST = zip_backend.CATALOG_LEAST = 5
     pending.MEMORY_LIMIT = write_many.MEMORY_LIMIT = 4000

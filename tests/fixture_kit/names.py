@@ -6,5 +6,5 @@ import re
 
 
 def shown(value: object) -> str:
-    """`repr` of a value, without the place in memory and the module that some objects show."""
+    """`repr` of a value, without the address and the module that some objects show."""
     return re.sub(r"<(?:[\w.]*\.)?(\w+)( object)? at 0x[0-9a-f]+>", r"<\1\2>", repr(value))

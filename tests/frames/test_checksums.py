@@ -116,15 +116,15 @@ def test_bytes_that_no_chunk_uses_are_covered(path: Path) -> None:
 def test_a_finding_says_where(path: Path) -> None:
     data = bytearray(made(compressed, path))
     frame = Frame.open(Source.of_buffer(bytes(data)))
-    places = [frame.chunk_info(n)[0] for n in range(3)]
+    offsets = [frame.chunk_info(n)[0] for n in range(3)]
     for n in (2, 0):
-        data[places[n] + 40] ^= 1
+        data[offsets[n] + 40] ^= 1
     findings = list(verify_frame(Frame.open(Source.of_buffer(bytes(data)))))
-    assert [(one.chunk, one.offset) for one in findings] == [(0, places[0]), (2, places[2])]
+    assert [(one.chunk, one.offset) for one in findings] == [(0, offsets[0]), (2, offsets[2])]
     assert all("checksum" in one.what for one in findings)
-    # the same inside of another file, where places are counted from its start
+    # the same inside of another file, where offsets count from its start
     shifted = Frame.open(Source.of_buffer(b"12345" + data), 5)
-    assert [one.offset for one in verify_frame(shifted)] == [places[0] + 5, places[2] + 5]
+    assert [one.offset for one in verify_frame(shifted)] == [offsets[0] + 5, offsets[2] + 5]
     data = bytearray(path.read_bytes())
     data[10 + frame.chunks_range[1]] ^= 1
     assert [one.offset for one in found(data)] == [frame.chunks_range[1]]

@@ -108,10 +108,10 @@ def test_opening_checks_all_but_the_chunks(make: Callable[[str], None], path: Pa
     good = made(make, path)
     blosc2.open(str(path), verify=True, mmap_mode=source)
     frame = open_frame(str(path), None)
-    places = [0, frame.frame_len - 30, frame.frame_len - 20, frame.frame_len - frame.trailer_len + 3]
+    offsets = [0, frame.frame_len - 30, frame.frame_len - 20, frame.frame_len - frame.trailer_len + 3]
     if frame.nbytes:
-        places.append(frame.chunks_range[1] + 36)
-    for at in places:
+        offsets.append(frame.chunks_range[1] + 36)
+    for at in offsets:
         data = bytearray(good)
         data[at] ^= 2
         path.write_bytes(data)
@@ -273,11 +273,11 @@ def test_more_or_fewer_sums_than_chunks(path: Path, count: int) -> None:
 def test_frames_that_are_damaged_in_any_way_get_no_sums_or_right_ones() -> None:
     """The hostile fixtures: a frame that can be parsed may be written into a store."""
     for entry in manifest.HOSTILE:
-        place = manifest.path_of(entry)
-        if place.is_dir():
+        path = manifest.path_of(entry)
+        if path.is_dir():
             continue
         try:
-            data = b"".join(buffers_with_checksums(place.read_bytes()))
+            data = b"".join(buffers_with_checksums(path.read_bytes()))
         except blosc2.FormatError:
             continue
         assert found(data) == [], entry["path"]

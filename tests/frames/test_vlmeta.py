@@ -290,7 +290,7 @@ def test_active_values():
     assert VLMeta(FakeHandle({"a": packed}, deserialize="full"), bytes.decode)["a"] == "frame"
 
 
-def test_damage_names_the_place():
+def test_damage_names_the_entry():
     handle = FakeHandle({"bad": b"\xc1", "good": b"\x01"}, {"bad": b"\xc1"})
     for view, words in ((VLMeta(handle), "variable metadata 'bad'"), (Meta(handle), "fixed metadata 'bad'")):
         with pytest.raises(FormatError, match=words) as caught:

@@ -45,13 +45,13 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 def with_axes_of_one(draw: Any, case: cases.Case) -> tuple[np.ndarray[Any, Any], blosc2.NDArray, dict[str, Any]]:
     """An array with axes of length 1 put in, in chunks of one item there."""
     many = draw(st.integers(0, 3))
-    places = sorted(draw(st.lists(st.integers(0, case.items.ndim), min_size=many, max_size=many)), reverse=True)
+    axes = sorted(draw(st.lists(st.integers(0, case.items.ndim), min_size=many, max_size=many)), reverse=True)
     items, more = case.items, dict(case.keywords)
-    for place in places:
-        items = np.expand_dims(items, place)
+    for axis in axes:
+        items = np.expand_dims(items, axis)
         for name in ("chunks", "blocks"):
             if name in more:
-                more[name] = (*more[name][:place], 1, *more[name][place:])
+                more[name] = (*more[name][:axis], 1, *more[name][axis:])
     return items, blosc2.asarray(items, **more), more
 
 
@@ -348,9 +348,9 @@ def test_bands_hold_every_chunk_once_and_in_order(case: cases.Case, limit: int) 
     for slab in slabs.slabs_in(geometry, limit):
         assert slab.first == number < slab.stop
         assert slab.stop - slab.first == 1 or (slab.stop - slab.first) * geometry.chunk_nbytes <= limit
-        place = tuple(slice(start, start + count) for start, count in zip(slab.starts, slab.counts, strict=True))
-        assert blosc2.get_slice_nchunks(array, place).tolist() == list(range(slab.first, slab.stop))
-        seen[place] += 1
+        box = tuple(slice(start, start + count) for start, count in zip(slab.starts, slab.counts, strict=True))
+        assert blosc2.get_slice_nchunks(array, box).tolist() == list(range(slab.first, slab.stop))
+        seen[box] += 1
         number = slab.stop
     assert number == (geometry.nchunks if array.size else 0)
     assert (seen == 1).all()

@@ -75,9 +75,11 @@ def test_damaged_chunks_of_blosc_1(decode: Callable[..., Any]) -> None:
         damaged, _, _ = mutate(old, seed)
         with contextlib.suppress(FormatError):
             decode(damaged)
-    odd = as_blosc1(blosc2.compress2(noise(2004), typesize=4, filters=[Filter.NOFILTER] * 5 + [Filter.BITSHUFFLE]))
+    irregular = as_blosc1(
+        blosc2.compress2(noise(2004), typesize=4, filters=[Filter.NOFILTER] * 5 + [Filter.BITSHUFFLE])
+    )
     with pytest.raises(FormatError, match="multiple of 8"):
-        decode(odd)
+        decode(irregular)
     for at, value in ((2, 0x40), (2, 0x09), (3, 0), (8, 0), (12, 15), (19, 0xFF)):
         damaged = (
             old[:at] + bytes((value,)) + (b"\0\0\0" if at in (8, 12) else b"") + old[at + (4 if at in (8, 12) else 1) :]

@@ -13,60 +13,60 @@ from blosc2 import exceptions as e
 # Damaged bytes, wherever they are met.
 DAMAGED: tuple[type[BaseException], ...] = (e.FormatError,)
 # Objects of a kind that can be described and copied, not computed with; codecs and filters among them.
-FOREIGN = (e.UnsupportedKindError,)
+UNSUPPORTED = (e.UnsupportedKindError,)
 # Active values in metadata, met with deserialize="safe".
 ACTIVE = (e.UnsafeDeserializationError,)
 
 #: operation -> what it may raise beside `DAMAGED`.
 DOCUMENTED: dict[str, tuple[type[BaseException], ...]] = {
     # nothing of a store at that path: a directory without embed.b2e, a chunk file that is missing
-    "open": (*FOREIGN, *ACTIVE, e.MissingFileError, FileNotFoundError),
-    "from_cframe": (*FOREIGN, *ACTIVE),
-    "read": FOREIGN,
+    "open": (*UNSUPPORTED, *ACTIVE, e.MissingFileError, FileNotFoundError),
+    "from_cframe": (*UNSUPPORTED, *ACTIVE),
+    "read": UNSUPPORTED,
     # keys of more axes than NumPy has
-    "wide": (*FOREIGN, ValueError, IndexError),
+    "wide": (*UNSUPPORTED, ValueError, IndexError),
     # `view`: the items are not stored as they are; a plain ValueError says why
-    "view": (*FOREIGN, ValueError, BufferError),
-    "iterate": FOREIGN,
+    "view": (*UNSUPPORTED, ValueError, BufferError),
+    "iterate": UNSUPPORTED,
     # of a store too, whose forged catalog may list a key that is not found
-    "info": (*FOREIGN, e.StoreKeyError),
+    "info": (*UNSUPPORTED, e.StoreKeyError),
     "vlmeta": ACTIVE,
     "meta": ACTIVE,
-    "objects": (*ACTIVE, *FOREIGN),
-    "leaf": (*FOREIGN, *ACTIVE, e.StoreKeyError, FileNotFoundError),
+    "objects": (*ACTIVE, *UNSUPPORTED),
+    "leaf": (*UNSUPPORTED, *ACTIVE, e.StoreKeyError, FileNotFoundError),
     # a key that was listed may have been hidden or be a group
-    "read_many": (*FOREIGN, e.StoreKeyError, TypeError),
+    "read_many": (*UNSUPPORTED, e.StoreKeyError, TypeError),
     "list": (),
-    "describe": (e.StoreKeyError, *FOREIGN, *ACTIVE, FileNotFoundError),
+    "describe": (e.StoreKeyError, *UNSUPPORTED, *ACTIVE, FileNotFoundError),
     "stats": (e.StoreKeyError,),
     "tree": (e.StoreKeyError,),
-    "attributes": (*ACTIVE, *FOREIGN),
+    "attributes": (*ACTIVE, *UNSUPPORTED),
     "check": (),
     "salvage": (FileExistsError,),
     # what is lost of a super-chunk can only be filled with zeros
     "salvage with a value": (FileExistsError, ValueError),
-    "get_vlblock": (*FOREIGN, e.ChunkIndexError, ValueError),
+    "get_vlblock": (*UNSUPPORTED, e.ChunkIndexError, ValueError),
     # changes: also what is refused by kind, and values that do not fit what a damaged header states
-    "change": (*FOREIGN, *ACTIVE, e.ReadOnlyError, e.ShapeError, e.ChunkSizeError, e.ChunkIndexError, e.StoreKeyError,
-               e.UnsupportedValueError, e.CompressionError),
-    # of an extended slice as many as it has; places that are not there; a header of which the parameters are none
-    "change_list": (*FOREIGN, *ACTIVE, e.ReadOnlyError, e.CompressionError, IndexError, ValueError),
+    "change": (*UNSUPPORTED, *ACTIVE, e.ReadOnlyError, e.ShapeError, e.ChunkSizeError, e.ChunkIndexError,
+               e.StoreKeyError, e.UnsupportedValueError, e.CompressionError),
+    # of an extended slice as many as it has; indices that are not there; a header of which the parameters are none
+    "change_list": (*UNSUPPORTED, *ACTIVE, e.ReadOnlyError, e.CompressionError, IndexError, ValueError),
     # there can be 8,000 entries: a ValueError says so
-    "set_vlmeta": (*FOREIGN, *ACTIVE, e.ReadOnlyError, ValueError),
-    "compact": (*FOREIGN, *ACTIVE),
-    "copy": (*FOREIGN, *ACTIVE),
-    "convert": (*FOREIGN, *ACTIVE, FileExistsError),
-    "refresh": (*FOREIGN, *ACTIVE, FileNotFoundError),
-    "refresh_changed": (*FOREIGN, *ACTIVE, FileNotFoundError),
-    "close": (*FOREIGN, *ACTIVE),
+    "set_vlmeta": (*UNSUPPORTED, *ACTIVE, e.ReadOnlyError, ValueError),
+    "compact": (*UNSUPPORTED, *ACTIVE),
+    "copy": (*UNSUPPORTED, *ACTIVE),
+    "convert": (*UNSUPPORTED, *ACTIVE, FileExistsError),
+    "refresh": (*UNSUPPORTED, *ACTIVE, FileNotFoundError),
+    "refresh_changed": (*UNSUPPORTED, *ACTIVE, FileNotFoundError),
+    "close": (*UNSUPPORTED, *ACTIVE),
     # a pickle opens the file again, as it is by then
-    "pickle": (*FOREIGN, *ACTIVE, FileNotFoundError, e.StoreKeyError),
+    "pickle": (*UNSUPPORTED, *ACTIVE, FileNotFoundError, e.StoreKeyError),
     "decompress": (e.ChunkSizeError,),
-    "unpack": (*FOREIGN, *ACTIVE, e.MissingMetadataError, TypeError),
+    "unpack": (*UNSUPPORTED, *ACTIVE, e.MissingMetadataError, TypeError),
     # an entry that is not there
-    "missing": (*ACTIVE, *FOREIGN, e.MissingMetadataError, e.ReadOnlyError),
+    "missing": (*ACTIVE, *UNSUPPORTED, e.MissingMetadataError, e.ReadOnlyError),
     # keys that are taken, missing, or below a leaf; a store whose directory is damaged refuses to be changed
-    "change_store": (*FOREIGN, *ACTIVE, e.StoreKeyError, e.ReadOnlyError, e.ClosedStoreError, FileExistsError),
+    "change_store": (*UNSUPPORTED, *ACTIVE, e.StoreKeyError, e.ReadOnlyError, e.ClosedStoreError, FileExistsError),
 }  # fmt: skip
 
 #: operation -> texts of plain `ValueError`s and `NotImplementedError`s that it documents: requests that the state of

@@ -1,7 +1,7 @@
 """Where the fields of frames, chunks, archives and catalogs lie in some bytes.
 
 What is found is found by its signature, wherever it lies, so that frames in archives, archives in files and catalogs
-behind members are all seen. Nothing is believed: damaged bytes give fewer fields, or odd ones, never an error.
+behind members are all seen. Nothing is believed: damaged bytes give fewer fields, or wrong ones, never an error.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def u(data: bytes | bytearray, at: int, width: int, order: str = "little") -> in
     return int.from_bytes(data[at : at + width], order) if 0 <= at <= len(data) - width else 0  # type: ignore[arg-type]
 
 
-def places(data: bytes | bytearray, what: bytes, most: int = 1 << 30) -> list[int]:
+def offsets_of(data: bytes | bytearray, what: bytes, most: int = 1 << 30) -> list[int]:
     """Where some bytes are."""
     found = []
     at = data.find(what)
@@ -101,7 +101,7 @@ def chunk_fields(data: bytes | bytearray, at: int, name: str = "chunk") -> Itera
 
 
 def b2nd_fields(data: bytes | bytearray, at: int) -> Iterator[Field]:
-    """The metalayer of an array, whose content begins at a place."""
+    """The metalayer of an array, whose content begins at an offset."""
     ndim = u(data, at + 2, 1)
     yield from (
         Field(at, 1, ">", "b2nd.array"),
@@ -177,7 +177,7 @@ def msgpack_fields(data: bytes | bytearray, at: int, size: int, name: str) -> It
 
 
 def frame_fields(data: bytes | bytearray, at: int) -> Iterator[Field]:
-    """All of a frame that begins at a place."""
+    """All of a frame that begins at an offset."""
     for offset, width, name in _HEADER:
         yield Field(at + offset, width, ">", f"header.{name}")
     header_len, frame_len = u(data, at + 11, 4, "big"), u(data, at + 16, 8, "big")
@@ -234,7 +234,7 @@ def archive_fields(data: bytes | bytearray) -> Iterator[Field]:
                                                                                          "end64", 0, 0),
         (b"PK\6\7", _LOCATOR, "locator", 0, 0), (b"PK\5\6", _END, "end", 0, 0),
     ):  # fmt: skip
-        found = places(data, signature)
+        found = offsets_of(data, signature)
         # of many the first, the last and some between: those of `embed.b2e` and of the catalog are among them
         step = max(1, len(found) // _MANY)
         for at in {*found[::step], *found[-3:]}:
@@ -262,7 +262,7 @@ _FOOTER = [
 
 
 def catalog_fields(data: bytes | bytearray, footer: int) -> Iterator[Field]:
-    """A catalog whose footer is at a place: the footer, and some entries of each section."""
+    """A catalog whose footer is at an offset: the footer, and some entries of each section."""
     for offset, width, name in _FOOTER:
         yield Field(footer + offset, width, "<", f"footer.{name}")
     start = footer + 256 - u(data, footer + 40, 8)
@@ -271,7 +271,7 @@ def catalog_fields(data: bytes | bytearray, footer: int) -> Iterator[Field]:
     leaves = u(data, footer + 48, 8)
     step = max(1, leaves // 16)
     for rank in {*range(0, min(leaves + 1, 1 << 16), step), leaves - 1, leaves}:
-        for offset, width, name in ((0, 8, "place"), (8, 8, "nbytes"), (16, 8, "cbytes"), (24, 4, "groups"),
+        for offset, width, name in ((0, 8, "record_offset"), (8, 8, "nbytes"), (16, 8, "cbytes"), (24, 4, "groups"),
                                     (28, 4, "hidden"), (32, 4, "kind"), (36, 4, "shape")):  # fmt: skip
             yield Field(start + 40 * rank + offset, width, "<", f"leaves.{name}")
     for i in range(0, min(u(data, footer + 120, 8), 160), 8):
@@ -292,13 +292,13 @@ def catalog_fields(data: bytes | bytearray, footer: int) -> Iterator[Field]:
 def fields_of(data: bytes | bytearray) -> list[Field]:
     """All fields that are found, within the bytes."""
     found: list[Field] = []
-    frames = places(data, FRAME_MAGIC)
+    frames = offsets_of(data, FRAME_MAGIC)
     step = max(1, len(frames) // 12)
     for at in {*frames[::step], *frames[-2:]}:
         found += frame_fields(data, at)
     if b"PK" in data:
         found += archive_fields(data)
-    for at in places(data, CATALOG_MAGIC, 4):
+    for at in offsets_of(data, CATALOG_MAGIC, 4):
         found += catalog_fields(data, at)
     if not frames and len(data) >= 32:
         found += chunk_fields(data, 0)

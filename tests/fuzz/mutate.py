@@ -129,7 +129,7 @@ def _bytes(data: bytearray, rng: random.Random, field: Field) -> str:
 
 
 def _metadata(data: bytearray, rng: random.Random, fields: list[Field]) -> str:
-    """A generated value over the content of a metadata entry, of any length; other places are not put right."""
+    """A generated value over the content of a metadata entry, of any length; other fields are not adjusted."""
     marks = [f for f in fields if f.name.endswith("content_length")]
     if not marks:
         return "nothing"

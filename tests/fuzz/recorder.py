@@ -138,13 +138,13 @@ def _told(error: BaseException) -> str:
     """Class, text, and where it came from."""
     import traceback
 
-    place = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)]
+    lines = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)]
     causes, cause = [], error.__cause__ or error.__context__
     while cause is not None and len(causes) < 3:
         causes.append(f"{type(cause).__name__}: {str(cause)[:200]}")
         cause = cause.__cause__ or cause.__context__
     after = f"; after {causes}" if causes else ""
-    return f"{type(error).__module__}.{type(error).__name__}: {str(error)[:600]} ({' '.join(place[-6:])}){after}"
+    return f"{type(error).__module__}.{type(error).__name__}: {str(error)[:600]} ({' '.join(lines[-6:])}){after}"
 
 
 def digest(value: Any) -> str:

@@ -7,14 +7,14 @@ from typing import Any
 
 from blosc2._core.io.checksum import crc32c
 
-from .layout import CATALOG_MAGIC, FRAME_MAGIC, PAGE, SUMS_MAGIC, places, u
+from .layout import CATALOG_MAGIC, FRAME_MAGIC, PAGE, SUMS_MAGIC, offsets_of, u
 
 _END = b"PK\5\6"
 
 
 def repair(data: bytearray) -> None:
     """All checksums that there are, inside out: of frames, of members, of catalogs, the file checksum."""
-    for at in places(data, FRAME_MAGIC, 64):
+    for at in offsets_of(data, FRAME_MAGIC, 64):
         repair_checksums(data, at)
     if _END in data:
         repair_members(data)
@@ -32,7 +32,7 @@ def _crc(data: bytearray, start: int, stop: int) -> int:
 
 
 def repair_checksums(data: bytearray, at: int) -> None:
-    """The checksums of the frame that begins at a place, where it has any and an index to go by."""
+    """The checksums of the frame that begins at an offset, where it has any and an index to go by."""
     end = at + u(data, at + 16, 8, "big")
     header_len, cbytes = u(data, at + 11, 4, "big"), u(data, at + 39, 8, "big")
     if not at + 200 < end <= len(data) or data[end - 51 : end - 43] != SUMS_MAGIC:
@@ -84,7 +84,7 @@ def repair_members(data: bytearray) -> None:
 
 def repair_catalogs(data: bytearray) -> None:
     """The checksums of pages, of these checksums, of the sample of the directory, and of the footer."""
-    for footer in places(data, CATALOG_MAGIC, 4):
+    for footer in offsets_of(data, CATALOG_MAGIC, 4):
         start = footer + 256 - u(data, footer + 40, 8)
         sums = u(data, footer + 192, 8)
         if start < 0 or start + sums > footer:
@@ -122,7 +122,7 @@ def repair_directory(data: bytearray) -> None:
             data[end - 12 : end - 4] = end64.to_bytes(8, "little")
             stop = end64
     chain: dict[int, Any] = {}
-    for at in places(data, b"PK\1\2"):
+    for at in offsets_of(data, b"PK\1\2"):
         chain[at] = at + 46 + u(data, at + 28, 2) + u(data, at + 30, 2) + u(data, at + 32, 2)
     # the longest run of records that ends where the end record begins
     start, count = stop, 0

@@ -266,17 +266,17 @@ class Run:
 
 
 def signature(failure: dict[str, Any]) -> str:
-    """What two failures of one cause have in common: the kind, the place in the code, no numbers."""
+    """What two failures of one cause have in common: the kind, the line of code, no numbers."""
     import re
 
     text = failure["text"]
-    place = re.findall(r"\((\S+\.py:\d+(?: \S+\.pyx?:\d+| \S+\.py:\d+)*)\)", text)
+    lines = re.findall(r"\((\S+\.py:\d+(?: \S+\.pyx?:\d+| \S+\.py:\d+)*)\)", text)
     if "Traceback" in text:
-        place = [text.strip().splitlines()[-1]]
+        lines = [text.strip().splitlines()[-1]]
     summary = re.findall(r"SUMMARY: .*|runtime error: .*", text)
-    where = summary[0] if summary else (place[-1].split()[-3:] if place else failure["what"])
+    where = summary[0] if summary else (lines[-1].split()[-3:] if lines else failure["what"])
     kind = text.split(":")[0] if failure["kind"] == "undocumented error" else failure["kind"]
-    return re.sub(r"0x[0-9a-f]+|\d+", "N", f"{kind} {where}") if not place else f"{kind} {where}"
+    return re.sub(r"0x[0-9a-f]+|\d+", "N", f"{kind} {where}") if not lines else f"{kind} {where}"
 
 
 class Minimiser:

@@ -46,7 +46,7 @@ def threaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 def content(rng: np.random.Generator) -> bytes:
-    """Bytes that compress in some places and not in others."""
+    """Bytes that compress in some parts and not in others."""
     items = np.cumsum(rng.integers(-2, 3, SIZE // 4)).astype("<i4")
     items[SIZE // 10 : SIZE // 7] = rng.integers(-(1 << 30), 1 << 30, SIZE // 7 - SIZE // 10)
     items[-SIZE // 9 :] = 0

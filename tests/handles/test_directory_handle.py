@@ -66,12 +66,14 @@ def test_a_super_chunk_in_a_directory(path: Path) -> None:
 
 def test_changes_are_those_of_a_super_chunk_in_memory(path: Path) -> None:
     rng = np.random.default_rng(2)
-    schunks = [SChunk(chunksize=64, cparams={"typesize": 4}, contiguous=False, urlpath=place) for place in (None, path)]
+    schunks = [
+        SChunk(chunksize=64, cparams={"typesize": 4}, contiguous=False, urlpath=target) for target in (None, path)
+    ]
     for _ in range(150):
         verb, number, size = rng.integers(0, 9), int(rng.integers(0, 99)), 4 * int(rng.integers(1, 17))
         data = rng.integers(0, 255, size, dtype=np.uint8).tobytes()
         for schunk in schunks:
-            place = number % max(schunk.nchunks, 1)
+            index = number % max(schunk.nchunks, 1)
             if verb <= 1:
                 schunk.append_data(data)
             elif verb == 2:
@@ -83,9 +85,9 @@ def test_changes_are_those_of_a_super_chunk_in_memory(path: Path) -> None:
             elif not schunk.nchunks:
                 continue
             elif verb == 5:
-                schunk.update_data(place, data)
+                schunk.update_data(index, data)
             elif verb == 6:
-                schunk.delete_chunk(place)
+                schunk.delete_chunk(index)
             elif verb == 7:
                 schunk.reorder_offsets(np.roll(np.arange(schunk.nchunks), number))
             else:

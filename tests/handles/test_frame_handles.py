@@ -149,7 +149,7 @@ def test_an_unfinished_append_shows_the_old_version(path: Path, make: Any, chang
 
 
 @each_change
-def test_torn_headers(path: Path, make: Any, change: Any) -> None:
+def test_half_written_headers(path: Path, make: Any, change: Any) -> None:
     v = Versions(path, make, change)
     differing = {name for name, field in FIELDS.items() if v.before[field] != v.after[field]}
     assert "frame_len" in differing
@@ -170,19 +170,19 @@ def test_torn_headers(path: Path, make: Any, change: Any) -> None:
                 v.show(bytes(data))
 
 
-def test_torn_headers_of_a_growing_array(path: Path) -> None:
+def test_half_written_headers_of_a_growing_array(path: Path) -> None:
     v = Versions(path, array_file, grow)
     assert v.after[SHAPE] == (1450).to_bytes(8, "big")
     data = bytearray(v.after)
     data[SHAPE] = v.before[SHAPE]
     assert v.show(bytes(data)) == v.old  # surplus chunks are ignored
-    torn = path.read_bytes()
+    half = path.read_bytes()
     with pytest.raises(blosc2.FormatError, match="header is not the one that was written"):
         grow(blosc2.open(str(path), mode="a"))  # it may as well be damaged, which nothing would show any more
-    assert path.read_bytes() == torn
-    torn = bytearray(torn)
-    torn[86] = 0  # a file without checksums
-    path.write_bytes(torn)
+    assert path.read_bytes() == half
+    half = bytearray(half)
+    half[86] = 0  # a file without checksums
+    path.write_bytes(half)
     array = blosc2.open(str(path), mode="a")
     grow(array)
     assert everything(path)[0] == v.new[0]

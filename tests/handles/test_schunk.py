@@ -143,14 +143,14 @@ class Model:
         if schunks[0].chunksize:
             data = data[: schunks[0].chunksize]
         count = len(self.chunks)
-        place = number % (count + 1)
+        index = number % (count + 1)
         if what == "append":
             assert [s.append_data(data) for s in schunks] == [count + 1] * len(schunks)
             self.chunks.append(data)
         elif what == "insert":
             for s in schunks:
-                s.insert_data(place, data)
-            self.chunks.insert(place, data)
+                s.insert_data(index, data)
+            self.chunks.insert(index, data)
         elif what == "chunk":
             stored = SChunk(data=data, cparams={"typesize": 4, "codec": Codec.LZ4}).get_chunk(0)
             for s in schunks:
@@ -174,15 +174,15 @@ class Model:
             self.change(what, number, data, schunks)
 
     def change(self, what: str, number: int, data: bytes, schunks: list[SChunk]) -> None:
-        place = number % len(self.chunks)
+        index = number % len(self.chunks)
         if what == "delete":
             for s in schunks:
-                s.delete_chunk(place)
-            del self.chunks[place]
+                s.delete_chunk(index)
+            del self.chunks[index]
         elif what == "update":
             for s in schunks:
-                s.update_data(place, data)
-            self.chunks[place] = data
+                s.update_data(index, data)
+            self.chunks[index] = data
         elif what == "reorder":
             order = np.random.default_rng(number).permutation(len(self.chunks))
             for s in schunks:

@@ -38,7 +38,7 @@ def open_entry(entry: dict[str, Any], source: str | None, **more: Any) -> Any:
     call = getattr(blosc2, entry.get("opens_with", "blosc2.open").removeprefix("blosc2."))
     if "strangers.b2d" in entry["path"]:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # a leaf under an odd suffix is listed with a warning
+            warnings.simplefilter("ignore", UserWarning)  # a leaf with an unknown suffix is listed with a warning
             store = call(path, mode="r", mmap_mode=source, **more)
             list(store.keys())
             return store

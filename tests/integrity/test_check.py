@@ -31,7 +31,7 @@ from blosc2._core.io.checksum import crc32c
 # files that are not inside of a larger one
 WHOLE = [entry for entry in manifest.FILES if "offset" not in entry]
 # kinds of objects that are whole, but not ours; values that stand for something else
-FOREIGN = ("kind_", "value_ext_unknown", "embed_remote")
+UNSUPPORTED = ("kind_", "value_ext_unknown", "embed_remote")
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_hostile(entry: dict[str, Any], checker: Worker) -> None:
     answer = checker.ask({"path": str(path), "salvage": True})
     what = f"{entry['what']}: {answer}"
     found = answer["findings"]
-    if any(name in path.name for name in FOREIGN):
+    if any(name in path.name for name in UNSUPPORTED):
         assert not found, what
         assert len(answer["unverified"]) > (path.suffix == ".b2z"), what
     else:
@@ -244,7 +244,7 @@ def test_the_files_of_a_directory(tmp_path: Path) -> None:
     archive(path)
     shutil.copyfile(path / "a.b2nd", path / "A.b2nd")
     shutil.copyfile(path / "a.b2nd", path / "a.b2f")
-    shutil.copyfile(path / "a.b2nd", path / "g" / "odd.suffix")
+    shutil.copyfile(path / "a.b2nd", path / "g" / "unknown.suffix")
     (path / "a.b2nd.17.tmp").write_bytes(b"half a fra")
     (path / "notes.txt").write_text("ignored")
     (tmp_path / ".x.b2d.123.tmp").mkdir()

@@ -88,9 +88,9 @@ def test_a_damaged_leaf_says_so(tmp_path: Path) -> None:
     with blosc2.TreeStore(str(path), mode="r") as store:
         report = store.check()
     assert {one.key for one in report} == {"/g/raw", None}
-    places = [one.offset for one in report if one.key]
-    assert places
-    assert all(place is not None and offset <= place < offset + length for place in places)
+    offsets = [one.offset for one in report if one.key]
+    assert offsets
+    assert all(at is not None and offset <= at < offset + length for at in offsets)
 
 
 def test_the_report(tmp_path: Path) -> None:

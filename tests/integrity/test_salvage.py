@@ -337,13 +337,13 @@ def test_a_damaged_chunk(cparams: dict[str, Any], tmp_path: Path, out: Path) -> 
     one(path, cparams=cparams)
     frame = blosc2.open(str(path))._handle.frame
     at, _, size, *_ = frame.chunk_info(3)
-    for place in (0, 5, 40, size - 1):
-        flip(path, at + place)
+    for position in (0, 5, 40, size - 1):
+        flip(path, at + position)
         with pytest.raises(blosc2.FormatError, match=r"1 of 6 chunks are damaged \(3\); with fill=0"):
             blosc2.salvage(path, out / "y.b2nd")
         assert os.listdir(out) == []
         for number, value in ((-1, -1), (0, 0)):
-            target = out / f"{place}_{number}.b2nd"
+            target = out / f"{position}_{number}.b2nd"
             report = blosc2.salvage(path, target, fill=value)
             assert [one.problem for one in report.lost] == [f"chunk 3 is lost; it is filled with {value}"]
             x = blosc2.open(str(target))
@@ -353,7 +353,7 @@ def test_a_damaged_chunk(cparams: dict[str, Any], tmp_path: Path, out: Path) -> 
             np.testing.assert_array_equal(x[:], want)
             assert blosc2.check(target).ok
             target.unlink()
-        flip(path, at + place)
+        flip(path, at + position)
 
 
 def test_an_array_without_its_end(tmp_path: Path, out: Path) -> None:

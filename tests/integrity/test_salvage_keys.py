@@ -13,7 +13,7 @@ import blosc2
 from blosc2._integrity.target_keys import why_not
 
 # Keys that are read, though no new key may be one of them.
-ODD = ("/a?b", "/con", "/dot.", "/blank ", "/Case", "/case", "/\xe9", "/e\u0301", "/.b2", "/embed.b2e")
+UNUSUAL = ("/a?b", "/con", "/dot.", "/blank ", "/Case", "/case", "/\xe9", "/e\u0301", "/.b2", "/embed.b2e")
 LONG = "/" + "s" * 300
 DEEP = "/a" * 3000
 FRAME = blosc2.asarray(np.arange(3)).to_cframe()
@@ -57,7 +57,7 @@ def recovered(path: Path, out: Path) -> tuple[set[str], dict[str, str]]:
 
 @pytest.mark.parametrize("suffix", [".b2e", ".b2z"])
 def test_keys_that_are_no_new_keys_are_kept(tmp_path: Path, suffix: str) -> None:
-    keys = (*ODD, LONG, DEEP, "/n" * 258, "/x", "/x.b2nd/y", "/fine", "/fine/below")
+    keys = (*UNUSUAL, LONG, DEEP, "/n" * 258, "/x", "/x.b2nd/y", "/fine", "/fine/below")
     found, lost = recovered(write_values(tmp_path / "x.b2e", keys), tmp_path / f"out{suffix}")
     assert found == set(keys)
     assert not lost
@@ -68,7 +68,7 @@ def test_keys_that_a_directory_cannot_have(tmp_path: Path) -> None:
     assert recovered(write_values(tmp_path / "y.b2e", ("/n" * 257,)), tmp_path / "deep.b2d") == ({"/n" * 257}, {})
     refused = {LONG: "too long", "/n" * 258: "segments", DEEP: "segments", "/embed.b2e/x": "store itself",
                "/.b2/x": "reserved", "/case": "in case", "/e\u0301": "accents", "/x.b2nd/y": "the group"}  # fmt: skip
-    keys = tuple(dict.fromkeys((*ODD, "/x", "/fine", "/fine/below", *refused)))
+    keys = tuple(dict.fromkeys((*UNUSUAL, "/x", "/fine", "/fine/below", *refused)))
     found, lost = recovered(write_values(tmp_path / "x.b2e", keys), tmp_path / "out.b2d")
     assert found == set(keys) - set(refused)
     assert set(lost) == set(refused)

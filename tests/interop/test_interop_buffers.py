@@ -77,8 +77,8 @@ def test_chunks_of_compress2(codec: str, cparams: dict[str, Any], theirs: Any) -
     for seed, size in enumerate(SIZES):
         data = values(size, seed)
         # Where the last item is not whole, they cannot undo the delta filter, nor read blocks of a given size.
-        odd = size % cparams.get("typesize", 8)
-        defect = odd and ("DELTA" in cparams.get("filters", []) or "blocksize" in cparams)
+        rest = size % cparams.get("typesize", 8)
+        defect = rest and ("DELTA" in cparams.get("filters", []) or "blocksize" in cparams)
         how = {"codec": codec, **cparams}
         check(peer.compress2(text(data), how), data, theirs)
         # A third filter writes into the source there, and damages what turns out to be incompressible.

@@ -113,7 +113,9 @@ def test_both_append_in_turn(cls: str, suffix: str, seed: int, tmp_path: Path, u
 
 
 @forms
-def test_the_reference_goes_on_after_a_torn_append(cls: str, suffix: str, tmp_path: Path, upstream: Any) -> None:
+def test_the_reference_goes_on_after_a_half_written_append(
+    cls: str, suffix: str, tmp_path: Path, upstream: Any
+) -> None:
     path = str(tmp_path / f"store{suffix}")
     model = Model()
     steps = [["set", f"/start/{n}", "small", n] for n in range(10)]

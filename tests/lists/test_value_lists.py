@@ -28,7 +28,7 @@ VALUES = ["a", 1, None, {"b": (1, [2])}, 2.5, b"\0\1", [], (), -7, "é" * 40]
 BATCHES = [[1, "a", None], ["b"], [(1, 2), {"c": [3]}, 4.5, b"d", "e"], [[]], [0, 0]]
 ELEMENTS = {"objects": VALUES, "batches": BATCHES}
 CLASSES = {"objects": ObjectArray, "batches": BatchArray}
-PLACES = ["memory", "contiguous", "file", "mapped", "directory", "locking", *KINDS]
+STORAGES = ["memory", "contiguous", "file", "mapped", "directory", "locking", *KINDS]
 
 Opener = Callable[..., Any]
 
@@ -43,10 +43,10 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=STORAGES)
 def new(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> Iterator[Opener]:
-    """Makes an empty list in a place."""
-    place = request.param
+    """Makes an empty list in one kind of storage."""
+    storage = request.param
     cls = CLASSES[kind]
     ways: dict[str, dict[str, Any]] = {
         "memory": {}, "contiguous": {"contiguous": True}, "file": {"urlpath": tmp_path / "x.b2f"},
@@ -57,9 +57,9 @@ def new(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> Iterator[O
     with ExitStack() as stack:
 
         def make(**how: Any) -> Any:
-            if place in ways:
-                return cls(**ways[place], **how)
-            store = stack.enter_context(Maker(place, tmp_path)("w"))
+            if storage in ways:
+                return cls(**ways[storage], **how)
+            store = stack.enter_context(Maker(storage, tmp_path)("w"))
             store["/k"] = cls(**how)
             return store["/k"]
 
@@ -77,12 +77,12 @@ def test_every_method_of_a_list(new: Opener, kind: str) -> None:
     assert plain(values) == model
     assert values.extend(elements[:3]) is None
     model.extend(elements[:3])
-    for place in (0, 2, -1, 99, -99):
-        assert values.insert(place, elements[1]) == len(model) + 1
-        model.insert(place, elements[1])
+    for index in (0, 2, -1, 99, -99):
+        assert values.insert(index, elements[1]) == len(model) + 1
+        model.insert(index, elements[1])
     assert plain(values) == model
-    for place in (-1, 0, 3):
-        assert values.pop(place) == model.pop(place)
+    for index in (-1, 0, 3):
+        assert values.pop(index) == model.pop(index)
     assert values.pop() == model.pop()
     assert values.delete(1) == len(model) - 1
     del model[1]

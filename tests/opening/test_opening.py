@@ -1,4 +1,4 @@
-"""`open`, `load` and the family of `from_cframe`: every mode, every kind of place, and what they refuse.
+"""`open`, `load` and the family of `from_cframe`: every mode, every kind of storage, and what they refuse.
 
 Stores are opened in the tests of their own classes; here they only have to be recognised.
 """

@@ -147,11 +147,11 @@ def test_halve_is_the_rounded_mean(shape: tuple[int, ...], spatial: int, dtype: 
     count = int(np.prod(shape))
     image = np.array([random.randint(limits.min, limits.max) for _ in range(count)], dtype).reshape(shape)
     half = pyramid.halve(image, spatial)
-    for place in np.ndindex(half.shape):
-        corner = tuple(slice(2 * i, 2 * i + 2) if axis < spatial else slice(i, i + 1) for axis, i in enumerate(place))
+    for index in np.ndindex(half.shape):
+        corner = tuple(slice(2 * i, 2 * i + 2) if axis < spatial else slice(i, i + 1) for axis, i in enumerate(index))
         near = image[corner]
         near = np.pad(near, [(0, 2 - n if axis < spatial else 0) for axis, n in enumerate(near.shape)], mode="edge")
-        assert half[place] == np.floor(near.mean(dtype="f8") + 0.5)
+        assert half[index] == np.floor(near.mean(dtype="f8") + 0.5)
 
 
 @given(st.lists(st.integers(1, 300), min_size=4, max_size=4), st.sampled_from([2, 3]))

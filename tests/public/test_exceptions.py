@@ -82,7 +82,7 @@ def test_all_are_tried():
     assert defined == tried
 
 
-def test_message_names_the_place():
+def test_message_names_the_location():
     assert (
         str(FormatError("cut short", path=Path("a.b2nd"), key="/k", offset=9)) == "a.b2nd, key '/k', byte 9: cut short"
     )

@@ -211,45 +211,45 @@ def test_an_array_is_not_held(large: Path, folder: Path, name: str) -> None:
 STORE = {
     "into another": """
 for suffix in (".b2z", ".b2d", ".b2e"):
-    with kind(suffix)(folder + "/out" + suffix, mode="w") as other, kind(place)(place, mode="r") as store:
+    with kind(suffix)(folder + "/out" + suffix, mode="w") as other, kind(store_path)(store_path, mode="r") as store:
         other["/a"] = store["/big"]
     with kind(suffix)(folder + "/out" + suffix, mode="r") as other:
         assert same(other["/a"])
     assert blosc2.check(folder + "/out" + suffix).ok
 """,
     "one row edited": """
-with kind(place)(place, mode="a") as store:
+with kind(store_path)(store_path, mode="a") as store:
     store["/big"][1] = 5
     store["/big"].attrs["a"] = 1
-with kind(place)(place, mode="r") as store:
+with kind(store_path)(store_path, mode="r") as store:
     assert same(store["/big"], {1: 5}) and store["/big"].attrs["a"] == 1
-assert blosc2.check(place).ok
+assert blosc2.check(store_path).ok
 """,
     "filled": """
-with kind(place)(place, mode="a") as store:
+with kind(store_path)(store_path, mode="a") as store:
     leaf, array = store["/big"], blosc2.open(path)
     for first in range(0, rows, 16):
         leaf[first : first + 16] = array[rows - 16 :]
     leaf[0] = 3
     store.flush()
     leaf[1] = 5
-with kind(place)(place, mode="r") as store:
+with kind(store_path)(store_path, mode="r") as store:
     assert np.array_equal(store["/big"][rows - 1], blosc2.open(path)[rows - 1])
     assert (store["/big"][0] == 3).all() and (store["/big"][1] == 5).all()
 """,
     "renamed, compacted": """
-with kind(place)(place, mode="a") as store:
+with kind(store_path)(store_path, mode="a") as store:
     store.rename("/big", "/large")
     store.flush()
     store.compact()
-with kind(place)(place, mode="r") as store:
+with kind(store_path)(store_path, mode="r") as store:
     assert same(store["/large"])
-assert blosc2.check(place).ok
+assert blosc2.check(store_path).ok
 """,
     "checked, salvaged, copied": """
-assert blosc2.check(place).ok
+assert blosc2.check(store_path).ok
 out = folder + "/saved" + suffix
-assert blosc2.salvage(place, out).recovered
+assert blosc2.salvage(store_path, out).recovered
 with kind(out)(out, mode="r") as store:
     assert same(store["/big"])
     store["/big"].copy(urlpath=folder + "/out.b2nd")
@@ -265,7 +265,7 @@ assert same(blosc2.open(folder + "/out.b2nd"))
 @pytest.mark.parametrize("name", STORE)
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_leaf_is_not_held(stores: dict[str, Path], large: Path, folder: Path, suffix: str, name: str) -> None:
-    place = folder / f"work{suffix}"
-    copying = "import shutil\n(shutil.copytree if suffix == '.b2d' else shutil.copyfile)(source, place)\n"
-    given = f"suffix, place, source = {suffix!r}, {str(place)!r}, {str(stores[suffix])!r}\n"
+    store_path = folder / f"work{suffix}"
+    copying = "import shutil\n(shutil.copytree if suffix == '.b2d' else shutil.copyfile)(source, store_path)\n"
+    given = f"suffix, store_path, source = {suffix!r}, {str(store_path)!r}, {str(stores[suffix])!r}\n"
     run(given + copying + STORE[name], large, folder)

@@ -110,8 +110,8 @@ def test_other_constructors_of_such() -> None:
 def test_insertion_order(shape: tuple[int, ...], chunks: tuple[int, ...]) -> None:
     """One chunk after the other, each in C order, as the published package fills them."""
     want, at = np.empty(shape, "i4"), 0
-    for place in np.ndindex(*(-(-n // c) for n, c in zip(shape, chunks))):
-        part = tuple(slice(p * c, min((p + 1) * c, n)) for p, c, n in zip(place, chunks, shape))
+    for index in np.ndindex(*(-(-n // c) for n, c in zip(shape, chunks))):
+        part = tuple(slice(p * c, min((p + 1) * c, n)) for p, c, n in zip(index, chunks, shape))
         want[part] = np.arange(at, at + want[part].size).reshape(want[part].shape)
         at += want[part].size
     found = blosc2.fromiter(range(at + 5), shape, "i4", c_order=False, chunks=chunks)
@@ -171,9 +171,9 @@ def test_lazy_chunks(clevel: int, source: str | None, tmp_path: Path) -> None:
         nbytes, blocksize, cbytes = struct.unpack_from("<iii", whole, 4)
         blocks = -(-nbytes // blocksize)
         assert lazy[32 : 32 + 4 * blocks] == whole[32 : 32 + 4 * blocks]
-        number, place = struct.unpack_from("<iq", lazy, 32 + 4 * blocks)
+        number, offset = struct.unpack_from("<iq", lazy, 32 + 4 * blocks)
         assert number == nchunk
-        assert frame[place : place + cbytes] == whole
+        assert frame[offset : offset + cbytes] == whole
         lengths = np.frombuffer(lazy[44 + 4 * blocks :], "<i4")
         assert len(lengths) == blocks
         assert lengths.sum() == (nbytes if whole[2] & 2 else cbytes - 32 - 4 * blocks)

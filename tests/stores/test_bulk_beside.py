@@ -465,7 +465,7 @@ def test_more_records_than_memory_is_meant_for(tmp_path: Path) -> None:
     """Long names fill what is kept of leaves before the rest is sorted in files."""
     path = tmp_path / "long.b2z"
     stem = "/".join("n" * 230 for _ in range(15))
-    count = 18_000  # of 7 KB each, in two places
+    count = 18_000  # of 7 KB each, stored twice
     with blosc2.DictStore(str(path), mode="w") as store:
         store.write_many((f"/{n * 7919 % count}/{stem}", [n]) for n in range(count))
         assert len(store) == count

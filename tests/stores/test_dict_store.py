@@ -121,7 +121,7 @@ def test_copies_are_byte_copies(entry: dict[str, Any], tmp_path: Path, source: s
     assert type(blosc2.open(archive)) is kinds[entry["kind"]]
 
 
-def test_strangers_are_leaves_with_a_warning(tmp_path: Path, source: str | None) -> None:
+def test_files_with_unknown_suffixes_are_leaves_with_a_warning(tmp_path: Path, source: str | None) -> None:
     (entry,) = [e for e in STORES if "strangers.b2d" in e["path"]]
     with blosc2.DictStore(manifest.path_of(entry), mode="r", mmap_mode=source) as store:
         assert store["/odd"].shape == (5,)

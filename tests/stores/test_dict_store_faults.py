@@ -1,4 +1,4 @@
-"""`DictStore`: odd files, threads, appends that fail, and names."""
+"""`DictStore`: irregular files, threads, appends that fail, and names."""
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ def published(path: Path) -> dict[str, list[int]]:
         return {key: store[key][:].tolist() for key in store}
 
 
-def once(monkeypatch: pytest.MonkeyPatch, place: Any, name: str, *, after: bool, error: BaseException) -> list[int]:
+def once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, after: bool, error: BaseException) -> list[int]:
     """Have a function raise the first time that it is called, before or after it did its work."""
-    real, calls = getattr(place, name), []
+    real, calls = getattr(owner, name), []
 
     def raising(*args: Any, **how: Any) -> Any:
         calls.append(1)
@@ -33,19 +33,19 @@ def once(monkeypatch: pytest.MonkeyPatch, place: Any, name: str, *, after: bool,
             real(*args, **how)
         raise error
 
-    monkeypatch.setattr(place, name, raising)
+    monkeypatch.setattr(owner, name, raising)
     return calls
 
 
 @pytest.mark.parametrize("taken", [False, True])
 @pytest.mark.parametrize(
-    ("place", "name", "after"),
+    ("owner", "name", "after"),
     [(Publishing, "into", False), (Publishing, "into", True),
      (backend, "Embedded", False), (backend, "Embedded", True), (DirectoryBackend, "publish", False)],
 )  # fmt: skip
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), OSError(5, "a broken disk")], ids=repr)
 def test_a_renamed_value_is_under_one_key(
-    place: Any, name: str, after: bool, taken: bool, error: BaseException, tmp_path: Path,
+    owner: Any, name: str, after: bool, taken: bool, error: BaseException, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     path = tmp_path / "s.b2d"
@@ -55,7 +55,7 @@ def test_a_renamed_value_is_under_one_key(
             store["/b"] = OTHER
     before = published(path)
     store = blosc2.DictStore(path, mode="a", threshold=1000)
-    calls = once(monkeypatch, place, name, after=after, error=error)
+    calls = once(monkeypatch, owner, name, after=after, error=error)
     with pytest.raises(type(error)), store.transaction():
         if taken:
             del store["/b"]

@@ -84,7 +84,7 @@ def test_an_assignment_waits_for_no_disk(cls: Any, path: Path, monkeypatch: pyte
             store[f"/g/k{n}"] = [n, n]
         del store["/g/k0"]
         assert not synced
-        store["/first"] = [1]  # which is durable, and what it becomes is so before it takes the place
+        store["/first"] = [1]  # durable, so its new value is synced before it gets the name
         assert len(synced) == 1
         synced.clear()
         store.flush()
@@ -158,23 +158,25 @@ def test_a_file_in_the_place_of_a_value_that_is_renamed(path: Path, monkeypatch:
         assert values(path) == {"/a": list(range(100)), "/b": [1]}
 
 
-@pytest.mark.parametrize("torn", [b"", bytes(200), None])
-def test_a_leaf_that_a_power_cut_tore_is_refused_by_name(torn: bytes | None, cls: Any, path: Path, source: Any) -> None:
+@pytest.mark.parametrize("content", [b"", bytes(200), None])
+def test_a_leaf_that_a_power_cut_left_half_written_is_refused_by_name(
+    content: bytes | None, cls: Any, path: Path, source: Any
+) -> None:
     with cls(path, mode="w") as store:
         store["/good"] = [1]
-        store["/g/torn"] = np.arange(5000)
-    file = path / "g" / "torn.b2nd"
+        store["/g/partial"] = np.arange(5000)
+    file = path / "g" / "partial.b2nd"
     data = bytearray(file.read_bytes())
     data[len(data) // 2 : len(data) // 2 + 100] = bytes(100)
-    file.write_bytes(data if torn is None else torn)
+    file.write_bytes(data if content is None else content)
     with cls(path, mode="r", mmap_mode=source) as store:
-        with pytest.raises(FormatError, match="torn"):
-            store["/g/torn"][:]
+        with pytest.raises(FormatError, match="partial"):
+            store["/g/partial"][:]
         assert store["/good"][:].tolist() == [1]
     assert not blosc2.check(path).ok
     with cls(path) as store:  # and can be replaced
-        store["/g/torn"] = [2]
-    assert values(path) == {"/good": [1], "/g/torn": [2]}
+        store["/g/partial"] = [2]
+    assert values(path) == {"/good": [1], "/g/partial": [2]}
 
 
 def test_a_flush_that_fails_writes_again(cls: Any, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,9 +185,9 @@ def test_descriptions(store: Any) -> None:
 def test_what_cannot_be_described(store: Any, key: str) -> None:
     with pytest.raises(KeyError):
         store.describe(key)
-    for odd in (5, None, "/a/"):
+    for wrong in (5, None, "/a/"):
         with pytest.raises((TypeError, ValueError)):
-            store.describe(odd)
+            store.describe(wrong)
 
 
 def test_attributes_are_not_shown(store: Any) -> None:

@@ -70,15 +70,15 @@ class Peers:
         self.work.mkdir(parents=True, exist_ok=True)
 
     def _environment(self, name: str, packages: Iterable[str]) -> str:
-        place = self.work / name
-        python = place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-        if not (place / "ready").exists():
-            venv.create(place, with_pip=True, clear=True)
+        folder = self.work / name
+        python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+        if not (folder / "ready").exists():
+            venv.create(folder, with_pip=True, clear=True)
             subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True)
             if name == "ours":
                 extra = [f"{peer}=={VERSIONS[peer]}" for peer in ("mlarray", "nnunetv2")]
                 subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", *extra], check=True)
-            (place / "ready").touch()
+            (folder / "ready").touch()
         return str(python)
 
     def ours(self, *arguments: object, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
@@ -99,10 +99,10 @@ class Peers:
 
     def source(self, name: str) -> Path:
         """The unpacked source distribution of a peer."""
-        place = self.work / f"{name}-{VERSIONS[name]}"
-        if not place.exists():
+        folder = self.work / f"{name}-{VERSIONS[name]}"
+        if not folder.exists():
             wanted = f"{name}=={VERSIONS[name]}"
-            archive = self.work / f"{place.name}.tar.gz"
+            archive = self.work / f"{folder.name}.tar.gz"
             if not archive.exists():
                 pip = [
                     sys.executable,
@@ -119,7 +119,7 @@ class Peers:
                 subprocess.run([*pip, wanted], check=True)
             with tarfile.open(archive) as tar:
                 tar.extractall(self.work, filter="data")
-        return place
+        return folder
 
     # ------------------------------------------------------------------ programs
     def tests(self) -> bool:
@@ -163,8 +163,8 @@ class Peers:
             if name in _EXAMPLES:
                 found["different"] += 1
                 continue
-            with tempfile.TemporaryDirectory() as place:
-                done = self.ours(path, cwd=Path(place), MPLBACKEND="Agg")
+            with tempfile.TemporaryDirectory() as folder:
+                done = self.ours(path, cwd=Path(folder), MPLBACKEND="Agg")
             last = (done.stderr.strip().splitlines() or [""])[-1]
             outcome = "ran" if done.returncode == 0 else "out of scope" if _OUTSIDE.search(last) else "failed"
             found[outcome] += 1
@@ -178,9 +178,9 @@ class Peers:
         """Its notebooks on arrays, super-chunks, lists and stores."""
         good = True
         for name in TUTORIALS:
-            with tempfile.TemporaryDirectory() as place:
+            with tempfile.TemporaryDirectory() as folder:
                 path = self.source("blosc2") / "doc" / "tutorials" / f"{name}.ipynb"
-                done = self.ours(HERE / "notebook.py", path, cwd=Path(place))
+                done = self.ours(HERE / "notebook.py", path, cwd=Path(folder))
             answer = json.loads(done.stdout)
             failed = [text for text in answer["failed"] if not _OUTSIDE.search(text)]
             good = good and not failed and not done.returncode
@@ -192,10 +192,10 @@ class Peers:
         """All tests of mlarray."""
         good = True
         for who in (self.ours, self.theirs):
-            place = self.work / f"mlarray-{who.__name__}"
-            shutil.rmtree(place, ignore_errors=True)
-            shutil.copytree(self.source("mlarray") / "tests", place)
-            done = who("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=place)
+            folder = self.work / f"mlarray-{who.__name__}"
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(self.source("mlarray") / "tests", folder)
+            done = who("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=folder)
             print(f"mlarray, {who.__name__}: {(done.stdout.strip().splitlines() or [done.stderr])[-1]}")
             good = good and not done.returncode
         return good
@@ -204,10 +204,10 @@ class Peers:
         """Cases that its dataset class writes with either package are read with either."""
         good = True
         for writer in (self.ours, self.theirs):
-            with tempfile.TemporaryDirectory() as place:
+            with tempfile.TemporaryDirectory() as folder:
                 steps = [(writer, "write"), (self.ours, "read"), (self.theirs, "read")]
                 for who, what in steps:
-                    done = who(HERE / "nnunet_cases.py", what, place)
+                    done = who(HERE / "nnunet_cases.py", what, folder)
                     good = good and not done.returncode
                     said = done.stderr[-500:] if done.returncode else "good"
                     print(f"nnU-Net, written by {writer.__name__}, {what} by {who.__name__}: {said}")
