@@ -34,7 +34,7 @@ def together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def two_versions(path: Path, *, with_checksum: bool = True, leaves: int = 2) -> bytes:
-    """A store that was changed once; its bytes, of which the older version is a beginning."""
+    """The bytes of a store that was changed once; they begin with the older version."""
     with blosc2.DictStore(path, "w") as store:
         store["/old"] = np.arange(3)
     if not with_checksum:
@@ -166,7 +166,7 @@ def test_each_beginning_of_an_append_is_no_version(tmp_path: Path, with_checksum
 
 
 def padded_versions(path: Path, padding: int) -> tuple[bytes, int]:
-    """Two versions of an archive, of which the second is so much longer; and where the first one ends."""
+    """Two versions of an archive, the second so much longer; and where the first one ends."""
     with path.open("w+b") as file:
         writer = ArchiveWriter(file.fileno(), align=1, file_checksum=0)
         writer.append(b"a", b"1")

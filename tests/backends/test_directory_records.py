@@ -112,7 +112,7 @@ def test_a_record_that_grows_after_it_was_checked(tmp_path: Path, field: int, ca
     ):
         with pytest.raises(blosc2.FormatError, match=r"s\.b2z, byte"):
             ask()
-    if not cataloged:  # a record that is none is not that of a member of this name
+    if not cataloged:  # a damaged record is not found under the name of its member
         assert archive.find(b"g/k0299.b2nd") < 0
 
 
@@ -278,7 +278,7 @@ def test_a_look_up_does_not_go_through_all_slots(tmp_path: Path, source: str | N
 
 
 def test_slots_of_other_paths_are_few(tmp_path: Path, source: str | None) -> None:
-    """Of slots that have the hash of a path and lead to other keys, a few are looked at."""
+    """A look-up gives up after a few slots that have the hash of the path and lead to other keys."""
     path = written(tmp_path / "s.b2z", 300)
     table = table_of(path, source)
     record = table.find("/g/k0007")

@@ -122,7 +122,7 @@ def test_the_remains_of_a_crash_are_cut_off(tmp_path: Path) -> None:
         store["/new"] = other["/b"] = [2]
     assert values_of(path) == {**values, "/new": [2]}
     check_layout(embed)
-    # Of a file that others wrote nobody knows what that is.
+    # In a file of another program the extra bytes may mean something: they stay.
     data = bytearray(path.read_bytes() + b"something")
     data[86] = 0
     path.write_bytes(data)

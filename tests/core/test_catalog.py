@@ -126,7 +126,7 @@ def test_the_layout(full: Path) -> None:
         while slots[slot] != (hashed >> 40 << 40 | offset + 1):
             assert slots[slot] != 0
             slot += 1
-    # What is summed up is that of the leaves themselves.
+    # The running sums are those of the leaves' own sizes.
     with blosc2.DictStore(str(full), mode="r") as store:
         opened = [store["/" + key] for key in keys]
         sizes = [(leaf.nbytes, getattr(leaf, "schunk", leaf).cbytes) for leaf in opened]

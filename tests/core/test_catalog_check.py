@@ -63,7 +63,7 @@ def test_check_of_what_is_right(full: Path) -> None:
 
 @pytest.mark.parametrize("value", [1, "text", {"a": [1, 2]}])
 def test_check_of_attributes(value: Any, tmp_path: Path) -> None:
-    """They are leaves of their own here, of which a catalog says nothing but that."""
+    """Attributes are leaves of their own here; the catalog says only that they are there."""
     path = make(tmp_path / "s.b2z", values_of(300))
     for _ in range(2):
         with blosc2.TreeStore(str(path), mode="a", threshold=0) as store:

@@ -202,7 +202,7 @@ def test_slots_that_are_full(forgery: Forgery) -> None:
 
 
 def test_statistics_of_leaves_that_are_listed_and_not_found(tmp_path: Path, source: str | None) -> None:
-    """Kinds that there are not have each leaf looked up, and no slot leads to any."""
+    """Unknown kinds make `stats` look up each leaf, and no slot leads to one."""
     forgery = Forgery(tmp_path / "s.b2z", source)
     fields, count = forgery.fields, forgery.fields["leaves"]
     kinds = {40 * n + 32: b"\xff" * 4 for n in range(count)}
@@ -350,7 +350,7 @@ def test_compact_asks_the_leaves(tmp_path: Path) -> None:
 
 
 def test_a_damaged_leaf_is_in_nobodys_way(tmp_path: Path, source: str | None) -> None:
-    """It is listed and not described, and commits and compact() go on without it."""
+    """A damaged leaf is listed and not described; commits and compact() work without it."""
     values = values_of(12)
     path = make(tmp_path / "s.b2z", values, blosc2.DictStore)
     archive = archive_at(path)

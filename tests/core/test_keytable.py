@@ -415,7 +415,7 @@ def test_of_equal_names_the_last_counts() -> None:
 
 @pytest.mark.parametrize("part", ["//", "/../", "/./", "\0", "é/../"])
 def test_names_that_no_key_may_have(part: str, tmp_path: Path) -> None:
-    """A catalog's slots lead to names that nobody has looked at: a look-up that matches one has to."""
+    """A catalog's slots lead to names that were not checked: a look-up that matches one checks it."""
     for before in range(20):
         for after in (1, 9):
             key = f"/{'p' * before}{part}{'q' * after}"

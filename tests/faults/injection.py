@@ -114,7 +114,7 @@ def _go_on(story: Story, play: Play, step: Step, attempt: int, error: BaseExcept
     if isinstance(story, StoreStory) and play.handle is not None and not play.handle.closed:
         shown = kind.read(play.handle)
         if seen == shown == play.publications[-1].version != play.now and "were written" in str(error):
-            # Published, and neither made durable nor taken back, as calls go on to fail: the error says so.
+            # Published, but neither synced nor undone, because later calls fail too: the error says so.
             play.now = shown
             play.settle(seen)
             return True
@@ -123,8 +123,8 @@ def _go_on(story: Story, play: Play, step: Step, attempt: int, error: BaseExcept
             play.now = shown
             play.settle(seen)
         elif not kind.atomic and _is_told(error) and _is_made_of(shown, play.now, seen or {}):
-            # Of what was to be published together, some was, and could not be brought back. It shows, beside what
-            # waits as before.
+            # Some of a group of changes was published and could not be undone. The handle shows it, beside the
+            # changes that wait as before.
             play.now = shown
             play.settle(seen)
         elif shown != play.now:

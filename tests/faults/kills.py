@@ -51,7 +51,7 @@ class Kill(NamedTuple):
     over : int
         Commits that were over.
     ahead : bool
-        Whether one more had taken place.
+        Whether one more commit is there.
     reads : int
         How often all of it was read meanwhile.
     """
@@ -139,7 +139,7 @@ def _store_change(
     rng: random.Random, version: dict[str, Value], committed: dict[str, Value]
 ) -> tuple[Change, dict[str, Value]]:
     there = sorted(version)
-    # Leaves that change places in one commit would be too much for a `.b2d`: neither file can go first.
+    # A `.b2d` cannot swap two leaves in one commit: neither file can go first.
     free = [key for key in _KEYS if key not in version and key not in committed]
     choice = rng.choice(["put", "put", "put", "delete", "edit", "rename"])
     if choice == "delete" and len(there) > 3:

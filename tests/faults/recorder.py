@@ -1,8 +1,8 @@
-"""Sees every call of this process that changes files below a directory, writes them down, and makes some fail.
+"""Record every call of this process that changes files below a directory, and make some of them fail.
 
-It takes the place of the functions in `os`, of `open`, and of the files that `open` gives. All of the package goes
-through them, its native parts too; `tests/faults/test_recorder.py` shows that nothing passes by: replaying what was
-written down gives the same files.
+The recorder replaces the functions in `os`, `open`, and the files that `open` returns. All of the package uses them,
+its native parts too. `tests/faults/test_recorder.py` shows that no call is missed: replaying the record gives the same
+files.
 
 A fault is planned for the n-th of these calls:
 
@@ -124,7 +124,7 @@ class Recorder:
         self._next = len(self.tree.nodes)
         self._device = os.stat(self.root).st_dev
         self._broken: Fault | None = None
-        # Of a file, what did not reach the disk, as (start, stop), and whether it is still to be told.
+        # The ranges of each file that did not reach the disk, and the files whose next sync has to report that.
         self._unwritten: dict[int, list[tuple[int, int]]] = {}
         self._untold: set[int] = set()
         # Syncs come from several threads.

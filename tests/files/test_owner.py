@@ -1,4 +1,4 @@
-"""The one gate through which files are changed: nobody goes past it, and a child does not get through."""
+"""`Owner`, through which all files are changed: nothing bypasses it, and a forked child is refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EXCEPT = {
     ("_files.file_lock", "_open_for_writing"),  # a lock file
     ("_files.identity", "check_writable_file"),  # changes nothing
     ("_files.copies", "_copy_by_system"),  # to a file that an owner has opened
-    ("_files.temporary_bytes", "add"),  # a file without a name, of which the owner is asked first
+    ("_files.temporary_bytes", "add"),  # a file without a name; the owner is asked first
 }
 
 

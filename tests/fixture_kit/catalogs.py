@@ -212,7 +212,7 @@ class Forgery:
         for key in ("/nothing", "/g", "/g/h", "/a/b"):
             assert table.find(key) == -1
         assert archive.embedded(b"embed.b2e") == self.embed
-        # From a table that nothing was asked of yet, so that it is the listing that meets what is wrong.
+        # A fresh table, so that the listing meets the damage first.
         table = KeyTable.of_archive(self.opened(catalog), SUFFIXES, SKIPPED)
         assert self.all_listed(KeyListing(table)) == self.listed
 

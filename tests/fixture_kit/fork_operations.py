@@ -206,7 +206,7 @@ def hold_lock(a: Any, fork: Fork) -> None:
 
 
 def make_new(a: Any, fork: Fork) -> None:
-    """In the place of the old one, of values that come one by one."""
+    """Replace the array by one of values that come one by one."""
 
     def values() -> Iterator[int]:
         for n in range(3000):

@@ -43,7 +43,7 @@ ARRAYS: dict[str, dict[str, Any]] = {"file": {}, "directory": {"contiguous": Fal
 #: How a child leaves what it is in: goes on to the end, raises, ends the interpreter, ends at once; or goes on when its
 #: parent has come to the end.
 ENDS = ("end", "raise", "exit", "at once", "late")
-#: Of these kinds, others have all that their children go through otherwise.
+#: Kinds with fewer ends: other kinds cover the rest of what their children do.
 FEWER_ENDS = {"zt": ("end", "exit"), "d": ("end", "exit")}
 
 
@@ -93,7 +93,7 @@ class Play:
         self.path = path
 
     def fork(self) -> None:
-        """At the first call, fork; or read what there is, where that is all."""
+        """Fork at the first call; without an end, only read what the object holds."""
         if self.end is None:
             if self.expected is None:
                 self.expected = values_of(self.x)
@@ -190,7 +190,7 @@ class Steps(Recorder):
 
 
 def changes(s: Any) -> None:
-    """What writes in every way: new leaves, others in their place, deleted ones, other keys, all anew."""
+    """Write in every way: new, replaced, deleted and renamed leaves, and the whole store anew."""
     for n in range(6):
         s[f"/x{n}"] = noise(300, n)
     s["/small"], s["/a"] = [1], noise(20, 3)
@@ -366,7 +366,7 @@ def main() -> int:
     kind, root = sys.argv[1:]
     gc.freeze()  # so that a child need not go through all modules
     folder = Path(root)
-    # So that all of it comes about with little data, and each time in the same way.
+    # Small limits: little data takes every path, and the same one each time.
     write_many.CATALOG_LEAST = zip_backend.CATALOG_LEAST = 5
     pending.MEMORY_LIMIT = write_many.MEMORY_LIMIT = 4000
     many_frames.COMPRESSED_BESIDE = 100_000

@@ -132,7 +132,7 @@ def test_verified_handles_follow_their_file(path: Path) -> None:
     at = reader._handle.frame.chunk_info(1)[0]
     data = bytearray(path.read_bytes())
     data[at + 40] ^= 1
-    with open(path, "r+b") as file:  # in place: what handles have read has no say
+    with open(path, "r+b") as file:  # in place: chunks that open handles read later are checked too
         file.write(data)
     with pytest.raises(blosc2.FormatError, match="checksum"):
         reader[15]

@@ -49,7 +49,7 @@ DOCUMENTED: dict[str, tuple[type[BaseException], ...]] = {
     # changes: also what is refused by kind, and values that do not fit what a damaged header states
     "change": (*UNSUPPORTED, *ACTIVE, e.ReadOnlyError, e.ShapeError, e.ChunkSizeError, e.ChunkIndexError,
                e.StoreKeyError, e.UnsupportedValueError, e.CompressionError),
-    # of an extended slice as many as it has; indices that are not there; a header of which the parameters are none
+    # an extended slice of another length; indices that are not there; a header with parameters that are not valid
     "change_list": (*UNSUPPORTED, *ACTIVE, e.ReadOnlyError, e.CompressionError, IndexError, ValueError),
     # there can be 8,000 entries: a ValueError says so
     "set_vlmeta": (*UNSUPPORTED, *ACTIVE, e.ReadOnlyError, ValueError),

@@ -26,7 +26,7 @@ ENOUGH = 4 * MIB
 # Operations on what was made in memory, which has no file.
 _OF_COPIES = ("copy", "pickle", "compact")
 _UNIT = 1024
-# From so much on the peak is begun anew, so that what one call took is not laid to the next one.
+# Above this the peak is reset, so that the memory of one call is not counted for the next one.
 _SOME = 8 * MIB
 
 

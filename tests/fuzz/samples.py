@@ -35,7 +35,7 @@ class Sample(NamedTuple):
     sound: bytes = b""
 
     def write(self, path: Path) -> None:
-        """Put it at a path, in the place of what is there."""
+        """Write it to a path, and replace what is there."""
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         elif path.exists():

@@ -178,7 +178,7 @@ def test_half_written_headers_of_a_growing_array(path: Path) -> None:
     assert v.show(bytes(data)) == v.old  # surplus chunks are ignored
     half = path.read_bytes()
     with pytest.raises(blosc2.FormatError, match="header is not the one that was written"):
-        grow(blosc2.open(str(path), mode="a"))  # it may as well be damaged, which nothing would show any more
+        grow(blosc2.open(str(path), mode="a"))  # the header may be damaged instead, and a change would hide that
     assert path.read_bytes() == half
     half = bytearray(half)
     half[86] = 0  # a file without checksums

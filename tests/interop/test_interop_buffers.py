@@ -99,7 +99,7 @@ def test_chunks_with_a_dictionary(codec: str, theirs: Any) -> None:
 
 @pytest.mark.parametrize(("filter", "meta"), [("TRUNC_PREC", 10), ("TRUNC_PREC", -10), ("INT_TRUNC", -20)])
 def test_lossy_chunks(filter: str, meta: int, theirs: Any) -> None:
-    """Bits are lost in the same places."""
+    """The same bits are lost."""
     data = (np.arange(1000) * 1.37).astype("<f4" if filter == "TRUNC_PREC" else "<i4").tobytes()
     how = {"filters": [filter, "BITSHUFFLE"], "filters_meta": [meta, 0], "typesize": 4}
     ours = peer.compress2(text(data), how)

@@ -85,7 +85,7 @@ def test_every_version_of_ours_is_read_by_the_reference(
 @forms
 @pytest.mark.parametrize("seed", range(3))
 def test_both_append_in_turn(cls: str, suffix: str, seed: int, tmp_path: Path, upstream: Any) -> None:
-    """What the reference appends to a file of ours stays a byte range of it, and we go on in place."""
+    """Values that the reference appends to our file stay byte ranges of it, and we append in place after them."""
     path = str(tmp_path / f"store{suffix}")
     rng = random.Random(seed)
     model = Model()

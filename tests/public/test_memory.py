@@ -71,7 +71,7 @@ SUFFIXES = (".b2z", ".b2d", ".b2e")
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An array that no codec makes smaller, of which each row is another."""
+    """An incompressible array, each row different."""
     path = tmp_path_factory.mktemp("large") / "large.b2nd"
     row = np.random.default_rng(0).integers(0, 256, 1 << 20, "u1")
 

@@ -1,4 +1,4 @@
-"""What is in the place of a new store and is none: files of other kinds stay."""
+"""Opening a store at the path of something else: files of other kinds stay."""
 
 from __future__ import annotations
 

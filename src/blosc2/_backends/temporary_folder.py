@@ -58,7 +58,7 @@ class TemporaryFolder:
             self._owner.mkdir(folder, 0o700)
             return folder
         except BaseException:
-            self._owner.remove_tree(folder)  # which nobody would know of after an interrupt
+            self._owner.remove_tree(folder)  # else an interrupt would leave it behind
             raise
 
     def tidy(self) -> None:

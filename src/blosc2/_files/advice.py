@@ -96,7 +96,7 @@ def advise_frame(advice: str, frame: Frame, numbers: Iterable[Integers] | None =
 def _stored_ranges(frame: Frame, numbers: Iterable[Integers]) -> tuple[Integers, Integers]:
     """Where chunks lie, by the table alone: each ends where the next one begins, or before.
 
-    Those of one value, for which nothing is stored, can be any number more than the file has bytes for.
+    Chunks of one value are left out: nothing is stored for them, and there can be far more than the file has bytes.
     """
     if frame.repeated_offset is not None:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

@@ -183,4 +183,4 @@ def publish_new(temporary: str, path: str, owner: Owner) -> None:
 
 
 def _taken(path: str) -> FileExistsError:
-    return FileExistsError(errno.EEXIST, "somebody else has put something in this place meanwhile", path)
+    return FileExistsError(errno.EEXIST, "somebody else has created something at this path meanwhile", path)

@@ -39,7 +39,7 @@ class Sidecar:
     path : str
         Of the data.
     writable : bool
-        Whether changes are meant; without, a folder in which nothing can be created is read without a lock.
+        Whether the data will be changed. If not, data in a folder that cannot be written are read without a lock.
 
     Attributes
     ----------

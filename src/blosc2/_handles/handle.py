@@ -112,7 +112,7 @@ class FrameHandle:
 
     @property
     def dparams(self) -> DParams | None:
-        """What chunks are read with; None where nobody has said it."""
+        """What chunks are read with; None if it was not given."""
         return self.options.dparams
 
     @dparams.setter

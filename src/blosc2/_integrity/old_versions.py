@@ -136,7 +136,7 @@ class Head:
         empty = self.empty
         entries = np.array(offsets, np.int64)
         entries[entries >= 0] += self.start
-        # Of chunks of different sizes it says nothing, whatever it is.
+        # Where chunks have different sizes, the field has no meaning.
         chunksize = 0 if self.variable else frame_chunksize(self.raw)
         if not self.variable and not 1 <= chunksize <= MAX_BUFFERSIZE:
             raise FormatError("the size of chunks is damaged", path=self.source.path, offset=self.offset + CHUNKSIZE_AT)
@@ -153,7 +153,7 @@ class Head:
 def repaired_header(source: Source, offset: int, stop: int) -> bytes | None:
     """The header of a frame that ends at `stop`, where one bit of it is wrong by its checksum; else None.
 
-    In a frame without checksums nobody can tell.
+    A frame without checksums gives None: nothing tells which bit is wrong.
     """
     if stop - offset < _FIXED + _CHECKSUMS_END:
         return None

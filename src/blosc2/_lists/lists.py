@@ -47,7 +47,7 @@ from blosc2.storage import MAX_BUFFERSIZE, Codec, CParams, SpecialValue, cparams
 #: A compressed element, and its uncompressed size.
 Chunk = tuple[bytes, int]
 
-# Dead bytes of a file that nobody minds, whatever it holds.
+# Dead bytes that a file may always have.
 _SLACK = 1 << 20
 # What is compressed to see whether it can be.
 _SAMPLE = bytes(range(64)) * 4
@@ -59,10 +59,10 @@ class ValueList(StoredFrame, MutableSequence[Any]):
     """A list that is a frame, with one chunk for each element."""
 
     __slots__ = ("_limit",)
-    _limit: int  # bytes of the file up to which nobody has to look how many of them are dead
+    _limit: int  # up to this file size, dead bytes are not counted
     #: The metalayer that says what the frame is.
     _tag: ClassVar[str]
-    #: Whether new lists compress with a dictionary where nobody says otherwise.
+    #: Whether new lists compress with a dictionary by default.
     _uses_dictionary: ClassVar[bool] = False
 
     # ------------------------------------------------------------ making and opening

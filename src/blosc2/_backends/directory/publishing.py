@@ -89,7 +89,7 @@ class Publishing:
             if lock is not None:
                 lock.adopt_if_current()
             if isinstance(error, OSError) and error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
-                raise taken(backend.root, "somebody else has put something in this place meanwhile") from None
+                raise taken(backend.root, "somebody else has created something at this path meanwhile") from None
             raise
         if lock is not None:
             lock.adopt()
@@ -108,7 +108,7 @@ class Publishing:
         """
         backend = self._backend
         if fresh and not backend._was_there:
-            raise taken(backend.root, "somebody else has put something in this place meanwhile")
+            raise taken(backend.root, "somebody else has created something at this path meanwhile")
         if not fresh:
             check_same_file(os.path.join(backend.root, EMBED), backend._identity)
         stale = set(backend.files.all()) if fresh else set()

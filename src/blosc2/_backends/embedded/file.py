@@ -345,7 +345,7 @@ class _Append:
                 self._file._behind = False
                 os.fsync(self._raw.fileno())
             elif self._is_changed:
-                # The old version is untouched. Only the added bytes are removed, which nobody ever saw.
+                # The old version is untouched. Only the added bytes are removed; no reader has seen them.
                 self._raw.truncate(self._start)
         with suppress(OSError):  # of what is durable, or not wanted
             self._end()

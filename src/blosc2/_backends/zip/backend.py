@@ -79,7 +79,7 @@ class ZipBackend(TieredBackend):
         # Whether bytes were cut off, and the cut may not be durable.
         self._is_cut = False
         # Whether a write may have stopped in the middle, and whether somebody else's was seen.
-        self._torn = self._foreign = False
+        self._dirty = self._modified_externally = False
 
     # ------------------------------------------------------------------ reading
     def exists(self) -> bool:
@@ -213,7 +213,7 @@ class ZipBackend(TieredBackend):
         except BaseException:
             self._give_up()
             raise
-        self._torn = False
+        self._dirty = False
         self._staged = True
         return {key: (source, offset, size) for key, (offset, size) in appended.items()}
 
@@ -288,20 +288,20 @@ class ZipBackend(TieredBackend):
         return identity_of(os.fstat(self._descriptor))
 
     def _refusal(self) -> OSError:
-        self._foreign = True
+        self._modified_externally = True
         return changed_by_others(self.root)
 
     def _check_own(self) -> None:
         """Refuse to write if the archive is not as this writer left it."""
         self._owner.check(self.root)
-        self._torn = False
+        self._dirty = False
         if self._new is None and not self._is_own():
             raise self._refusal()
-        self._torn = True
+        self._dirty = True
 
     def _is_own(self) -> bool:
         """Whether the store's path still leads to the open file, and nobody else wrote to it."""
-        if self._foreign or self._writer is None:
+        if self._modified_externally or self._writer is None:
             return False
         try:
             named = os.stat(self.root)
@@ -310,7 +310,7 @@ class ZipBackend(TieredBackend):
         device, inode, size, _ = self._now()
         if (named.st_dev, named.st_ino) != (device, inode):
             return False
-        if self._torn and self.members is not None:
+        if self._dirty and self.members is not None:
             return size >= self.members.archive.end
         return bool(size == self._writer.written)
 
@@ -486,4 +486,4 @@ class ZipBackend(TieredBackend):
         self._descriptor = -1
         self._new = self._writer = None
         self._appended = {}
-        self._staged = self._torn = self._foreign = False
+        self._staged = self._dirty = self._modified_externally = False

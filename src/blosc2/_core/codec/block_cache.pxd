@@ -30,7 +30,7 @@ cdef inline const uint8_t *find_cached(
 
 
 cdef inline CachedBlock *reserve_cached(DecodeContext *context, int64_t size) noexcept nogil:
-    """Room for a block, in the place of the one that was not used for longest; NULL when it is too large."""
+    """Room for a block, that of the least recently used one; NULL when the block is too large."""
     cdef CachedBlock *oldest = NULL
     cdef CachedBlock *cached
     cdef uint8_t *data

@@ -122,7 +122,7 @@ cdef DecodeContext *borrow(int32_t blocksize) except NULL:
 
 
 cdef void _new_context(DecodeContext *context) noexcept:
-    """Make a new context of the C library, which has seen nothing, in place of the one that there is."""
+    """Replace the context of the C library by a new one, which keeps nothing of the old one."""
     cdef c.blosc2_dparams dparams = c.blosc2_get_blosc2_dparams_defaults()
     dparams.nthreads = 1
     if context.dctx != NULL:

@@ -47,9 +47,9 @@ cdef inline int64_t _i64le(const uint8_t *p) noexcept nogil:
     return <int64_t> value
 
 cdef inline bint is_worth_asking(const Chunk *chunk, int64_t stored) noexcept nogil:
-    """Whether the bytes of blocks stored in so many had better be asked for before they are decoded.
+    """Whether to prefetch blocks of this many stored bytes before they are decoded.
 
-    zstd reads from several positions at once. Other codecs run through a block nearly as fast as one can ask for it.
+    zstd reads from several positions at once. Other codecs decode a block nearly as fast as it can be prefetched.
     """
     return stored <= FORESEEN or chunk.data[2] >> 5 == FORMAT_ZSTD
 

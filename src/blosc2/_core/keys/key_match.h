@@ -72,7 +72,7 @@ static inline int last_segment_is(const uint8_t *key, size_t length, const char 
            && (length == name_length || key[length - name_length - 1] == '/');
 }
 
-/* Of 4 slots, the first that is free or has a tag, which its upper bits are; 4 where none is. */
+/* The first of 4 slots that is free or has this tag in its upper bits; 4 if there is none. */
 static inline int first_match(const uint8_t *slots, uint64_t tag, int offset_bits) {
     unsigned found = 16;
     int i;

@@ -24,7 +24,7 @@ cdef extern from "keys/key_match.h" nogil:
 cdef enum:
     # Groups that a listed key may lie in: without a limit, one long name could stand for a gigabyte of group keys.
     MAX_GROUPS = 256
-    # Of the keys that are given at a time: no more of them, however few they are.
+    # The most bytes of keys in one batch, however few keys that are.
     BATCH_BYTES = 1 << 22
 
 

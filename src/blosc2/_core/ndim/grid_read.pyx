@@ -430,7 +430,7 @@ cdef inline int64_t _aim(Read self, cnp.ndarray out) except -1:
     self.data = <uint8_t *> cnp.PyArray_DATA(out)
     for d in range(self.geometry.c.ndim):
         if self.flags >> d & 1:
-            continue    # of one item: nobody asks for its stride
+            continue    # an axis of one item: its stride is not used
         nbytes *= self.count[d]
         self.strides[d] = strides[k]
         if self.flags >> (REVERSED + d) & 1:

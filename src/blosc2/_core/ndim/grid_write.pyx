@@ -74,7 +74,7 @@ cdef class StoredChunk:
 
     @property
     def sum(self):
-        """The checksum of the bytes; None where nobody asked for it when they were made."""
+        """The checksum of the bytes; None unless it was asked for when they were made."""
         return self.own_checksum if self.summed else None
 
     def __getbuffer__(self, Py_buffer *view, int flags):
@@ -158,7 +158,7 @@ cdef class Write(Operation):
         return self.geometry.c.chunk_nbytes + CHUNK_HEADER
 
     cdef int find_slots(self, int64_t count) except -1:
-        """Take memory for so many chunks that nobody uses."""
+        """Take unused memory for this many chunks."""
         cdef Slots slots
         for slots in self.kept_slots:
             if slots.users == 0 and slots.size >= count * self.slot():

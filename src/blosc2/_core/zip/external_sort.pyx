@@ -297,7 +297,7 @@ cdef class SortedRuns:
                 self._fd = os.dup(file.fileno())
             self._file = keep_from_child(io.FileIO(self._fd, "r+b", closefd=False))
         except OSError as error:
-            # The error names a file in the directory that nobody has heard of.
+            # The error names a temporary file, which means nothing to the user.
             raise OSError(error.errno, error.strerror, self._directory) from None
         return 0
 
