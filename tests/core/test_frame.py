@@ -536,9 +536,7 @@ def _lz4_chunk(starts: list[int], blocksize: int, size: int) -> bytearray:
 
 
 def _frame_of_one_chunk(chunk: bytes, nbytes: int, path: Path) -> str:
-    schunk = blosc2.SChunk(chunksize=nbytes, data=bytes(nbytes), cparams={"typesize": 1, "blocksize": 8192})
-    schunk.update_chunk(0, chunk)
-    path.write_bytes(schunk.to_cframe())
+    claims.write_frame(path, [chunk], nbytes=nbytes, chunksize=nbytes)
     return str(path)
 
 

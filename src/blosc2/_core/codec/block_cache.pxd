@@ -14,18 +14,19 @@ cdef enum:
     CACHE_BYTES = 2 << 20   # of one context, in all
 
 
-cdef inline const uint8_t *find_cached(
-        DecodeContext *context, uint64_t frame, int64_t index, const Chunk *chunk, int32_t block) noexcept nogil:
-    """The bytes of a block in the cache, as many as the chunk says; NULL where it is not there."""
+cdef inline CachedBlock *find_cached(
+        DecodeContext *context, uint64_t frame, int64_t index, const Chunk *chunk, int32_t block, bint shuffled) noexcept nogil:
+    """A block in the cache, of as many bytes as the chunk says; NULL where it is not there."""
     cdef CachedBlock *cached
     cdef int i
     for i in range(CACHED_BLOCKS):
         cached = &context.cached[i]
         if (cached.frame == frame and cached.chunk == index and cached.block == block
-                and cached.blocksize == chunk.blocksize and cached.nbytes == block_bytes(chunk, block)):
+                and cached.blocksize == chunk.blocksize and cached.nbytes == block_bytes(chunk, block)
+                and cached.shuffled == shuffled):
             context.clock += 1
             cached.used = context.clock
-            return cached.data
+            return cached
     return NULL
 
 
@@ -65,7 +66,7 @@ cdef inline CachedBlock *reserve_cached(DecodeContext *context, int64_t size) no
 
 
 cdef inline void label_cached(DecodeContext *context, CachedBlock *cached, uint64_t frame, int64_t index, const Chunk *chunk,
-                           int32_t block) noexcept nogil:
+                           int32_t block, bint shuffled, int32_t decoded) noexcept nogil:
     """Say what was decoded into the room that `reserve_cached` gave."""
     context.clock += 1
     cached.used = context.clock
@@ -74,3 +75,5 @@ cdef inline void label_cached(DecodeContext *context, CachedBlock *cached, uint6
     cached.block = block
     cached.blocksize = chunk.blocksize
     cached.nbytes = block_bytes(chunk, block)
+    cached.shuffled = shuffled
+    cached.decoded = decoded

@@ -56,6 +56,8 @@ cdef extern from "blosc2.h" nogil:
         blosc2_context *context, const void *src, int32_t srcsize, int32_t start, int32_t nbytes,
         void *dest, int32_t destsize)
 
+    int blosc2_unshuffle(int typesize, int blocksize, const void *src, void *dest)
+
     blosc2_schunk *blosc2_schunk_new(blosc2_storage *storage)
     int blosc2_schunk_free(blosc2_schunk *schunk)
     int blosc2_meta_add(blosc2_schunk *schunk, const char *name, uint8_t *content, int32_t content_len)

@@ -61,6 +61,9 @@ cdef struct Chunk:
     bint whole              # blocks do not stand alone: delta, dictionary, VL blocks
     bint needs_geometry     # codec or filter that needs the C library's super-chunk
     bint dictionary
+    bint plain              # blocks that `own_decoder.h` can decode
+    int codec               # its id
+    int filter              # of a plain chunk: 0 or shuffle
     int64_t loaded          # bytes of `data` that are there; below cbytes while blocks are read singly
 
 

@@ -27,6 +27,12 @@ cdef extern from "codec/generated_codecs.h" nogil:
     int filter_support(int id)
     bint filter_asks_array(int id, int meta)
     bint filter_keeps_run(int id, int meta, int byte)
+    enum:
+        CODEC_ZSTD
+        FILTER_SHUFFLE
+
+cdef extern from "codec/own_decoder.h" nogil:
+    bint is_plain(int codec, int filter)
 
 
 cdef inline int inspect(const uint8_t *header, int64_t room, Chunk *chunk) noexcept nogil:
@@ -54,7 +60,7 @@ cdef inline int inspect(const uint8_t *header, int64_t room, Chunk *chunk) noexc
     chunk.variable = h[30] & 1
     chunk.dictionary = h[31] & 1
     chunk.whole = chunk.dictionary or chunk.variable
-    chunk.needs_geometry = False
+    chunk.needs_geometry = chunk.plain = False
     chunk.loaded = CHUNK_HEADER
     chunk.nblocks = 1
     if chunk.cbytes < CHUNK_HEADER or chunk.cbytes > room:
@@ -105,12 +111,16 @@ cdef inline int inspect(const uint8_t *header, int64_t room, Chunk *chunk) noexc
         return BAD_STARTS
     if chunk.blocksize % chunk.typesize or chunk.nbytes % chunk.typesize:
         chunk.whole = True  # the library hands out whole items only
+        chunk.plain = False
     return CHUNK_OK
 
 
 cdef inline int _inspect_pipeline(const uint8_t *h, Chunk *chunk) noexcept nogil:
     """Check codec and filters of a chunk that is compressed, whose header this is a copy of."""
     cdef int codec = h[22], i
+    cdef bint simple = True     # one filter at most, without a parameter
+    chunk.codec = codec
+    chunk.filter = 0
     # The format bits of the flags and the id of the codec have to name one decoder.
     if codec_support(codec) == SUPPORT_ABSENT or codec_format(codec) != h[2] >> 5:
         return BAD_CODEC
@@ -123,10 +133,13 @@ cdef inline int _inspect_pipeline(const uint8_t *h, Chunk *chunk) noexcept nogil
             continue
         if filter_support(h[16 + i]) == SUPPORT_ABSENT:
             return BAD_FILTER
+        simple = not chunk.filter and not h[24 + i]
+        chunk.filter = h[16 + i]
         if filter_support(h[16 + i]) == SUPPORT_WHOLE_CHUNK:
             chunk.whole = True
         elif filter_asks_array(h[16 + i], h[24 + i]):
             chunk.needs_geometry = True
+    chunk.plain = simple and not chunk.whole and not chunk.needs_geometry and is_plain(codec, chunk.filter)
     return CHUNK_OK
 
 
@@ -154,6 +167,16 @@ cdef inline int block_span(const Chunk *chunk, int32_t block, int32_t *start, in
     return CHUNK_OK
 
 
+cdef inline bint is_split(const Chunk *chunk, int32_t nbytes) noexcept nogil:
+    """Whether a block of so many bytes is a stream for each byte of an item."""
+    return chunk.split and nbytes == chunk.blocksize and nbytes % chunk.typesize == 0
+
+
+cdef inline bint is_unfiltered(const Chunk *chunk) noexcept nogil:
+    """Whether the streams of a plain chunk are its items."""
+    return chunk.filter == 0 or (chunk.filter == FILTER_SHUFFLE and chunk.typesize == 1)
+
+
 cdef inline int check_block(const Chunk *chunk, int32_t block) noexcept nogil:
     """Check that the streams of a block end where it ends, which is as far as it was loaded (FORMATS 2.3)."""
     cdef int32_t nbytes = block_bytes(chunk, block)
@@ -162,7 +185,7 @@ cdef inline int check_block(const Chunk *chunk, int32_t block) noexcept nogil:
     cdef int status = block_span(chunk, block, &position, &stop)
     if status:
         return status
-    if chunk.split and nbytes == chunk.blocksize and nbytes % chunk.typesize == 0:
+    if is_split(chunk, nbytes):
         streams = chunk.typesize
     for i in range(streams):
         if position > stop - 4:

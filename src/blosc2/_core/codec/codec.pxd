@@ -1,5 +1,6 @@
 from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport realloc
 
 from blosc2._core.codec.chunk cimport (
     BAD_LENGTH, BAD_SPECIAL, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
@@ -19,6 +20,8 @@ cdef struct CachedBlock:    # a decoded block of which a read took only a part
     int32_t block
     int32_t blocksize       # of the chunk as it was then
     int32_t nbytes          # that were decoded into `data`
+    bint shuffled           # whether the filter is still to be undone
+    int32_t decoded         # bytes of each stream that were decoded
     uint64_t used           # when, by the context's clock
 
 
@@ -27,6 +30,9 @@ cdef struct DecodeContext:
     int32_t blocksize       # of its last chunk: the C library rebuilds temporaries when it changes
     uint8_t *stored         # stored bytes of a chunk that came from a positional read
     int64_t stored_size
+    void *zstd              # ZSTD_DCtx *, made when it is needed
+    uint8_t *unfiltered     # a decoded block before its filter is undone
+    int64_t unfiltered_size
     uint8_t *scratch        # decoded bytes
     int64_t scratch_size
     CachedBlock cached[CACHED_BLOCKS]
@@ -60,9 +66,32 @@ cdef class Encoder:
     cdef int32_t encode(self, const uint8_t *source, uint8_t *destination, int32_t room) noexcept nogil
 
 
+cdef inline uint8_t *reserve(uint8_t **buffer, int64_t *have, int64_t size) noexcept nogil:
+    """Room for `size` bytes; what was there stays. NULL when there is no memory."""
+    cdef uint8_t *larger
+    if have[0] >= size and buffer[0] != NULL:
+        return buffer[0]
+    size = (size + 65535) & ~<int64_t> 65535
+    larger = <uint8_t *> realloc(buffer[0], <size_t> size)
+    if larger != NULL:
+        buffer[0] = larger
+        have[0] = size
+    return larger
+
+
+cdef inline uint8_t *reserve_stored(DecodeContext *context, int64_t size) noexcept nogil:
+    """Room for stored bytes."""
+    return reserve(&context.stored, &context.stored_size, size)
+
+
+cdef inline uint8_t *reserve_scratch(DecodeContext *context, int64_t size) noexcept nogil:
+    """Room for decoded bytes."""
+    return reserve(&context.scratch, &context.scratch_size, size)
+
+
 cdef DecodeContext *borrow(int32_t blocksize) except NULL
 cdef void give_back(DecodeContext *context) noexcept
-cdef uint8_t *reserve_stored(DecodeContext *context, int64_t size) noexcept nogil
-cdef uint8_t *reserve_scratch(DecodeContext *context, int64_t size) noexcept nogil
+cdef int decode_streams(
+    DecodeContext *context, const Chunk *chunk, int32_t block, uint8_t *to, int32_t wanted) noexcept nogil
 cdef int decode_whole(DecodeContext *context, Chunk *chunk, uint8_t *destination) noexcept nogil
 cdef int decode_block(DecodeContext *context, Chunk *chunk, int32_t block, uint8_t *destination) noexcept nogil

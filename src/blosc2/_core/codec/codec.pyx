@@ -13,7 +13,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, _PyByte
 from cpython.pythread cimport (
     WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock, PyThread_release_lock)
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from blosc2._core.codec cimport cblosc2 as c
@@ -21,7 +21,9 @@ from blosc2._core.codec.chunk cimport (
     BAD_CBYTES, BAD_DECODED, BAD_LENGTH, BAD_ROOM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MAX_BUFFER,
     NEEDS_GEOMETRY, NO_MEMORY, Chunk, block_bytes, chunk_error_text)
 from blosc2._core.codec.chunk_checks cimport (
-    FILTER_DELTA, FILTER_NDMEAN, FIRST_PLUGIN, check_block, check_starts, filter_asks_array, inspect, largest_codec_meta)
+    FILTER_DELTA, FILTER_NDMEAN, FIRST_PLUGIN, check_block, check_starts, filter_asks_array, inspect,
+    largest_codec_meta)
+from blosc2._core.codec.plain_chunks cimport ZSTD_freeDCtx, decode_plain, streams_of
 from blosc2._core.codec.special_chunks cimport fill
 from blosc2._core.codec.vl_encoding cimport BEYOND, compress_vl_chunk, raw_vl_chunk
 from blosc2._core.io.little_endian cimport i32
@@ -91,7 +93,10 @@ cdef void _free_context(DecodeContext *context) noexcept:
     cdef int i
     for i in range(CACHED_BLOCKS):
         free(context.cached[i].data)
+    if context.zstd != NULL:
+        ZSTD_freeDCtx(context.zstd)
     free(context.stored)
+    free(context.unfiltered)
     free(context.scratch)
     free(context)
 
@@ -141,6 +146,10 @@ cdef void give_back(DecodeContext *context) noexcept:
         free(context.scratch)
         context.scratch = NULL
         context.scratch_size = 0
+    if context.unfiltered_size > KEEP:
+        free(context.unfiltered)
+        context.unfiltered = NULL
+        context.unfiltered_size = 0
     if TEMPORARIES * <int64_t> context.blocksize > KEEP:
         _new_context(context)
     if _idle_count == POOL or context.dctx == NULL:
@@ -158,27 +167,6 @@ def free_idle():
         _free_context(_idle[_idle_count])
 
 
-cdef uint8_t *_reserve(uint8_t **buffer, int64_t *have, int64_t size) noexcept nogil:
-    cdef uint8_t *larger
-    if have[0] >= size and buffer[0] != NULL:
-        return buffer[0]
-    size = (size + 65535) & ~<int64_t> 65535
-    larger = <uint8_t *> realloc(buffer[0], <size_t> size)
-    if larger != NULL:
-        buffer[0] = larger
-        have[0] = size
-    return larger
-
-
-cdef uint8_t *reserve_stored(DecodeContext *context, int64_t size) noexcept nogil:
-    """Room for `size` stored bytes; what was there stays. NULL when there is no memory."""
-    return _reserve(&context.stored, &context.stored_size, size)
-
-
-cdef uint8_t *reserve_scratch(DecodeContext *context, int64_t size) noexcept nogil:
-    return _reserve(&context.scratch, &context.scratch_size, size)
-
-
 # ---------------------------------------------------------------- decoding
 
 cdef void _renew(DecodeContext *context) noexcept with gil:
@@ -188,6 +176,7 @@ cdef void _renew(DecodeContext *context) noexcept with gil:
 
 cdef int decode_whole(DecodeContext *context, Chunk *chunk, uint8_t *destination) noexcept nogil:
     """All bytes of a wholly loaded chunk; exactly `nbytes` are written, or the status is an error."""
+    cdef int32_t block
     cdef int status
     if chunk.kind == KIND_RAW:
         memcpy(destination, chunk.data + CHUNK_HEADER, <size_t> chunk.nbytes)
@@ -196,6 +185,12 @@ cdef int decode_whole(DecodeContext *context, Chunk *chunk, uint8_t *destination
         return fill(chunk, 0, destination, chunk.nbytes)
     if chunk.needs_geometry:
         return NEEDS_GEOMETRY
+    if chunk.plain:
+        for block in range(chunk.nblocks):
+            status = decode_plain(context, chunk, block, destination + <int64_t> block * chunk.blocksize)
+            if status:
+                return status
+        return CHUNK_OK
     status = check_starts(chunk)
     if status:
         return status
@@ -211,6 +206,12 @@ cdef int decode_whole(DecodeContext *context, Chunk *chunk, uint8_t *destination
     return CHUNK_OK if status == chunk.nbytes else BAD_DECODED
 
 
+cdef int decode_streams(
+        DecodeContext *context, const Chunk *chunk, int32_t block, uint8_t *to, int32_t wanted) noexcept nogil:
+    """See `streams_of`."""
+    return streams_of(context, chunk, block, to, wanted)
+
+
 cdef int decode_block(DecodeContext *context, Chunk *chunk, int32_t block, uint8_t *destination) noexcept nogil:
     """The bytes of one loaded block of a chunk whose blocks stand alone."""
     cdef int64_t start = <int64_t> block * chunk.blocksize
@@ -221,6 +222,8 @@ cdef int decode_block(DecodeContext *context, Chunk *chunk, int32_t block, uint8
         return CHUNK_OK
     if chunk.kind != KIND_REGULAR:
         return fill(chunk, start, destination, nbytes)
+    if chunk.plain:
+        return decode_plain(context, chunk, block, destination)
     status = check_block(chunk, block)
     if status:
         return status

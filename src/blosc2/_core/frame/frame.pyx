@@ -401,7 +401,8 @@ cdef class Frame(ChunkTable):
                 if status:
                     return status
             else:
-                status = self.part_block(index, context, &chunk, block, &decoded)
+                status = self.part_block(
+                    index, context, &chunk, block, False, <int32_t> (min(end, high) - low), &decoded)
                 if status:
                     return status
                 memcpy(destination, decoded + (begin - low), <size_t> (min(end, high) - begin))

@@ -341,7 +341,8 @@ cdef class Operation:
                         if status:
                             return status
                 else:
-                    status = self.frame.part_block(nchunk, context, chunk, <int32_t> nblock, &source)
+                    status = self.frame.part_block(
+                        nchunk, context, chunk, <int32_t> nblock, False, chunk.blocksize, &source)
                     if status:
                         return status
                 for p in range(at, stop):

@@ -29,5 +29,6 @@ cdef class Read(Operation):
     cdef bint takes_all(self, int64_t nchunk, const Box *box) noexcept nogil
     cdef int read_blocks(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box, const int64_t *low,
                          const int64_t *many, int64_t begin, int64_t end, const uint8_t *decoded, bint checked) noexcept nogil
+    cdef bint unshuffles_less(self, const Box *part) noexcept nogil
     cdef uint32_t sum_more(self, uint32_t crc, const uint8_t *data, int64_t size) noexcept nogil
     cdef int fill_special(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil

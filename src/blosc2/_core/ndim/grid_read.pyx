@@ -12,7 +12,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from blosc2._core.io.checksum cimport checksum, copy_and_checksum, zip_checksum
 from blosc2._core.codec.codec cimport (
     BAD_LENGTH, BAD_SPECIAL, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
-    Chunk, DecodeContext, Encoder, block_span, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch)
+    Chunk, DecodeContext, Encoder, block_bytes, block_span, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch)
+from blosc2._core.codec.chunk_checks cimport FILTER_SHUFFLE
+from blosc2._core.codec.block_runs cimport LARGE_BLOCK
 from blosc2._core.codec.thread_pool cimport is_quick, worth_threads
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
@@ -21,12 +23,20 @@ from blosc2._core.zip.member_checksum cimport ChunkChecksum, check_chunk_checksu
 
 cnp.import_array()
 
+cdef extern from "codec/unshuffle.h" nogil:
+    bint unshuffles_parts(int itemsize)
+    void unshuffle_box(uint8_t *to, const int64_t *to_strides, const uint8_t *planes, int64_t plane,
+                       const int64_t *strides, const int64_t *count, int ndim, int itemsize)
+
 cdef extern from "numpy/arrayobject.h":
     object PyArray_Empty(int nd, cnp.npy_intp *dims, cnp.dtype dtype, int fortran)
 
 cdef enum:
     # Pieces for each thread: they do not all take the same time.
     PIECES = 4
+    # Of a shuffled block: items that are undone together, and which part of a block is few items.
+    SHORTEST_RUN = 8
+    FEW = 32
 
 
 cdef inline int whole(Read self, int64_t nchunk, DecodeContext *context, Chunk *chunk) noexcept nogil:
@@ -282,8 +292,14 @@ cdef class Read(Operation):
         cdef uint32_t crc = 0
         cdef int64_t summed = 0
         cdef int32_t start = 0, stop = 0
+        cdef int64_t plane_strides[MAX_DIM]
+        cdef int64_t last
+        cdef bint shuffled = (
+            decoded == NULL and chunk.plain and chunk.filter == FILTER_SHUFFLE and chunk.typesize == g.itemsize
+            and unshuffles_parts(<int> g.itemsize) and chunk.blocksize <= LARGE_BLOCK)
         for d in range(g.ndim):
             source_strides[d] = g.item_strides[d] * self.step[d]
+            plane_strides[d] = source_strides[d] // g.itemsize
         for i in range(begin, end):
             rest = i
             nblock = offset = 0
@@ -334,7 +350,19 @@ cdef class Read(Operation):
                     if status:
                         return status
                     continue
-                status = self.frame.part_block(nchunk, context, chunk, <int32_t> nblock, &source)
+                last = offset
+                for d in range(g.ndim):
+                    last += (part.count[d] - 1) * source_strides[d]
+                if shuffled and self.unshuffles_less(&part):
+                    status = self.frame.part_block(
+                        nchunk, context, chunk, <int32_t> nblock, True, <int32_t> (last // g.itemsize + 1), &source)
+                    if status:
+                        return status
+                    unshuffle_box(to, self.strides, source + offset // g.itemsize, block_bytes(chunk, <int32_t> nblock)
+                                  // g.itemsize, plane_strides, part.count, g.ndim, <int> g.itemsize)
+                    continue
+                status = self.frame.part_block(
+                    nchunk, context, chunk, <int32_t> nblock, False, <int32_t> (last + g.itemsize), &source)
                 if status:
                     return status
             copy_items(to, self.strides, source + offset, source_strides, part.count, g.ndim, g.itemsize)
@@ -344,6 +372,18 @@ cdef class Read(Operation):
                 return CHUNK_OK if crc == self.frame.checksums[nchunk] else BAD_SUM
             self.own[nchunk].crc, self.own[nchunk].size = crc, chunk.cbytes
         return CHUNK_OK
+
+    cdef bint unshuffles_less(self, const Box *part) noexcept nogil:
+        """Whether it takes less time to undo the shuffle of a part of a block than of the whole block, and to copy."""
+        cdef Grid *g = &self.geometry.c
+        cdef int64_t items = 1
+        cdef int d
+        for d in range(g.ndim):
+            items *= part.count[d]
+        d = g.ndim - 1
+        if part.count[d] >= SHORTEST_RUN and self.step[d] == 1:
+            return items * g.itemsize < g.block_nbytes
+        return items * g.itemsize <= g.block_nbytes // FEW
 
     cdef uint32_t sum_more(self, uint32_t crc, const uint8_t *data, int64_t size) noexcept nogil:
         """Go on with the checksum of a chunk."""
