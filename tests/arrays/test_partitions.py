@@ -72,6 +72,14 @@ def test_known_choices() -> None:
             "c16",
             ((64, 64, 32), (16, 32, 32)),
         ),  # halved 4, 3 and 3 times, doubled 2, 1 and 0 times
+        # stacks: four samples of 4 KiB make 16 of 64 KiB, and 512 of them 2 MiB
+        ((5000, 64, 64), "u1", ((512, 64, 64), (4, 64, 64))),
+        ((5000, 64, 64), "f8", ((64, 64, 64), (2, 64, 64))),  # 32 KiB, 64 of 256 KiB
+        ((16_384, 256), "f4", ((2048, 256), (32, 256))),  # rows of 1 KiB: 32 of 128
+        ((16_383, 256), "f4", ((2048, 256), (128, 256))),  # not yet a stack; halved 7 times, doubled 4 times
+        # a sample of 150,528 bytes is halved twice; 13 whole ones fit into 2 MiB
+        ((10_000, 224, 224, 3), "u1", ((13, 224, 224, 3), (1, 112, 112, 3))),
+        ((511, 64, 64), "u1", ((511, 64, 64), (32, 32, 64))),  # not yet a stack, by one sample; below 2 MiB
     ):
         assert compute_chunks_blocks(shape, dtype=dtype) == want
 

@@ -4,7 +4,8 @@ The defaults depend only on the shape and the item size, never on the machine, s
 everywhere. A block is the unit of random access and has 64 to 256 KiB, depending on its item size
 (doc/design/chunk-shapes.md has the figures). A chunk is the unit of parallel work and of the offsets table, and has
 about 2 MiB. The longest axis is halved until they fit, which keeps them close to cubes: a patch of a volume then
-touches few blocks in any orientation.
+touches few blocks in any orientation. An array whose first axis is much longer than the others (a stack of images, a
+table) is read sample by sample: its blocks hold a few whole samples, or part of one.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ CHUNK_NBYTES = 2 << 20
 # take zstd twice as long: halving an axis leaves more than that of 32.
 _STREAM_NBYTES = 32 << 10
 _LEAST_BLOCK_NBYTES, _MOST_BLOCK_NBYTES = 64 << 10, 256 << 10
+# An array is a stack of samples if its first axis is so many times as long as any other: a matrix, which may be read by
+# columns, too, and an array of more axes.
+_STACKED_ROWS, _STACKED = 64, 8
+# Blocks of a stack hold more than one sample up to this part of the limit: a sample is not to cost what many do.
+_STACK_PART = 4
 # Of a chunk on one axis, as metadata can say.
 _MOST_ITEMS = (1 << 31) - 1
 
@@ -100,8 +106,23 @@ def default_partitions(
     >>> default_partitions((1000, 1000), 1, block_nbytes=10_000, chunk_nbytes=100_000)
     ((252, 250), (63, 125))
     """
-    block = _halve(shape, block_limit(itemsize) if block_nbytes is None else block_nbytes, itemsize)
+    limit = block_limit(itemsize) if block_nbytes is None else block_nbytes
+    times = _STACKED_ROWS if len(shape) == 2 else _STACKED
+    if len(shape) > 1 and shape[0] >= times * max(shape[1:]) and _nbytes(shape, itemsize) > limit:
+        return _stack_partitions(shape, itemsize, limit, chunk_nbytes)
+    block = _halve(shape, limit, itemsize)
     return _multiply(block, shape, chunk_nbytes, itemsize), block
+
+
+def _stack_partitions(shape: Shape, itemsize: int, block_nbytes: int, chunk_nbytes: int) -> tuple[Shape, Shape]:
+    """Chunks and blocks of whole samples, as far as these fit."""
+    sample = _halve(shape[1:], block_nbytes, itemsize)
+    count = 1
+    if sample == shape[1:]:
+        count = max(1, block_nbytes // _STACK_PART // _nbytes(sample, itemsize))
+    larger = _multiply(sample, shape[1:], chunk_nbytes, itemsize * count)
+    many = max(1, chunk_nbytes // _nbytes(larger, itemsize * count)) * count
+    return (min(many, shape[0]), *larger), (count, *sample)
 
 
 def _halve(shape: Shape, limit: int, itemsize: int) -> Shape:
