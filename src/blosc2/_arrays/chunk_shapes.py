@@ -11,8 +11,8 @@ table) is read sample by sample: its blocks hold a few whole samples, or part of
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 
@@ -31,6 +31,10 @@ _LEAST_BLOCK_NBYTES, _MOST_BLOCK_NBYTES = 64 << 10, 256 << 10
 _STACKED_ROWS, _STACKED = 64, 8
 # Blocks of a stack hold more than one sample up to this part of the limit: a sample is not to cost what many do.
 _STACK_PART = 4
+# Of blocks for patches: the part of a patch that they are long, and the bytes below which they gain nothing.
+_PATCH_PART, _LEAST_PATCH_NBYTES = 4, 16 << 10
+# Samples smaller than this share a block: it takes some 50 bytes and a microsecond however small it is.
+_LEAST_SAMPLES_NBYTES = 4 << 10
 # Of a chunk on one axis, as metadata can say.
 _MOST_ITEMS = (1 << 31) - 1
 
@@ -38,7 +42,7 @@ Shape = tuple[int, ...]
 
 
 def compute_chunks_blocks(
-    shape: Any, chunks: Any = None, blocks: Any = None, dtype: Any = np.uint8, **_: Any
+    shape: Any, chunks: Any = None, blocks: Any = None, dtype: Any = np.uint8, *, layout: Any = None, **_: Any
 ) -> tuple[Shape, Shape]:
     """Compute chunk and block shapes for an array.
 
@@ -49,6 +53,10 @@ def compute_chunks_blocks(
         Shapes that are given are kept; the others are chosen. Blocks without chunks are clamped to the shape.
     dtype : dtype
         Only its item size is used.
+    layout : str or tuple, optional
+        How the array will be read, instead of `chunks` and `blocks`: "samples" (one index along the first axis at a
+        time), "planes" (of the last two axes), "columns" (along the first axis), "patches" (boxes anywhere), or
+        ("patches", shape of a patch).
     **_
         Accepted and ignored, so that the keywords of a constructor can be passed on.
 
@@ -59,15 +67,20 @@ def compute_chunks_blocks(
     Raises
     ------
     ValueError
-        The number of axes differs from that of the shape, a length is zero, or blocks are larger than chunks.
+        The number of axes differs from that of the shape, a length is zero, blocks are larger than chunks, or there is
+        no such layout.
 
     Examples
     --------
     >>> compute_chunks_blocks((512, 512, 300), dtype="f4")
     ((64, 64, 76), (32, 32, 19))
+    >>> compute_chunks_blocks((512, 512, 300), dtype="f4", layout=("patches", (64, 64, 32)))
+    ((128, 64, 64), (16, 16, 16))
     """
     shape = as_shape(shape, "shape")
     itemsize = np.dtype(dtype).itemsize
+    if layout is not None and not (chunks is None and blocks is None):
+        raise ValueError("give either layout= or chunks= and blocks=")
     wanted_chunks = None if chunks is None else _axes(chunks, shape, "chunks")
     wanted_blocks = None if blocks is None else _axes(blocks, shape, "blocks")
     if 0 in shape:
@@ -80,6 +93,8 @@ def compute_chunks_blocks(
             wanted_blocks = None
     if wanted_chunks is None:
         if wanted_blocks is None:
+            if layout is not None:
+                return _layout_partitions(shape, itemsize, layout)
             return default_partitions(shape, itemsize)
         block = tuple(min(b, n) for b, n in zip(wanted_blocks, shape, strict=True))
         return _multiply(block, shape, CHUNK_NBYTES, itemsize), block
@@ -109,20 +124,74 @@ def default_partitions(
     limit = block_limit(itemsize) if block_nbytes is None else block_nbytes
     times = _STACKED_ROWS if len(shape) == 2 else _STACKED
     if len(shape) > 1 and shape[0] >= times * max(shape[1:]) and _nbytes(shape, itemsize) > limit:
-        return _stack_partitions(shape, itemsize, limit, chunk_nbytes)
+        return _stack_partitions(shape, itemsize, limit, chunk_nbytes, limit // _STACK_PART)
     block = _halve(shape, limit, itemsize)
     return _multiply(block, shape, chunk_nbytes, itemsize), block
 
 
-def _stack_partitions(shape: Shape, itemsize: int, block_nbytes: int, chunk_nbytes: int) -> tuple[Shape, Shape]:
-    """Chunks and blocks of whole samples, as far as these fit."""
+def _stack_partitions(
+    shape: Shape, itemsize: int, block_nbytes: int, chunk_nbytes: int, together: int
+) -> tuple[Shape, Shape]:
+    """Chunks and blocks of whole samples, as far as these fit; those of a block have `together` bytes at most."""
     sample = _halve(shape[1:], block_nbytes, itemsize)
     count = 1
     if sample == shape[1:]:
-        count = max(1, block_nbytes // _STACK_PART // _nbytes(sample, itemsize))
+        count = min(max(1, together // _nbytes(sample, itemsize)), shape[0])
     larger = _multiply(sample, shape[1:], chunk_nbytes, itemsize * count)
     many = max(1, chunk_nbytes // _nbytes(larger, itemsize * count)) * count
     return (min(many, shape[0]), *larger), (count, *sample)
+
+
+def _layout_partitions(shape: Shape, itemsize: int, layout: Any) -> tuple[Shape, Shape]:
+    """Chunks and blocks for one way to read; see `compute_chunks_blocks`."""
+    name, *patch = layout if isinstance(layout, (tuple, list)) and layout else (layout,)
+    if not isinstance(name, str) or name not in _LAYOUTS or len(patch) > (name == "patches"):
+        raise ValueError(
+            f"layout should be one of {', '.join(_LAYOUTS)}, or ('patches', shape of a patch), not {layout!r}"
+        )
+    return _LAYOUTS[name](shape, itemsize, *patch) if shape else default_partitions(shape, itemsize)
+
+
+def _samples(shape: Shape, itemsize: int) -> tuple[Shape, Shape]:
+    """Blocks of one sample, or of some small ones."""
+    return _stack_partitions(shape, itemsize, _MOST_BLOCK_NBYTES, CHUNK_NBYTES, _LEAST_SAMPLES_NBYTES)
+
+
+def _planes(shape: Shape, itemsize: int) -> tuple[Shape, Shape]:
+    """Blocks of the last two axes."""
+    outer = max(len(shape) - 2, 0)
+    block = (1,) * outer + _halve(shape[outer:], _MOST_BLOCK_NBYTES, itemsize)
+    return _extend(block, shape, itemsize), block
+
+
+def _columns(shape: Shape, itemsize: int) -> tuple[Shape, Shape]:
+    """Blocks along the first axis."""
+    block = (min(shape[0], max(1, block_limit(itemsize) // itemsize)), *(1 for _ in shape[1:]))
+    return _extend(block, shape, itemsize), block
+
+
+def _patches(shape: Shape, itemsize: int, patch: Any = None) -> tuple[Shape, Shape]:
+    """Blocks that bring little with a patch that does not belong to it, wherever it lies."""
+    lengths = shape if patch is None else _axes(patch, shape, "a patch")
+    part = 1 if patch is None else _PATCH_PART
+    block = _halve(
+        tuple(-(-min(p, n) // part) for p, n in zip(lengths, shape, strict=True)), block_limit(itemsize), itemsize
+    )
+    block = _multiply(block, shape, _LEAST_PATCH_NBYTES, itemsize)
+    return _multiply(block, shape, CHUNK_NBYTES, itemsize), block
+
+
+_LAYOUTS: Final[dict[str, Callable[..., tuple[Shape, Shape]]]] = {
+    "samples": _samples, "patches": _patches, "planes": _planes, "columns": _columns,
+}  # fmt: skip
+
+
+def _extend(block: Shape, shape: Shape, itemsize: int) -> Shape:
+    """A chunk of such blocks, longer by one axis after the other, the last one first."""
+    chunk = list(block)
+    for axis in reversed(range(len(shape))):
+        chunk[axis] = min(shape[axis], chunk[axis] * max(1, CHUNK_NBYTES // _nbytes(chunk, itemsize)))
+    return tuple(chunk)
 
 
 def _halve(shape: Shape, limit: int, itemsize: int) -> Shape:
@@ -154,6 +223,21 @@ def _nbytes(lengths: Sequence[int], itemsize: int) -> int:
     for n in lengths:
         total *= n
     return total
+
+
+def decoded_nbytes(shape: Shape, chunks: Shape, blocks: Shape, itemsize: int, axis: int | None = None) -> int:
+    """Uncompressed bytes of the blocks that hold one item, or all items at one index of an axis.
+
+    Examples
+    --------
+    >>> decoded_nbytes((100, 100), (50, 50), (10, 50), 8), decoded_nbytes((100, 100), (50, 50), (10, 50), 8, axis=0)
+    (4000, 8000)
+    """
+    count = 1
+    for d, (n, c, b) in enumerate(zip(shape, chunks, blocks, strict=True)):
+        if axis is not None and d != axis:
+            count *= n // c * -(-c // b) + -(-(n % c) // b)
+    return count * _nbytes(blocks, itemsize)
 
 
 def as_shape(value: Any, name: str) -> Shape:

@@ -9,6 +9,7 @@ from typing import Any, Never
 
 import numpy as np
 
+from blosc2._arrays.chunk_shapes import decoded_nbytes
 from blosc2._arrays.slabs import Snapshot
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import read_basic
@@ -148,11 +149,18 @@ class ReadableArray(Stored):
 
     @property
     def info_items(self) -> list[tuple[str, Any]]:
-        """What `info` shows, as pairs."""
+        """What `info` shows, as pairs; "decoded" are the bytes of the blocks that an item, or an index, lies in."""
+        decoded = []
+        if self.size:
+            sizes = self.shape, self.chunks, self.blocks, self.dtype.itemsize
+            axes = {"an item": None, "[i]": 0, "[..., i]": self.ndim - 1} if self.ndim > 1 else {"an item": None}
+            costs = [f"{size_text(decoded_nbytes(*sizes, axis=axis))} for {what}" for what, axis in axes.items()]
+            decoded.append(("decoded", ", ".join(costs)))
         return [
             ("type", type(self).__name__), ("shape", self.shape), ("chunks", self.chunks), ("blocks", self.blocks),
             ("dtype", self.dtype), ("nbytes", size_text(self.nbytes)), ("cbytes", size_text(self.cbytes)),
-            ("cratio", f"{self.cratio:.2f}x"), ("cparams", self.cparams), ("dparams", self.dparams),
+            ("cratio", f"{self.cratio:.2f}x"), *decoded,
+            ("cparams", self.cparams), ("dparams", self.dparams),
             *self._handle.described_checks(),
         ]  # fmt: skip
 

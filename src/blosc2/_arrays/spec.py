@@ -9,7 +9,14 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from blosc2._arrays.chunk_shapes import Shape, as_shape, can_hold_items, geometry_of, padded_chunk_nbytes
+from blosc2._arrays.chunk_shapes import (
+    Shape,
+    as_shape,
+    can_hold_items,
+    compute_chunks_blocks,
+    geometry_of,
+    padded_chunk_nbytes,
+)
 from blosc2._core.codec.codec import Plugin
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_write import Write
@@ -163,6 +170,8 @@ class ArrayPlan:
         if self.keywords.storage.urlpath is not None:
             check_target(self.keywords.storage, "NDArray")
         chunks, blocks = self.keywords.chunks, self.keywords.blocks
+        if self.keywords.layout is not None:
+            chunks, blocks = compute_chunks_blocks(self.shape, chunks, blocks, self.dtype, layout=self.keywords.layout)
         if (
             like is not None
             and like.shape == self.shape

@@ -20,7 +20,7 @@ from blosc2.storage import (
 )
 
 _STORAGE = tuple(item.name for item in fields(Storage))
-ARRAY_KEYWORDS = ("chunks", "blocks", "cparams", "dparams", *_STORAGE, "storage")
+ARRAY_KEYWORDS = ("chunks", "blocks", "layout", "cparams", "dparams", *_STORAGE, "storage")
 SCHUNK_KEYWORDS = (*_STORAGE, "storage", "cparams", "dparams")
 
 
@@ -33,7 +33,7 @@ class ConstructorKeywords(NamedTuple):
     cparams : CParams, dict or None
         As given: what it leaves out depends on the data, so `cparams_from` comes later.
     dparams : DParams
-    chunks, blocks : object
+    chunks, blocks, layout : object
         As given; None where they are not.
     """
 
@@ -42,6 +42,7 @@ class ConstructorKeywords(NamedTuple):
     dparams: DParams
     chunks: Any = None
     blocks: Any = None
+    layout: Any = None
 
 
 def array_keywords(keywords: dict[str, Any]) -> ConstructorKeywords:
@@ -121,7 +122,7 @@ def _split(keywords: dict[str, Any]) -> ConstructorKeywords:
         storage = storage_from(stored) if stored else _default_storage()
     return ConstructorKeywords(
         storage, keywords.get("cparams"), dparams_from(keywords.get("dparams")), keywords.get("chunks"),
-        keywords.get("blocks"),
+        keywords.get("blocks"), keywords.get("layout"),
     )  # fmt: skip
 
 

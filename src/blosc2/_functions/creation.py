@@ -63,8 +63,8 @@ def asarray(array: Any, copy: bool | None = None, dtype: Any = None, *, shape: A
         compressed when a row of chunks is full. So memory holds at most ``chunks[0]`` rows and one block, besides what
         is stored.
     **kwargs
-        ``chunks``, ``blocks``, ``cparams``, ``dparams``, ``meta``, ``urlpath``, ``mode`` and the other fields of
-        `blosc2.Storage`.
+        ``chunks``, ``blocks`` or ``layout`` (see `compute_chunks_blocks`), ``cparams``, ``dparams``, ``meta``,
+        ``urlpath``, ``mode`` and the other fields of `blosc2.Storage`.
 
     Returns
     -------
