@@ -200,7 +200,7 @@ class DictStore(Store):
             self._followers = (self._contents, self._names)
 
     def _set_parameters(self, cparams: Any, dparams: Any) -> None:
-        self._cparams = None if cparams is None else cparams_from(cparams)
+        self._cparams, self._asked = None if cparams is None else cparams_from(cparams), cparams is not None
         self._dparams = None if dparams is None else dparams_from(dparams)
 
     def is_table(self) -> bool:

@@ -126,7 +126,7 @@ class EmbedStore(Store):
             urlpath = storage.urlpath if urlpath is None else urlpath
             mode, mmap_mode = storage.mode, storage.mmap_mode if mmap_mode is None else mmap_mode
         path = None if urlpath is None else local_path(urlpath)
-        self._cparams = cparams_from(cparams)
+        self._cparams, self._asked = cparams_from(cparams), cparams is not None
         self._dparams = dparams_from(dparams)
         packed = {name: pack(value) for name, value in (meta or {}).items()}
         # What is in memory only was made here, so it is trusted.

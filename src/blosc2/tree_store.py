@@ -288,10 +288,10 @@ class TreeStore(DictStore):
             tree_changes.create_group(self, path)
         return SubtreeView(self._owner, path) if path else self
 
-    def __setitem__(self, key: str, value: Any) -> None:
+    def _set(self, key: str, value: Any) -> None:
         if key == "/" and not self._prefix:
             raise ValueError("Cannot assign array to structural path '/', the root of the tree")
-        super().__setitem__(key, value)
+        super()._set(key, value)
 
     def _check_assignable(self, key: str) -> None:
         tree_changes.check_assignable(self, key)
@@ -315,7 +315,7 @@ class TreeStore(DictStore):
         self._session.check_writable("rename", old)
         tree_changes.rename(self, old, new)
 
-    def __delitem__(self, key: str) -> None:
+    def _delete(self, key: str) -> None:
         path = self._absolute(key)
         self._session.check_writable("delete items", path or key)
         tree_changes.delete(self, path, path if self._prefix else key)

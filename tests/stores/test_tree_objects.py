@@ -48,7 +48,7 @@ def test_groups_are_counted_again(tmp_path: Path) -> None:
         del tree["/g/x"]
         expected = {"/n": 1, "/g": 0}
         assert {key: count for key, count in tree._groups.added.items() if count} == {"/n": 1}
-        tree._groups.added = {"/wrong": 7}
+        tree._groups.added.update({"/wrong": 7})
         tree._groups.recount()
         assert tree._groups.added == expected
 

@@ -18,7 +18,7 @@ from blosc2._arrays.ranges import Box, Range, Spaced, eye_part, positions
 from blosc2._arrays.readable import ChunkInfo, ReadableArray
 from blosc2._arrays.resize import mark_indexes_stale, resize_update, resized_geometry
 from blosc2._arrays.slabs import Shape, Snapshot, compressed_box, converted, plan_like, slabs_in
-from blosc2._arrays.small_frames import TINY, cframe_of, forget_templates, tiny_frame
+from blosc2._arrays.small_frames import TINY, cframe_of, forget_templates, raw_kinds, tiny_frame
 from blosc2._arrays.spec import ArrayPlan, plain_dtype
 from blosc2._arrays.streams import joined_rows, made, slab_height, slabs_of
 from blosc2._arrays.transform import matrix_axes, permuted, reshaped, selected, shape_for, taken, taken_along
@@ -56,6 +56,7 @@ __all__ = [
     "plain_dtype",
     "plan_like",
     "positions",
+    "raw_kinds",
     "reshaped",
     "resize_update",
     "resized_geometry",

@@ -14,7 +14,7 @@ import numpy as np
 from blosc2._arrays.spec import ArrayPlan
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_writer import pack_index, pack_trailer
-from blosc2._core.frame.small_frame import Template, forget_idle
+from blosc2._core.frame.small_frame import RawKinds, Template, forget_idle
 from blosc2._core.io.source import Source
 from blosc2._core.zip.descriptions import describe
 from blosc2._frames import ZERO_OFFSET, header_size, parse_dtype
@@ -100,13 +100,44 @@ def cframe_of(items: Items, keywords: dict[str, Any]) -> bytes:
     return frame
 
 
-def tiny_frame(items: Items, keywords: dict[str, Any]) -> tuple[bytes, bytes] | None:
+def tiny_frame(items: Items, keywords: dict[str, Any], *, asked: bool | None = None) -> tuple[bytes, bytes] | None:
     """The frame of an array that is not worth compressing, and its description. None for other arrays.
 
-    It is that of `cframe_of` with a chunk that is stored as it is, whatever was made before.
+    It is that of `cframe_of` with a chunk that is stored as it is, whatever was made before. `asked` says whether
+    somebody asked for compression; by default, whether there are any keywords.
     """
-    if keywords or items.nbytes > TINY:
+    if (bool(keywords) if asked is None else asked) or items.nbytes > TINY:
         return None
+    known = _tiny_kind(items, keywords)
+    frame = None if known is None or known.template is None else known.template.raw_frame(items)
+    return None if known is None or frame is None else (frame, _description(known, frame))
+
+
+def raw_kinds(keywords: dict[str, Any]) -> RawKinds | None:
+    """The kinds of arrays whose frames are made without Python code; for a store that nobody asked to compress them."""
+    templates = _set_of(keywords)
+    if templates is None:
+        return None
+
+    def learn(items: Items) -> tuple[Template, bytes] | None:
+        known = _tiny_kind(items, keywords) if items.nbytes <= TINY and not items.dtype.hasobject else None
+        frame = None if known is None or known.template is None else known.template.raw_frame(items)
+        if known is None or known.template is None or frame is None:
+            return None
+        return known.template, _description(known, frame)
+
+    return RawKinds(learn, cparams_dflts if not keywords else keywords["cparams"].__dict__, templates.made_from)
+
+
+def _description(known: _Known, frame: bytes) -> bytes:
+    """The description of arrays of one kind that are stored as they are."""
+    if known.description is None:
+        known.description = describe(Frame.open(Source.of_buffer(frame)), parse_dtype)
+    return known.description
+
+
+def _tiny_kind(items: Items, keywords: dict[str, Any]) -> _Known | None:
+    """What is known of the kind of a small array; None if the keywords may say more than how to compress."""
     templates = _set_of(keywords)
     if templates is None:
         return None
@@ -119,14 +150,7 @@ def tiny_frame(items: Items, keywords: dict[str, Any]) -> tuple[bytes, bytes] | 
         if len(templates.known) >= _MOST:
             templates.known.clear()
         templates.known[key] = known
-    if known.template is None:
-        return None
-    frame = known.template.raw_frame(items)
-    if frame is None:
-        return None
-    if known.description is None:
-        known.description = describe(Frame.open(Source.of_buffer(frame)), parse_dtype)
-    return frame, known.description
+    return known
 
 
 def _in_general(items: Items, keywords: dict[str, Any]) -> tuple[ArrayPlan, bytes]:

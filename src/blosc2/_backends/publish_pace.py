@@ -44,6 +44,14 @@ class Pace:
             return False
         return self.is_cheap(_ALLOWANCE)
 
+    def quiet_time(self, values: int) -> tuple[int, float]:
+        """How many bytes may wait, and until when, while `is_due` says no."""
+        if self._spent >= _ALLOWANCE:
+            until = self._ended + _PART * self._took
+            if time.monotonic() < until:
+                return 1 << 62, until
+        return (MAP_BYTES * values if values > _FEW else 0), self._ended + _LONGEST_WAIT
+
     def is_cheap(self, allowance: float) -> bool:
         """Whether publications took few seconds in all, or only a small part of the time since the last one."""
         return self._spent < allowance or time.monotonic() - self._ended >= _PART * self._took

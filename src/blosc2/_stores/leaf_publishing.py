@@ -174,6 +174,10 @@ class LeafPublishing:
         """Whether it is time to publish embedded values."""
         return self.pace.is_due(store._pending.in_memory + nbytes, len(_entries(store)))
 
+    def quiet_time(self, store: DictStore) -> tuple[int, float]:  # noqa: ARG002 - one for all stores
+        """How many bytes may be pending, and until when, before `is_due` is asked again; -1 for any number."""
+        return -1, 0.0
+
     def end_block(self, store: DictStore, block: AllOrNone) -> None:
         """Publish the changes of a block, as far as they are due."""
         pending, placing = store._pending, store._backend.placing

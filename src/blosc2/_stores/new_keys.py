@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from blosc2._arrays import raw_kinds
 from blosc2._backends import EMBED, KEY_RULES, LEAF_SUFFIXES, RESERVED, new_key, suffixed_folders
-from blosc2._core.keys.folded_keys import AGAIN, GROUP, LIKE_ANOTHER, KeyAdmission, KeySet, same_folded
+from blosc2._core.keys.folded_keys import AGAIN, GROUP, LIKE_ANOTHER, UNKNOWN, KeyAdmission, KeySet, same_folded
 from blosc2._stores.contents import Contents
+
+if TYPE_CHECKING:
+    from blosc2._backends import LeafStream
+    from blosc2._core.leaves.leaf_stream import SmallLeaves
+    from blosc2.dict_store import DictStore
 
 # The most keys of one call that are noted. Further keys are not compared with each other.
 _MOST_KEYS: Final = 1 << 22
@@ -59,6 +65,12 @@ class NewNames:
             if streaming:
                 raise differs_in_case(key, "another new key")
         self._suffixed.update(suffixed_folders(key))
+
+    def hashes(self, contents: Contents) -> KeySet | None:
+        """Hashes of all keys without regard to case; None if these alone do not tell which new key is possible."""
+        if self._folded is None:
+            self._collect(contents)
+        return None if self.unchecked or self._suffixed else self._folded
 
     def _collect(self, contents: Contents) -> None:
         self._folded, self._suffixed = folded, suffixed = KeySet(), set()
@@ -114,22 +126,32 @@ class NewKeys:
         Raises an error for a key that cannot be given a value in this store.
     grouped : bool
         Whether a key is either a leaf or a group.
+    foreign : bool
+        Whether there may be objects of other packages.
     """
 
     def __init__(
-        self, contents: Contents, names: NewNames, check_assignable: Callable[[str], None], *, grouped: bool
+        self,
+        contents: Contents,
+        names: NewNames,
+        check_assignable: Callable[[str], None],
+        *,
+        grouped: bool,
+        foreign: bool = False,
     ) -> None:
         self._contents = contents
         self._names = names
         self._check_assignable = check_assignable
         self._grouped = grouped
+        self._foreign = foreign
         # In an empty store only keys that came before can exclude a key.
         self._is_empty = len(contents.listing()) == 0
-        self._admission = KeyAdmission(EMBED, _MOST_KEYS)
-        self._leaves = self._admission.leaves
-        self._groups = self._admission.groups
+        self.admission = KeyAdmission(EMBED, _MOST_KEYS, grouped)
+        self.admission.alone = self._is_empty and not foreign
+        self._leaves = self.admission.leaves
+        self._groups = self.admission.groups
         # Groups in which nothing excludes a key.
-        self._parents = self._admission.parents
+        self._parents = self.admission.parents
         # Whether one of the keys has a group that is named like the file of a leaf.
         self._has_suffixed = False
 
@@ -142,16 +164,31 @@ class NewKeys:
 
     def __call__(self, key: object) -> str:
         """The canonical form of a key; `ValueError` if it cannot have a value."""
-        if self._is_empty and not self._has_suffixed:
-            found = self._admission.admit(key)
-            if found <= AGAIN:
-                return cast("str", key)
-            if found == LIKE_ANOTHER:
-                raise differs_in_case(str(key), "another new key")
-            if found == GROUP:
-                self._check_not_group(str(key))
-                return str(key)
+        usual = self._is_empty and not self._has_suffixed
+        return self.settle(key, self.admission.admit(key) if usual else UNKNOWN)
+
+    def settle(self, key: object, found: int) -> str:
+        """The same for a key of which `KeyAdmission` has found something already."""
+        if found <= AGAIN:
+            return cast("str", key)
+        if found == LIKE_ANOTHER:
+            raise differs_in_case(str(key), "another new key")
+        if found == GROUP:
+            self._check_not_group(str(key))
+            return str(key)
         return self._admit(new_key(key))
+
+    def small_leaves(self, store: DictStore, stream: LeafStream, progress: Callable[[int, int], Any]) -> SmallLeaves:
+        """What writes most small leaves to a stream that has begun."""
+        kinds = None if store._asked else raw_kinds(store._encoding())
+        small = stream.small_leaves(self.admission, kinds, progress, alone=self._is_empty)
+        backend = store._backend
+        embedded, members = backend.embedded, backend.members
+        if not (self._is_empty or self._foreign or embedded is None or members is None or backend.replaces):
+            folded = self._names.hashes(self._contents)
+            if folded is not None:
+                small.lie_beside(members.table(), embedded.entries, folded, self._grouped)
+        return small
 
     def _admit(self, key: str) -> str:
         parent = key[: key.rfind("/")]
@@ -162,7 +199,7 @@ class NewKeys:
         if not self._is_empty:
             if not self._contents.has(key):
                 self._names.check(key, self._contents, streaming=True)
-        elif self._admission.folded.add_folded(key):
+        elif self.admission.folded.add_folded(key):
             raise differs_in_case(key, "another new key")
         if len(self._groups):
             self._check_not_group(key)
@@ -172,7 +209,7 @@ class NewKeys:
         """Check a key against the store, and its groups against the keys that came before."""
         self._check_assignable(key)
         if ".b2" in key:
-            self._has_suffixed = True
+            self._has_suffixed = self.admission.suffixed = True
             for folder in suffixed_folders(key):
                 if folder.rpartition(".")[0] in self._leaves:
                     raise folder_clash(key, folder)

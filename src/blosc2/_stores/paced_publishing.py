@@ -42,6 +42,13 @@ class PacedPublishing:
             return False
         return store._path is not None and may_publish(store, block)
 
+    def quiet_time(self, store: Store) -> tuple[int, float]:
+        """How many bytes may be pending, and until when, before `is_due` is asked again; -1 for any number."""
+        embedded = store._backend.embedded
+        return (
+            (-1, 0.0) if store._path is None else self.pace.quiet_time(0 if embedded is None else len(embedded.entries))
+        )
+
     def end_block(self, store: Store, block: AllOrNone) -> None:  # noqa: ARG002 - all pending changes are published
         """Publish now."""
         with self.pace:

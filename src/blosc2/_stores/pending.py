@@ -6,13 +6,14 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import MEMORY_LIMIT, ByteRange, Renamed
+from blosc2._core.leaves.leaf_setter import PendingFrames
 
 if TYPE_CHECKING:
     from blosc2._backends import Backend
     from blosc2._stores.all_or_none import AllOrNone
 
 
-class PendingChanges:
+class PendingChanges(PendingFrames):
     """New frames by key, and other unpublished changes.
 
     Attributes
@@ -33,15 +34,15 @@ class PendingChanges:
         The innermost `AllOrNone` block of each thread that has one.
     """
 
-    __slots__ = ("blocks", "frames", "in_memory", "registry", "revision", "tiers", "unwritten")
+    __slots__ = ("registry", "unwritten")
+
+    frames: dict[str, ByteRange | None]
+    blocks: dict[int, AllOrNone]
 
     def __init__(self) -> None:
-        self.frames: dict[str, ByteRange | None] = {}
-        self.tiers: dict[str, bool] = {}
+        super().__init__()
         self.registry: dict[str, Any] | None = None
         self.unwritten = False
-        self.in_memory = self.revision = 0
-        self.blocks: dict[int, AllOrNone] = {}
 
     def clear(self) -> None:
         """Forget all changes: they are published, or dropped."""

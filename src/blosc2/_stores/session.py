@@ -6,6 +6,7 @@ import copy
 import threading
 from typing import TYPE_CHECKING, Any
 
+from blosc2._core.leaves.leaf_setter import SessionState
 from blosc2.exceptions import ClosedStoreError, ReadOnlyError
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from blosc2._stores.transaction import Transaction
 
 
-class Session:
+class Session(SessionState):
     """The state that all operations on one opened store check. A view of a group shares it with its tree.
 
     It has no constructor, so that opening a store takes few calls: `Store` fills it in.
@@ -47,8 +48,7 @@ class Session:
     lock: Lock
     writer_lock: WriterLock | None
     advice: str | None = None
-    closed = ending = streaming = False
-    transaction: Transaction | None = None
+    transaction: Transaction | None
     lost: tuple[Exception, tuple[Any, ...]] | None = None
 
     def check_open(self) -> None:

@@ -28,7 +28,6 @@ from blosc2._core.io.forking import Lock
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._core.leaves.leaf_lookup import LeafLookup
 from blosc2._files import Compaction, Progress, lasting
-from blosc2._frames import held_in_memory
 from blosc2._handles import LOST_ERRORS
 from blosc2._options import StoreOptions
 from blosc2._stores import changes, publish
@@ -38,9 +37,9 @@ from blosc2._stores.followers import KeyFollower, forget_published_keys
 from blosc2._stores.leaf_publishing import NOTHING
 from blosc2._stores.leaves.advice import advise
 from blosc2._stores.leaves.leaf import live_leaf, read_only
+from blosc2._stores.leaves.leaf_setting import set_leaf
 from blosc2._stores.leaves.open_leaves import OpenLeaves
 from blosc2._stores.leaves.read_many import batch_of_members, read_leaf, read_many
-from blosc2._stores.leaves.value_to_frame import frame_of
 from blosc2._stores.open_stores import end_forgotten, note_writable
 from blosc2._stores.pending import PendingChanges
 from blosc2._stores.session import Session
@@ -65,6 +64,11 @@ class Store(LeafLookup, MutableMapping[str, Any]):
     _in_order: ClassVar[bool] = True
     # The path of the group that a view shows; keys that the view is given are relative to it.
     _prefix = ""
+    _asked = False  # whether somebody asked for a compression of values
+    # The names, the groups and the foreign objects that new keys are compared with; None for what there is not.
+    _names: Any = None
+    _groups: Any = None
+    _foreign: Any = None
     # Turns a key from a caller into a key of the whole store.
     _absolute: Callable[[object], str] = staticmethod(canonical_key)
 
@@ -246,21 +250,17 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         return ItemsView(self)
 
     # ------------------------------------------------------------------ changing
-    def __setitem__(self, key: str, value: Any) -> None:
-        key = new_key(self._absolute(key) if self._prefix else key)
+    def _set(self, key: str, value: Any) -> None:
+        """Set a leaf, if `LeafSetter` cannot do that."""
+        if self._prefix:
+            self._owner[self._absolute(key)] = value
+            return
+        key = new_key(key)
         self._session.check_writable("set items", key)
         with self._lock:
-            self._check_assignable(key)
-            byte_range = frame_of(value, key, self._path, self._encoding())
-            if self._publishing.put(self, key, byte_range, value):
-                return
-            if self._pending.fits(byte_range[2]) and not self._publishing.is_due(self, byte_range[2], None):
-                changes.put(self, key, held_in_memory(byte_range), value)
-            else:  # something is to be written, which may fail
-                with AllOrNone(self):
-                    changes.put(self, key, byte_range, value)
+            set_leaf(self, key, value)
 
-    def __delitem__(self, key: str) -> None:
+    def _delete(self, key: str) -> None:
         key = self._absolute(key)
         self._session.check_writable("delete items", key)
         with self._lock:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -15,7 +16,7 @@ from blosc2._backends import CATALOG_LEAST, MEMORY_LIMIT, LeafStream, filed_as
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.changes import put
 from blosc2._stores.followers import forget_published_keys, recount
-from blosc2._stores.leaves.many_frames import Filed, frames, nbytes_of
+from blosc2._stores.leaves.many_frames import Filed, FrameMaker, nbytes_of
 from blosc2._stores.leaves.value_to_frame import new_frame
 from blosc2._stores.new_keys import NewKeys
 from blosc2._stores.pending import is_in_memory
@@ -23,6 +24,7 @@ from blosc2._stores.publish import flush, load, load_if_required
 from blosc2.exceptions import name_file
 
 if TYPE_CHECKING:
+    from blosc2._core.leaves.leaf_stream import SmallLeaves
     from blosc2._stores.store import Store
     from blosc2.dict_store import DictStore
 
@@ -180,10 +182,10 @@ def _stream_update(store: DictStore, items: Iterator[tuple[str, Any]]) -> None:
     pending.frames, pending.tiers = {}, {}
     recount(store)
     try:
-        with _streaming(store, items) as (admit, source):
+        with _streaming(store, items) as many:
             for key, *_ in first:
-                admit(key)
-            _write_stream(store, stream, admit, chain(_drained(first), source), _no_progress)
+                many.admit(key)
+            _write_stream(store, stream, many, first, _no_progress)
     except BaseException:
         if not store._backend.must_load:  # nothing is published: the changes of other threads stay pending
             pending.frames, pending.tiers = before
@@ -195,31 +197,73 @@ def _write_as_they_come(
     store: DictStore, stream: LeafStream, items: Iterator[tuple[str, Any]], progress: Progress
 ) -> int:
     """Write leaves as they come, and publish them; returns their number. Nothing is pending."""
-    with _streaming(store, items) as (admit, source):
+    with _streaming(store, items) as many:
         # The first values are kept as frames: the caller may fill the same array again for the next one.
         first: list[Framed] = []
         nbytes = 0
         while len(first) < CATALOG_LEAST and nbytes <= MEMORY_LIMIT:
-            found = next(source, None)
+            found = many.next()
             if found is None:
                 store._session.streaming = False
                 return _write_few(store, first, progress)
             first.append(found)
             frame = found[2][2]
             nbytes += len(frame) if isinstance(frame, bytes) else frame[2]
-        return _write_stream(store, stream, admit, chain(_drained(first), source), progress)
+        return _write_stream(store, stream, many, first, progress)
+
+
+class _Many:
+    """The values of one call: their keys are admitted and their frames made as they are asked for.
+
+    Parameters
+    ----------
+    store : DictStore
+    items : iterator
+        Keys and values.
+    """
+
+    __slots__ = ("_frames", "_items", "admit")
+
+    def __init__(self, store: DictStore, items: Iterator[tuple[str, Any]]) -> None:
+        self.admit = admit = NewKeys(
+            store._contents, store._names, store._check_assignable, grouped=store._has_groups,
+            foreign=store._foreign is not None and store._foreign.are_possible(store),
+        )  # fmt: skip
+        self._items = items
+        self._frames = FrameMaker(((admit(key), value) for key, value in items), store._path, store._encoding())
+
+    def next(self, small: SmallLeaves | None = None) -> Framed | None:
+        """The next value with its frame; `small` writes those before that it can. None at the end."""
+        while True:
+            found = self._frames.take()
+            if found is not None:
+                return found
+            if small is None:
+                pair = next(self._items, None)
+                if pair is None:
+                    return None
+                key, value = pair
+                self._frames.begin(self.admit(key), value)
+            else:
+                rest = small.write(self._items)
+                if rest is None:
+                    return None
+                admitted, key, value = rest
+                self._frames.begin(self.admit.settle(key, admitted), value)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._frames.close()
 
 
 @contextmanager
-def _streaming(store: DictStore, items: Iterator[tuple[str, Any]]) -> Iterator[tuple[NewKeys, Iterator[Framed]]]:
+def _streaming(store: DictStore, items: Iterator[tuple[str, Any]]) -> Iterator[_Many]:
     """Check the keys of many values and give their frames as they come. Meanwhile nothing else may change the store."""
     store._names.forget_removed()  # a removed key does not count as another new one
-    admit = NewKeys(store._contents, store._names, store._check_assignable, grouped=store._has_groups)
-    pairs = ((admit(key), value) for key, value in items)
     try:
         store._session.streaming = True
-        with closing(frames(pairs, store._path, store._encoding())) as source:
-            yield admit, source
+        with closing(_Many(store, items)) as many:
+            yield many
     except BaseException:
         # Keys were noted that are not stored.
         forget_published_keys(store)
@@ -237,26 +281,21 @@ def _write_few(store: DictStore, leaves: list[Framed], progress: Progress) -> in
     return len(leaves)
 
 
-def _write_stream(
-    store: DictStore,
-    stream: LeafStream,
-    admit: NewKeys,
-    leaves: Iterable[Framed],
-    progress: Progress,
-) -> int:
-    """Write leaves as they come, and publish them."""
-    pending = store._pending
+def _write_stream(store: DictStore, stream: LeafStream, many: _Many, first: list[Framed], progress: Progress) -> int:
+    """Write leaves as they come, and publish them; returns their number. `first` are those that were taken already."""
+    pending, admit = store._pending, many.admit
     load_if_required(store)
-    count = total = 0
     try:
         stream.begin()
-        for key, nbytes, filed in leaves:
+        small = admit.small_leaves(store, stream, progress)
+        for framed in chain(_drained(first), iter(partial(many.next, small), None)):
+            key, nbytes, filed = framed
             stream.add(key, *filed)
-            count += 1
-            total += nbytes
-            if count % _PROGRESS_EACH == 0:
-                progress(count, total)
-        progress(count, total)
+            small.count += 1
+            small.nbytes += nbytes
+            if small.count % _PROGRESS_EACH == 0:
+                progress(small.count, small.nbytes)
+        progress(small.count, small.nbytes)
         embedded = store._backend.embedded
         replaced = () if embedded is None else embedded.entries
         stream.end({key: None for key in replaced if key in admit}, pending.registry)
@@ -274,7 +313,7 @@ def _write_stream(
         if admit.may_have(key):
             store._leaves.forget(key)
     load(store)
-    return count
+    return small.count
 
 
 def _drained(leaves: list[Framed]) -> Iterator[Framed]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from blosc2._backends.embedded.changes import EmbeddedChanges
-from blosc2._backends.layout import ByteRange, missing
+from blosc2._backends.layout import ByteRange, NewFrame, missing
 from blosc2._backends.zip import directory_records
 from blosc2._backends.zip.compaction import copy_cataloged, copy_members
 from blosc2._backends.zip.directory_records import CATALOG_NAME, EMBED_NAME, write_directory
 from blosc2._backends.zip.member_frames import append_frame
+from blosc2._core.leaves.leaf_stream import append_frames
 from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._files import NewFile, Progress, check_writable_file, file_identity, identity_of, remove_leftovers
 from blosc2.exceptions import FormatError
@@ -48,7 +50,14 @@ class Publishing:
             backend._check_own()
             for key in [key for key in backend._appended if files.get(key) is None]:
                 backend._drop(key)
-            for key, byte_range in files.items():
+            keys: Iterable[str] = files
+            if len(files) >= directory_records.CATALOG_LEAST and (
+                fresh or backend.members is None or backend.members.table().regular
+            ):  # their records are to be sorted, so nothing else is kept of them
+                writer.collect(backend._folder)
+                keys = append_frames(writer, files, backend._appended, NewFrame)
+            for key in keys:
+                byte_range = files[key]
                 if byte_range is not None and not backend._is_appended(key, byte_range):
                     backend._append(key, byte_range)
             if embed is not None:

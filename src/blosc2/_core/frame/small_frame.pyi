@@ -1,4 +1,5 @@
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 import numpy as np
 
@@ -8,5 +9,13 @@ class Template:
     def __init__(self, header: bytes, tail: bytes, zeros: bytes, nbytes: int, encoding: Encoding) -> None: ...
     def raw_frame(self, items: np.ndarray[Any, Any]) -> bytes | None: ...
     def frame(self, items: np.ndarray[Any, Any]) -> bytes | None: ...
+
+class RawKinds:
+    def __new__(
+        cls,
+        learn: Callable[[np.ndarray[Any, Any]], tuple[Template, bytes] | None],
+        now: dict[str, Any],
+        made_from: dict[str, Any],
+    ) -> Self: ...
 
 def forget_idle() -> None: ...

@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Whole frames of arrays that are one block: the items are compressed and put between parts that stay the same."""
 
 import os
@@ -6,11 +6,13 @@ import os
 cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from libc.stdint cimport int32_t, uint8_t, uint64_t
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from blosc2._core.codec.codec cimport Encoder
 from blosc2._core.codec.chunk cimport CHUNK_HEADER
+from blosc2._core.io.checksum cimport zip_checksum
 
 cnp.import_array()
 
@@ -22,6 +24,9 @@ cdef enum:
     QUICK = 2048
     # Compression contexts that wait to be used again; some need much memory.
     MOST_IDLE = 16
+    # Kinds of arrays that a store remembers, their axes, and bytes of such an array.
+    MOST_KINDS = 8
+    MOST_RAW = 4096
 
 # Templates whose encoder waits, in a ring.
 cdef list _holders = [None] * MOST_IDLE
@@ -52,13 +57,6 @@ cdef class Template:
         One that needs no geometry.
     """
 
-    cdef bytes header, tail, zeros
-    cdef bytes raw          # header of a chunk that is stored as it is; None until asked for
-    cdef int32_t nbytes
-    cdef object encoding
-    cdef Encoder idle
-    cdef bint held      # whether the ring has it
-
     def __init__(self, bytes header not None, bytes tail not None, bytes zeros not None, int32_t nbytes, encoding):
         if PyBytes_GET_SIZE(header) < CBYTES + 8 or nbytes < 1:
             raise ValueError("this is no header of a frame with data")
@@ -70,32 +68,27 @@ cdef class Template:
 
     def raw_frame(self, cnp.ndarray items not None):
         """The frame of these items stored as they are; None where they are all zero, or not to be had as bytes."""
-        cdef Py_ssize_t header = PyBytes_GET_SIZE(self.header), tail = PyBytes_GET_SIZE(self.tail), i
-        cdef const uint8_t *source
+        cdef RawKind kind = self.raw_kind()
+        return None if kind is None or not kind.takes(items) else kind.frame(items)
+
+    cdef RawKind raw_kind(self):
+        """What is around the items when they are stored as they are; None where that is not how noise is stored."""
+        cdef Py_ssize_t header = PyBytes_GET_SIZE(self.header)
+        cdef RawKind kind
+        cdef bytes raw
         cdef uint8_t *p
-        cdef uint8_t seen = 0
-        cdef bytes result
-        if cnp.PyArray_NBYTES(items) != self.nbytes or not cnp.PyArray_IS_C_CONTIGUOUS(items):
-            return None
-        if self.raw is None:
-            self.raw = self.raw_header()
-        if PyBytes_GET_SIZE(self.raw) == 0:
-            return None
-        source = <const uint8_t *> cnp.PyArray_DATA(items)
-        for i in range(self.nbytes):
-            seen |= source[i]
-        if not seen:
-            return None
-        result = PyBytes_FromStringAndSize(NULL, header + CHUNK_HEADER + self.nbytes + tail)
-        p = <uint8_t *> PyBytes_AS_STRING(result)
-        memcpy(p, PyBytes_AS_STRING(self.header), header)
-        _put64(p + FRAME_LEN, header + CHUNK_HEADER + self.nbytes + tail)
-        _put64(p + CBYTES, CHUNK_HEADER + self.nbytes)
-        p += header
-        memcpy(p, PyBytes_AS_STRING(self.raw), CHUNK_HEADER)
-        memcpy(p + CHUNK_HEADER, source, self.nbytes)
-        memcpy(p + CHUNK_HEADER + self.nbytes, PyBytes_AS_STRING(self.tail), tail)
-        return result
+        if self.raw is None and not self.raw_tried:
+            raw = self.raw_header()
+            self.raw_tried = True
+            if PyBytes_GET_SIZE(raw):
+                kind = RawKind.__new__(RawKind)
+                kind.nbytes = self.nbytes
+                kind.before, kind.behind = self.header + raw, self.tail
+                p = <uint8_t *> PyBytes_AS_STRING(kind.before)
+                _put64(p + FRAME_LEN, header + CHUNK_HEADER + self.nbytes + PyBytes_GET_SIZE(self.tail))
+                _put64(p + CBYTES, CHUNK_HEADER + self.nbytes)
+                self.raw = kind
+        return self.raw
 
     cdef bytes raw_header(self):
         """The header that the encoder gives a chunk of noise; empty where it does not store that as it is."""
@@ -179,6 +172,102 @@ cdef class Template:
             self.held = True
         self.idle = encoder
         return 0
+
+
+cdef class RawKind:
+    """What is around the bytes of arrays of one kind in a frame that stores them as they are."""
+
+    cdef bint takes(self, cnp.ndarray items) noexcept:
+        """Whether an array of this kind is stored so: one that is all zero is not."""
+        cdef const uint8_t *source
+        cdef uint8_t seen = 0
+        cdef int32_t i
+        if cnp.PyArray_NBYTES(items) != self.nbytes or not cnp.PyArray_IS_C_CONTIGUOUS(items):
+            return False
+        source = <const uint8_t *> cnp.PyArray_DATA(items)
+        for i in range(self.nbytes):
+            seen |= source[i]
+        return seen != 0
+
+    cdef int64_t size(self) noexcept:
+        """Bytes of a frame."""
+        return PyBytes_GET_SIZE(self.before) + self.nbytes + PyBytes_GET_SIZE(self.behind)
+
+    cdef uint8_t *write(self, uint8_t *p, cnp.ndarray items) noexcept:
+        """Write the frame of an array that it takes; what follows is returned."""
+        memcpy(p, PyBytes_AS_STRING(self.before), PyBytes_GET_SIZE(self.before))
+        p += PyBytes_GET_SIZE(self.before)
+        memcpy(p, cnp.PyArray_DATA(items), self.nbytes)
+        p += self.nbytes
+        memcpy(p, PyBytes_AS_STRING(self.behind), PyBytes_GET_SIZE(self.behind))
+        return p + PyBytes_GET_SIZE(self.behind)
+
+    cdef bytes frame(self, cnp.ndarray items):
+        """The frame of an array that it takes."""
+        cdef bytes result = PyBytes_FromStringAndSize(NULL, self.size())
+        self.write(<uint8_t *> PyBytes_AS_STRING(result), items)
+        return result
+
+
+cdef class RawKinds:
+    """The kinds met last of arrays that a store keeps as they are.
+
+    Parameters
+    ----------
+    learn : callable
+        Gives the template of an array and its description; None for arrays that are written in another way.
+    now, made_from : dict
+        The compression parameters as they are, and as they were when this was made: it serves as long as they are equal.
+    """
+
+    def __cinit__(self, learn, dict now not None, dict made_from not None):
+        self.learn, self.now, self.made_from = learn, now, made_from
+        self.kinds = [None] * MOST_KINDS
+
+    cdef bint serves(self) except -1:
+        return self.now == self.made_from
+
+    cdef RawKind kind_of(self, cnp.ndarray items):
+        """The kind of an array that can be stored as it is; None for another one."""
+        cdef RawKind kind
+        cdef int i, d
+        cdef int ndim = cnp.PyArray_NDIM(items)
+        for i in range(MOST_KINDS):
+            kind = self.kinds[i]
+            if kind is None:
+                break
+            if <PyObject *> kind.dtype != <PyObject *> cnp.PyArray_DESCR(items) or kind.ndim != ndim:
+                continue
+            for d in range(ndim):
+                if kind.shape[d] != cnp.PyArray_DIM(items, d):
+                    break
+            else:
+                return kind if kind.takes(items) else None
+        if ndim > MOST_AXES or cnp.PyArray_NBYTES(items) > MOST_RAW or items.dtype.names is not None:
+            return None
+        return self._learn(items)
+
+    cdef RawKind _learn(self, cnp.ndarray items):
+        cdef Template template
+        cdef RawKind kind, made
+        cdef int d
+        found = self.learn(items)
+        if found is None:
+            return None
+        template, description = found
+        made = template.raw_kind()
+        if made is None:
+            return None
+        kind = RawKind.__new__(RawKind)
+        kind.before, kind.behind, kind.nbytes, kind.description = made.before, made.behind, made.nbytes, description
+        kind.crc = zip_checksum(
+            0, <const uint8_t *> PyBytes_AS_STRING(kind.before), <size_t> PyBytes_GET_SIZE(kind.before))
+        kind.dtype, kind.ndim = items.dtype, cnp.PyArray_NDIM(items)
+        for d in range(kind.ndim):
+            kind.shape[d] = cnp.PyArray_DIM(items, d)
+        self.kinds[self.turn] = kind
+        self.turn = (self.turn + 1) % MOST_KINDS
+        return kind if kind.takes(items) else None
 
 
 def forget_idle():

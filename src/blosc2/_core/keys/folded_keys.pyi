@@ -16,7 +16,9 @@ LIKE_ANOTHER: int
 GROUP: int
 
 class KeyAdmission:
-    def __new__(cls, reserved: str, most: int = ...) -> Self: ...
+    alone: bool
+    suffixed: bool
+    def __new__(cls, reserved: str, most: int = ..., grouped: bool = ...) -> Self: ...
     @property
     def leaves(self) -> KeySet: ...
     @property

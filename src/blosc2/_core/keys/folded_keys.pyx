@@ -6,6 +6,7 @@ from unicodedata import normalize
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
@@ -15,6 +16,9 @@ cdef extern from "keys/key_hash.h" nogil:
     uint64_t key_hash(uint64_t seed0, uint64_t seed1, const uint8_t *p, size_t length)
     void start_prefixes(prefix_hashes *state, uint64_t seed0, uint64_t seed1)
     uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_t length)
+
+cdef extern from "io/ascii_text.h":
+    const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
@@ -36,9 +40,6 @@ cdef class KeySet:
     most : int
         Keys of which it takes note at most, in 8 to 24 bytes each; it knows nothing of further ones.
     """
-
-    cdef uint64_t *slots
-    cdef int64_t room, used, most
 
     def __cinit__(self, int64_t most=1 << 22):
         self.most = most
@@ -135,52 +136,91 @@ cdef class KeyAdmission:
         What no key begins with, behind its first "/".
     most : int
         Keys of which it takes note at most.
+    grouped : bool
+        Whether a key is either a leaf or a group.
+
+    Attributes
+    ----------
+    alone : bool
+        Whether only keys that came before can exclude a plain one. Otherwise, or for another one, whoever asked adds
+        the groups to `parents` in which nothing excludes a key.
+    suffixed : bool
+        Whether some group is named like the file of a leaf: then all keys have to be looked at.
     """
 
-    cdef readonly KeySet leaves, folded, groups, parents
-    cdef bytes reserved
-
-    def __cinit__(self, str reserved not None, int64_t most=1 << 22):
+    def __cinit__(self, str reserved not None, int64_t most=1 << 22, bint grouped=False):
+        self.grouped = grouped
         self.leaves, self.folded, self.groups, self.parents = KeySet(most), KeySet(most), KeySet(most), KeySet(1 << 20)
         self.reserved = reserved.encode()
 
     def admit(self, key):
-        """Take note of a plain key in a group that `parents` knows, and say which of the five it is."""
-        cdef Py_ssize_t length, i, slash = 0
-        cdef const char *text
-        cdef uint8_t c
-        cdef bint begins = True
-        if type(key) is not str or not (<str> key).isascii():
+        """Take note of a plain key whose group excludes nothing, and say which of the five it is."""
+        return self.admit_key(key)
+
+    cdef int admit_key(self, key) except -1:
+        cdef Py_ssize_t length, parent
+        cdef const uint8_t *text = ascii_text(<PyObject *> key, &length)
+        cdef uint64_t hashed
+        if text == NULL or self.suffixed:
             return 2
-        text = PyUnicode_AsUTF8AndSize(key, &length)
-        if length < 2 or length > 200 or text[0] != b"/":
-            return 2
-        for i in range(1, length):
-            c = <uint8_t> text[i]
-            if c == 0x2F:
-                if begins or ends_badly(<const uint8_t *> text, slash + 1, i):
-                    return 2
-                begins, slash = True, i
-            elif 0x61 <= c <= 0x7A or 0x41 <= c <= 0x5A or 0x30 <= c <= 0x39:
-                begins = False
-            elif not begins and (c == 0x5F or c == 0x2D):
-                pass
-            elif not begins and c == 0x2E:
-                if i + 2 < length and text[i + 1] == b"b" and text[i + 2] == b"2":
-                    return 2
-            else:
-                return 2
-        if begins or ends_badly(<const uint8_t *> text, slash + 1, length) or (length > PyBytes_GET_SIZE(self.reserved) and memcmp(
+        parent = plain_parent(text, length)
+        if parent < 0 or (length > PyBytes_GET_SIZE(self.reserved) and memcmp(
                 text + 1, PyBytes_AS_STRING(self.reserved), PyBytes_GET_SIZE(self.reserved)) == 0):
             return 2
-        if not self.parents._has(key_hash(_seed0, _seed1, <const uint8_t *> text, slash) | 1):
+        if not self.parents._has(path_hash(text, parent)) and not self._open_group(key, text, parent):
             return 2
-        if self.leaves._add(key_hash(_seed0, _seed1, <const uint8_t *> text, length) | 1):
+        hashed = path_hash(text, length)
+        if self.leaves._add(hashed):
             return 1
         if self.folded._add(folded_hash(key)):
             return 3
-        return 4 if self.groups.used and self.groups._has(
-            key_hash(_seed0, _seed1, <const uint8_t *> text, length) | 1) else 0
+        return 4 if self.groups.used and self.groups._has(hashed) else 0
+
+    cdef bint _open_group(self, str key, const uint8_t *text, Py_ssize_t parent) except -1:
+        """Whether a group that is new here excludes nothing, if only keys that came before could be excluded."""
+        cdef Py_ssize_t at
+        if not self.alone:
+            return False
+        if self.grouped:
+            for at in range(1, parent + 1):
+                if text[at] == 0x2F and self.leaves._has(path_hash(text, at)):
+                    return False
+            self.groups.add_groups(key)
+        self.parents._add(path_hash(text, parent))
+        return True
+
+
+cdef uint64_t path_hash(const uint8_t *text, Py_ssize_t length) noexcept nogil:
+    """What a set has of a key, or of a group: its first bytes."""
+    return key_hash(_seed0, _seed1, text, <size_t> length) | 1
+
+
+cdef Py_ssize_t plain_parent(const uint8_t *text, Py_ssize_t length) noexcept nogil:
+    """The length of the group of a plain key, 0 in the root; -1 for a key that has to be looked at more closely.
+
+    A plain key is legal, and is no name of the store's own, but for those that begin with its reserved one.
+    """
+    cdef Py_ssize_t i, slash = 0
+    cdef uint8_t c
+    cdef bint begins = True
+    if length < 2 or length > 200 or text[0] != 0x2F:
+        return -1
+    for i in range(1, length):
+        c = text[i]
+        if c == 0x2F:
+            if begins or ends_badly(text, slash + 1, i):
+                return -1
+            begins, slash = True, i
+        elif 0x61 <= c <= 0x7A or 0x41 <= c <= 0x5A or 0x30 <= c <= 0x39:
+            begins = False
+        elif not begins and (c == 0x5F or c == 0x2D):
+            pass
+        elif not begins and c == 0x2E:
+            if i + 2 < length and text[i + 1] == 0x62 and text[i + 2] == 0x32:
+                return -1
+        else:
+            return -1
+    return -1 if begins or ends_badly(text, slash + 1, length) else slash
 
 
 cdef bint ends_badly(const uint8_t *text, int64_t start, int64_t end) noexcept nogil:

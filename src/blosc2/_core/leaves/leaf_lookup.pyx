@@ -7,6 +7,7 @@ from cpython.object cimport PyObject
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.leaves.weak_cache cimport alive, hold
 from blosc2._core.leaves.leaf_reader cimport LeafReader
+from blosc2._core.leaves.leaf_setter cimport LeafSetter
 from blosc2._core.keys.listing cimport KeyListing
 from blosc2._core.keys.membership cimport is_named
 
@@ -15,13 +16,15 @@ cdef class LeafLookup:
     """The base class of stores: it answers without Python code if it can, and otherwise calls a method of the store.
 
     The store has the methods `_contains` (whether a key exists), `_open` (the leaf of a key), `_leaf_of` (the leaf of a
-    frame, which it remembers), and `_sweep`, called when more than `_sweep_at` leaves are remembered.
+    frame, which it remembers), `_set` and `_delete` (which change a leaf), and `_sweep`, called when more than `_sweep_at`
+    leaves are remembered.
     """
 
     cdef KeyListing _listed
     cdef str _unseen
     cdef dict _alive
     cdef LeafReader _leaves
+    cdef public LeafSetter _setter      # sets simple leaves; None where nothing may be set, or in a view
     cdef public Py_ssize_t _sweep_at    # how many references to leaves there may be before the dead ones are removed
 
     @property
@@ -102,3 +105,18 @@ cdef class LeafLookup:
         if PyDict_Size(held) > self._sweep_at:
             self._sweep()
         return leaf
+
+    def _set(self, key, value):
+        """Set a leaf that is not simple to set; each kind of store has its own."""
+        raise NotImplementedError(key)
+
+    def __setitem__(self, key, value):
+        if self._setter is None or not self._setter.set(key, value):
+            self._set(key, value)
+
+    def _delete(self, key):
+        """Delete a leaf; each kind of store has its own."""
+        raise NotImplementedError(key)
+
+    def __delitem__(self, key):
+        self._delete(key)

@@ -2,6 +2,10 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from blosc2._core.zip.external_sort cimport SortedRuns
 
+cdef enum:
+    # What is collected before it is written.
+    COLLECTED = 1 << 20
+
 
 cdef class Collected:
     """Bytes that grow; see archive_writer.pyx."""
@@ -36,7 +40,11 @@ cdef class ArchiveWriter:
 
     cdef int _complete(self, bytes local, bytes whole, int64_t header, int64_t size, uint32_t checksum_before) except -1
     cdef int _check_name(self, bytes name) except -1
-    cdef int64_t _begin(self, bytes name, int64_t size, uint32_t crc) except -1
+    cdef int64_t _begin(self, const uint8_t *name, uint32_t length, int64_t size, uint32_t crc) except -1
+    cdef uint8_t *_put_record(self, uint8_t *p, const uint8_t *name, uint32_t length, int64_t header, int64_t size,
+                              uint32_t crc, uint32_t mode) noexcept
+    cdef int add_leaf(self, const uint8_t *name, uint32_t length, uint32_t stem, const uint8_t *data, int64_t size, uint32_t crc,
+                      bytes description) except -1
     cdef int _add(self, const uint8_t *data, int64_t size) except -1
     cdef int _note(self, bytes name, int64_t header, int64_t size, uint32_t crc, uint32_t mode, bytes description) except -1
     cdef int _hand_over(self, SortedRuns runs, bytes name, const uint8_t *record, bytes description) except -1

@@ -25,9 +25,10 @@ from blosc2._core.zip.external_sort cimport SortedRuns
 from blosc2._core.io.checksum import crc32
 
 cdef enum:
-    # What is collected before it is written, and the checksums that are not worth letting others run meanwhile.
-    COLLECTED = 1 << 20
+    # Bytes whose checksum is not worth letting others run meanwhile.
     SHORT = 1 << 16
+    # Of a record, what states sizes and places of more than 32 bits.
+    MOST_EXTRA = 28
 
 # Memory for the records of leaves, and what else is kept of them, before they are sorted into a file.
 cdef int64_t _runs_budget = 96 << 20
@@ -78,9 +79,8 @@ cdef class ArchiveWriter:
 
     Notes
     -----
-    Bytes are collected and written in large pieces; `write_directory` writes all that is left, `write_end` the end
-    record alone. A caller that wants durability syncs after each of the two. When a write fails, what was not written
-    is kept, and the next write goes on with it.
+    Bytes are collected and written in large pieces; `write_directory` writes all that is left, `write_end` the end record
+    alone. For durability, sync after each. When a write fails, the rest is kept, and the next write goes on with it.
     """
 
     def __cinit__(self, int descriptor, int64_t position=0, int align=64, file_checksum=None):
@@ -140,7 +140,7 @@ cdef class ArchiveWriter:
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
             crc = crc32(data)
-            start = self._begin(name, view.len, crc)
+            start = self._begin(<const uint8_t *> PyBytes_AS_STRING(name), <uint32_t> PyBytes_GET_SIZE(name), view.len, crc)
             self._add(<const uint8_t *> view.buf, view.len)
         finally:
             PyBuffer_Release(&view)
@@ -172,11 +172,10 @@ cdef class ArchiveWriter:
         if size < 0:
             raise ValueError(f"a member cannot have {size} bytes")
         if crc is None:
-            # So that the header is in the file, and can be completed there.
-            self._drain()
+            self._drain()   # so that the header is in the file, and can be completed there
             checksum_before = self._checksum
         header = self._written + self._pending.used
-        start = self._begin(name, size, running)
+        start = self._begin(<const uint8_t *> PyBytes_AS_STRING(name), <uint32_t> PyBytes_GET_SIZE(name), size, running)
         if crc is None:
             local = PyBytes_FromStringAndSize(<const char *> self._pending.data, self._pending.used)
         for piece in pieces:
@@ -204,7 +203,8 @@ cdef class ArchiveWriter:
         self._drain()
         self._open_checksum, self._open_crc, self._open_header = self._checksum, 0, self._written
         self._open_name, self._open_size = name, 0
-        self._open_start = self._begin(name, most, 0)
+        self._open_start = self._begin(
+            <const uint8_t *> PyBytes_AS_STRING(name), <uint32_t> PyBytes_GET_SIZE(name), most, 0)
         self._open_local = PyBytes_FromStringAndSize(<const char *> self._pending.data, self._pending.used)
         return self._open_start
 
@@ -245,8 +245,7 @@ cdef class ArchiveWriter:
     def collect(self, directory=None):
         """Hand over the records of all leaves that were appended, sorted by key, and those of the other members.
 
-        Leaves are the members that have a description. What is appended from now on goes the same way, with nothing
-        kept for each.
+        Leaves are the members that have a description. What is appended from now on goes the same way.
 
         Parameters
         ----------
@@ -315,10 +314,10 @@ cdef class ArchiveWriter:
             raise ValueError(f"a member name has 1 .. 65535 bytes, not {len(name)}")
         return 0
 
-    cdef int64_t _begin(self, bytes name, int64_t size, uint32_t crc) except -1:
+    cdef int64_t _begin(self, const uint8_t *name, uint32_t length, int64_t size, uint32_t crc) except -1:
         """Collect the local header of a member; where its data will start in the file."""
         cdef int64_t header = self._written + self._pending.used, start
-        cdef uint32_t length = <uint32_t> PyBytes_GET_SIZE(name), extra = 20 if size >= 0xFFFFFFFF else 0, padding
+        cdef uint32_t extra = 20 if size >= 0xFFFFFFFF else 0, padding
         cdef uint8_t *p
         start = header + LOCAL_LENGTH + length + extra
         padding = <uint32_t> ((self._align - start % self._align) % self._align)
@@ -326,9 +325,9 @@ cdef class ArchiveWriter:
             padding += self._align
         p = self._pending.more(LOCAL_LENGTH + length + extra + padding)
         p = put(p, <const char *> b"PK\3\4", 4)
-        p = put_fields(p, name, header, size, self._stamp, crc)
+        p = put_fields(p, name, length, header, size, self._stamp, crc)
         p = put16(put16(p, length), extra + padding)
-        p = put(p, PyBytes_AS_STRING(name), length)
+        p = put(p, <const char *> name, length)
         if extra:
             p = put64(put64(put16(put16(p, 1), 16), size), size)
         if padding:
@@ -351,33 +350,55 @@ cdef class ArchiveWriter:
 
     cdef int _note(self, bytes name, int64_t header, int64_t size, uint32_t crc, uint32_t mode, bytes description) except -1:
         """Keep the central record of a member that is whole."""
-        cdef uint32_t length = <uint32_t> PyBytes_GET_SIZE(name), extra = 0
-        cdef bint large = size >= 0xFFFFFFFF, far = header >= 0xFFFFFFFF
-        cdef uint8_t *p
-        if large or far:
-            extra = 4 + 16 * large + 8 * far
+        cdef uint32_t length = <uint32_t> PyBytes_GET_SIZE(name)
+        cdef uint8_t *p = self.records.more(CENTRAL_LENGTH + length + MOST_EXTRA)
+        cdef int64_t used
         if name in self.offsets:
             self._drop(name)
-        p = self.records.more(CENTRAL_LENGTH + length + extra)
-        p = put(p, <const char *> b"PK\1\2", 4)
-        p = put16(p, 0x300 | (45 if large or far else 20))
-        p = put_fields(p, name, header, size, self._stamp, crc)
-        p = put16(put16(put16(p, length), extra), 0)
-        p = put32(put32(p, 0), (0o100000 | mode) << 16)
-        p = put32(p, <uint32_t> min(header, 0xFFFFFFFF))
-        p = put(p, PyBytes_AS_STRING(name), length)
-        if extra:
-            p = put16(put16(p, 1), extra - 4)
-            if large:
-                p = put64(put64(p, size), size)
-            if far:
-                put64(p, header)
+        used = self._put_record(p, <const uint8_t *> PyBytes_AS_STRING(name), length, header, size, crc, mode) - p
         if self.runs is not None and description is not None:
             return self._hand_over(self.runs, name, self.records.data + self.records.used, description)
         self.offsets[name] = self.records.used
         if description is not None:
             self.descriptions[name] = description
-        self.records.used += CENTRAL_LENGTH + length + extra
+        self.records.used += used
+        return 0
+
+    cdef uint8_t *_put_record(self, uint8_t *p, const uint8_t *name, uint32_t length, int64_t header, int64_t size,
+                              uint32_t crc, uint32_t mode) noexcept:
+        """Write the central record of a member; what follows it is returned."""
+        cdef bint large = size >= 0xFFFFFFFF, far = header >= 0xFFFFFFFF
+        cdef uint32_t extra = 4 + 16 * large + 8 * far if large or far else 0
+        p = put(p, <const char *> b"PK\1\2", 4)
+        p = put16(p, 0x300 | (45 if large or far else 20))
+        p = put_fields(p, name, length, header, size, self._stamp, crc)
+        p = put16(put16(put16(p, length), extra), 0)
+        p = put32(put32(p, 0), (0o100000 | mode) << 16)
+        p = put32(p, <uint32_t> min(header, 0xFFFFFFFF))
+        p = put(p, <const char *> name, length)
+        if extra:
+            p = put16(put16(p, 1), extra - 4)
+            if large:
+                p = put64(put64(p, size), size)
+            if far:
+                p = put64(p, header)
+        return p
+
+    cdef int add_leaf(self, const uint8_t *name, uint32_t length, uint32_t stem, const uint8_t *data, int64_t size, uint32_t crc,
+                      bytes description) except -1:
+        """Add a small leaf whose name fits, after `collect`. The caller drains what was collected when it is `COLLECTED`."""
+        cdef int64_t header = self._written + self._pending.used
+        cdef Collected handed = self._handed
+        cdef uint8_t *start
+        cdef uint8_t *p
+        self._begin(name, length, size, crc)
+        memcpy(self._pending.more(size), data, <size_t> size)
+        self._pending.used += size
+        start = handed.more(4 + CENTRAL_LENGTH + length + MOST_EXTRA + PyBytes_GET_SIZE(description))
+        p = self._put_record(start + 4, name, length, header, size, crc, 0o600)
+        put32(start, <uint32_t> (p - start - 4))
+        p = put(p, PyBytes_AS_STRING(description), PyBytes_GET_SIZE(description))
+        self.runs.add(name, stem, start, <uint32_t> (p - start))
         return 0
 
     cdef int _drop(self, bytes name) except -1:
@@ -395,7 +416,7 @@ cdef class ArchiveWriter:
         return True
 
     def drain(self):
-        """Write what was collected, so that the bytes of all members can be read from the file."""
+        """Write what was collected, so that all members can be read from the file."""
         self._drain()
 
     cdef int _close_gaps(self) except -1:
@@ -510,12 +531,12 @@ cdef inline int64_t written_length(const uint8_t *record) noexcept nogil:
     return CENTRAL_LENGTH + u16(record + 28) + u16(record + 30)
 
 
-cdef uint8_t *put_fields(uint8_t *p, bytes name, int64_t header, int64_t size, uint32_t stamp, uint32_t crc):
+cdef uint8_t *put_fields(uint8_t *p, const uint8_t *text, uint32_t length, int64_t header, int64_t size, uint32_t stamp,
+                         uint32_t crc) noexcept:
     """What local header and central record have in common: from the version needed to the sizes."""
     cdef uint32_t flags = 0, size32 = <uint32_t> min(size, 0xFFFFFFFF)
-    cdef const uint8_t *text = <const uint8_t *> PyBytes_AS_STRING(name)
-    cdef Py_ssize_t i
-    for i in range(PyBytes_GET_SIZE(name)):
+    cdef uint32_t i
+    for i in range(length):
         if text[i] & 0x80:
             flags = FLAG_UTF8
             break

@@ -33,18 +33,53 @@ def nbytes_of(value: Any) -> int:
     return int(np.asarray(value).nbytes if nbytes is None else nbytes)
 
 
-def frames(
-    items: Iterable[tuple[str, Any]], path: str | None, encoding: dict[str, Any]
-) -> Generator[tuple[str, int, Filed], None, None]:
-    """Key, uncompressed bytes and frame of each item, in their order."""
-    nthreads = get_nthreads()
-    source = iter(items)
-    for key, value in source:
+class FrameMaker:
+    """Makes the frames of values in their order; values that take long are compressed beside others.
+
+    Parameters
+    ----------
+    items : iterator
+        Keys and values.
+    path : str or None
+        Of the store.
+    encoding : dict
+        How values are compressed.
+    """
+
+    __slots__ = ("_encoding", "_items", "_path", "_under_way")
+
+    def __init__(self, items: Iterator[tuple[str, Any]], path: str | None, encoding: dict[str, Any]) -> None:
+        self._items = items
+        self._path = path
+        self._encoding = encoding
+        self._under_way: Generator[tuple[str, int, Filed], None, None] | None = None
+
+    def begin(self, key: str, value: Any) -> None:
+        """Begin with a value; others may be taken from the items. `take` gives the frames."""
+        nthreads = get_nthreads()
         if nthreads > 1 and _takes_long(value):
-            yield from _together(chain([(key, value)], source), path, encoding, nthreads)
+            self._under_way = _together(chain([(key, value)], self._items), self._path, self._encoding, nthreads)
         else:
-            filed = _filed(value, key, path, encoding)
-            yield key, nbytes_of(value), filed
+            self._under_way = self._alone(key, value)
+
+    def _alone(self, key: str, value: Any) -> Generator[tuple[str, int, Filed], None, None]:
+        filed = _filed(value, key, self._path, self._encoding)
+        yield key, nbytes_of(value), filed
+
+    def take(self) -> tuple[str, int, Filed] | None:
+        """Key, uncompressed bytes and frame of the next value that was taken; None if there is none."""
+        under_way = self._under_way
+        if under_way is None:
+            return None
+        found = next(under_way, None)
+        if found is None:
+            self._under_way = None
+        return found
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._under_way is not None:
+            self._under_way.close()
 
 
 def _filed(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -> Filed:
@@ -63,11 +98,14 @@ def _takes_long(value: Any) -> bool:
 
 def _together(
     items: Iterable[tuple[str, Any]], path: str | None, encoding: dict[str, Any], nthreads: int
-) -> Iterator[tuple[str, int, Filed]]:
-    """Key, uncompressed bytes and frame of each item, in their order, with several threads."""
+) -> Generator[tuple[str, int, Filed], None, None]:
+    """Key, uncompressed bytes and frame of each item, in their order, with several threads.
+
+    It ends early, with all taken items yielded, where only values come that do not take long.
+    """
     # Key, uncompressed bytes, bytes of the copy if one was made, and the frame to come.
     waiting: deque[tuple[str, int, int, Future[Filed]]] = deque()
-    ahead = 0
+    ahead = others = 0
     owner = Owner()
     with ThreadPoolExecutor(nthreads, thread_name_prefix="blosc2") as pool:
         try:
@@ -79,8 +117,10 @@ def _together(
                     # A copy, because the caller may fill the same array again for the next value.
                     frame = pool.submit(_filed, value.copy(), key, path, encoding)
                     copied = value.nbytes
+                    others = 0
                 else:
                     frame.set_result(_filed(value, key, path, encoding))
+                    others += 1
                 waiting.append((key, nbytes_of(value), copied, frame))
                 ahead += copied
                 while waiting and (ahead > _AHEAD or len(waiting) > _AHEAD_VALUES or waiting[0][3].done()):
@@ -88,6 +128,8 @@ def _together(
                     ahead -= copied
                     yield first, nbytes, frame.result()
                     owner.check(path)
+                if others >= _AHEAD_VALUES and not waiting:
+                    return
             while waiting:
                 owner.check(path)
                 first, nbytes, _, frame = waiting.popleft()

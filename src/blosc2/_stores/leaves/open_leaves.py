@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from blosc2._backends import ByteRange
+from blosc2._core.leaves.leaf_setter import HeldLeaves
 from blosc2._core.leaves.weak_cache import sweep
 from blosc2._stores.leaves.leaf import LiveHandle
 from blosc2.exceptions import FormatError, UnsupportedKindError
@@ -16,7 +17,7 @@ from blosc2.exceptions import FormatError, UnsupportedKindError
 LEAST_SWEPT: Final = 1024
 
 
-class OpenLeaves:
+class OpenLeaves(HeldLeaves):
     """The open leaves of one store by key. It does not refer to the store.
 
     Attributes
@@ -33,13 +34,17 @@ class OpenLeaves:
         The handles of leaves that were edited since they were published.
     """
 
-    __slots__ = ("edited", "handles", "held", "limit")
+    __slots__ = ("limit",)
+
+    held: dict[str, weakref.ref[Any]]
+    handles: weakref.WeakValueDictionary[str, LiveHandle]
+    edited: dict[str, LiveHandle]
 
     def __init__(self) -> None:
-        self.held: dict[str, weakref.ref[Any]] = {}
+        self.held = {}
         self.limit = LEAST_SWEPT
-        self.handles: weakref.WeakValueDictionary[str, LiveHandle] = weakref.WeakValueDictionary()
-        self.edited: dict[str, LiveHandle] = {}
+        self.handles = weakref.WeakValueDictionary()
+        self.edited = {}
 
     def find(self, key: str) -> Any | None:
         """The leaf of a key if somebody holds it; None otherwise."""

@@ -27,8 +27,10 @@ def new_frame(frame: bytes, suffix: str, description: bytes | None = None) -> Ne
     return NewFrame((Source.of_buffer(frame), 0, len(frame)), suffix, description)
 
 
-def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -> NewFrame:
-    """The frame of a value that is to be stored; arrays of this package keep their bytes.
+def frame_of(
+    value: Any, key: str, path: str | None, encoding: dict[str, Any], *, asked: bool | None = None
+) -> NewFrame:
+    """The frame of a value that is to be stored; arrays of this package keep their bytes. For `asked` see `tiny_frame`.
 
     Raises
     ------
@@ -36,7 +38,7 @@ def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -
         The value cannot be made an array (`UnsupportedValueError`).
     """
     if type(value) is np.ndarray and not value.dtype.hasobject:  # most values
-        return _compressed(value, path, encoding)
+        return compressed(value, path, encoding, asked=asked)
     if isinstance(value, Stored):
         byte_range = value._handle.byte_range()
         return NewFrame(byte_range, suffix_of_frame(value._handle.frame))
@@ -48,12 +50,14 @@ def frame_of(value: Any, key: str, path: str | None, encoding: dict[str, Any]) -
         raise _unsupported(value, key, path, str(error)) from None
     if array.dtype.hasobject or hasattr(value, "to_cframe"):
         raise _unsupported(value, key, path, "it is no array of numbers, strings or dates")
-    return _compressed(array, path, encoding)
+    return compressed(array, path, encoding, asked=asked)
 
 
-def _compressed(items: np.ndarray[Any, Any], path: str | None, encoding: dict[str, Any]) -> NewFrame:
+def compressed(
+    items: np.ndarray[Any, Any], path: str | None, encoding: dict[str, Any], *, asked: bool | None = None
+) -> NewFrame:
     """The frame of an array. The frame of a large array is made in a temporary file."""
-    tiny = tiny_frame(items, encoding) if items.nbytes <= TINY else None
+    tiny = tiny_frame(items, encoding, asked=asked) if items.nbytes <= TINY else None
     if tiny is not None:
         return new_frame(tiny[0], ".b2nd", tiny[1])
     if path is None or items.nbytes <= _LARGE:

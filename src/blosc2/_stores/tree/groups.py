@@ -6,6 +6,7 @@ The published leaves of a group are counted by the backend's listing, at no cost
 from __future__ import annotations
 
 from blosc2._backends import TieredBackend
+from blosc2._core.leaves.leaf_setter import GroupCounts
 from blosc2._stores.pending import PendingChanges
 
 
@@ -20,7 +21,7 @@ def has_group(backend: TieredBackend, path: str, added: int) -> bool:
         return False
 
 
-class Groups:
+class Groups(GroupCounts):
     """Counts how many leaves pending changes add below each group, or remove.
 
     Attributes
@@ -29,30 +30,31 @@ class Groups:
         The number of leaves that are added below a group, by its path; negative if leaves are removed.
     """
 
-    __slots__ = ("_backend", "_pending", "added")
+    __slots__ = ("_added", "_backend", "_pending")
 
     def __init__(self, backend: TieredBackend, pending: PendingChanges) -> None:
         self._backend = backend
         self._pending = pending
-        self.added: dict[str, int] = {}
+        self._added: dict[str, int] = {}
+
+    @property
+    def added(self) -> dict[str, int]:
+        self.take(self._added)
+        return self._added
 
     # ------------------------------------------------------------------ as a follower of the keys
     def key_changed(self, key: str, change: int) -> None:
         """A leaf was replaced (0), added (1) or removed (-1)."""
         if change:
-            added = self.added
-            end = key.find("/", 1)
-            while end > 0:
-                path = key[:end]
-                added[path] = added.get(path, 0) + change
-                end = key.find("/", end + 1)
+            self.add(key, change)
 
     def recount(self) -> None:
         """Pending changes were replaced, or the published keys may differ from those listed."""
-        self.added = {}
+        self.begin_version()
         for key, byte_range in self._pending.frames.items():
             self.key_changed(key, (byte_range is not None) - (key in self._backend))
 
     def begin_version(self) -> None:
         """Another version of the store is shown: it has the changes that were pending, or they were dropped."""
-        self.added = {}
+        self.forget()
+        self._added = {}

@@ -1,0 +1,30 @@
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+
+cdef class KeySet:
+    """Keys by their hashes; see folded_keys.pyx."""
+
+    cdef uint64_t *slots
+    cdef int64_t room, used, most
+
+    cdef int64_t _slot(self, uint64_t hashed) noexcept nogil
+    cdef int _grow(self) except -1
+    cdef bint _add(self, uint64_t hashed) except -1
+    cdef bint _has(self, uint64_t hashed) noexcept nogil
+
+
+cdef class KeyAdmission:
+    """Says of most new keys at once that they may be taken; see folded_keys.pyx."""
+
+    cdef readonly KeySet leaves, folded, groups, parents
+    cdef public bint alone, suffixed
+    cdef bytes reserved
+    cdef bint grouped
+
+    cdef int admit_key(self, key) except -1
+    cdef bint _open_group(self, str key, const uint8_t *text, Py_ssize_t parent) except -1
+
+
+cdef uint64_t path_hash(const uint8_t *text, Py_ssize_t length) noexcept nogil
+cdef Py_ssize_t plain_parent(const uint8_t *text, Py_ssize_t length) noexcept nogil
+cdef uint64_t folded_hash(str key) except 0

@@ -1,0 +1,69 @@
+cimport numpy as cnp
+from libc.stdint cimport int64_t, uint8_t
+
+from blosc2._core.frame.small_frame cimport RawKinds
+from blosc2._core.keys.folded_keys cimport KeySet
+from blosc2._core.keys.keytable cimport KeyTable
+from blosc2._core.keys.listing cimport KeyListing
+
+
+cdef class SessionState:
+    """Whether a store may be changed now; see leaf_setter.pyx."""
+
+    cdef public bint closed, ending, streaming
+    cdef public object transaction
+
+
+cdef class PendingFrames:
+    """The new frames of a store; see leaf_setter.pyx."""
+
+    cdef public dict frames, tiers, blocks
+    cdef public int64_t in_memory, revision
+
+
+cdef class HeldLeaves:
+    """The leaves of a store that somebody holds; see leaf_setter.pyx."""
+
+    cdef public dict held, edited
+    cdef public object handles
+
+
+cdef class GroupCounts:
+    """Counts leaves below groups; see leaf_setter.pyx."""
+
+    cdef dict waiting
+
+    cdef int note(self, str key, Py_ssize_t parent, int change) except -1
+
+
+cdef class LeafSetter:
+    """Sets small leaves of one store; see leaf_setter.pyx."""
+
+    cdef SessionState session
+    cdef PendingFrames pending
+    cdef HeldLeaves leaves
+    cdef object contents, lock, names, foreign, frame_of
+    cdef type kind
+    cdef int64_t memory_limit
+    cdef long process
+    cdef GroupCounts counts
+    cdef bint tiered
+    # Groups in which a new key is fine, and groups of pending leaves.
+    cdef KeySet parents, groups
+    cdef bint stale                 # whether both have to be found again
+    cdef bint some_gone             # whether only the former are not known any more
+    # The version that is shown.
+    cdef bint ready
+    cdef KeyTable table
+    cdef dict entries
+    cdef KeyListing listing
+    cdef RawKinds kinds
+    cdef int64_t quiet_bytes
+    cdef double quiet_until
+
+    cdef int _collect(self) except -1
+    cdef bint set(self, key, value) except -1
+    cdef bint _set(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent, cnp.ndarray value) except -1
+    cdef bint _fits(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent) except -1
+    cdef bint _is_free(self, str key) except -1
+    cdef object _frame(self, cnp.ndarray value)

@@ -1,0 +1,346 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+"""Setting single leaves of a store that is open for writing, with as few steps as possible.
+
+A leaf set here is a pending change like those of `blosc2._stores.changes.put`. Whatever is not simple (an unusual key or
+value, a key that may exclude others, a store that is to be published now) is left to that.
+"""
+
+import time
+from threading import get_ident
+
+cimport numpy as cnp
+from cpython.dict cimport PyDict_Contains, PyDict_GetItemWithError, PyDict_SetItem, PyDict_Size
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+from blosc2._core.frame.small_frame cimport RawKind, RawKinds
+from blosc2._core.io.source cimport Source
+from blosc2._core.keys.folded_keys cimport KeySet, folded_hash, path_hash, plain_parent
+from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
+from blosc2._core.keys.listing cimport KeyListing
+
+cnp.import_array()
+
+cdef extern from "io/ascii_text.h":
+    const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
+
+cdef extern from *:
+    """
+    #ifdef _WIN32
+    #include <process.h>
+    #define b2_this_process() ((long) _getpid())
+    #else
+    #include <unistd.h>
+    #define b2_this_process() ((long) getpid())
+    #endif
+    /* What `tuple.__new__(kind, *arguments)` gives. */
+    static inline PyObject *b2_made(PyTypeObject *kind, PyObject *arguments) {
+        return PyTuple_Type.tp_new(kind, arguments, NULL);
+    }
+    """
+    long b2_this_process()
+    object b2_made(type kind, tuple arguments)
+
+cdef enum:
+    # Uncompressed bytes of values whose frames are always made in memory.
+    SMALL = 64 << 10
+
+cdef object _monotonic = time.monotonic
+cdef str _suffix = ".b2nd"
+
+
+cdef class SessionState:
+    """Whether a store may be changed now: what is asked at each change.
+
+    Attributes
+    ----------
+    closed, ending, streaming : bool
+    transaction : object or None
+        The transaction under way; it has its `thread`.
+    """
+
+
+cdef class PendingFrames:
+    """The new frames of a store by key, and what is counted of them.
+
+    Attributes
+    ----------
+    frames, tiers, blocks : dict
+    in_memory, revision : int
+    """
+
+    def __init__(self):
+        self.frames, self.tiers, self.blocks = {}, {}, {}
+        self.in_memory = self.revision = 0
+
+
+cdef class HeldLeaves:
+    """The leaves of a store that somebody holds.
+
+    Attributes
+    ----------
+    held, edited : dict
+    handles : WeakValueDictionary
+    """
+
+
+cdef class GroupCounts:
+    """Counts how many leaves are added below groups: at first for the group of each leaf alone.
+
+    A subclass adds them up for the groups around that one when it is asked, see `take`.
+    """
+
+    def __cinit__(self):
+        self.waiting = {}
+
+    cdef int note(self, str key, Py_ssize_t parent, int change) except -1:
+        """So many leaves were added in the group that is the beginning of a key; `parent` is its length."""
+        cdef PyObject *found
+        if parent > 0:
+            group = key[:parent]
+            found = PyDict_GetItemWithError(self.waiting, group)
+            PyDict_SetItem(self.waiting, group, change + (0 if found == NULL else <object> found))
+        return 0
+
+    def add(self, str key not None, int change):
+        """A leaf was added (1) or removed (-1)."""
+        self.note(key, key.rfind("/"), change)
+
+    def take(self, dict added not None):
+        """Add what was noted to the number of leaves below each group."""
+        cdef dict waiting = self.waiting
+        cdef str group
+        cdef Py_ssize_t end
+        if PyDict_Size(waiting) == 0:
+            return
+        self.waiting = {}
+        for group, change in waiting.items():
+            end = len(group)
+            while end > 0:
+                path = group[:end]
+                added[path] = added.get(path, 0) + change
+                end = group.rfind("/", 0, end)
+
+    def forget(self):
+        """Nothing was added."""
+        self.waiting = {}
+
+
+cdef class LeafSetter:
+    """Sets small leaves of one store, which it does not refer to, and follows its keys.
+
+    It knows which groups may have leaves, because one was set there before in the general way (`learn`), and which paths
+    are groups. A key that it cannot tell it leaves to the general way.
+
+    Parameters
+    ----------
+    session, pending, contents, leaves
+        The objects of the store.
+    lock : Lock
+        Held while a leaf is set.
+    kind : type
+        The class of new byte ranges: made from a tuple, it has the attributes `suffix` and `description`.
+    memory_limit : int
+        Bytes of pending frames that may be in memory.
+    process : int
+        The process that may change the store; -1 for any.
+    """
+
+    def __cinit__(self, SessionState session not None, PendingFrames pending not None, contents, HeldLeaves leaves not None,
+                  lock, type kind not None, int64_t memory_limit, long process):
+        self.session, self.pending, self.contents, self.leaves = session, pending, contents, leaves
+        self.lock, self.kind, self.memory_limit, self.process = lock, kind, memory_limit, process
+        self.parents, self.groups = KeySet(), KeySet(1 << 40)
+        self.stale = True
+
+    # ------------------------------------------------------------------ what the store tells
+    @property
+    def is_ready(self):
+        """Whether it knows the version that is shown."""
+        return self.ready
+
+    @property
+    def wants_kinds(self):
+        """Whether it is to be told how frames are made."""
+        return self.frame_of is None or (self.kinds is not None and not self.kinds.serves())
+
+    def keep(self, names, GroupCounts counts, foreign, bint tiered):
+        """What keys are compared with: names, and groups and objects of other packages where there are groups."""
+        self.names, self.counts, self.foreign, self.tiered = names, counts, foreign, tiered
+
+    def show(self, KeyTable table, dict entries not None, KeyListing listing):
+        """The version that is shown: its members, its embedded values, and a listing where there are groups."""
+        self.table, self.entries, self.listing = table, entries, listing
+        self.ready = True
+
+    def use_kinds(self, RawKinds kinds, frame_of):
+        """How frames of values are made: without Python for some kinds, else by a function."""
+        self.kinds, self.frame_of = kinds, frame_of
+
+    def be_quiet(self, int64_t nbytes, double until):
+        """Publish nothing as long as fewer bytes are pending, and until some time."""
+        self.quiet_bytes, self.quiet_until = nbytes, until
+
+    def learn(self, key):
+        """A key was given a leaf in the general way: its group may have others."""
+        cdef Py_ssize_t length, parent
+        cdef const uint8_t *text = ascii_text(<PyObject *> key, &length)
+        if text != NULL and not self.stale and not self.some_gone:
+            parent = plain_parent(text, length)
+            if parent > 0:
+                self.parents._add(path_hash(text, parent))
+
+    # ------------------------------------------------------------------ as a follower of the keys
+    def key_changed(self, str key not None, int change):
+        """A leaf was replaced (0), added (1) or removed (-1)."""
+        if change > 0:
+            self.groups.add_groups(key)
+        elif change < 0:
+            self.some_gone = True
+
+    def recount(self):
+        """Pending changes were replaced, or the published keys may differ from those listed."""
+        self.stale = True
+
+    def begin_version(self):
+        """Another version of the store is shown."""
+        self.stale = True
+        self.ready = False
+        self.table = self.listing = None
+
+    cdef int _collect(self) except -1:
+        """Find the groups of pending leaves again."""
+        cdef str key
+        self.parents, self.groups = KeySet(), KeySet(1 << 40)
+        if self.counts is not None:
+            for key, change in self.pending.frames.items():
+                if change is not None:
+                    self.groups.add_groups(key)
+        self.stale = self.some_gone = False
+        return 0
+
+    # ------------------------------------------------------------------ setting a leaf
+    cdef bint set(self, key, value) except -1:
+        """Give a key a leaf; False where that has to be done in the general way. Then nothing was done."""
+        cdef Py_ssize_t length, parent
+        cdef const uint8_t *text
+        cdef bint done
+        if not self.ready or not cnp.PyArray_CheckExact(value):
+            return False
+        text = ascii_text(<PyObject *> key, &length)
+        if text == NULL:
+            return False
+        parent = plain_parent(text, length)
+        if parent < 0 or self.session.closed or self.session.streaming or (
+                self.process >= 0 and self.process != b2_this_process()):
+            return False
+        self.lock.__enter__()
+        try:
+            done = self.ready and self._set(key, text, length, parent, value)
+        finally:
+            self.lock.__exit__(None, None, None)
+        return done
+
+    cdef bint _set(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent, cnp.ndarray value) except -1:
+        cdef PendingFrames pending = self.pending
+        cdef HeldLeaves leaves = self.leaves
+        cdef PyObject *change = NULL
+        cdef object block = None, frame
+        cdef int64_t nbytes, found
+        cdef bint is_new
+        # The key.
+        if self.session.transaction is not None and self.session.transaction.thread != get_ident():
+            return False
+        change = PyDict_GetItemWithError(pending.frames, key)
+        if change != NULL:
+            is_new = <object> change is None
+        else:
+            is_new = not PyDict_Contains(self.entries, key)
+            if is_new and self.table is not None:
+                found = self.table.lookup(text + 1, length - 1)
+                if found == DAMAGED:
+                    return False
+                is_new = found == NO_KEY
+        if is_new and self.counts is not None and not self._fits(key, text, length, parent):
+            return False
+        # The frame.
+        frame = self._frame(value)
+        if frame is None:
+            return False
+        nbytes = frame[2]
+        if pending.in_memory + nbytes > self.memory_limit:
+            return False
+        if PyDict_Size(pending.blocks):
+            block = pending.blocks.get(get_ident())
+        elif self.session.transaction is None and self.quiet_bytes >= 0 and (
+                pending.in_memory + nbytes >= self.quiet_bytes or _monotonic() >= self.quiet_until):
+            return False
+        if is_new and self.names is not None and not self._is_free(key):
+            return False
+        # The change. Before the first step everything is allocated that can be.
+        if block is not None:
+            block.note(key)
+        try:
+            if self.tiered:
+                PyDict_SetItem(pending.tiers, key, True)
+            PyDict_SetItem(pending.frames, key, frame)
+            if block is not None:
+                block.made(key, frame)
+            pending.in_memory += nbytes
+            if PyDict_Contains(leaves.held, key) or PyDict_Contains(leaves.edited, key) or key in <dict> leaves.handles.data:
+                (<object> leaves).forget(key)
+            if is_new:
+                pending.revision += 1
+                self.contents._listing = None
+                if self.counts is not None:
+                    self.counts.note(key, parent, 1)
+                    if parent:
+                        self.groups.add_groups(key)
+        except BaseException:
+            self.recount()
+            raise
+        return True
+
+    cdef bint _fits(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent) except -1:
+        """Whether a new key is known to be no group, and its groups to be no leaves."""
+        cdef int64_t found
+        if self.stale:
+            self._collect()
+        elif self.some_gone:    # a leaf may have come in place of a group
+            self.parents, self.some_gone = KeySet(), False
+        if parent and not self.parents._has(path_hash(text, parent)):
+            return False
+        if self.foreign.possible is not False or self.groups._has(path_hash(text, length)):
+            return False
+        if self.listing is None:
+            return True
+        if self.listing.base.catalog is not None and self.listing._plain:
+            found = self.listing.base.lookup_group(text + 1, length - 1)
+            if found != DAMAGED:
+                return found < 0
+        return not self.listing.has_group(key)
+
+    cdef bint _is_free(self, str key) except -1:
+        """Whether no other key differs from a new one in case only; it is noted then."""
+        cdef KeySet folded = self.names._folded
+        if folded is None or self.names._suffixed or self.names.unchecked:
+            return False
+        return not folded._add(folded_hash(key))
+
+    cdef object _frame(self, cnp.ndarray value):
+        """The byte range of the frame of a value; None for one that has to be made in the general way."""
+        cdef RawKind kind = None
+        cdef RawKinds kinds = self.kinds
+        cdef tuple place
+        cdef bytes frame
+        if kinds is not None and kinds.serves():
+            kind = kinds.kind_of(value)
+        if kind is None:
+            if self.frame_of is None or cnp.PyArray_NBYTES(value) > SMALL or value.dtype.hasobject:
+                return None
+            return self.frame_of(value)
+        frame = kind.frame(value)
+        place = (Source.of_buffer(frame), 0, len(frame))
+        made = b2_made(self.kind, (place,))
+        made.suffix, made.description = _suffix, kind.description
+        return made

@@ -1,0 +1,25 @@
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+from blosc2._core.frame.small_frame import RawKinds
+from blosc2._core.keys.folded_keys import KeyAdmission, KeySet
+from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.zip.archive_writer import ArchiveWriter
+
+class SmallLeaves:
+    count: int
+    nbytes: int
+    def __new__(
+        cls,
+        writer: ArchiveWriter,
+        admission: KeyAdmission,
+        kinds: RawKinds | None,
+        check: Callable[[], Any],
+        progress: Callable[[int, int], Any],
+        alone: bool,
+    ) -> Self: ...
+    def lie_beside(self, table: KeyTable, entries: dict[str, Any], folded: KeySet, grouped: bool) -> None: ...
+    def write(self, values: Iterator[tuple[str, Any]]) -> tuple[int, Any, Any] | None: ...
+    def pause(self) -> None: ...
+
+def append_frames(writer: ArchiveWriter, frames: dict[str, Any], appended: dict[str, Any], kind: type) -> list[str]: ...

@@ -1,0 +1,220 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+"""Writing many small leaves to an archive, from pairs of key and value to members and records, without an object for each.
+
+What is not simple (an unusual key, a value that is compressed) is given back to the caller, who writes it and goes on.
+"""
+
+cimport numpy as cnp
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_Contains
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from blosc2._core.frame.small_frame cimport RawKind, RawKinds
+from blosc2._core.io.checksum cimport zip_checksum
+from blosc2._core.io.source cimport Source
+from blosc2._core.keys.folded_keys cimport KeyAdmission, KeySet, folded_hash, path_hash, plain_parent
+from blosc2._core.keys.keytable cimport NO_KEY, KeyTable
+from blosc2._core.zip.archive_writer cimport COLLECTED, ArchiveWriter
+from blosc2._core.zip.catalog cimport stem_length
+
+cnp.import_array()
+
+cdef extern from "io/ascii_text.h":
+    const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
+
+cdef enum:
+    # Leaves between two calls of `progress`; signals are handled and other threads may run then.
+    EACH = 1024
+    # Bytes of the frame of a small leaf, and of its name.
+    MOST_FRAME = 4096
+    MOST_NAME = 256
+    # What `KeyAdmission` says of a key that the caller has to look at.
+    UNKNOWN = 2
+
+cdef bytes _suffix = b".b2nd"
+
+
+cdef class SmallLeaves:
+    """Writes the small ones of many leaves.
+
+    Parameters
+    ----------
+    writer : ArchiveWriter
+        Where they go, behind `collect`.
+    admission : KeyAdmission
+        Admits their keys.
+    kinds : RawKinds or None
+        How their frames are made.
+    check : callable
+        Raises an error if the writer may not be used any more; called before anything is written to the file.
+    progress : callable
+        Called from time to time with the number of leaves and their uncompressed bytes.
+    alone : bool
+        Whether there are no other leaves in the archive. If there are, see `lie_beside`.
+
+    Attributes
+    ----------
+    count, nbytes : int
+        Leaves so far and their uncompressed bytes; the caller adds its own.
+    """
+
+    cdef ArchiveWriter writer
+    cdef KeyAdmission admission
+    cdef RawKinds kinds
+    cdef object check, progress
+    cdef KeyTable table
+    cdef dict entries
+    cdef KeySet folded
+    cdef bint alone, grouped, beside
+    cdef public int64_t count, nbytes
+
+    def __cinit__(self, ArchiveWriter writer not None, KeyAdmission admission not None, RawKinds kinds, check, progress,
+                  bint alone):
+        self.alone = alone
+        if writer.runs is None:
+            raise ValueError("call collect() first")
+        self.writer, self.admission, self.kinds, self.check, self.progress = writer, admission, kinds, check, progress
+
+    def lie_beside(self, KeyTable table not None, dict entries not None, KeySet folded not None, bint grouped):
+        """Admit keys beside those of a version: its members, its embedded values, and the hashes of all its names."""
+        self.table, self.entries, self.folded, self.grouped = table, entries, folded, grouped
+        self.beside = True
+
+    def write(self, values not None):
+        """Write pairs of key and value up to the first that is not simple: a tuple of what was found of its key, and both.
+
+        None at the end.
+        """
+        cdef RawKinds kinds = self.kinds
+        cdef RawKind kind
+        cdef int found
+        if kinds is not None and not kinds.serves():
+            kinds = None
+        for item in values:
+            if PyTuple_CheckExact(item) and PyTuple_GET_SIZE(item) == 2:
+                key, value = <object> (<tuple> item)[0], <object> (<tuple> item)[1]
+            else:
+                key, value = item
+            if self.beside:
+                found = self._admit_beside(key)
+            else:
+                found = self.admission.admit_key(key) if self.alone else UNKNOWN
+            kind = None
+            if found < UNKNOWN and kinds is not None and cnp.PyArray_CheckExact(value):
+                kind = kinds.kind_of(value)
+            if kind is None:
+                return found, key, value
+            self._add(key, kind, value)
+            self.count += 1
+            self.nbytes += kind.nbytes
+            if self.count % EACH == 0:
+                self.pause()
+        return None
+
+    def pause(self):
+        """Tell how far it is, and let others do something."""
+        with nogil:
+            pass
+        PyErr_CheckSignals()
+        self.progress(self.count, self.nbytes)
+
+    cdef int _admit_beside(self, key) except -1:
+        """What `KeyAdmission.admit_key` says, for keys beside those of a version that is published."""
+        cdef KeyAdmission admission = self.admission
+        cdef Py_ssize_t length, parent
+        cdef const uint8_t *text = ascii_text(<PyObject *> key, &length)
+        cdef uint64_t hashed, name
+        cdef int64_t found
+        if text == NULL or admission.suffixed:
+            return UNKNOWN
+        parent = plain_parent(text, length)
+        if parent < 0 or not admission.parents._has(path_hash(text, parent)):
+            return UNKNOWN
+        hashed = path_hash(text, length)
+        found = self.table.lookup(text + 1, length - 1)
+        if found < 0 and not PyDict_Contains(self.entries, key):
+            if found != NO_KEY or (self.grouped and (
+                    self.table.catalog is None or self.table.lookup_group(text + 1, length - 1) != NO_KEY)):
+                return UNKNOWN
+            name = folded_hash(key)
+            if self.folded._has(name) or (admission.groups.used and admission.groups._has(hashed)):
+                return UNKNOWN
+            self.folded._add(name)
+        return 1 if admission.leaves._add(hashed) else 0
+
+    cdef int _add(self, str key, RawKind kind, cnp.ndarray value) except -1:
+        """Write a leaf."""
+        cdef uint8_t name[MOST_NAME]
+        cdef uint8_t frame[MOST_FRAME]
+        cdef Py_ssize_t length
+        cdef const uint8_t *text = ascii_text(<PyObject *> key, &length)
+        cdef int64_t size = kind.size(), before = PyBytes_GET_SIZE(kind.before)
+        cdef uint32_t crc
+        if size > MOST_FRAME:
+            raise ValueError("this is no small frame")
+        kind.write(frame, value)
+        crc = zip_checksum(kind.crc, frame + before, <size_t> (size - before))
+        length -= 1
+        memcpy(name, text + 1, <size_t> length)
+        memcpy(name + length, PyBytes_AS_STRING(_suffix), 5)
+        self.writer.add_leaf(name, <uint32_t> (length + 5), <uint32_t> length, frame, size, crc, kind.description)
+        if self.writer._pending.used >= COLLECTED:
+            self.check()
+            self.writer._drain()
+        return 0
+
+
+def append_frames(ArchiveWriter writer not None, dict frames not None, dict appended not None, type kind not None):
+    """Append small frames that wait in memory, behind `collect`.
+
+    Parameters
+    ----------
+    frames : dict
+        A byte range, or None, by key.
+    appended : dict
+        Keys whose frame may be in the file already.
+    kind : type
+        The class of byte ranges that have the attributes `suffix` and `description`.
+
+    Returns
+    -------
+    list of str
+        Keys whose frames have to be appended in another way.
+    """
+    cdef uint8_t name[MOST_NAME]
+    cdef Py_ssize_t length, tail
+    cdef const uint8_t *text
+    cdef const uint8_t *ending
+    cdef const uint8_t *data
+    cdef Source source
+    cdef int64_t offset, size
+    cdef list others = []
+    if writer.runs is None:
+        raise ValueError("call collect() first")
+    for key, place in frames.items():
+        if place is None:
+            continue
+        text = ascii_text(<PyObject *> key, &length)
+        if text == NULL or length > 200 or type(place) is not kind or PyDict_Contains(appended, key):
+            others.append(key)
+            continue
+        source, offset, size = place
+        ending = ascii_text(<PyObject *> place.suffix, &tail)
+        description = place.description
+        if (ending == NULL or tail > 16 or type(description) is not bytes or source.base == NULL or source.path is not None
+                or not 0 < size <= MOST_FRAME or offset < 0 or offset > source.size - size):
+            others.append(key)
+            continue
+        length -= 1
+        memcpy(name, text + 1, <size_t> length)
+        memcpy(name + length, ending, <size_t> tail)
+        data = source.base + offset
+        writer.add_leaf(name, <uint32_t> (length + tail), <uint32_t> stem_length(name, length + tail), data, size,
+                        zip_checksum(0, data, <size_t> size), description)
+        if writer._pending.used >= COLLECTED:
+            writer._drain()
+    return others

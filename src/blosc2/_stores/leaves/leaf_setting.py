@@ -1,0 +1,83 @@
+"""Setting one leaf: step by step here, and by `LeafSetter` in one native step what is simple and like others before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from blosc2._arrays import raw_kinds
+from blosc2._backends import MEMORY_LIMIT, NewFrame, ZipBackend
+from blosc2._core.leaves.leaf_setter import LeafSetter
+from blosc2._frames import held_in_memory
+from blosc2._stores.all_or_none import AllOrNone
+from blosc2._stores.changes import put
+from blosc2._stores.leaves.value_to_frame import compressed, frame_of
+
+if TYPE_CHECKING:
+    from blosc2._stores.store import Store
+
+
+def set_leaf(store: Store, key: str, value: Any) -> None:
+    """Give a key that is legal by itself a leaf, with the store's lock held."""
+    store._check_assignable(key)
+    byte_range = frame_of(value, key, store._path, store._encoding(), asked=store._asked)
+    if store._publishing.put(store, key, byte_range, value):
+        return
+    if store._pending.fits(byte_range[2]) and not store._publishing.is_due(store, byte_range[2], None):
+        put(store, key, held_in_memory(byte_range), value)
+    else:  # something is to be written, which may fail
+        with AllOrNone(store):
+            put(store, key, byte_range, value)
+    _prepare_setter(store, key)
+
+
+def _prepare_setter(store: Store, key: str) -> None:
+    """Let the setter of a store know what it needs for the next leaf; `key` was just given one."""
+    setter = store._setter
+    if setter is None:
+        setter = _new_setter(store)
+        if setter is None:
+            return
+        store._setter = setter
+        store._followers = (*store._followers, setter)
+    if not setter.is_ready:
+        _show_version(store, setter)
+    if setter.wants_kinds:
+        _tell_kinds(store, setter)
+    setter.be_quiet(*store._publishing.quiet_time(store))
+    setter.learn(key)
+
+
+def _new_setter(store: Store) -> LeafSetter | None:
+    """What sets leaves of a store in one step; None for stores whose leaves may get files of their own."""
+    backend, session = store._backend, store._session
+    is_archive = isinstance(backend, ZipBackend)
+    if store._threshold != 0 or not (is_archive or backend.suffix == ".b2e"):
+        return None
+    owner = None if session.writer_lock is None else session.writer_lock.owner
+    setter = LeafSetter(
+        session, store._pending, store._contents, store._leaves, store._lock, NewFrame, MEMORY_LIMIT,
+        -1 if owner is None else owner.pid,
+    )  # fmt: skip
+    setter.keep(store._names, store._groups, store._foreign, tiered=is_archive)
+    return setter
+
+
+def _show_version(store: Store, setter: LeafSetter) -> None:
+    """Tell a setter what is published."""
+    backend = store._backend
+    embedded = backend.embedded
+    if embedded is None or backend.replaces:
+        setter.show(None, {}, None)
+    else:
+        table = None if backend.members is None else backend.members.table()
+        setter.show(table, embedded.entries, backend.listing() if table is not None else None)
+
+
+def _tell_kinds(store: Store, setter: LeafSetter) -> None:
+    """Tell a setter how values are compressed."""
+    encoding, path, asked = store._encoding(), store._path, store._asked
+
+    def frame_of_items(items: Any) -> NewFrame:
+        return compressed(items, path, encoding, asked=asked)
+
+    setter.use_kinds(None if asked else raw_kinds(encoding), frame_of_items)

@@ -1,0 +1,230 @@
+"""`store[key] = value` in one native step (`LeafSetter`) does what the general way does: keys, values and errors."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+from blosc2._stores.leaves import leaf_setting
+
+
+class Text(str):
+    """A string of a class of its own."""
+
+    __slots__ = ()
+
+
+KINDS = {
+    "embed": (blosc2.EmbedStore, ".b2e"),
+    "dict": (blosc2.DictStore, ".b2z"),
+    "tree": (blosc2.TreeStore, ".b2z"),
+}
+KEYS = [
+    "/a", "/A", "/a/b", "/a/b/c", "/a/B", "/b", "/b/c/d/e/f", "/b/c/d/e/g", "/b/c", "b", "/a/", "//", "/con", "/x.",
+    "/x.b2nd/y", "/x", "/é", "/E\u0301", "/__vlmeta__", "/a/__vlmeta__", "/_meta", "/embed.b2e", "/k-1", "/k_2", "/k 3",
+    Text("/text"), "/" + "long" * 55, "", "/",
+]  # fmt: skip
+
+
+def values(rng: random.Random) -> Any:
+    """A value of some kind: most of them small, some that cannot be stored."""
+    n = rng.randrange(1, 200)
+    return rng.choice(
+        [
+            lambda: np.full(20, n, "u1"),
+            lambda: np.full(20, n, "u1"),
+            lambda: np.arange(n, dtype="f4").reshape(-1, 1),
+            lambda: np.zeros(7, "i8"),
+            lambda: np.arange(5000) * n,
+            lambda: np.arange(2 * n)[::2],
+            lambda: np.array(n),
+            lambda: np.zeros((0, 3)),
+            lambda: np.array([(1, 2.5)], dtype=[("x", "i4"), ("y", "f8")]),
+            lambda: np.array(["text", "more"]),
+            lambda: np.array([None]),
+            lambda: [n, 2],
+            dict,
+        ]
+    )()
+
+
+def outcome(act: Any) -> Any:
+    """What an act gives, or the error that it raises."""
+    try:
+        return act()
+    except Exception as error:  # noqa: BLE001 - compared with that of another store
+        return type(error), str(error)
+
+
+def shown(store: Any) -> dict[str, list[Any]]:
+    """All leaves and their items."""
+    found = {}
+    for key in store:
+        leaf = store[key]
+        if not isinstance(leaf, blosc2.TreeStore):
+            found[key] = np.asarray(leaf[...]).tolist()
+    return found
+
+
+@pytest.fixture
+def never(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Stores that set no leaf in one step."""
+
+    def off() -> None:
+        monkeypatch.setattr(leaf_setting, "_new_setter", lambda store: None)
+
+    return off
+
+
+def act_on(store: Any, kind: float, key: str, other: str, value: Any) -> Any:
+    """Do something to a store; what it gives."""
+
+    def block() -> None:
+        with store.transaction():
+            store[key] = value
+            store[other] = value
+            if kind < 0.93:
+                raise ArithmeticError
+
+    if kind < 0.6:
+        return outcome(lambda: store.__setitem__(key, value))
+    if kind < 0.7:
+        return outcome(lambda: store.__delitem__(key))
+    if kind < 0.75:
+        return outcome(lambda: store.rename(key, other))
+    if kind < 0.8:
+        return outcome(store.flush)
+    if kind < 0.85 and isinstance(store, blosc2.TreeStore):
+        return outcome(lambda: store.get_subtree("/a").__setitem__(key, value))
+    if kind < 0.9:
+        return outcome(lambda: store.update({key: value, other: value}))
+    if kind < 0.95:
+        return outcome(block)
+    if kind < 0.97 and not isinstance(store, blosc2.EmbedStore):  # what that has published depends on the time
+        return outcome(store.discard)
+    return outcome(lambda: store[key][...].tolist())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(6))
+def test_it_does_what_the_general_way_does(kind: str, seed: int, tmp_path: Path, never: Any) -> None:
+    cls, suffix = KINDS[kind]
+    paths = [str(tmp_path / (name + suffix)) for name in ("same", "name")]
+    stores = []
+    for n, path in enumerate(paths):
+        (tmp_path / str(n)).mkdir()
+        path = str(tmp_path / str(n) / ("store" + suffix))
+        stores.append(cls(path, mode="w"))
+        stores[-1]["/first"] = np.arange(3)  # its setter is there, or will never be
+        if n == 0:
+            assert stores[0]._setter is not None
+            never()
+    assert stores[1]._setter is None
+    rng = random.Random(seed)
+    for step in range(250):
+        what = rng.random(), rng.choice(KEYS), rng.choice(KEYS), values(rng)
+        ours, general = (act_on(store, *what) for store in stores)
+        ours, general = (
+            tuple(str(part).replace(str(tmp_path / str(n)), "") for part in found)
+            if isinstance(found, tuple)
+            else found
+            for n, found in enumerate((ours, general))
+        )
+        assert ours == general, step
+        if step % 10 == 0:
+            assert shown(stores[0]) == shown(stores[1]), step
+            if kind != "embed":  # the order of its keys depends on what was published when
+                assert list(stores[0]) == list(stores[1])
+    for store in stores:
+        store.close()
+    again = [blosc2.open(str(tmp_path / str(n) / ("store" + suffix))) for n in range(2)]
+    assert shown(again[0]) == shown(again[1])
+    assert blosc2.check(str(tmp_path / "0" / ("store" + suffix))).ok
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_are_those_of_a_dict(kind: str, tmp_path: Path) -> None:
+    cls, suffix = KINDS[kind]
+    path = str(tmp_path / ("store" + suffix))
+    rng = np.random.default_rng(4)
+    model: dict[str, Any] = {}
+    for mode in ("w", "a", "a"):
+        with cls(path, mode=mode) as store:
+            for n in range(1500):
+                key = f"/g{n % 7}/h{n % 11}/k{rng.integers(600)}"
+                store[key] = model[key] = rng.integers(0, 256, rng.choice([8, 200])).astype("u1")
+                if n % 5 == 0:
+                    gone = rng.choice(list(model))
+                    del store[gone], model[gone]
+            assert sorted(key for key in store if store._contents.has(key)) == sorted(model)
+            assert store._pending.in_memory >= 0
+    with blosc2.open(path) as store:
+        for key, value in model.items():
+            np.testing.assert_array_equal(store[key][...], value, strict=True)
+        assert sum(store._contents.has(key) for key in store) == len(model)
+
+
+def test_the_value_may_be_used_again(tmp_path: Path) -> None:
+    value = np.zeros(50, "u1")
+    with blosc2.TreeStore(str(tmp_path / "x.b2z"), mode="w") as store:
+        for n in range(1, 400):
+            value[:] = n % 250 + 1
+            store[f"/a/{n}"] = value
+        for n in range(1, 400):
+            assert store[f"/a/{n}"][0] == n % 250 + 1
+
+
+def test_an_open_leaf_is_let_go(tmp_path: Path) -> None:
+    """As in the general way, what was taken of a key before stays readable, and can no longer be changed."""
+    with blosc2.DictStore(str(tmp_path / "x.b2z"), mode="w") as store:
+        for n in range(3):
+            store["/a"] = np.arange(5) + n
+        held = store["/a"]
+        held[0] = 77
+        store["/a"] = np.arange(5) * 2
+        assert held[0] == 77
+        assert store["/a"][:].tolist() == [0, 2, 4, 6, 8]
+        with pytest.raises(blosc2.exceptions.ClosedStoreError):
+            held[1] = 3
+
+
+def test_the_defaults_of_the_moment_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    value = np.arange(20)
+    with blosc2.DictStore(str(tmp_path / "x.b2z"), mode="w") as store:
+        for n in range(4):
+            store[f"/a{n}"] = value
+        monkeypatch.setitem(blosc2.cparams_dflts, "codec", blosc2.Codec.LZ4)
+        for n in range(4):
+            store[f"/b{n}"] = value
+        assert store["/a3"].cparams.codec == blosc2.Codec.ZSTD
+        assert store["/b3"].cparams.codec == blosc2.Codec.LZ4
+
+
+def test_another_thread_waits_for_a_transaction(tmp_path: Path) -> None:
+    import threading
+
+    errors: list[Exception] = []
+    with blosc2.TreeStore(str(tmp_path / "x.b2z"), mode="w") as store:
+        for n in range(3):
+            store[f"/a/{n}"] = np.arange(4)
+
+        def other() -> None:
+            try:
+                store["/a/9"] = np.arange(4)
+            except RuntimeError as error:
+                errors.append(error)
+
+        with store.transaction():
+            store["/a/4"] = np.arange(4)
+            # It waits for the lock of the transaction, and sets the leaf afterwards.
+            thread = threading.Thread(target=other)
+            thread.start()
+            store["/a/5"] = np.arange(4)
+        thread.join()
+        assert all("another thread has a transaction" in str(error) for error in errors)
+        assert {"/a/4", "/a/5"} <= set(store)
