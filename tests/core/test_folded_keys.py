@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import unicodedata
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from blosc2._core.keys.folded_keys import KeySet, same_folded
+from blosc2._core.keys.keytable import KeyTable
 
 # "ß" folds to two letters, the long s and the Kelvin sign to ASCII ones, the dotted I to two characters, and two
 # sigmas to one. An accent may be a letter's own, or follow it.
@@ -70,3 +72,22 @@ def test_it_takes_note_of_so_many_and_no_more() -> None:
     assert [found.add(key) for key in ("/a", "/b", "/c", "/d", "/d", "/a")] == [False] * 5 + [True]
     assert len(found) == 3
     assert "/d" not in found
+
+
+def test_a_table_is_noted_like_its_keys() -> None:
+    rng = random.Random(5)
+    letters = "abcxyzABCXYZ0129_-@[`{.\x7fé\u0130ß"
+    keys = {"/" + "".join(rng.choices(letters, k=rng.randrange(1, 40))) for _ in range(3000)}
+    keys |= {"/a.b2nd/x", "/a.b2", "/" + "K" * 600, "/" + "ab/" * 200 + "c.b2f/d", "/@AZ[`az{", "/" + "é" * 300}
+    lower: dict[str, str] = {}
+    for key in keys:
+        lower.setdefault(same(key), key)
+    one, other = KeySet(), KeySet()
+    found = one.add_table(KeyTable.of_keys(list(lower.values())))
+    assert set(found) == {key for key in lower.values() if ".b2" in key}
+    assert len(one) == len(lower)
+    for key in keys:
+        assert one.add_folded(key)
+        other.add_folded(key)
+    assert len(one) == len(other) == len(lower)
+    assert not one.add_folded("/something else")

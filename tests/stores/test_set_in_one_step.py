@@ -228,3 +228,60 @@ def test_another_thread_waits_for_a_transaction(tmp_path: Path) -> None:
         thread.join()
         assert all("another thread has a transaction" in str(error) for error in errors)
         assert {"/a/4", "/a/5"} <= set(store)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reads_of_one_handle_see_what_is_pending(kind: str, tmp_path: Path) -> None:
+    """`read` of published, replaced, edited, removed and new leaves, in a handle that changes them."""
+    cls, suffix = KINDS[kind]
+    path = str(tmp_path / ("store" + suffix))
+    rng = np.random.default_rng(1)
+    model = {f"/g{n % 5}/k{n}": rng.integers(0, 99, 30).astype("u1") for n in range(900)}
+    with cls(path, mode="w") as store:
+        store.update(model)
+    with cls(path, mode="a") as store:
+        for n in range(3000):
+            key = f"/g{(which := int(rng.integers(1000))) % 5}/k{which}"
+            act = rng.random()
+            if act < 0.2:
+                store[key] = model[key] = rng.integers(0, 99, 30).astype("u1")
+            elif act < 0.25 and key in model:
+                del store[key], model[key]
+            elif act < 0.3 and key in model:
+                leaf = store[key]
+                leaf[3] = 200
+                model[key] = model[key].copy()
+                model[key][3] = 200
+                np.testing.assert_array_equal(store.read(key), model[key])
+                del leaf
+            elif key in model:
+                found = store.read(key)
+                np.testing.assert_array_equal(found, model[key], strict=True)
+                found[:] = 0  # an array of its own
+            else:
+                with pytest.raises(KeyError):
+                    store.read(key)
+            if n in (1000, 2000):
+                store.flush()
+    with pytest.raises(blosc2.exceptions.ClosedStoreError):
+        store.read("/g0/k0")
+    with blosc2.open(path) as store:
+        for key, value in model.items():
+            np.testing.assert_array_equal(store.read(key), value, strict=True)
+
+
+def test_a_removed_key_can_be_set_again_at_once(tmp_path: Path) -> None:
+    with blosc2.TreeStore(str(tmp_path / "x.b2z"), mode="w") as store:
+        for n in range(5):
+            store[f"/a/k{n}"] = np.arange(4)
+        del store["/a/k1"]
+        store["/a/K1"] = np.arange(5)
+        with pytest.raises(ValueError, match="differs from '/a/K1' in case only"):
+            store["/a/k1"] = np.arange(4)
+        del store["/a/k2"]
+        store["/a/k2"] = np.arange(6)
+        with pytest.raises(ValueError, match="differs from '/a/k2' in case only"):
+            store["/a/K2"] = np.arange(4)
+        del store["/a/K1"], store["/a/k2"]
+        store["/a/k1"] = store["/a/K2"] = np.arange(3)
+        assert list(store["/a"]) == ["/K2", "/k0", "/k1", "/k3", "/k4"]

@@ -31,13 +31,15 @@ class NewNames:
     made when the first key is checked.
     """
 
-    __slots__ = ("_folded", "_some_removed", "_suffixed", "unchecked")
+    __slots__ = ("_folded", "_removed", "_some_removed", "_suffixed", "unchecked")
 
     def __init__(self) -> None:
         #: Whether to allow keys that differ in case only, or are named like files of others.
         self.unchecked = False
         self._folded: KeySet | None = None
         self._suffixed: set[str] = set()
+        # Keys that were removed, as long as no key was added that is like another removed one.
+        self._removed: set[str] = set()
         # Whether hashes of removed keys are still there: they cost time, and give no wrong answer.
         self._some_removed = False
 
@@ -58,6 +60,10 @@ class NewNames:
         assert self._folded is not None
         self._check_folders(key, contents)
         if self._folded.add_folded(key):
+            if key in self._removed:  # nothing else is like it, as it was there before
+                self._removed.discard(key)
+                return
+            self._removed.clear()
             for batch in contents.key_batches():
                 for other in same_folded(batch, key):
                     if other != key:
@@ -75,6 +81,11 @@ class NewNames:
     def _collect(self, contents: Contents) -> None:
         self._folded, self._suffixed = folded, suffixed = KeySet(), set()
         self._some_removed = False
+        listing = contents.listing()
+        if listing.plain:  # of published keys no strings are made
+            for key in folded.add_table(listing.table):
+                suffixed.update(suffixed_folders(key))
+            return
         for batch in contents.key_batches():
             for key in batch:
                 folded.add_folded(key)
@@ -100,17 +111,21 @@ class NewNames:
         self._folded = None
 
     # ------------------------------------------------------------------ as a follower of the keys
-    def key_changed(self, key: str, change: int) -> None:  # noqa: ARG002 - the same for all keys
+    def key_changed(self, key: str, change: int) -> None:
         """A leaf was replaced (0), added (1) or removed (-1)."""
         if change < 0:
             self._some_removed = True
+            if self._folded is not None:
+                self._removed.add(key)
 
     def recount(self) -> None:
         """Some of the noted keys may not exist."""
         self._some_removed = True
+        self._removed = set()
 
     def begin_version(self) -> None:
         """Another version of the store is shown: all of its keys were checked."""
+        self._removed = set()
 
 
 class NewKeys:

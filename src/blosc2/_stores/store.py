@@ -37,9 +37,9 @@ from blosc2._stores.followers import KeyFollower, forget_published_keys
 from blosc2._stores.leaf_publishing import NOTHING
 from blosc2._stores.leaves.advice import advise
 from blosc2._stores.leaves.leaf import live_leaf, read_only
-from blosc2._stores.leaves.leaf_setting import set_leaf
+from blosc2._stores.leaves.leaf_setting import read_and_learn, ready_setter, set_leaf
 from blosc2._stores.leaves.open_leaves import OpenLeaves
-from blosc2._stores.leaves.read_many import batch_of_members, read_leaf, read_many
+from blosc2._stores.leaves.read_many import batch_of_members, read_many
 from blosc2._stores.open_stores import end_forgotten, note_writable
 from blosc2._stores.pending import PendingChanges
 from blosc2._stores.session import Session
@@ -190,14 +190,12 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         if self._prefix:
             return self._owner.read(self._absolute(key))
         reader = self._reader
-        if reader is not None:
-            found = reader.read(key)
-            if found is not None:
-                return found
-        items, (geometry, dtype, frame) = read_leaf(self, key)
-        if reader is not None:
-            reader.learn(frame, geometry, dtype)
-        return items
+        found = None if reader is None else reader.read(key)
+        if found is None and self._setter is not None:
+            found = self._setter.read(key)
+        if found is not None:
+            return found
+        return read_and_learn(self, key)
 
     # Methods that are functions of other modules.
     advise = advise
@@ -267,6 +265,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
             if not self._contents.has(key):
                 raise self._missing_key(key)
             changes.remove_at_once(self, key)
+            ready_setter(self)
 
     def clear(self) -> None:
         """Delete all keys."""

@@ -2,6 +2,7 @@ cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from blosc2._core.codec.codec cimport Encoder
+from blosc2._core.io.source cimport Source
 
 cdef enum:
     MOST_AXES = 8
@@ -34,6 +35,7 @@ cdef class RawKinds:
 
     cdef bint serves(self) except -1
     cdef RawKind kind_of(self, cnp.ndarray items)
+    cdef object items_of(self, description, Source source, int64_t offset, int64_t size)
     cdef RawKind _learn(self, cnp.ndarray items)
 
 

@@ -7,14 +7,19 @@ cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from blosc2._core.codec.codec cimport Encoder
 from blosc2._core.codec.chunk cimport CHUNK_HEADER
 from blosc2._core.io.checksum cimport zip_checksum
+from blosc2._core.io.source cimport Source
 
 cnp.import_array()
+
+cdef extern from "numpy/arrayobject.h":
+    object PyArray_Empty(int nd, cnp.npy_intp *dims, cnp.dtype dtype, int fortran)
 
 cdef enum:
     # Where a header has the length of the frame and that of its chunks.
@@ -246,6 +251,27 @@ cdef class RawKinds:
         if ndim > MOST_AXES or cnp.PyArray_NBYTES(items) > MOST_RAW or items.dtype.names is not None:
             return None
         return self._learn(items)
+
+    cdef object items_of(self, description, Source source, int64_t offset, int64_t size):
+        """The items in a frame that was made here; None for another one."""
+        cdef RawKind kind
+        cdef cnp.npy_intp dims[MOST_AXES]
+        cdef cnp.ndarray out
+        cdef int i, d
+        for i in range(MOST_KINDS):
+            kind = self.kinds[i]
+            if kind is None:
+                break
+            if kind.description is not description or size != kind.size() or source.base == NULL or (
+                    offset < 0 or offset > source.size - size):
+                continue
+            for d in range(kind.ndim):
+                dims[d] = kind.shape[d]
+            Py_INCREF(kind.dtype)       # the next call steals one reference
+            out = PyArray_Empty(kind.ndim, dims, kind.dtype, 0)
+            memcpy(cnp.PyArray_DATA(out), source.base + offset + PyBytes_GET_SIZE(kind.before), <size_t> kind.nbytes)
+            return out
+        return None
 
     cdef RawKind _learn(self, cnp.ndarray items):
         cdef Template template

@@ -16,6 +16,13 @@ cdef extern from "keys/key_hash.h" nogil:
     uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_t length)
 
 
+cdef extern from "io/prefetch.h" nogil:
+    void prefetch(const uint8_t *start, int64_t length)
+
+cdef enum:
+    AT_ONCE = 16
+
+
 cdef struct Walk:
     int64_t end             # where the records of leaves end
     int64_t paths           # keys and groups
@@ -70,29 +77,42 @@ cdef inline bint groups_fit(KeyTable table, const Text *before, const Text *key,
 
 cdef inline bint leaves_fit(KeyTable table, Walk *walk) noexcept nogil:
     """Whether what a catalog says of leaves is what the directory says."""
-    cdef int64_t position, offset
+    cdef int64_t position = 0, offset
     cdef Record record
-    cdef Text key, before
+    cdef Text before
+    cdef Text keys[AT_ONCE]
+    cdef int64_t offsets[AT_ONCE]
+    cdef uint64_t hashes[AT_ONCE]
+    cdef int i, taken
     walk.paths = walk.end = 0
     # A path whose slot comes behind one with the same 24 bits is rare: more than this is made so.
     walk.others = MOST_OTHERS + table.count // 1024
     if table.catalog.bytes_at(0, table.catalog.checksums_at) == NULL:
         return False
-    for position in range(table.count):
-        offset = table.record_offset(position)
-        if (position and offset != walk.end) or not table.leaf_at(position, &record, &key):
-            return False
-        if position and not before_in_order(&before, &key):
-            return False
-        if not leads_to(table, key_hash(table.seed0, table.seed1, key.bytes, key.length), &key, LEAF, offset, walk):
-            return False
-        if position == 0:
-            before = Text(key.bytes, 0)
-        if not groups_fit(table, &before, &key, offset, walk):
-            return False
-        walk.paths += 1
-        before = key
-        walk.end = offset + record.length
+    while position < table.count:
+        taken = 0
+        # Some at a time: the slots of all of them are asked for before the first is needed.
+        while position < table.count and taken < AT_ONCE:
+            offset = table.record_offset(position)
+            if (position and offset != walk.end) or not table.leaf_at(position, &record, &keys[taken]):
+                return False
+            hashes[taken] = key_hash(table.seed0, table.seed1, keys[taken].bytes, keys[taken].length)
+            prefetch(table.slots + SLOT_LENGTH * slot_home(hashes[taken], table.homes), 1)
+            offsets[taken] = offset
+            walk.end = offset + record.length
+            position += 1
+            taken += 1
+        for i in range(taken):
+            if walk.paths == 0:
+                before = Text(keys[i].bytes, 0)
+            elif not before_in_order(&before, &keys[i]):
+                return False
+            if not leads_to(table, hashes[i], &keys[i], LEAF, offsets[i], walk):
+                return False
+            if not groups_fit(table, &before, &keys[i], offsets[i], walk):
+                return False
+            walk.paths += 1
+            before = keys[i]
     return True
 
 

@@ -8,7 +8,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
+
+from blosc2._core.keys.key_text cimport text_of
+from blosc2._core.keys.keytable cimport KeyTable, Text
 
 cdef extern from "keys/key_hash.h" nogil:
     ctypedef struct prefix_hashes:
@@ -16,6 +19,9 @@ cdef extern from "keys/key_hash.h" nogil:
     uint64_t key_hash(uint64_t seed0, uint64_t seed1, const uint8_t *p, size_t length)
     void start_prefixes(prefix_hashes *state, uint64_t seed0, uint64_t seed1)
     uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_t length)
+
+cdef extern from "io/prefetch.h" nogil:
+    void prefetch(const uint8_t *start, int64_t length)
 
 cdef extern from "io/ascii_text.h":
     const uint8_t *ascii_text(PyObject *text, Py_ssize_t *length)
@@ -27,6 +33,8 @@ cdef enum:
     SHORT = 512
     # Groups of a key that are hashed one by one.
     FEW = 16
+    # Keys of a table that are added in one step.
+    AT_ONCE = 16
 
 cdef uint64_t _seed0, _seed1
 _seed0, _seed1 = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
@@ -99,6 +107,38 @@ cdef class KeySet:
     def add_folded(self, str key not None):
         """Take note of a key without regard to case; whether there was one like it."""
         return self._add(folded_hash(key))
+
+    def add_table(self, KeyTable table not None):
+        """Take note of all keys of a table without regard to case; gives those that have ".b2" in them."""
+        cdef Text text
+        cdef uint8_t lower[SHORT + 8]
+        cdef uint64_t hashes[AT_ONCE]
+        cdef int64_t position
+        cdef int i, taken = 0
+        cdef list found = []
+        table.sort()
+        if self.used == 0:
+            while 2 * self.room < 3 * min(table.count, self.most) + 64:
+                self._grow()
+        lower[0] = 0x2F
+        for position in range(table.count):
+            if not table.key(position, &text):
+                return self.add_table(table.instead())
+            if text.length < SHORT and lower_plain(lower + 1, text.bytes, text.length):
+                hashes[taken] = key_hash(_seed0, _seed1, lower, <size_t> text.length + 1) | 1
+            else:
+                key = text_of(text.bytes, text.length)
+                if ".b2" in key:
+                    found.append(key)
+                hashes[taken] = folded_hash(key)
+            # Some at a time: the slots of all of them are asked for before the first is needed.
+            prefetch(<const uint8_t *> (self.slots + (hashes[taken] & <uint64_t> (self.room - 1))), 1)
+            taken += 1
+            if taken == AT_ONCE or position == table.count - 1:
+                for i in range(taken):
+                    self._add(hashes[i])
+                taken = 0
+        return found
 
     def add_groups(self, str key not None):
         """Take note of the groups that a key lies in."""
@@ -188,6 +228,25 @@ cdef class KeyAdmission:
             self.groups.add_groups(key)
         self.parents._add(path_hash(text, parent))
         return True
+
+
+cdef bint lower_plain(uint8_t *to, const uint8_t *text, Py_ssize_t length) noexcept nogil:
+    """Write a text in lower case, and up to 7 bytes more; False for one with other letters than those of ASCII, or a dot."""
+    cdef uint64_t word, dots, low = <uint64_t> 0x0101010101010101, high = low << 7, seen = 0
+    cdef Py_ssize_t i = 0
+    while i < length:
+        if length - i >= 8:
+            memcpy(&word, text + i, 8)
+        else:
+            word = low
+            memcpy(&word, text + i, <size_t> (length - i))
+        dots = word ^ (low * 0x2E)
+        seen |= word | ((dots - low) & ~dots)
+        # Where a byte is a capital, its upper bit is set in the first sum and not in the second one.
+        word |= (((word + low * (0x80 - 0x41)) & ~(word + low * (0x80 - 0x5B))) & high) >> 2
+        memcpy(to + i, &word, 8)
+        i += 8
+    return not seen & high
 
 
 cdef uint64_t path_hash(const uint8_t *text, Py_ssize_t length) noexcept nogil:

@@ -119,4 +119,5 @@ cdef class LeafLookup:
         raise NotImplementedError(key)
 
     def __delitem__(self, key):
-        self._delete(key)
+        if self._setter is None or not self._setter.remove(key):
+            self._delete(key)

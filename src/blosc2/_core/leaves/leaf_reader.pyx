@@ -11,6 +11,7 @@ from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.end_record cimport LOCAL_LENGTH
 from blosc2._core.zip.central_record cimport MEMBER_FINE, Member
 from blosc2._core.io.checksum cimport zip_checksum
+from blosc2._core.io.source cimport Source
 from blosc2._core.codec.codec cimport DecodeContext, borrow, give_back
 from blosc2._core.codec.thread_pool cimport await_gil, is_quick, offer_gil
 from blosc2._core.frame.frame cimport Frame, frame_of_member
@@ -39,6 +40,11 @@ cdef extern from "numpy/arrayobject.h":
     object PyArray_Empty(int nd, cnp.npy_intp *dims, cnp.dtype dtype, int fortran)
 
 cdef tuple _nothing = ()
+
+cdef enum:
+    # Bytes of a small member that is read from a file, and of the extra field in its local header.
+    LOADED = 8192
+    PADDING = 128
 
 
 cdef class LeafReader:
@@ -72,11 +78,8 @@ cdef class LeafReader:
         self.check = check
 
     def learn(self, Frame frame not None, Geometry geometry not None, cnp.dtype dtype not None):
-        """Take a leaf that was opened as the one that others are compared with when they are read; of mapped archives."""
-        cdef Template template
-        if self.archive.source.base == NULL:
-            return
-        template = Template(frame, geometry, dtype)
+        """Take a leaf that was opened as the one that others are compared with when they are read."""
+        cdef Template template = Template(frame, geometry, dtype)
         if template.fits and (<object> dtype).names is None:
             self.template = template
 
@@ -108,7 +111,10 @@ cdef class LeafReader:
     def read(self, key):
         """The items of a leaf as a new array; None for one that has to be opened."""
         cdef Template template = self.template
+        cdef Source source = self.archive.source
         cdef const uint8_t *local
+        cdef uint8_t loaded[LOADED]
+        cdef int64_t room
         cdef int64_t offset, chunk, size, start
         cdef Member member
         cdef DecodeContext *context
@@ -123,9 +129,15 @@ cdef class LeafReader:
             return None
         if member.problem != MEMBER_FINE or member.header > self.archive.directory_offset - LOCAL_LENGTH:
             return None
-        local = self.archive.source.base + member.header
-        if not template.match(member.record.name, member.record.name_length, member.size, local,
-                             self.archive.directory_offset - member.header, &chunk, &size):
+        room = self.archive.directory_offset - member.header
+        if source.base != NULL:
+            local = source.base + member.header
+        else:       # all of it in one read
+            room = min(room, LOCAL_LENGTH + <int64_t> member.record.name_length + PADDING + member.size)
+            if room > LOADED or source.read_into(member.header, room, loaded):
+                return None
+            local = loaded
+        if not template.match(member.record.name, member.record.name_length, member.size, local, room, &chunk, &size):
             return None
         start = chunk - template.header_len
         for d in range(template.geometry.c.ndim):

@@ -5,6 +5,7 @@ from blosc2._core.frame.small_frame cimport RawKinds
 from blosc2._core.keys.folded_keys cimport KeySet
 from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.keys.listing cimport KeyListing
+from blosc2._core.leaves.leaf_reader cimport LeafReader
 
 
 cdef class SessionState:
@@ -61,6 +62,13 @@ cdef class LeafSetter:
     cdef int64_t quiet_bytes
     cdef double quiet_until
 
+    cdef readonly LeafReader reader
+    cdef int64_t map_bytes
+
+    cdef bint remove(self, key) except -1
+    cdef bint _remove(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent) except -1
+    cdef object _read_pending(self, place)
+    cdef bint _is_group(self, str key, const uint8_t *text, Py_ssize_t length) except -1
     cdef int _collect(self) except -1
     cdef bint set(self, key, value) except -1
     cdef bint _set(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent, cnp.ndarray value) except -1

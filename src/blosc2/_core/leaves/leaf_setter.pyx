@@ -18,6 +18,7 @@ from blosc2._core.io.source cimport Source
 from blosc2._core.keys.folded_keys cimport KeySet, folded_hash, path_hash, plain_parent
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
 from blosc2._core.keys.listing cimport KeyListing
+from blosc2._core.leaves.leaf_reader cimport LeafReader
 
 cnp.import_array()
 
@@ -164,9 +165,16 @@ cdef class LeafSetter:
         """Whether it is to be told how frames are made."""
         return self.frame_of is None or (self.kinds is not None and not self.kinds.serves())
 
-    def keep(self, names, GroupCounts counts, foreign, bint tiered):
-        """What keys are compared with: names, and groups and objects of other packages where there are groups."""
-        self.names, self.counts, self.foreign, self.tiered = names, counts, foreign, tiered
+    def keep(self, names, GroupCounts counts, foreign, bint tiered, int64_t map_bytes):
+        """What keys are compared with: names, and groups and objects of other packages where there are groups.
+
+        `map_bytes` is what has to be written anew for each embedded value that is removed.
+        """
+        self.names, self.counts, self.foreign, self.tiered, self.map_bytes = names, counts, foreign, tiered, map_bytes
+
+    def read_by(self, LeafReader reader):
+        """What reads published leaves; None where each has to be opened."""
+        self.reader = reader
 
     def show(self, KeyTable table, dict entries not None, KeyListing listing):
         """The version that is shown: its members, its embedded values, and a listing where there are groups."""
@@ -206,7 +214,7 @@ cdef class LeafSetter:
         """Another version of the store is shown."""
         self.stale = True
         self.ready = False
-        self.table = self.listing = None
+        self.table = self.listing = self.reader = None
 
     cdef int _collect(self) except -1:
         """Find the groups of pending leaves again."""
@@ -301,24 +309,125 @@ cdef class LeafSetter:
             raise
         return True
 
+    # ------------------------------------------------------------------ removing a leaf
+    cdef bint remove(self, key) except -1:
+        """Remove a leaf; False where that has to be done in the general way. Then nothing was done."""
+        cdef Py_ssize_t length, parent
+        cdef const uint8_t *text
+        cdef bint done
+        if not self.ready:
+            return False
+        text = ascii_text(<PyObject *> key, &length)
+        if text == NULL:
+            return False
+        parent = plain_parent(text, length)
+        if parent < 0 or self.session.closed or self.session.streaming or (
+                self.process >= 0 and self.process != b2_this_process()):
+            return False
+        self.lock.__enter__()
+        try:
+            done = self.ready and self._remove(key, text, length, parent)
+        finally:
+            self.lock.__exit__(None, None, None)
+        return done
+
+    cdef bint _remove(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent) except -1:
+        cdef PendingFrames pending = self.pending
+        cdef HeldLeaves leaves = self.leaves
+        cdef PyObject *change
+        cdef object block = None
+        cdef bint is_embedded, is_published
+        cdef int64_t found
+        if self.session.transaction is not None and self.session.transaction.thread != get_ident():
+            return False
+        is_published = is_embedded = PyDict_Contains(self.entries, key)
+        if not is_published and self.table is not None:
+            found = self.table.lookup(text + 1, length - 1)
+            if found == DAMAGED:
+                return False
+            is_published = found >= 0
+        change = PyDict_GetItemWithError(pending.frames, key)
+        if (not is_published if change == NULL else <object> change is None):
+            return False
+        if self.counts is not None and (self.foreign.possible is not False or self._is_group(key, text, length)):
+            return False
+        if PyDict_Size(pending.blocks):
+            block = pending.blocks.get(get_ident())
+        elif self.session.transaction is None and self.quiet_bytes >= 0 and (
+                pending.in_memory + self.map_bytes >= self.quiet_bytes or _monotonic() >= self.quiet_until):
+            return False
+        if block is not None:
+            block.note(key)
+        try:
+            if PyDict_Contains(leaves.held, key) or PyDict_Contains(leaves.edited, key) or key in <dict> leaves.handles.data:
+                (<object> leaves).forget(key)
+            pending.revision += 1
+            if is_published:
+                PyDict_SetItem(pending.frames, key, None)
+            else:
+                del pending.frames[key]
+            if self.tiered:
+                pending.tiers.pop(key, None)
+            if block is not None:
+                block.made(key, None if is_published else ...)
+            if is_embedded:
+                pending.in_memory += self.map_bytes
+            self.contents._listing = None
+            self.some_gone = True
+            if self.names is not None:
+                self.names.key_changed(key, -1)
+            if self.counts is not None:
+                self.counts.note(key, parent, -1)
+        except BaseException:
+            self.recount()
+            raise
+        return True
+
+    # ------------------------------------------------------------------ reading a leaf
+    def read(self, key):
+        """The items of an array, be it published or pending; None for one that has to be opened."""
+        cdef PyObject *change
+        if self.reader is None or not self.ready or self.session.closed or type(key) is not str:
+            return None
+        if self.counts is not None and self.foreign.possible is not False:
+            return None
+        change = PyDict_GetItemWithError(self.pending.frames, key)
+        if PyDict_Contains(self.leaves.edited, key):
+            return None
+        return self.reader.read(key) if change == NULL else self._read_pending(<object> change)
+
+    cdef object _read_pending(self, place):
+        """The items of a frame that waits, if it was made here."""
+        cdef RawKinds kinds = self.kinds
+        if kinds is None or type(place) is not self.kind:
+            return None
+        return kinds.items_of(place.description, place[0], place[1], place[2])
+
+    # ------------------------------------------------------------------ checks
+    cdef bint _is_group(self, str key, const uint8_t *text, Py_ssize_t length) except -1:
+        """Whether a key may be a group."""
+        cdef int64_t found
+        if self.stale:
+            self._collect()
+        if self.groups._has(path_hash(text, length)):
+            return True
+        if self.listing is None:
+            return False
+        if self.listing.base.catalog is not None and self.listing._plain:
+            found = self.listing.base.lookup_group(text + 1, length - 1)
+            if found != DAMAGED:
+                return found >= 0
+        return self.listing.has_group(key)
+
     cdef bint _fits(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent) except -1:
         """Whether a new key is known to be no group, and its groups to be no leaves."""
-        cdef int64_t found
         if self.stale:
             self._collect()
         elif self.some_gone:    # a leaf may have come in place of a group
             self.parents, self.some_gone = KeySet(), False
         if parent and not self.parents._has(path_hash(text, parent)):
             return False
-        if self.foreign.possible is not False or self.groups._has(path_hash(text, length)):
-            return False
-        if self.listing is None:
-            return True
-        if self.listing.base.catalog is not None and self.listing._plain:
-            found = self.listing.base.lookup_group(text + 1, length - 1)
-            if found != DAMAGED:
-                return found < 0
-        return not self.listing.has_group(key)
+        return self.foreign.possible is False and not self._is_group(key, text, length)
 
     cdef bint _is_free(self, str key) except -1:
         """Whether no other key differs from a new one in case only; it is noted then."""

@@ -5,5 +5,5 @@ Members are byte ranges here; `leaves` turns them into leaves.
 
 __all__ = [
     "archive", "archive_writer", "catalog", "catalog_writer", "descriptions", "external_sort", "leaf_merge",
-    "member_checksum",
+    "member_checksum", "path_slots",
 ]  # fmt: skip

@@ -17,27 +17,21 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 
 from blosc2._core.zip.archive_writer cimport ArchiveWriter, Collected, Pages
 from blosc2._core.zip.catalog cimport (
-    FOOTER_LENGTH, LEAF_LENGTH, MOST_KINDS, PAGE, SAMPLE, SLOT_LENGTH, TALLY_LENGTH, Catalog, Leaf, describes_table,
-    slot_home, slot_tag)
+    FOOTER_LENGTH, LEAF_LENGTH, MOST_KINDS, PAGE, SLOT_LENGTH, TALLY_LENGTH, Catalog, Leaf, describes_table)
 from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, Record, open_record
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.zip.descriptions cimport LEAF_ATTRIBUTES, LEAF_UNKNOWN, Description, describe_nothing, unpack_description
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.io.little_endian cimport put, put32, put64, u32, u64
-from blosc2._core.zip.leaf_merge cimport LeafMerge, Merged, remember, shared
+from blosc2._core.zip.leaf_merge cimport LeafMerge, Merged, RecordSample, remember, shared
 from blosc2._core.zip.external_sort cimport SortedRuns
+from blosc2._core.zip.path_slots cimport PathSlots
 
 from blosc2._core.zip.catalog import NAME
 from blosc2._core.io.checksum import crc32
 from blosc2._core.zip.descriptions import describe
 from blosc2.exceptions import FormatError
-
-cdef extern from "keys/key_hash.h" nogil:
-    ctypedef struct prefix_hashes:
-        pass
-    void start_prefixes(prefix_hashes *state, uint64_t seed0, uint64_t seed1)
-    uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_t length)
 
 cdef enum:
     SHAPE_CACHE = 4096
@@ -80,7 +74,8 @@ cdef class CatalogBuilder:
     cdef Pages pages
     cdef dict kinds             # bytes of what, codec and dtype -> number
     cdef list kind_of_old       # number of each kind of the old catalog in this one, or None
-    cdef Collected shapes, kind_table, tallies, sample_tail, sample_head
+    cdef Collected shapes, kind_table, tallies
+    cdef RecordSample sample
     cdef dict shape_offsets
     cdef uint64_t *counts       # of each kind: leaves, nbytes, cbytes
     cdef int64_t tally_step, tally_kinds
@@ -91,7 +86,12 @@ cdef class CatalogBuilder:
     cdef object last_packed             # keeps a description alive that is looked at
     cdef bint hashes                    # whether keys are to be found in it
     cdef int64_t homes, slot_count
+    cdef PathSlots paths
     cdef uint64_t seed0, seed1
+    # The leaf of the old catalog behind the last one, and one that is known.
+    cdef Leaf after, like
+    cdef int64_t after_position     # 0 where there is none yet
+    cdef Description like_description
     cdef Description last       # the description before
     cdef int last_kind
     cdef uint32_t last_shape
@@ -183,10 +183,19 @@ cdef class CatalogBuilder:
     cdef int _describe_old(self, int64_t position, Description *description) except -1:
         """What an old leaf is, as the old catalog says, or as itself says."""
         cdef Leaf leaf, after
-        describe_nothing(description)
         if self.before is not None:
-            if not self.before.leaf(position, &leaf) or not self.before.leaf(position + 1, &after):
+            if position and self.after_position == position:
+                leaf = self.after
+            elif not self.before.leaf(position, &leaf):
                 raise self.before.damaged(position * LEAF_LENGTH)
+            if not self.before.leaf(position + 1, &after):
+                raise self.before.damaged((position + 1) * LEAF_LENGTH)
+            self.after, self.after_position = after, position + 1
+            if leaf.kind and leaf.kind == self.like.kind and leaf.shape == self.like.shape:
+                description[0] = self.like_description     # its dtype stays where it is
+                description.nbytes, description.cbytes = after.nbytes - leaf.nbytes, after.cbytes - leaf.cbytes
+                return 0
+            describe_nothing(description)
             if leaf.kind:
                 kinds = self.before.kinds()
                 if leaf.kind >= len(kinds):
@@ -204,7 +213,9 @@ cdef class CatalogBuilder:
                     description.ndim = self.before.shape_at(leaf.shape, description.shape)
                     if description.ndim < 0:
                         description.what = LEAF_UNKNOWN
+                self.like, self.like_description = leaf, description[0]
                 return 0
+        describe_nothing(description)
         if self.dtype_of is not None:
             try:
                 packed = describe(Frame.of_member(self.old.archive, self.old.record_offset(position), None), self.dtype_of)
@@ -279,11 +290,13 @@ cdef class CatalogBuilder:
             self.tables += describes_table(leaf.key, leaf.length)
             remember(before, leaf.key, leaf.length)
             if slots != NULL and self.hashes:
-                self._put_paths(slots, 0, self.slot_count, self.slot_count, others + self.records_size, &leaf, common)
-            self._take_sample(leaf.record, leaf.record_length)
+                self.paths.put(slots, 0, self.slot_count, self.slot_count, others + self.records_size, leaf.key, leaf.length, common)
+            self.sample.take(leaf.record, leaf.record_length)
             self.records_size += leaf.record_length
             self.leaves += 1
             merge.go_on()
+        if slots != NULL:
+            self.paths.put_all(slots, 0, self.slot_count)
         # What follows the last leaf has the totals of all.
         if self.leaves % self.tally_step == 0:
             self._tally()
@@ -301,43 +314,6 @@ cdef class CatalogBuilder:
         self.tallies.used += size
         return 0
 
-    cdef int _take_sample(self, const uint8_t *record, int64_t length) except -1:
-        """Keep the first and the last bytes of all records."""
-        cdef int64_t part = min(length, SAMPLE - self.sample_head.used)
-        if part > 0:
-            memcpy(self.sample_head.more(part), record, <size_t> part)
-            self.sample_head.used += part
-        if self.sample_tail.used > 16 * SAMPLE:
-            memmove(self.sample_tail.data, self.sample_tail.data + self.sample_tail.used - SAMPLE, SAMPLE)
-            self.sample_tail.used = SAMPLE
-        memcpy(self.sample_tail.more(length), record, <size_t> length)
-        self.sample_tail.used += length
-        return 0
-
-    cdef int _put_paths(self, uint8_t *slots, int64_t first, int64_t last, int64_t stop, int64_t offset, const Merged *leaf,
-                        Py_ssize_t common) except -1:
-        """Put a leaf, and the groups that appear with it, into the slots ``first .. stop``, if their home is before `last`."""
-        cdef prefix_hashes state
-        cdef uint64_t hashed
-        cdef Py_ssize_t at
-        start_prefixes(&state, self.seed0, self.seed1)
-        for at in range(common, leaf.length + 1):
-            if at == leaf.length or leaf.key[at] == 0x2F:
-                hashed = next_prefix(&state, leaf.key, <size_t> at)
-                if first <= slot_home(hashed, self.homes) < last:
-                    self._put_slot(slots, first, stop, offset, hashed)
-        return 0
-
-    cdef int _put_slot(self, uint8_t *slots, int64_t first, int64_t stop, int64_t offset, uint64_t hashed) except -1:
-        """Put an offset into the first free slot from its home on, of the slots ``first .. stop``."""
-        cdef int64_t slot = slot_home(hashed, self.homes)
-        while slot < stop - 1:
-            if u64(slots + SLOT_LENGTH * (slot - first)) == 0:
-                put64(slots + SLOT_LENGTH * (slot - first), slot_tag(hashed) | <uint64_t> (offset + 1))
-                return 0
-            slot += 1
-        raise RuntimeError("the hash of the catalog has a cluster that cannot be")
-
     cdef int _pass_slots(self, int64_t others) except -1:
         """Write the hash a part at a time, with a pass over all keys for each."""
         cdef LeafMerge merge = self.merge
@@ -354,11 +330,12 @@ cdef class CatalogBuilder:
                 before.used = 0
                 offset = others
                 while merge.next(&leaf):
-                    self._put_paths(slots, first, stop, min(stop + SLACK, self.slot_count), offset, &leaf,
-                                    shared(before, leaf.key, leaf.length))
+                    self.paths.put(slots, first, stop, min(stop + SLACK, self.slot_count), offset, leaf.key, leaf.length,
+                                   shared(before, leaf.key, leaf.length))
                     remember(before, leaf.key, leaf.length)
                     offset += leaf.record_length
                     merge.go_on()
+                self.paths.put_all(slots, first, min(stop + SLACK, self.slot_count))
                 self.pages.add(slots, SLOT_LENGTH * (stop - first))
                 # Keys that found no slot in this part are in the next one already.
                 memmove(slots, slots + SLOT_LENGTH * (stop - first), SLOT_LENGTH * SLACK)
@@ -373,15 +350,15 @@ cdef class CatalogBuilder:
         cdef uint8_t *slots = NULL
         cdef uint8_t footer[FOOTER_LENGTH]
         cdef uint8_t *p
-        cdef int64_t shapes_at, kinds_at, tallies_at, slots_at, checksums_at, size, own, start, sample
+        cdef int64_t shapes_at, kinds_at, tallies_at, slots_at, checksums_at, size, own, start
         cdef int64_t hashed
         cdef uint32_t digest
         self.kinds, self.shape_offsets = {}, {}
         self.kind_of_old = [] if self.before is None else [None] * self.before.kind_count
         self.shapes, self.kind_table = Collected.__new__(Collected), Collected.__new__(Collected)
         self.tallies = Collected.__new__(Collected)
-        self.sample_head, self.sample_tail = Collected.__new__(Collected), Collected.__new__(Collected)
-        # The first shape is that of leaves without one, the first kind that of leaves that are not described.
+        self.sample = RecordSample.__new__(RecordSample)
+        # The first ones are those of leaves without a shape, and of leaves that are not described.
         self._append(self.shapes, bytes(8))
         self._append(self.kind_table, bytes(4))
         self.tally_step = max(TALLY_STEP, 16 * self.tally_kinds)
@@ -391,6 +368,8 @@ cdef class CatalogBuilder:
         self.slot_count = self.homes + min(hashed, SLACK) + 1
         if not self.hashes:
             self.homes, self.slot_count = self.most, self.most + 1
+        self.paths = PathSlots.__new__(PathSlots)
+        self.paths.homes, self.paths.seed0, self.paths.seed1 = self.homes, self.seed0, self.seed1
         if self.slot_count * SLOT_LENGTH <= SLOTS_BUDGET:
             slots = <uint8_t *> PyMem_Calloc(<size_t> self.slot_count, SLOT_LENGTH)
             if slots == NULL:
@@ -431,9 +410,7 @@ cdef class CatalogBuilder:
         own = CENTRAL_LENGTH + len(NAME)
         if size >= 0xFFFFFFFF or header >= 0xFFFFFFFF:
             own += 4 + 16 * (size >= 0xFFFFFFFF) + 8 * (header >= 0xFFFFFFFF)
-        sample = min(self.records_size, SAMPLE)
-        digest = checksum(checksum(0, self.sample_head.data, <size_t> sample),
-                          self.sample_tail.data + self.sample_tail.used - sample, <size_t> sample)
+        digest = self.sample.digest(self.records_size)
         memset(footer, 0, FOOTER_LENGTH)
         p = put32(put32(put(footer, <const char *> b"b2catlog", 8), 1), FOOTER_LENGTH)
         p = put64(put64(put64(p, <uint64_t> (start + size)), <uint64_t> (others_size + self.records_size + own)),

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from blosc2._core.keys.keytable cimport KeyTable
@@ -16,6 +16,15 @@ cdef struct Merged:
     int64_t position        # among the old leaves, -1 for a new one
     const uint8_t *description    # of a new leaf
     int64_t description_length
+
+
+cdef class RecordSample:
+    """The first and the last bytes of records; see leaf_merge.pyx."""
+
+    cdef Collected head, tail
+
+    cdef int take(self, const uint8_t *record, int64_t length) except -1
+    cdef uint32_t digest(self, int64_t size) noexcept
 
 
 cdef class LeafMerge:

@@ -1,14 +1,42 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
 """The leaves of an archive that is being written, in the order of their keys: those of its old directory, and new ones."""
 
-from libc.stdint cimport int64_t
-from libc.string cimport memcmp
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.string cimport memcmp, memcpy, memmove
 
+from blosc2._core.io.checksum cimport checksum
 from blosc2._core.io.little_endian cimport u32
 from blosc2._core.keys.keytable cimport Text
+from blosc2._core.zip.archive_writer cimport Collected
+from blosc2._core.zip.catalog cimport SAMPLE
 from blosc2._core.zip.central_record cimport Record
 
 from blosc2.exceptions import FormatError
+
+
+cdef class RecordSample:
+    """The first and the last bytes of all records of leaves."""
+
+    def __cinit__(self):
+        self.head, self.tail = Collected.__new__(Collected), Collected.__new__(Collected)
+
+    cdef int take(self, const uint8_t *record, int64_t length) except -1:
+        """The next record."""
+        cdef int64_t part = min(length, SAMPLE - self.head.used)
+        if part > 0:
+            memcpy(self.head.more(part), record, <size_t> part)
+            self.head.used += part
+        if self.tail.used > 16 * SAMPLE:
+            memmove(self.tail.data, self.tail.data + self.tail.used - SAMPLE, SAMPLE)
+            self.tail.used = SAMPLE
+        memcpy(self.tail.more(length), record, <size_t> length)
+        self.tail.used += length
+        return 0
+
+    cdef uint32_t digest(self, int64_t size) noexcept:
+        """The checksum of both, of records of `size` bytes."""
+        cdef int64_t part = min(size, SAMPLE)
+        return checksum(checksum(0, self.head.data, <size_t> part), self.tail.data + self.tail.used - part, <size_t> part)
 
 
 cdef class LeafMerge:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from blosc2._arrays import raw_kinds
-from blosc2._backends import MEMORY_LIMIT, NewFrame, ZipBackend
+from blosc2._backends import MAP_BYTES, MEMORY_LIMIT, NewFrame, ZipBackend
 from blosc2._core.leaves.leaf_setter import LeafSetter
 from blosc2._frames import held_in_memory
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.changes import put
+from blosc2._stores.leaves.leaf import leaf_reader
+from blosc2._stores.leaves.read_many import read_leaf
 from blosc2._stores.leaves.value_to_frame import compressed, frame_of
 
 if TYPE_CHECKING:
@@ -27,16 +31,39 @@ def set_leaf(store: Store, key: str, value: Any) -> None:
     else:  # something is to be written, which may fail
         with AllOrNone(store):
             put(store, key, byte_range, value)
-    _prepare_setter(store, key)
+    setter = ready_setter(store)
+    if setter is not None:
+        setter.learn(key)
 
 
-def _prepare_setter(store: Store, key: str) -> None:
-    """Let the setter of a store know what it needs for the next leaf; `key` was just given one."""
+def read_and_learn(store: Store, key: str) -> np.ndarray[Any, Any]:
+    """Read an array, which is then what others are compared with when they are read."""
+    items, (geometry, dtype, frame) = read_leaf(store, key)
+    if store._session.mode == "r":
+        if store._reader is not None:
+            store._reader.learn(frame, geometry, dtype)
+        return items
+    with store._lock:
+        setter = None if store._session.closed or store._session.streaming else ready_setter(store)
+        if setter is not None:
+            reader = setter.reader
+            members = store._backend.members
+            if reader is None and members is not None and not store._verify and not store._backend.replaces:
+                how = store._path, None, store._deserialize
+                reader = leaf_reader(members.table(), store._hidden_name, *how, check=store._verify is None)
+                setter.read_by(reader)
+            if reader is not None and members is not None and frame.source is members.source:
+                reader.learn(frame, geometry, dtype)
+    return items
+
+
+def ready_setter(store: Store) -> LeafSetter | None:
+    """Let the setter of a store know what it needs for the next leaf."""
     setter = store._setter
     if setter is None:
         setter = _new_setter(store)
         if setter is None:
-            return
+            return None
         store._setter = setter
         store._followers = (*store._followers, setter)
     if not setter.is_ready:
@@ -44,7 +71,7 @@ def _prepare_setter(store: Store, key: str) -> None:
     if setter.wants_kinds:
         _tell_kinds(store, setter)
     setter.be_quiet(*store._publishing.quiet_time(store))
-    setter.learn(key)
+    return setter
 
 
 def _new_setter(store: Store) -> LeafSetter | None:
@@ -58,7 +85,7 @@ def _new_setter(store: Store) -> LeafSetter | None:
         session, store._pending, store._contents, store._leaves, store._lock, NewFrame, MEMORY_LIMIT,
         -1 if owner is None else owner.pid,
     )  # fmt: skip
-    setter.keep(store._names, store._groups, store._foreign, tiered=is_archive)
+    setter.keep(store._names, store._groups, store._foreign, tiered=is_archive, map_bytes=MAP_BYTES)
     return setter
 
 

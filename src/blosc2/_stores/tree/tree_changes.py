@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from blosc2._backends import new_key
 from blosc2._stores import changes
 from blosc2._stores.all_or_none import AllOrNone
+from blosc2._stores.leaves.leaf_setting import ready_setter
 from blosc2._stores.leaves.value_to_frame import metadata_frame
 from blosc2._stores.tree import walking
 from blosc2._stores.tree.names import ATTRIBUTES, DESCRIPTION, HIDDEN
@@ -60,6 +61,7 @@ def delete(store: TreeStore, path: str, key: str) -> None:
         is_leaf = bool(path) and not path.endswith(HIDDEN) and store._contents.has(path)
         if is_leaf and not store._has_group(path):
             changes.remove_at_once(store, path)
+            ready_setter(store._owner)
             return
         below = store._contents.listing().below(path or "/")
         if is_leaf:
