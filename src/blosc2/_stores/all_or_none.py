@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 Before = tuple[Any, "bool | None", "LiveHandle | None", Any, bool]
 
 
+_NOTHING: Before = (..., None, None, None, False)
+
+
 class AllOrNone(Block):
     """A block that takes back this thread's changes of a store's keys if it raises.
 
@@ -30,7 +33,8 @@ class AllOrNone(Block):
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._before: dict[str, Before] = {}
+        # None for a published key that had no pending change, and whose leaf nobody held.
+        self._before: dict[str, Before | None] = {}
         # The pending changes that the block made. If a key has a different one now, another thread set it.
         self._made: dict[str, Any] = {}
         self._before_without_keys: tuple[Any, ...] = ()
@@ -58,6 +62,11 @@ class AllOrNone(Block):
         change: Any = pending.frames.get(key, ...)
         handle, leaf = leaves.handles.get(key), leaves.find(key)
         self._before[key] = change, pending.tiers.get(key), handle, leaf, key in leaves.edited
+
+    def note_removed(self, keys: dict[str, None]) -> None:
+        """Published keys without a pending change are about to be removed; nobody holds a leaf of theirs."""
+        self._before = {**keys, **self._before} if self._before else dict(keys)
+        self._made.update(keys)
 
     def made(self, key: str, change: Any) -> None:
         """A key got a pending change, or lost its change (`...`)."""
@@ -117,7 +126,8 @@ class AllOrNone(Block):
         store = self._store
         pending, leaves = store._pending, store._leaves
         pending.revision += 1
-        for key, (byte_range, tier, handle, leaf, edited) in self._before.items():
+        for key, before in self._before.items():
+            byte_range, tier, handle, leaf, edited = before or _NOTHING
             if key in self._made and pending.frames.get(key, ...) is not self._made[key]:
                 continue
             leaves.forget(key)

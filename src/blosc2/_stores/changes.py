@@ -12,6 +12,9 @@ from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.followers import recount
 from blosc2.exceptions import FormatError, name_file
 
+#: Fewer keys than these are removed one by one.
+MANY = 64
+
 if TYPE_CHECKING:
     from blosc2._stores.store import Store
 
@@ -57,6 +60,37 @@ def remove(store: Store, key: str) -> None:
             pending.in_memory += MAP_BYTES  # the map of embedded values has to be written again
         for follower in store._followers:
             follower.key_changed(key, -1)
+    except BaseException:
+        recount(store)
+        raise
+
+
+def remove_all(store: Store, group: str, keys: list[str]) -> None:
+    """Remove all keys of a group, which exist, within a block."""
+    pending, backend, start = store._pending, store._backend, group + "/"
+    embedded = backend.embedded
+    block = pending.block()
+    rest = keys
+    if backend.placing is None and block is not None and len(keys) >= MANY:
+        # Only what is published and nobody holds is removed together; `known` are all other keys.
+        known = (pending.frames, pending.tiers, store._leaves.all_keys(), () if embedded is None else embedded.entries)
+        single = {key for keys_of in known for key in keys_of if key.startswith(start) or key == group}
+        rest = [key for key in keys if key in single] if single else []
+        _remove_together(store, block, [key for key in keys if key not in single] if single else keys)
+    for key in rest:
+        remove(store, key)
+
+
+def _remove_together(store: Store, block: AllOrNone, keys: list[str]) -> None:
+    """Remove published keys that have no pending change and no open leaf."""
+    store._session.check_thread("change keys")
+    try:
+        removed: dict[str, Any] = dict.fromkeys(keys)
+        block.note_removed(removed)
+        store._pending.frames.update(removed)
+        store._pending.revision += 1
+        for follower in store._followers:
+            follower.keys_removed(keys)
     except BaseException:
         recount(store)
         raise

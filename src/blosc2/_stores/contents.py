@@ -151,6 +151,10 @@ class Contents:
         if change:
             self._listing = None
 
+    def keys_removed(self, keys: list[str]) -> None:  # noqa: ARG002 - the same for all keys
+        """The leaves of many keys were removed."""
+        self._listing = None
+
     def recount(self) -> None:
         """Pending changes were replaced, or the published keys may differ from those listed."""
         self._listing = None

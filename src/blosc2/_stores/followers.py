@@ -14,6 +14,9 @@ class KeyFollower(Protocol):
     def key_changed(self, key: str, change: int) -> None:
         """The leaf of a key was replaced (0), added (1) or removed (-1)."""
 
+    def keys_removed(self, keys: list[str]) -> None:
+        """The leaves of many keys were removed."""
+
     def recount(self) -> None:
         """Pending changes were replaced, or the published keys may differ from those listed."""
 

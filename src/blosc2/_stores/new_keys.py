@@ -118,6 +118,12 @@ class NewNames:
             if self._folded is not None:
                 self._removed.add(key)
 
+    def keys_removed(self, keys: list[str]) -> None:
+        """The leaves of many keys were removed."""
+        self._some_removed = True
+        if self._folded is not None:
+            self._removed.update(keys)
+
     def recount(self) -> None:
         """Some of the noted keys may not exist."""
         self._some_removed = True

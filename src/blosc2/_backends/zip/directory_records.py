@@ -6,6 +6,7 @@ from typing import Final
 
 from blosc2._backends.layout import EMBED, ByteRange
 from blosc2._backends.zip.members import Members
+from blosc2._core.leaves.leaf_stream import hide_removed
 from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._core.zip.catalog import NAME
 from blosc2._core.zip.catalog_writer import write_cataloged
@@ -44,9 +45,7 @@ def write_directory(
             writer.write_directory(*members.archive.records(_outdated(members, changes, embedded)))
         return
     runs, others = writer.collect(folder)
-    for key, byte_range in changes.items():
-        if byte_range is None:
-            writer.hide(key[1:].encode("utf-8", "surrogateescape"))
+    hide_removed(writer, changes)
     if members is not None:
         keys = members.sound_table()
         others = keys.others((CATALOG_NAME, EMBED_NAME) if embedded else (CATALOG_NAME,)) + others

@@ -12,6 +12,7 @@ cimport numpy as cnp
 from cpython.dict cimport PyDict_Contains, PyDict_GetItemWithError, PyDict_SetItem, PyDict_Size
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcmp
 
 from blosc2._core.frame.small_frame cimport RawKind, RawKinds
 from blosc2._core.io.source cimport Source
@@ -106,6 +107,30 @@ cdef class GroupCounts:
     def add(self, str key not None, int change):
         """A leaf was added (1) or removed (-1)."""
         self.note(key, key.rfind("/"), change)
+
+    def add_all(self, list keys not None, int change):
+        """Many leaves were added (1) or removed (-1)."""
+        cdef str key, last = None
+        cdef Py_ssize_t parent, length = 0, size
+        cdef const uint8_t *text
+        cdef const uint8_t *before = NULL
+        cdef int count = 0
+        for key in keys:
+            text = ascii_text(<PyObject *> key, &size)
+            if text != NULL:
+                parent = size - 1
+                while parent > 0 and text[parent] != 0x2F:
+                    parent -= 1
+            else:
+                parent = key.rfind("/")
+            # Keys that come in order mostly have the group of the one before.
+            if text == NULL or before == NULL or parent != length or memcmp(before, text, <size_t> parent):
+                if count:
+                    self.note(last, length, count * change)
+                last, length, count, before = key, parent, 0, text
+            count += 1
+        if count:
+            self.note(last, length, count * change)
 
     def take(self, dict added not None):
         """Add what was noted to the number of leaves below each group."""
@@ -205,6 +230,10 @@ cdef class LeafSetter:
             self.groups.add_groups(key)
         elif change < 0:
             self.some_gone = True
+
+    def keys_removed(self, list keys not None):
+        """The leaves of many keys were removed."""
+        self.some_gone = True
 
     def recount(self):
         """Pending changes were replaced, or the published keys may differ from those listed."""
@@ -434,7 +463,12 @@ cdef class LeafSetter:
         cdef KeySet folded = self.names._folded
         if folded is None or self.names._suffixed or self.names.unchecked:
             return False
-        return not folded._add(folded_hash(key))
+        if folded._add(folded_hash(key)):
+            removed = <set> self.names._removed
+            if key not in removed:
+                return False
+            removed.discard(key)    # nothing else is like it, as it was there before
+        return True
 
     cdef object _frame(self, cnp.ndarray value):
         """The byte range of the frame of a value; None for one that has to be made in the general way."""

@@ -138,6 +138,10 @@ class ForeignObjects:
         if key.endswith("/" + DESCRIPTION):
             self.recount()
 
+    def keys_removed(self, keys: list[str]) -> None:  # noqa: ARG002 - recounting costs less than looking at them
+        """The leaves of many keys were removed."""
+        self.recount()
+
     def recount(self) -> None:
         """Pending changes were replaced, or the published keys may differ from those listed."""
         self._described = {}

@@ -48,6 +48,10 @@ class Groups(GroupCounts):
         if change:
             self.add(key, change)
 
+    def keys_removed(self, keys: list[str]) -> None:
+        """The leaves of many keys were removed."""
+        self.add_all(keys, -1)
+
     def recount(self) -> None:
         """Pending changes were replaced, or the published keys may differ from those listed."""
         self.begin_version()

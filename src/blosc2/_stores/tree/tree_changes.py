@@ -69,8 +69,7 @@ def delete(store: TreeStore, path: str, key: str) -> None:
         if path and not below and store._foreign.at(path, store) is None:
             raise StoreKeyError(f"Key {key!r} not found", path=store._path)
         with AllOrNone(store):
-            for inner in below:
-                changes.remove(store, inner)
+            changes.remove_all(store, path, below)
             store._foreign.remove(path)
 
 
