@@ -161,8 +161,7 @@ class Plan:
                 chunks.add_again(self.tail, source.read(start - _CHUNK_HEADER, _CHUNK_HEADER), own[first])
             elif self.tail is not None:
                 chunks.add(self.begin, self.tail)
-            for at, byte_range in zip(self.positions, self.byte_ranges, strict=True):
-                chunks.add(at, byte_range)
+            chunks.add_all(self.positions, self.byte_ranges)
             chunks.finish()
             offsets = np.concatenate([offsets[:first], np.array(chunks.offsets, np.int64) - frame.header_len])
             position = chunks.position

@@ -19,6 +19,7 @@ from blosc2._core.frame.frame_checksums import with_checksums
 from blosc2._core.frame.frame_writer import header_length, pack_header, pack_index, pack_trailer
 from blosc2._core.io.checksum import crc32c, crc32c_joined
 from blosc2._core.io.source import Source
+from blosc2._core.leaves.leaf_stream import gathered
 from blosc2._files import Progress
 from blosc2._frames import (
     ALIGNMENT,
@@ -202,6 +203,18 @@ class RawChunks:
                 part = memoryview(piece)[start : start + _PIECE]
                 self._put(part, len(part))
 
+    def add_all(self, positions: list[int], byte_ranges: list[ByteRange]) -> None:
+        """Write values at their positions; small ones in memory are gathered."""
+        number = 0
+        while number < len(positions):
+            if self._at < self._limit:
+                data, number = gathered(positions, byte_ranges, number, self._at, min(self._limit, self._at + _PIECE))
+                if data:
+                    self._put(data, len(data))
+                    continue
+            self.add(positions[number], byte_ranges[number])
+            number += 1
+
     def finish(self) -> None:
         """Write the rest, up to the end."""
         self._fill(self._end)
@@ -318,9 +331,11 @@ def write_frame(
     chunks = RawChunks(write, header_len, 0, nbytes, size, checksums)
     total = sum(lengths) if progress is not None else 0
     done = 0
-    for at, byte_range in zip(positions, local.values(), strict=True):
-        chunks.add(at, byte_range)
-        if progress is not None:
+    if progress is None:
+        chunks.add_all(positions, list(local.values()))
+    else:
+        for at, byte_range in zip(positions, local.values(), strict=True):
+            chunks.add(at, byte_range)
             done += byte_range[2]
             progress(done, total)
     chunks.finish()

@@ -428,7 +428,7 @@ cdef class LeafSetter:
     cdef object _read_pending(self, place):
         """The items of a frame that waits, if it was made here."""
         cdef RawKinds kinds = self.kinds
-        if kinds is None or type(place) is not self.kind:
+        if kinds is None or not isinstance(place, self.kind):
             return None
         return kinds.items_of(place.description, place[0], place[1], place[2])
 
@@ -484,6 +484,8 @@ cdef class LeafSetter:
             return self.frame_of(value)
         frame = kind.frame(value)
         place = (Source.of_buffer(frame), 0, len(frame))
-        made = b2_made(self.kind, (place,))
-        made.suffix, made.description = _suffix, kind.description
-        return made
+        if kind.place_class is None or kind.place_class.__base__ is not self.kind:
+            # What all frames of a kind have in common is kept once, so that there is no dictionary for each.
+            kind.place_class = type(self.kind.__name__, (self.kind,), {
+                "suffix": _suffix, "description": kind.description, "__module__": self.kind.__module__})
+        return b2_made(kind.place_class, (place,))

@@ -5,13 +5,13 @@ What is not simple (an unusual key, a value that is compressed) is given back to
 """
 
 cimport numpy as cnp
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Contains
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from blosc2._core.frame.small_frame cimport RawKind, RawKinds
 from blosc2._core.io.checksum cimport zip_checksum
@@ -199,7 +199,7 @@ def append_frames(ArchiveWriter writer not None, dict frames not None, dict appe
         if place is None:
             continue
         text = ascii_text(<PyObject *> key, &length)
-        if text == NULL or length > 200 or type(place) is not kind or PyDict_Contains(appended, key):
+        if text == NULL or length > 200 or not isinstance(place, kind) or PyDict_Contains(appended, key):
             others.append(key)
             continue
         source, offset, size = place
@@ -218,6 +218,52 @@ def append_frames(ArchiveWriter writer not None, dict frames not None, dict appe
         if writer._pending.used >= COLLECTED:
             writer._drain()
     return others
+
+
+def gathered(list places not None, list byte_ranges not None, Py_ssize_t first, int64_t at, int64_t limit):
+    """The bytes of small values that lie one behind the other, with zeros between them.
+
+    Parameters
+    ----------
+    places, byte_ranges : list
+        Where each value is to begin, and its bytes.
+    first : int
+        The first value.
+    at, limit : int
+        Where the bytes begin, and where they end at the latest.
+
+    Returns
+    -------
+    bytes
+        From `at` to the end of the last value that is taken: all but that is larger, or not in memory, or behind the limit.
+    int
+        The first value that is not taken.
+    """
+    cdef Py_ssize_t number = first, stop, count = len(places)
+    cdef int64_t place, offset, size, end = at
+    cdef Source source
+    cdef bytes result
+    cdef uint8_t *p
+    while number < count:
+        place = places[number]
+        source, offset, size = byte_ranges[number]
+        if (size > MOST_FRAME or size < 0 or place < end or place > limit - size or source.base == NULL
+                or source.path is not None or offset < 0 or offset > source.size - size):
+            break
+        end = place + size
+        number += 1
+    result = PyBytes_FromStringAndSize(NULL, end - at)
+    p = <uint8_t *> PyBytes_AS_STRING(result)
+    end = at
+    stop = number
+    for number in range(first, stop):
+        place = places[number]
+        source, offset, size = byte_ranges[number]
+        memset(p, 0, <size_t> (place - end))
+        memcpy(p + (place - end), source.base + offset, <size_t> size)
+        p += place + size - end
+        end = place + size
+    return result, stop
 
 
 def hide_removed(ArchiveWriter writer not None, dict changes not None):
