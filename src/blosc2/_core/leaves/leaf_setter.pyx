@@ -282,9 +282,10 @@ cdef class LeafSetter:
         cdef PendingFrames pending = self.pending
         cdef HeldLeaves leaves = self.leaves
         cdef PyObject *change = NULL
-        cdef object block = None, frame
+        cdef object block = None, frame, before
+        cdef dict made = None
         cdef int64_t nbytes, found
-        cdef bint is_new
+        cdef bint is_new, is_held
         # The key.
         if self.session.transaction is not None and self.session.transaction.thread != get_ident():
             return False
@@ -315,16 +316,24 @@ cdef class LeafSetter:
         if is_new and self.names is not None and not self._is_free(key):
             return False
         # The change. Before the first step everything is allocated that can be.
+        is_held = PyDict_Contains(leaves.held, key) or PyDict_Contains(leaves.edited, key) or (
+            key in <dict> leaves.handles.data)
         if block is not None:
-            block.note(key)
+            made = <dict> block._made
+            if is_held:
+                block.note(key)
+            elif not PyDict_Contains(<dict> block._before, key):
+                # What `note` finds of a key whose leaf nobody holds.
+                before = pending.frames.get(key, ...), pending.tiers.get(key), None, None, False
+                PyDict_SetItem(<dict> block._before, key, before)
         try:
             if self.tiered:
                 PyDict_SetItem(pending.tiers, key, True)
             PyDict_SetItem(pending.frames, key, frame)
             if block is not None:
-                block.made(key, frame)
+                PyDict_SetItem(made, key, frame)
             pending.in_memory += nbytes
-            if PyDict_Contains(leaves.held, key) or PyDict_Contains(leaves.edited, key) or key in <dict> leaves.handles.data:
+            if is_held:
                 (<object> leaves).forget(key)
             if is_new:
                 pending.revision += 1
