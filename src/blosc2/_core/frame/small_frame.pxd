@@ -13,7 +13,7 @@ cdef class RawKind:
 
     cdef bytes before, behind
     cdef bytes description          # for a catalog
-    cdef type place_class           # of the byte ranges of such frames; None until one is made
+    cdef type range_class           # of the byte ranges of such frames; None until one is made
     cdef int32_t nbytes
     cdef uint32_t crc               # CRC-32 of `before`
     cdef object dtype

@@ -67,7 +67,7 @@ cdef class LeafSetter:
 
     cdef bint remove(self, key) except -1
     cdef bint _remove(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent) except -1
-    cdef object _read_pending(self, place)
+    cdef object _read_pending(self, byte_range)
     cdef bint _is_group(self, str key, const uint8_t *text, Py_ssize_t length) except -1
     cdef int _collect(self) except -1
     cdef bint set(self, key, value) except -1

@@ -434,12 +434,12 @@ cdef class LeafSetter:
             return None
         return self.reader.read(key) if change == NULL else self._read_pending(<object> change)
 
-    cdef object _read_pending(self, place):
+    cdef object _read_pending(self, byte_range):
         """The items of a frame that waits, if it was made here."""
         cdef RawKinds kinds = self.kinds
-        if kinds is None or not isinstance(place, self.kind):
+        if kinds is None or not isinstance(byte_range, self.kind):
             return None
-        return kinds.items_of(place.description, place[0], place[1], place[2])
+        return kinds.items_of(byte_range.description, byte_range[0], byte_range[1], byte_range[2])
 
     # ------------------------------------------------------------------ checks
     cdef bint _is_group(self, str key, const uint8_t *text, Py_ssize_t length) except -1:
@@ -461,7 +461,7 @@ cdef class LeafSetter:
         """Whether a new key is known to be no group, and its groups to be no leaves."""
         if self.stale:
             self._collect()
-        elif self.some_gone:    # a leaf may have come in place of a group
+        elif self.some_gone:    # a leaf may have come instead of a group
             self.parents, self.some_gone = KeySet(), False
         if parent and not self.parents._has(path_hash(text, parent)):
             return False
@@ -483,7 +483,7 @@ cdef class LeafSetter:
         """The byte range of the frame of a value; None for one that has to be made in the general way."""
         cdef RawKind kind = None
         cdef RawKinds kinds = self.kinds
-        cdef tuple place
+        cdef tuple byte_range
         cdef bytes frame
         if kinds is not None and kinds.serves():
             kind = kinds.kind_of(value)
@@ -492,9 +492,9 @@ cdef class LeafSetter:
                 return None
             return self.frame_of(value)
         frame = kind.frame(value)
-        place = (Source.of_buffer(frame), 0, len(frame))
-        if kind.place_class is None or kind.place_class.__base__ is not self.kind:
+        byte_range = (Source.of_buffer(frame), 0, len(frame))
+        if kind.range_class is None or kind.range_class.__base__ is not self.kind:
             # What all frames of a kind have in common is kept once, so that there is no dictionary for each.
-            kind.place_class = type(self.kind.__name__, (self.kind,), {
+            kind.range_class = type(self.kind.__name__, (self.kind,), {
                 "suffix": _suffix, "description": kind.description, "__module__": self.kind.__module__})
-        return b2_made(kind.place_class, (place,))
+        return b2_made(kind.range_class, (byte_range,))

@@ -195,16 +195,16 @@ def append_frames(ArchiveWriter writer not None, dict frames not None, dict appe
     cdef list others = []
     if writer.runs is None:
         raise ValueError("call collect() first")
-    for key, place in frames.items():
-        if place is None:
+    for key, byte_range in frames.items():
+        if byte_range is None:
             continue
         text = ascii_text(<PyObject *> key, &length)
-        if text == NULL or length > 200 or not isinstance(place, kind) or PyDict_Contains(appended, key):
+        if text == NULL or length > 200 or not isinstance(byte_range, kind) or PyDict_Contains(appended, key):
             others.append(key)
             continue
-        source, offset, size = place
-        ending = ascii_text(<PyObject *> place.suffix, &tail)
-        description = place.description
+        source, offset, size = byte_range
+        ending = ascii_text(<PyObject *> byte_range.suffix, &tail)
+        description = byte_range.description
         if (ending == NULL or tail > 16 or type(description) is not bytes or source.base == NULL or source.path is not None
                 or not 0 < size <= MOST_FRAME or offset < 0 or offset > source.size - size):
             others.append(key)
@@ -220,12 +220,12 @@ def append_frames(ArchiveWriter writer not None, dict frames not None, dict appe
     return others
 
 
-def gathered(list places not None, list byte_ranges not None, Py_ssize_t first, int64_t at, int64_t limit):
+def gathered(list positions not None, list byte_ranges not None, Py_ssize_t first, int64_t at, int64_t limit):
     """The bytes of small values that lie one behind the other, with zeros between them.
 
     Parameters
     ----------
-    places, byte_ranges : list
+    positions, byte_ranges : list
         Where each value is to begin, and its bytes.
     first : int
         The first value.
@@ -239,30 +239,30 @@ def gathered(list places not None, list byte_ranges not None, Py_ssize_t first, 
     int
         The first value that is not taken.
     """
-    cdef Py_ssize_t number = first, stop, count = len(places)
-    cdef int64_t place, offset, size, end = at
+    cdef Py_ssize_t number = first, stop, count = len(positions)
+    cdef int64_t position, offset, size, end = at
     cdef Source source
     cdef bytes result
     cdef uint8_t *p
     while number < count:
-        place = places[number]
+        position = positions[number]
         source, offset, size = byte_ranges[number]
-        if (size > MOST_FRAME or size < 0 or place < end or place > limit - size or source.base == NULL
+        if (size > MOST_FRAME or size < 0 or position < end or position > limit - size or source.base == NULL
                 or source.path is not None or offset < 0 or offset > source.size - size):
             break
-        end = place + size
+        end = position + size
         number += 1
     result = PyBytes_FromStringAndSize(NULL, end - at)
     p = <uint8_t *> PyBytes_AS_STRING(result)
     end = at
     stop = number
     for number in range(first, stop):
-        place = places[number]
+        position = positions[number]
         source, offset, size = byte_ranges[number]
-        memset(p, 0, <size_t> (place - end))
-        memcpy(p + (place - end), source.base + offset, <size_t> size)
-        p += place + size - end
-        end = place + size
+        memset(p, 0, <size_t> (position - end))
+        memcpy(p + (position - end), source.base + offset, <size_t> size)
+        p += position + size - end
+        end = position + size
     return result, stop
 
 
@@ -272,8 +272,8 @@ def hide_removed(ArchiveWriter writer not None, dict changes not None):
     cdef const uint8_t *text
     if writer.runs is None:
         raise ValueError("call collect() first")
-    for key, place in changes.items():
-        if place is not None:
+    for key, byte_range in changes.items():
+        if byte_range is not None:
             continue
         text = ascii_text(<PyObject *> key, &length)
         if text == NULL or length < 1:
