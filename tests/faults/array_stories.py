@@ -33,6 +33,20 @@ class ArrayFile(Kind):
         return {"": (str(array.dtype), array.shape, array.tobytes(), version[""][3])}
 
 
+def early(array: Any) -> Any:
+    """An array whose file is written anew as soon as most of it is dead."""
+    array._handle._growth.slack = 0
+    return array
+
+
+@dataclass
+class GrownFile(ArrayFile):
+    """An `NDArray` whose file is written anew every few changes."""
+
+    def open(self, path: str, mode: str) -> Any:
+        return early(super().open(path, mode)) if mode != "r" else super().open(path, mode)
+
+
 @dataclass
 class SChunkFile(ArrayFile):
     """An `SChunk` in a file of its own."""
@@ -159,6 +173,30 @@ def vector_story(kind: Kind, *, contiguous: bool = True) -> ArrayStory:
         other,
     )
     story.add(lambda a: a.append(noise(9, 8)), np.concatenate([other, noise(9, 8)]))
+    return story
+
+
+def grown_story(kind: Kind) -> ArrayStory:
+    """Changes of a file that is written anew by itself, several times."""
+    story = ArrayStory(kind)
+    first = noise(60, 1).reshape(60, 1)
+    story.create(
+        lambda path: early(
+            blosc2.asarray(first, chunks=(20, 1), blocks=(10, 1), urlpath=path, mode="w", locking=kind.locking)
+        ),
+        first,
+    )
+    for seed in range(2, 14):
+        part = noise(40, seed).reshape(40, 1)
+        story.add(lambda a, part=part: a.__setitem__(slice(0, 40), part), _put(story.array, 0, part))
+        if seed % 3 == 0:
+            rows = len(story.array) + 7
+            story.add(
+                lambda a, rows=rows: a.resize((rows, 1)), np.concatenate([story.array, np.zeros((7, 1), first.dtype)])
+            )
+            story.add(lambda a, seed=seed: a.vlmeta.__setitem__("note", seed), note=seed)
+        if seed == 5:
+            story.reopen()
     return story
 
 

@@ -73,8 +73,9 @@ def resize_update(handle: FrameHandle, update: FrameUpdate, new: Geometry) -> bo
     stays = before >= 0
     offsets = np.full(new.nchunks, ZERO_OFFSET, np.int64)
     offsets[stays] = update.offsets[before[stays]]
-    indices = {int(number): int(index) for index, number in enumerate(before.tolist()) if number in update.new}
-    update.new = {indices[number]: stored for number, stored in update.new.items() if number in indices}
+    if update.new:
+        indices = {int(before[index]): int(index) for index in np.flatnonzero(np.isin(before, list(update.new)))}
+        update.new = {indices[number]: stored for number, stored in update.new.items() if number in indices}
     update.offsets = offsets
     update.sizes = np.full(new.nchunks, new.chunk_nbytes, np.int64)
     if new.size:

@@ -4,7 +4,7 @@ Reading and writing the parts of a frame meet here, above the readers of `_core`
 (in memory, in a file, in a directory); `_indexing` and `_arrays` handle the items in its chunks.
 """
 
-from blosc2._frames.append import TRAILER_START, TRAILER_TAIL, append_version, closed_quietly, end_of_versions, trailers
+from blosc2._frames.append import TRAILER_START, TRAILER_TAIL, Growth, closed_quietly, end_of_versions, trailers
 from blosc2._frames.checksums import (
     MARK_AT,
     Running,
@@ -124,6 +124,7 @@ __all__ = [
     "Directory",
     "Fields",
     "FrameUpdate",
+    "Growth",
     "HandleProperties",
     "Integers",
     "JoinedChunks",
@@ -133,7 +134,6 @@ __all__ = [
     "Together",
     "VLMeta",
     "all_chunks",
-    "append_version",
     "array_keywords",
     "as_table",
     "buffers_with_checksums",

@@ -82,7 +82,7 @@ def frame_byte_range(frame: Frame, checksums_of: ChecksumsOf | None = None) -> B
                 body = _body_of_aligned(checksums, lengths, positions)
         else:
             positions = np.cumsum(lengths) - lengths
-            parts = list(_runs(frame, at, lengths))
+            parts = list(runs(frame, at, lengths))
             if checksums is not None:
                 body = crc32c_of_parts(0, checksums, lengths)
         offsets[stored] = positions
@@ -101,7 +101,7 @@ def frame_byte_range(frame: Frame, checksums_of: ChecksumsOf | None = None) -> B
     return source, 0, source.size
 
 
-def _runs(frame: Frame, at: Integers, lengths: Integers) -> Iterator[ByteRange]:
+def runs(frame: Frame, at: Integers, lengths: Integers) -> Iterator[ByteRange]:
     """Where the chunks at offsets lie: those that lie one behind the other are one byte range."""
     if not len(at):
         return

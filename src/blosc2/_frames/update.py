@@ -373,7 +373,9 @@ def check_table(count: int, stored: int) -> None:
         )
 
 
-def appended(update: FrameUpdate, start: int, *, variable: bool) -> tuple[list[bytes | Spooled], bytes]:
+def appended(
+    update: FrameUpdate, start: int, *, variable: bool, pack: Callable[[Any, int], bytes] = pack_index
+) -> tuple[list[bytes | Spooled], bytes, bytes]:
     """The bytes to append to a frame so that it shows an update (FORMATS 8.1).
 
     The new version carries checksums if those of the old one hold.
@@ -385,10 +387,13 @@ def appended(update: FrameUpdate, start: int, *, variable: bool) -> tuple[list[b
         Where in the file of the frame it is to begin.
     variable : bool
         Whether its chunks are of several sizes.
+    pack : callable
+        Makes the table from the offsets and their number.
 
     Returns
     -------
-    what goes there, in its parts, and the header that then makes it current.
+    what goes there, in its parts, of which the last two are the table and the trailer; the header that then makes it
+    current; and the checksums of its stored chunks, if the frame carries any.
 
     Raises
     ------
@@ -422,7 +427,7 @@ def appended(update: FrameUpdate, start: int, *, variable: bool) -> tuple[list[b
                 running.add(hole)
                 running.add_chunk(stored)
                 added[number] = running.chunks[-1]
-    index = pack_index(offsets, count)
+    index = pack(offsets, count)
     trailer = pack_trailer(update.vlmeta)
     before = position + len(index)
     header = bytearray(frame.header_bytes())
@@ -435,12 +440,12 @@ def appended(update: FrameUpdate, start: int, *, variable: bool) -> tuple[list[b
     if "b2nd" in update.metalayers:
         content = frame.metalayer_offset("b2nd")
         header[content : content + len(update.metalayers["b2nd"])] = update.metalayers["b2nd"]
-    current = bytes(header)
+    current, table = bytes(header), b""
     if checksums is not None:
         running.add(index)
         table = checksums.chunks if isinstance(offsets, int) else _table_after(update, checksums, added)
         current, trailer = with_checksums(current, trailer, before, table, running.body, crc32c(index))
-    return [*parts, index, trailer], current
+    return [*parts, index, trailer], current, table
 
 
 def _table_after(update: FrameUpdate, checksums: Sums, added: dict[int, int]) -> bytes:
@@ -448,10 +453,12 @@ def _table_after(update: FrameUpdate, checksums: Sums, added: dict[int, int]) ->
     frame, offsets = update.frame, update.offsets
     repeated = frame.repeated_offset
     old = np.frombuffer(frame.offsets_bytes(), np.int64) if repeated is None else np.full(frame.nchunks, repeated)
-    kept = np.array(from_table(checksums.chunks), np.uint32)
     positions = old[old >= 0]
-    if len(positions) != len(kept):
-        raise _other_number(frame, len(kept), len(positions))
+    if 4 * len(positions) != len(checksums.chunks):
+        raise _other_number(frame, len(checksums.chunks) // 4, len(positions))
+    if np.array_equal(old, offsets[: len(old)]):  # chunks were appended
+        return checksums.chunks + as_table(array("I", added.values()))
+    kept = np.array(from_table(checksums.chunks), np.uint32)
     every = np.zeros(len(offsets), np.uint32)
     stays = offsets >= 0
     stays[list(added)] = False

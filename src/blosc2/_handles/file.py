@@ -10,7 +10,7 @@ from typing import Any
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._files import Compaction, NewFile, Owner, Spool, TemporaryFile, check_permission, locked
-from blosc2._frames import FRAME_HEADER, FrameUpdate, append_version, closed_quietly, write_frame
+from blosc2._frames import FRAME_HEADER, FrameUpdate, Growth, closed_quietly, write_frame
 from blosc2._handles.handle import FrameHandle
 from blosc2._handles.memory import MemoryHandle
 from blosc2._handles.open_frame import SECTOR, open_frame
@@ -22,7 +22,7 @@ class FileHandle(FrameHandle):
     """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1)."""
 
     # `_behind`: whether the last change failed, so that the file may show another version.
-    __slots__ = ("_behind", "_exclusive", "_lock", "_path")
+    __slots__ = ("_behind", "_exclusive", "_growth", "_lock", "_path")
 
     writable = True
 
@@ -31,6 +31,7 @@ class FileHandle(FrameHandle):
         self._behind = False
         # Whether a change waits for the lock of the file. If not, nobody else may change the file.
         self._exclusive = options.exclusive
+        self._growth = Growth()
         self._lock = Lock()
         self._path = os.path.abspath(path)  # stays right when the process changes its working directory
 
@@ -56,8 +57,13 @@ class FileHandle(FrameHandle):
                     if fresh:
                         self._rewrite(update, owner)
                     else:
-                        append_version(file, self._path, update, variable=variable)
-                    self._adopt(open_frame(self._path, self.mmap_mode, old=self.frame.source))
+                        self._growth.append_version(file, self._path, update, variable=variable, owner=owner)
+                    frame = open_frame(self._path, self.mmap_mode, old=self.frame.source)
+                    if self.verify is None:
+                        frame.check_wholes()
+                    if not self.verify and not fresh:
+                        self._growth.published(frame)
+                    self._adopt(frame)
                 except BaseException as error:
                     self._look_again(error)
                     raise

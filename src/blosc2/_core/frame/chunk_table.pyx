@@ -311,6 +311,40 @@ cdef class ChunkTable(Header):
             return
         self.starts = starts
 
+    def know_table(self, const int64_t[::1] offsets not None, const uint8_t[::1] sums not None):
+        """Be told the table of a frame by who has just written it, so that it is not read and decoded again.
+
+        `sums` are the checksums of the stored chunks, 4 bytes each. What does not fit is passed over. To be called before
+        others know the frame, and after `check_wholes`.
+        """
+        cdef int64_t i, stored = 0, count = offsets.shape[0], at = self.chunks_stop - self.offset
+        cdef int64_t *table
+        cdef uint32_t *checksums = NULL
+        if self.index_loaded or self.variable or count < 2 or count != self.chunk_count:
+            return
+        for i in range(count):
+            self.check_entry(offsets[i], at)
+            stored += offsets[i] >= 0
+        if stored == 0 or stored > self.cbytes // CHUNK_HEADER or (self.wholes and sums.shape[0] != 4 * stored):
+            return
+        table = <int64_t *> malloc(8 * count)
+        if self.wholes:
+            checksums = <uint32_t *> calloc(count, sizeof(uint32_t))
+        if table == NULL or (self.wholes and checksums == NULL):
+            free(table)
+            free(checksums)
+            raise MemoryError
+        memcpy(table, &offsets[0], 8 * count)
+        if self.wholes:
+            stored = 0
+            for i in range(count):
+                if table[i] >= 0:
+                    checksums[i] = u32(&sums[4 * stored])
+                    stored += 1
+            self.take_checksums(checksums)
+        self.offsets = table
+        self.index_loaded = True
+
     @property
     def repeated_offset(self):
         """The one special offset that all chunks share, or None."""
