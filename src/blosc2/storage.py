@@ -217,6 +217,10 @@ class Storage:
         Take an advisory lock around changes.
     meta : dict, optional
         Metalayers, fixed at creation.
+    durable : bool
+        Whether creating the file, and each change of it, waits for the disk. False is faster and safe if the process
+        dies, but a power cut may lose the last changes, or damage the file; `NDArray.flush` waits at any time.
+        Directories (``contiguous=False``) always wait.
 
     Raises
     ------
@@ -231,12 +235,14 @@ class Storage:
     initial_mapping_size: int | None = None
     locking: bool = False
     meta: dict[str, Any] | None = None
+    durable: bool = True
 
     def __post_init__(self) -> None:
         self.urlpath = None if self.urlpath is None else local_path(self.urlpath)
         self.contiguous = self.urlpath is not None if self.contiguous is None else bool(self.contiguous)
         self.mode = check_modes(self.mode, self.mmap_mode, self.initial_mapping_size)
         self.locking = bool(self.locking)
+        self.durable = bool(self.durable)
         if self.meta is not None and not isinstance(self.meta, dict):
             raise TypeError(f"meta must be a dictionary of names and values, not {self.meta!r}")
 

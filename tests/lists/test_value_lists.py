@@ -20,8 +20,7 @@ from store_makers import KINDS, Maker
 
 import blosc2
 from blosc2 import BatchArray, ObjectArray
-from blosc2._handles.file import FileHandle
-from blosc2._lists import lists as value_lists
+from blosc2._frames import append as appending
 from blosc2.exceptions import FormatError, MissingFileError
 
 VALUES = ["a", 1, None, {"b": (1, [2])}, 2.5, b"\0\1", [], (), -7, "é" * 40]
@@ -293,7 +292,7 @@ def test_handles_of_one_file(kind: str, tmp_path: Path, source: str | None) -> N
 
 def test_many_small_changes_do_not_fill_the_disk(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each leaves a table behind; now and then the file is written anew, and readers keep theirs."""
-    monkeypatch.setattr(value_lists, "_SLACK", 20_000)
+    monkeypatch.setattr(appending, "_SLACK", 20_000)
     path = tmp_path / "x.b2f"
     values = CLASSES[kind](urlpath=path)
     element = ELEMENTS[kind][0]
@@ -302,17 +301,17 @@ def test_many_small_changes_do_not_fill_the_disk(kind: str, tmp_path: Path, monk
     for n in range(150):
         values.append(element)
         values[n] = ELEMENTS[kind][1]
-        assert path.stat().st_size < 4 * values.cbytes + 40_000
+        assert path.stat().st_size < 3 * values._handle.frame.stored_nbytes + 40_000
     assert plain(reader) == [element] * 400
     assert plain(blosc2.open(path)) == [ELEMENTS[kind][1]] * 150 + [element] * 400
     assert blosc2.check(path).ok
 
     # Where the file cannot be replaced, it grows.
-    def fail(*_: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise OSError(errno.EBUSY, "busy")
 
-    monkeypatch.setattr(FileHandle, "_rewrite", fail)
-    monkeypatch.setattr(value_lists, "_SLACK", 0)
+    monkeypatch.setattr(appending, "NewFile", fail)
+    values._handle._growth.slack = 0
     for _ in range(40):
         values.append(element)
     assert plain(blosc2.open(path)) == [ELEMENTS[kind][1]] * 150 + [element] * 440

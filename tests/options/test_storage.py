@@ -61,6 +61,7 @@ def test_defaults():
     ]
     assert storage_dflts == {
         "contiguous": False,
+        "durable": True,
         "urlpath": None,
         "mode": "a",
         "mmap_mode": None,
@@ -330,7 +331,7 @@ def test_array_keywords():
     assert array_keywords({"storage": {"urlpath": "x"}}).storage == Storage(urlpath="x")
     assert set(ARRAY_KEYWORDS) == {
         *["chunks", "blocks", "cparams", "dparams", "meta", "urlpath", "contiguous", "mode", "mmap_mode"],
-        *["initial_mapping_size", "locking", "storage"],
+        *["initial_mapping_size", "locking", "durable", "storage"],
     }
 
 

@@ -151,6 +151,9 @@ class ViewHandle(FrameHandle):
     def refresh(self) -> bool:
         return self.base.refresh()
 
+    def flush(self) -> None:
+        self.base._handle.flush()
+
     def spool(self) -> Spool:
         return self.base._handle.spool()
 

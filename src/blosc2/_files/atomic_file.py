@@ -46,15 +46,18 @@ class NewFile:
         Of the change that it is a part of; by default it is one of its own.
     buffered : bool
         False for what is written by its descriptor. Buffers have locks, which a forked child should not wait for.
+    durable : bool
+        Whether the end of the block waits for the disk.
     """
 
     def __init__(
         self, path: str, *, replace: bool, lock: Lock | None = None, beside: str | None = None,
-        owner: Owner | None = None, buffered: bool = True,
+        owner: Owner | None = None, buffered: bool = True, durable: bool = True,
     ) -> None:  # fmt: skip
         self.path = through_link(path) if replace else path
         self._owner = Owner() if owner is None else owner
         self._lock = lock
+        self._durable = durable
         self._replace = replace
         self._temporary = temporary_name(self.path if beside is None else beside)
         try:
@@ -72,7 +75,7 @@ class NewFile:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if kind is None:
-            self.commit()
+            self.commit(durable=self._durable)
         else:
             if error is not None:
                 name_file(error, self.path)

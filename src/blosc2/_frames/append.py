@@ -82,8 +82,10 @@ class Growth:
         # The offsets and checksums of the version that was appended last, until it is read.
         self._table: tuple[Any, bytes] | None = None
 
-    def append_version(self, file: FileIO, path: str, update: FrameUpdate, *, variable: bool, owner: Owner) -> None:
-        """Publish an update in its file, durably.
+    def append_version(
+        self, file: FileIO, path: str, update: FrameUpdate, *, variable: bool, owner: Owner, durable: bool = True
+    ) -> None:
+        """Publish an update in its file.
 
         Parameters
         ----------
@@ -97,6 +99,8 @@ class Growth:
             Whether its chunks are of several sizes.
         owner : Owner
             Of the change.
+        durable : bool
+            Whether it is durable when this returns.
 
         Raises
         ------
@@ -110,7 +114,7 @@ class Growth:
         parts, header, sums = appended(update, start, variable=variable, pack=self._packed.pack)
         tables = len(parts[-2]) + len(parts[-1])
         if not self._written_anew(file, path, update, start + sum(map(len, parts)), tables, variable, owner):
-            _append(file, frame, start, parts, header)
+            _append(file, frame, start, parts, header, durable=durable)
             if update.edits_chunks:
                 self._table = update.offsets, sums
 
@@ -262,14 +266,17 @@ def _table_of(frame: Frame) -> Integers:
     return np.array([repeated] if repeated >= 0 else [], np.int64)
 
 
-def _append(file: FileIO, frame: Frame, start: int, parts: list[bytes | Spooled], header: bytes) -> None:
+def _append(
+    file: FileIO, frame: Frame, start: int, parts: list[bytes | Spooled], header: bytes, *, durable: bool
+) -> None:
     """Write a version behind the others, and then the header that makes it the current one."""
     size = sum(map(len, parts))
     try:
         _write_parts(file, start, parts)
         # Bytes behind the new end, left by an unfinished append, belong to no version.
         file.truncate(start + size)
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
     except BaseException:
         # The old version is untouched. Only the added bytes are removed, which nobody ever saw.
         with suppress(OSError):
@@ -277,7 +284,8 @@ def _append(file: FileIO, frame: Frame, start: int, parts: list[bytes | Spooled]
         raise
     try:
         _write_at(file, _FIELDS, header[_FIELDS:])
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
     except BaseException:
         # A version that is not durable is a failure, so the old one is shown again. The added bytes stay, because
         # somebody may have mapped them meanwhile. The next append goes behind them.

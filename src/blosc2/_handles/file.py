@@ -9,7 +9,17 @@ from typing import Any
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
-from blosc2._files import Compaction, NewFile, Owner, Spool, TemporaryFile, check_permission, locked
+from blosc2._files import (
+    Compaction,
+    NewFile,
+    Owner,
+    Spool,
+    TemporaryFile,
+    check_permission,
+    locked,
+    sync_file,
+    sync_folder,
+)
 from blosc2._frames import FRAME_HEADER, FrameUpdate, Growth, closed_quietly, write_frame
 from blosc2._handles.handle import FrameHandle
 from blosc2._handles.memory import MemoryHandle
@@ -22,7 +32,7 @@ class FileHandle(FrameHandle):
     """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1)."""
 
     # `_behind`: whether the last change failed, so that the file may show another version.
-    __slots__ = ("_behind", "_exclusive", "_growth", "_lock", "_path")
+    __slots__ = ("_behind", "_durable", "_exclusive", "_growth", "_lock", "_path")
 
     writable = True
 
@@ -31,6 +41,7 @@ class FileHandle(FrameHandle):
         self._behind = False
         # Whether a change waits for the lock of the file. If not, nobody else may change the file.
         self._exclusive = options.exclusive
+        self._durable = options.durable
         self._growth = Growth()
         self._lock = Lock()
         self._path = os.path.abspath(path)  # stays right when the process changes its working directory
@@ -57,7 +68,9 @@ class FileHandle(FrameHandle):
                     if fresh:
                         self._rewrite(update, owner)
                     else:
-                        self._growth.append_version(file, self._path, update, variable=variable, owner=owner)
+                        self._growth.append_version(
+                            file, self._path, update, variable=variable, owner=owner, durable=self._durable
+                        )
                     frame = open_frame(self._path, self.mmap_mode, old=self.frame.source)
                     if self.verify is None:
                         frame.check_wholes()
@@ -87,6 +100,10 @@ class FileHandle(FrameHandle):
         if self._behind:
             self.refresh()
         return super().editing()
+
+    def flush(self) -> None:
+        sync_file(self._path)
+        sync_folder(os.path.realpath(self._path))
 
     def compact(self) -> Compaction:
         with self.editing():

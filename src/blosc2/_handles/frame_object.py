@@ -74,6 +74,23 @@ class Stored(HandleProperties):
         """Show the newest version; True if another handle published one since."""
         return self._handle.refresh()
 
+    def flush(self) -> None:
+        """Wait until all changes of the file are durable. Only with ``durable=False`` are they not so already.
+
+        For an object in memory or in a store, this does nothing: `DictStore.flush` publishes the leaves of a store.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import blosc2
+        >>> path = os.path.join(tempfile.mkdtemp(), "counts.b2nd")
+        >>> counts = blosc2.zeros(3, dtype="i4", urlpath=path, durable=False)
+        >>> for n in range(3):
+        ...     counts[n] = n
+        >>> counts.flush()
+        """
+        self._handle.flush()
+
     def advise(self, advice: str, key: Any = None) -> None:
         """Tell the operating system how the stored bytes will be read, so that it can read ahead.
 

@@ -250,6 +250,9 @@ class FrameHandle:
         self.frame = frame
         self.version += 1
 
+    def flush(self) -> None:
+        """Wait until all that was published through this handle is durable."""
+
     def compact(self) -> Compaction:
         """Publish the current version without dead bytes; see `Stored.compact`."""
         with self.editing():

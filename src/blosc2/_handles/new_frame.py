@@ -78,7 +78,7 @@ def new_handle(storage: Storage, encoding: Encoding, content: FrameContent, opti
             storage.urlpath, fields, metalayers, entries, chunks, count, nbytes, replace=storage.mode == "w"
         )
         return _opened_again(storage, options)
-    with NewFile(storage.urlpath, replace=storage.mode == "w") as file:
+    with NewFile(storage.urlpath, replace=storage.mode == "w", durable=storage.durable) as file:
         file.seek(header_length(metalayers))
         header = lay_out(file.write, fields, metalayers, entries, chunks, count, nbytes, Running())
         file.seek(0)
@@ -117,7 +117,7 @@ def copy_frame(frame: Frame, storage: Storage, options: HandleOptions) -> FrameH
             int(frame.nbytes), replace=storage.mode == "w",
         )  # fmt: skip
         return _opened_again(storage, options)
-    with NewFile(storage.urlpath, replace=storage.mode == "w") as file:
+    with NewFile(storage.urlpath, replace=storage.mode == "w", durable=storage.durable) as file:
         check_chunks(frame)
         if frame.serialised and frame.stored_nbytes == frame.cbytes:
             write_parts(file, parts_with_checksums(frame))
@@ -129,7 +129,7 @@ def copy_frame(frame: Frame, storage: Storage, options: HandleOptions) -> FrameH
 def _opened_again(storage: Storage, options: HandleOptions) -> FrameHandle:
     """The handle of a frame that was just written."""
     path = str(storage.urlpath)
-    options = options._replace(mode="a", mmap_mode=storage.mmap_mode, locking=storage.locking)
+    options = options._replace(mode="a", mmap_mode=storage.mmap_mode, locking=storage.locking, durable=storage.durable)
     if storage.locking:
         return shared_handle(path, options, new=True)
     if not storage.contiguous:

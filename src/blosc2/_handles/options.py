@@ -26,6 +26,8 @@ class HandleOptions(NamedTuple):
         What is checked against checksums: each read, what is read as a whole (None), or nothing.
     exclusive : bool
         Whether a change takes the lock of the file.
+    durable : bool
+        Whether a change waits for the disk.
     locking : bool
         Whether several programs change the file together: handles then follow each other's changes.
     """
@@ -38,6 +40,7 @@ class HandleOptions(NamedTuple):
     verify: bool | None = None
     exclusive: bool = True
     locking: bool = False
+    durable: bool = True
 
 
 #: How a frame is opened that is only read.

@@ -114,4 +114,4 @@ class LostHandle(FrameHandle):
 
     frame = array = described = property(_raise)
     nthreads = cparams = dparams = deserialize = property(_raise)
-    require_writable = editing = holding = refresh = compact = to_cframe = _raise
+    require_writable = editing = holding = refresh = compact = to_cframe = flush = _raise

@@ -27,7 +27,6 @@ from blosc2._frames import (
     unpack,
 )
 from blosc2._handles import (
-    FileHandle,
     FrameContent,
     FrameHandle,
     HandleOptions,
@@ -47,8 +46,6 @@ from blosc2.storage import MAX_BUFFERSIZE, Codec, CParams, SpecialValue, cparams
 #: A compressed element, and its uncompressed size.
 Chunk = tuple[bytes, int]
 
-# Dead bytes that a file may always have.
-_SLACK = 1 << 20
 # What is compressed to see whether it can be.
 _SAMPLE = bytes(range(64)) * 4
 # Compressed bytes of new elements that are held before they are published, where an iterable gives many.
@@ -58,8 +55,7 @@ _HELD = 32 << 20
 class ValueList(StoredFrame, MutableSequence[Any]):
     """A list that is a frame, with one chunk for each element."""
 
-    __slots__ = ("_limit",)
-    _limit: int  # up to this file size, dead bytes are not counted
+    __slots__ = ()
     #: The metalayer that says what the frame is.
     _tag: ClassVar[str]
     #: Whether new lists compress with a dictionary by default.
@@ -133,7 +129,13 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         if storage.locking:
             check_locking(storage.urlpath, storage.mmap_mode)
         options = HandleOptions(
-            storage.mode, storage.mmap_mode, deserialize or "safe", given.dparams, cparams, locking=storage.locking
+            storage.mode,
+            storage.mmap_mode,
+            deserialize or "safe",
+            given.dparams,
+            cparams,
+            locking=storage.locking,
+            durable=storage.durable,
         )
         handle = open_handle(storage.urlpath, options)
         self._require_tag(handle)
@@ -206,32 +208,9 @@ class ValueList(StoredFrame, MutableSequence[Any]):
     # ------------------------------------------------------------ changing
     def _publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:
         sizes = update.sizes if update.edits_chunks else None
-        if fresh or not self._has_grown():
-            self._handle.publish(update, fresh=fresh)
-        else:
-            try:
-                self._handle.publish(update, fresh=True)
-            except OSError:
-                if update.frame is not self._handle.frame:
-                    raise
-                self._handle.publish(update)  # there is no room for a second file, or it cannot be replaced
+        self._handle.publish(update, fresh=fresh)
         if sizes is not None and len(sizes):
             self._handle.frame.know_sizes(sizes)  # type: ignore[arg-type]  # NumPy does not say so of its arrays
-
-    def _has_grown(self) -> bool:
-        """Whether so much of the file is dead that it is to be written anew.
-
-        Each change leaves a table of all chunks behind, which many small ones would make more of than of values.
-        """
-        handle = self._handle
-        if not isinstance(handle, FileHandle):
-            return False
-        frame = handle.frame
-        size = int(frame.source.size)
-        if size <= getattr(self, "_limit", _SLACK):
-            return False
-        self._limit = 4 * int(frame.stored_nbytes) + _SLACK
-        return size > self._limit
 
     def _change(self, index: int, removed: int, new: list[Any]) -> int:
         """Publish elements instead of others; the handle is being edited."""

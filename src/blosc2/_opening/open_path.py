@@ -81,7 +81,8 @@ def open(
         How the file will be read, as advice to the operating system; see `NDArray.advise` and `DictStore.advise`.
     **kwargs
         ``cparams`` and ``dparams``; ``locking=True`` to change a file together with other programs, see
-        `NDArray.holding_lock`; ``exclusive=False`` to change it without a lock, on file systems without locks; for
+        `NDArray.holding_lock`; ``durable=False`` for arrays whose changes do not wait for the disk, see
+        `blosc2.Storage`; ``exclusive=False`` to change it without a lock, on file systems without locks; for
         stores ``timeout``, see `DictStore`. Other keywords are ignored with a warning.
 
     Returns
@@ -113,6 +114,8 @@ def open(
     how = _check_keywords(kwargs) if kwargs else {}
     if verify is not None:
         how["verify"] = bool(verify)
+    if not kwargs.get("durable", True):
+        how["durable"] = False
     # For stores; arrays take `exclusive` alone, for each change.
     store_how = how
     if advise is not None:
@@ -174,7 +177,15 @@ def _check_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
     for name in _OUT_OF_SCOPE:
         if kwargs.get(name):
             raise NotImplementedError(f"{name!r} is for remote and foreign data, which this package does not open")
-    unknown = set(kwargs) - {"cparams", "dparams", "locking", "initial_mapping_size", *_WRITER_KEYWORDS, *_OUT_OF_SCOPE}
+    unknown = set(kwargs) - {
+        "cparams",
+        "dparams",
+        "locking",
+        "durable",
+        "initial_mapping_size",
+        *_WRITER_KEYWORDS,
+        *_OUT_OF_SCOPE,
+    }
     if unknown:
         warnings.warn(f"open() ignores {', '.join(sorted(map(repr, unknown)))}", UserWarning, stacklevel=3)
     how: dict[str, Any] = {}

@@ -30,6 +30,10 @@ def open_store(
     A store that is one table of another package has no tree, so it opens as a `DictStore`. `given` are further
     arguments of the class.
     """
+    if "durable" in given:
+        raise ValueError(
+            "durable=False is for arrays; a store waits for the disk when it is told to: flush(durable=False)"
+        )
     options = store_options(
         mode, mmap_mode, policy, verify=given.get("verify"), advise=given.get("advise"),
         timeout=given.get("timeout", 0), exclusive=given.get("exclusive", True),

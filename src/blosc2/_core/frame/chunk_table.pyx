@@ -312,38 +312,25 @@ cdef class ChunkTable(Header):
         self.starts = starts
 
     def know_table(self, const int64_t[::1] offsets not None, const uint8_t[::1] sums not None):
-        """Be told the table of a frame by who has just written it, so that it is not read and decoded again.
+        """Be told the table, and the checksums of stored chunks, by who has just written them: see `know_sizes`.
 
-        `sums` are the checksums of the stored chunks, 4 bytes each. What does not fit is passed over. To be called before
-        others know the frame, and after `check_wholes`.
+        What does not fit is passed over. To be called after `check_wholes`.
         """
-        cdef int64_t i, stored = 0, count = offsets.shape[0], at = self.chunks_stop - self.offset
-        cdef int64_t *table
-        cdef uint32_t *checksums = NULL
+        cdef int64_t i, stored = 0, count = offsets.shape[0]
         if self.index_loaded or self.variable or count < 2 or count != self.chunk_count:
             return
         for i in range(count):
-            self.check_entry(offsets[i], at)
+            self.check_entry(offsets[i], self.chunks_stop - self.offset)
             stored += offsets[i] >= 0
         if stored == 0 or stored > self.cbytes // CHUNK_HEADER or (self.wholes and sums.shape[0] != 4 * stored):
             return
-        table = <int64_t *> malloc(8 * count)
-        if self.wholes:
-            checksums = <uint32_t *> calloc(count, sizeof(uint32_t))
-        if table == NULL or (self.wholes and checksums == NULL):
-            free(table)
-            free(checksums)
+        self.offsets = <int64_t *> malloc(8 * count)
+        if self.offsets == NULL:
             raise MemoryError
-        memcpy(table, &offsets[0], 8 * count)
-        if self.wholes:
-            stored = 0
-            for i in range(count):
-                if table[i] >= 0:
-                    checksums[i] = u32(&sums[4 * stored])
-                    stored += 1
-            self.take_checksums(checksums)
-        self.offsets = table
+        memcpy(self.offsets, &offsets[0], 8 * count)
         self.index_loaded = True
+        if self.wholes:
+            self.take_sums(sums)
 
     @property
     def repeated_offset(self):
@@ -576,9 +563,13 @@ cdef class ChunkTable(Header):
 
         To be called before others know the frame.
         """
+        self.load_index()
+        self.take_sums(checksums)
+        self.each_read = True
+
+    cdef int take_sums(self, const uint8_t[::1] checksums) except -1:
         cdef int64_t i, n = 0, count = checksums.shape[0] // 4, entries
         cdef uint32_t *table
-        self.load_index()
         # Of chunks that are all special there is nothing to look up.
         entries = 0 if self.offsets == NULL and self.repeated < 0 else self.chunk_count
         table = <uint32_t *> calloc(max(entries, 1), sizeof(uint32_t))
@@ -587,14 +578,13 @@ cdef class ChunkTable(Header):
         for i in range(entries):
             if self.entry(i) >= 0:
                 if n < count:
-                    table[i] = (checksums[4 * n] | <uint32_t> checksums[4 * n + 1] << 8 | <uint32_t> checksums[4 * n + 2] << 16
-                                | <uint32_t> checksums[4 * n + 3] << 24)
+                    table[i] = u32(&checksums[4 * n])
                 n += 1
         if n != count:
             free(table)
             raise ValueError(f"{count} checksums for {n} stored chunks")
         self.take_checksums(table)
-        self.each_read = True
+        return 0
 
     @property
     def checks_chunks(self):

@@ -1,0 +1,132 @@
+"""What waits for the disk: by default each change of a file; with ``durable=False`` only `flush`."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+from blosc2._frames import append
+
+MAKERS: dict[str, Callable[..., Any]] = {
+    "array": lambda path, **how: blosc2.asarray(np.arange(100), chunks=(10,), urlpath=path, mode="w", **how),
+    "zeros": lambda path, **how: blosc2.zeros(100, "i8", chunks=(10,), urlpath=path, mode="w", **how),
+    "super-chunk": lambda path, **how: blosc2.SChunk(
+        chunksize=80, data=np.arange(100), urlpath=str(path), mode="w", **how
+    ),
+    "list": lambda path, **how: blosc2.ObjectArray(urlpath=str(path), mode="w", **how),
+    "copy": lambda path, **how: blosc2.arange(100).copy(urlpath=path, mode="w", **how),
+}
+
+
+@pytest.fixture
+def syncs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    made: list[int] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        made.append(descriptor)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return made
+
+
+def change(found: Any) -> None:
+    if isinstance(found, blosc2.NDArray):
+        found[3] = 7
+        found.resize(110)
+    elif isinstance(found, blosc2.SChunk):
+        found.append_data(np.arange(10))
+        found.delete_chunk(0)
+    else:
+        found.append("x")
+        found.extend([1, 2, 3])
+    found.vlmeta["unit"] = "mm"
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_by_default_each_change_waits(name: str, tmp_path: Path, syncs: list[int]) -> None:
+    found = MAKERS[name](tmp_path / "x.b2nd")
+    assert len(syncs) == 2  # the file, and its name
+    change(found)
+    assert len(syncs) == 2 + 3 * 2  # the new bytes, and the header that points to them
+    found.flush()
+    assert blosc2.check(tmp_path / "x.b2nd").ok
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_nothing_waits_until_flush(name: str, tmp_path: Path, syncs: list[int]) -> None:
+    path = tmp_path / "x.b2nd"
+    found = MAKERS[name](path, durable=False)
+    change(found)
+    again = blosc2.open(path, mode="a", durable=False)
+    change(again)
+    copy = pickle.loads(pickle.dumps(again))
+    change(copy)
+    assert not syncs
+    copy.flush()
+    assert len(syncs) == 2  # the file, and its name
+    assert blosc2.check(path).ok
+
+
+def test_a_new_file_in_the_place_of_another_always_waits(
+    tmp_path: Path, syncs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If its name came before its bytes, a power cut would take what was durable long before."""
+    monkeypatch.setattr(append, "_SLACK", 0)
+    path = tmp_path / "x.b2nd"
+    array = blosc2.asarray(np.arange(100), chunks=(10,), urlpath=path, durable=False)
+    array.compact()
+    assert len(syncs) == 2
+    inode = path.stat().st_ino
+    while path.stat().st_ino == inode:
+        assert len(syncs) == 2
+        array[:20] = np.random.default_rng(1).integers(0, 1 << 60, 20)
+    assert len(syncs) == 4
+
+
+def test_links_are_followed(tmp_path: Path, syncs: list[int]) -> None:
+    (tmp_path / "folder").mkdir()
+    link = tmp_path / "x.b2nd"
+    link.symlink_to(tmp_path / "folder" / "y.b2nd")
+    array = blosc2.zeros(3, urlpath=link, mode="w", durable=False)
+    array.flush()
+    assert len(syncs) == 2
+    assert link.is_symlink()
+
+
+def test_where_there_is_nothing_to_wait_for(tmp_path: Path, syncs: list[int]) -> None:
+    blosc2.zeros(3).flush()
+    blosc2.zeros(3).squeeze().flush()
+    with blosc2.TreeStore(str(tmp_path / "s.b2z"), mode="w") as store:
+        store["/a"] = np.arange(3)
+        store["/a"].flush()
+        assert not syncs
+    for path in ("s.b2z", "s.b2d", "s.b2e"):
+        with pytest.raises(ValueError, match=r"flush\(durable=False\)"):
+            blosc2.open(tmp_path / path, mode="a", durable=False)
+
+
+def test_a_change_that_fails_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.b2nd"
+    array = blosc2.asarray(np.arange(100), chunks=(10,), urlpath=path, durable=False)
+    before = path.read_bytes()
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(append, "_write_parts", full)
+        with pytest.raises(OSError, match="No space"):
+            array[0] = 5
+    assert path.read_bytes() == before
+    assert array[0] == 0
+    array[0] = 6
+    assert blosc2.open(path)[0] == 6
