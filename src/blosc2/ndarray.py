@@ -19,6 +19,7 @@ from blosc2._arrays import (
     reshaped,
     resize_update,
     resized_geometry,
+    rows_to_append,
     selected,
     shape_for,
     squeezed_axes,
@@ -153,7 +154,18 @@ class NDArray(ReadableArray):
             handle.publish(update, fresh=renumbered)
 
     def append(self, values: Any) -> int:
-        """Add items to the end of an array of one axis; returns the new number of items.
+        """Add items to the end of the first axis, in one change; returns its new length.
+
+        Parameters
+        ----------
+        values : array_like
+            For an array of one axis, any number of items. For other arrays rows, as an array with the same axes (of
+            which the first says how many rows) or, for one row, without the first.
+
+        Raises
+        ------
+        ValueError
+            The rows do not fit, or the array has no axes.
 
         Examples
         --------
@@ -161,29 +173,31 @@ class NDArray(ReadableArray):
         >>> array = blosc2.arange(3)
         >>> array.append([7, 8])
         5
+        >>> table = blosc2.zeros((0, 2), dtype="i4", chunks=(100, 2))
+        >>> table.append([[1, 2], [3, 4]]), table.append([5, 6])
+        (2, 3)
         """
         handle = self._handle
         with handle.editing():
             geometry, dtype, frame = handle.array  # type: ignore[misc]
-            if geometry.ndim != 1:
-                raise ValueError(f"append is only supported for 1-D arrays, not for {geometry.ndim} axes; see resize")
-            items = np.ravel(as_items(values, dtype, None))
-            if items.size == 0:
-                return self.size
+            items = rows_to_append(as_items(values, dtype, None), geometry.shape)
             start = geometry.shape[0]
-            new = resized_geometry(geometry, (start + items.size,))
+            if not len(items):
+                return start
+            ndim = geometry.ndim
+            new = resized_geometry(geometry, (start + len(items), *geometry.shape[1:]))
             update = FrameUpdate(frame)
             resize_update(handle, update, new)
-            operation = Write(
-                frame, new, (start,), (1,), (items.size,), items, handle.encoding(blocksize=int(new.block_nbytes)),
-                handle.plugin(),
-            )  # fmt: skip
-            keep, nthreads = handle.spool().keep, handle.cparams.nthreads
-            for nchunk, stored in compressed(operation, new.chunk_nbytes, nthreads, keep).items():
-                update.replace(nchunk, stored)
+            if items.size:
+                encoding = handle.encoding(blocksize=int(new.block_nbytes))
+                starts = (start, *[0] * (ndim - 1))
+                operation = Write(frame, new, starts, (1,) * ndim, items.shape, items, encoding, handle.plugin())
+                keep, nthreads = handle.spool().keep, handle.cparams.nthreads
+                for nchunk, stored in compressed(operation, new.chunk_nbytes, nthreads, keep).items():
+                    update.replace(nchunk, stored)
             mark_indexes_stale(self.vlmeta, update)
             handle.publish(update)
-            return self.size
+            return new.shape[0]
 
     # ------------------------------------------------------------ as a whole
     def squeeze(self, axis: Any = None) -> NDArray:

@@ -146,7 +146,7 @@ def test_append_casts_and_refuses() -> None:
     np.testing.assert_array_equal(array[:], [0, 1, 2, 7, 8, 9])
     with pytest.raises(OverflowError):
         array.append([1 << 20])
-    with pytest.raises(ValueError, match="only supported for 1-D"):
+    with pytest.raises(ValueError, match="rows to append"):
         blosc2.zeros((2, 2)).append([1.0])
     with pytest.raises(ValueError, match="Cannot resize array"):
         blosc2.zeros((0,)).append([1.0])

@@ -16,7 +16,7 @@ from blosc2._arrays.concatenation import joined
 from blosc2._arrays.copying import copied
 from blosc2._arrays.ranges import Box, Range, Spaced, eye_part, positions
 from blosc2._arrays.readable import ChunkInfo, ReadableArray
-from blosc2._arrays.resize import mark_indexes_stale, resize_update, resized_geometry
+from blosc2._arrays.resize import mark_indexes_stale, resize_update, resized_geometry, rows_to_append
 from blosc2._arrays.slabs import Shape, Snapshot, compressed_box, converted, plan_like, slabs_in
 from blosc2._arrays.small_frames import TINY, cframe_of, forget_templates, raw_kinds, tiny_frame
 from blosc2._arrays.spec import ArrayPlan, plain_dtype
@@ -60,6 +60,7 @@ __all__ = [
     "reshaped",
     "resize_update",
     "resized_geometry",
+    "rows_to_append",
     "seen_through",
     "selected",
     "shape_for",

@@ -142,6 +142,9 @@ class ViewHandle(FrameHandle):
     def holding(self) -> AbstractContextManager[Any]:
         return self.base._handle.holding()
 
+    def transaction(self) -> AbstractContextManager[None]:
+        return self.base._handle.transaction()
+
     def require_writable(self) -> None:
         self.base._handle.require_writable()
 

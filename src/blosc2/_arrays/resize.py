@@ -47,6 +47,26 @@ def resized_geometry(old: Geometry, shape: Any) -> Geometry:
     return Geometry(lengths, old.chunks, old.blocks, old.itemsize)
 
 
+def rows_to_append(items: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Items in the shape that they have at the end of the first axis of an array.
+
+    Raises
+    ------
+    ValueError
+        They do not fit an array of this shape.
+    """
+    if not shape:
+        raise ValueError("an array without axes has no end to append to")
+    if len(shape) == 1:
+        return np.ravel(items)
+    rows = items[None] if items.shape == shape[1:] else items
+    if rows.shape[1:] != shape[1:] or rows.ndim != len(shape):
+        raise ValueError(
+            f"rows to append to an array of shape {shape} need the shape {('n', *shape[1:])}, not {items.shape}"
+        )
+    return np.ascontiguousarray(rows)
+
+
 def resize_update(handle: FrameHandle, update: FrameUpdate, new: Geometry) -> bool:
     """Give an update of the current frame another geometry. New items read as zeros.
 

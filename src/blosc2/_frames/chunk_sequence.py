@@ -76,6 +76,11 @@ class JoinedChunks:
             self._source = Source.joined(((source, 0, source.size), *map(_byte_range, added.values())))
         return self.source()
 
+    def newer(self, offsets: Integers) -> dict[int, bytes | Spooled]:
+        """The chunks of a table that are not in the file, by their numbers."""
+        numbers = np.flatnonzero(offsets >= self._base[2])
+        return {n: self._fresh[at] for n, at in zip(numbers.tolist(), offsets[numbers].tolist(), strict=True)}
+
     def _tidy(self, update: FrameUpdate) -> None:
         """Leave out what an update does not need any more; so far, that is of no use in the temporary file."""
         offsets, first = update.offsets, self._base[2]

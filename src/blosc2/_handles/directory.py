@@ -34,7 +34,7 @@ from blosc2._frames import (
     write_chunk,
 )
 from blosc2._handles.handle import FrameHandle
-from blosc2._handles.memory import MemoryHandle
+from blosc2._handles.memory import Draft, Drafting, MemoryHandle
 from blosc2._handles.options import HandleOptions
 from blosc2.exceptions import FormatError, StaleHandleError, name_file
 
@@ -83,15 +83,16 @@ class _Chunks(MemoryHandle):
         self._waiting = TemporaryFile(path)
 
 
-class DirectoryHandle(ReadOnlyDirectoryHandle):
+class DirectoryHandle(Drafting, ReadOnlyDirectoryHandle):
     """A directory frame that can be changed."""
 
-    __slots__ = ("_exclusive", "_files", "_lock", "_memory")
+    __slots__ = ("_draft", "_exclusive", "_files", "_lock", "_memory")
 
     writable = True
 
     def __init__(self, path: str, options: HandleOptions) -> None:
         self._lock = Lock()
+        self._draft: Draft | None = None
         self._exclusive = options.exclusive
         super().__init__(path, options)
 
@@ -106,7 +107,8 @@ class DirectoryHandle(ReadOnlyDirectoryHandle):
     def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:  # noqa: ARG002 - nothing is ever overwritten
         with self._lock:
             self._check_own()
-            self._publish_alone(update)
+            if not (self._in_transaction() and self._drafted(update, fresh=False)):
+                self._publish_alone(update)
 
     def _publish_alone(self, update: FrameUpdate) -> None:
         with locked_directory(self._path, exclusive=self._exclusive):
@@ -181,7 +183,7 @@ class DirectoryHandle(ReadOnlyDirectoryHandle):
     def refresh(self) -> bool:
         """Take up the version that is on disk now; True when it is another one."""
         with self._lock:
-            return super().refresh()
+            return not self._in_transaction() and super().refresh()
 
 
 def directory_handle(path: str, options: HandleOptions) -> FrameHandle:

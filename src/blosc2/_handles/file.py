@@ -22,23 +22,24 @@ from blosc2._files import (
 )
 from blosc2._frames import FRAME_HEADER, FrameUpdate, Growth, closed_quietly, write_frame
 from blosc2._handles.handle import FrameHandle
-from blosc2._handles.memory import MemoryHandle
+from blosc2._handles.memory import Draft, Drafting, MemoryHandle
 from blosc2._handles.open_frame import SECTOR, open_frame
 from blosc2._handles.options import HandleOptions
 from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
 
 
-class FileHandle(FrameHandle):
+class FileHandle(Drafting):
     """A frame that is a file of its own, changed by "append, then publish" (FORMATS 8.1)."""
 
     # `_behind`: whether the last change failed, so that the file may show another version.
-    __slots__ = ("_behind", "_durable", "_exclusive", "_growth", "_lock", "_path")
+    __slots__ = ("_behind", "_draft", "_durable", "_exclusive", "_growth", "_lock", "_path")
 
     writable = True
 
     def __init__(self, frame: Frame, options: HandleOptions, path: str) -> None:
         super().__init__(frame, options, path)
         self._behind = False
+        self._draft: Draft | None = None
         # Whether a change waits for the lock of the file. If not, nobody else may change the file.
         self._exclusive = options.exclusive
         self._durable = options.durable
@@ -52,6 +53,8 @@ class FileHandle(FrameHandle):
     def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:
         with self._lock:
             self._check_own()
+            if self._in_transaction() and self._drafted(update, fresh=fresh):
+                return
             if update.frame is not self.frame:
                 raise RuntimeError("the array was changed by another thread at the same time; try again")
             variable = update.settle()
@@ -97,7 +100,7 @@ class FileHandle(FrameHandle):
 
     def editing(self) -> AbstractContextManager[Any]:
         """See `FrameHandle.editing`. If the last change failed, the file is read again first."""
-        if self._behind:
+        if self._behind or (self._draft is not None and not self._in_transaction()):
             self.refresh()
         return super().editing()
 
@@ -107,6 +110,8 @@ class FileHandle(FrameHandle):
 
     def compact(self) -> Compaction:
         with self.editing():
+            if self._in_transaction():
+                raise RuntimeError("compact() is not possible in a transaction")
             before = self.frame.source.size
             self.publish(FrameUpdate(self.frame), fresh=True)
             return Compaction(before, self.frame.source.size)
@@ -137,6 +142,8 @@ class FileHandle(FrameHandle):
     def refresh(self) -> bool:
         """Take up the version that is on disk now; True when it is another one."""
         with self._lock:
+            if self._in_transaction():
+                return False  # it shows its own version until it ends
             changed = super().refresh()
             self._behind = False
             return changed

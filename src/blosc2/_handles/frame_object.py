@@ -193,6 +193,42 @@ class Stored(HandleProperties):
         """
         return self._handle.holding()
 
+    def transaction(self) -> AbstractContextManager[None]:
+        """Return a context whose changes (items, shape, metadata) are published once, at its end, or not at all.
+
+        If the block raises, nothing of it is published, and the object is as it was before. Meanwhile it shows the
+        changes as they are made; other handles and processes see the old version until the end, and a killed process
+        leaves that. Many small appends in a block cost one table of chunks and one wait for the disk.
+
+        Other threads that want to change the object wait for the end of the block; those that read it through this
+        object see its changes. Changes by other handles meanwhile make the end raise `StaleHandleError`, and drop those
+        of the block; with ``locking=True`` other handles wait. Blocks do not nest, and `compact` is refused inside.
+        A child process that is forked in a block cannot continue it: there, its end does nothing. Leaves of a store
+        raise an error: they are published by the ``transaction()`` of their store.
+
+        Raises
+        ------
+        ValueError
+            The object was opened for reading only.
+        RuntimeError
+            A block has begun already, or it is a leaf of a store.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import blosc2
+        >>> path = os.path.join(tempfile.mkdtemp(), "counts.b2nd")
+        >>> counts = blosc2.zeros(0, dtype="i4", chunks=100, urlpath=path)
+        >>> with counts.transaction():
+        ...     for n in range(50):
+        ...         _ = counts.append([n])
+        ...     counts.vlmeta["complete"] = True
+        ...     before = blosc2.open(path).shape
+        >>> before, blosc2.open(path).shape
+        ((0,), (50,))
+        """
+        return self._handle.transaction()
+
     def __enter__(self) -> Self:
         return self
 

@@ -173,6 +173,11 @@ class FrameHandle:
         return self.frame.plugin
 
     @property
+    def published(self) -> Frame:
+        """The version that others see: another one than `frame` in a transaction."""
+        return self.frame
+
+    @property
     def described(self) -> tuple[Geometry, np.dtype[Any], Frame] | None:
         """`array` as of the last read or change, for descriptions. Nothing is looked up."""
         return self.array
@@ -202,6 +207,11 @@ class FrameHandle:
     def holding(self) -> AbstractContextManager[Any]:
         """Block changes by other handles while this one makes several, if handles share a lock."""
         return nullcontext()
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """See `Stored.transaction`."""
+        self.require_writable()
+        raise NotImplementedError
 
     def lock(self) -> None:
         """Enter `holding`; `unlock` leaves it."""

@@ -1,15 +1,17 @@
-"""Frames in memory, and the buffer that a change appends to."""
+"""Frames in memory, and the buffer that a change appends to; versions of a file that are not published yet."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._core.io.source import Source
-from blosc2._files import TemporaryFile, held
+from blosc2._files import Owner, TemporaryFile, held
 from blosc2._frames import SMALL_FRAME, Fields, FrameUpdate, JoinedChunks, check_chunks, frame_byte_range
-from blosc2._handles.handle import FrameHandle
+from blosc2._handles.handle import FrameHandle, array_of
 from blosc2._handles.options import IN_MEMORY, HandleOptions
 
 # An array in memory is compacted when its dead bytes exceed the live ones by this much.
@@ -56,6 +58,24 @@ class MemoryHandle(FrameHandle):
     def detach(self) -> None:
         """Copy the frame to memory, so that it no longer depends on its file."""
         self.frame = Frame.open(Source.of_buffer(self.to_cframe()))
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """See `Stored.transaction`. Changes are made at once, and taken back if the block raises."""
+        with self.editing():
+            if self.key is not None:
+                raise RuntimeError(
+                    "the changes of a leaf are published with its store: use the transaction() of the store"
+                )
+            before = self.frame, self.array
+            try:
+                yield
+            except BaseException:
+                if not self._lock.inherited:
+                    self.frame, self.array = before
+                    self._buffer_of = self._joined_of = None
+                    self.version += 1
+                raise
 
     def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:  # noqa: ARG002
         with self._lock:
@@ -148,3 +168,95 @@ class MemoryHandle(FrameHandle):
             self._buffer[self._used : self._used + len(stored)] = stored
             update.offsets[index] = self._used
             self._used += len(stored)
+
+
+class Draft(MemoryHandle):
+    """The version that a transaction makes of a frame on disk: old chunks stay there, new ones wait beside it."""
+
+    __slots__ = ("_broken", "_edits_chunks", "_fresh", "base", "owner")
+
+    def __init__(self, frame: Frame, path: str) -> None:
+        super().__init__(frame)
+        self.base = frame
+        self._waiting = TemporaryFile(path)
+        self._broken = self._edits_chunks = self._fresh = False
+        self.owner = Owner()
+
+    def joins(self, update: FrameUpdate) -> bool:  # noqa: ARG002
+        return True
+
+    def publish(self, update: FrameUpdate, *, fresh: bool = False) -> None:
+        before = self.frame
+        try:
+            super().publish(update)
+        except BaseException:
+            # If it was interrupted in its middle, it is not known any more where the new chunks are.
+            self._broken = self._broken or (self._joined_of is not before and before is not self.base)
+            raise
+        self._edits_chunks |= update.edits_chunks
+        self._fresh |= fresh
+
+    def changes(self) -> tuple[FrameUpdate, bool] | None:
+        """All changes as one of the frame on disk, and whether it has to be written anew; None without any."""
+        if self._broken:
+            raise RuntimeError("a change in this transaction ended in its middle: none of its changes is published")
+        if self.frame is self.base:
+            return None
+        update, now = FrameUpdate(self.base), FrameUpdate(self.frame)
+        update.metalayers, update.vlmeta = now.metalayers, now.vlmeta
+        if self._edits_chunks:
+            assert self._joined is not None
+            update.offsets, update.sizes = now.offsets, now.sizes
+            update.chunksize, update.vlblocks = now.chunksize, now.vlblocks
+            update.new = self._joined.newer(update.offsets)
+        return update, self._fresh
+
+
+class Drafting(FrameHandle):
+    """What handles of frames on disk share: transactions."""
+
+    __slots__ = ()
+    _draft: Draft | None  # each kind has a slot for it
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """See `Stored.transaction`."""
+        with self.editing():
+            if self._draft is not None:
+                raise RuntimeError("transactions do not nest: the changes belong to the one that began before")
+            draft, array = Draft(self.frame, str(self.urlpath)), self.array
+            self._draft = draft  # type: ignore[misc]
+            try:
+                yield
+                changes = draft.changes() if draft.owner.is_here else None
+            finally:
+                self._draft = None  # type: ignore[misc]
+                if self.frame is not draft.base:
+                    self.frame, self.array = draft.base, array
+                    self.version += 1
+            if changes is not None:
+                update, fresh = changes
+                self.publish(update, fresh=fresh)
+
+    @property
+    def published(self) -> Frame:
+        return self.frame if self._draft is None else self._draft.base
+
+    def _drafted(self, update: FrameUpdate, *, fresh: bool) -> bool:
+        """Make a change in a transaction; False if there is none."""
+        draft = self._draft
+        if draft is None:
+            return False
+        draft.publish(update, fresh=fresh)
+        self._adopt(draft.frame)
+        return True
+
+    def _in_transaction(self) -> bool:
+        """Whether a transaction has begun. That of a parent process, in another thread, is none."""
+        draft = self._draft
+        if draft is not None and not draft.owner.is_here and not self._lock.inherited:
+            self._draft = None  # type: ignore[misc]
+            if self.array is not None:
+                self.array = array_of(draft.base)
+            self.frame = draft.base
+        return self._draft is not None

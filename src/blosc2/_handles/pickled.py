@@ -37,7 +37,7 @@ def version_of(handle: FrameHandle) -> FrameVersion | None:
         return None
     if isinstance(handle, ReadOnlyDirectoryHandle):
         return len(handle._head), crc32c(handle._head)
-    frame = handle.frame
+    frame = handle.published
     source = frame.source
     member, time, limit = 0, None, _SMALL
     if not frame.checksums_len and frame.frame_len > _SMALL:
@@ -114,4 +114,4 @@ class LostHandle(FrameHandle):
 
     frame = array = described = property(_raise)
     nthreads = cparams = dparams = deserialize = property(_raise)
-    require_writable = editing = holding = refresh = compact = to_cframe = flush = _raise
+    require_writable = editing = holding = refresh = compact = transaction = to_cframe = flush = _raise

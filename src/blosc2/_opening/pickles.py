@@ -48,7 +48,7 @@ def reduce_stored(stored: Stored) -> tuple[Any, ...]:
 
 def _how(handle: FrameHandle) -> dict[str, Any]:
     """The keywords of `open`, as far as they are not its defaults."""
-    frame = handle.frame
+    frame = handle.published
     # Who reads the pickle finds the file made.
     mmap_mode = "r+" if handle.mmap_mode == "w+" else handle.mmap_mode
     advice = frame.source.advice

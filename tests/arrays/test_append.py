@@ -1,0 +1,79 @@
+"""`NDArray.append`: rows at the end of the first axis, in one change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import blosc2
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    data=st.data(),
+    rest=st.lists(st.integers(0, 7), max_size=3),
+    first=st.integers(0, 9),
+    counts=st.lists(st.integers(0, 12), min_size=1, max_size=6),
+)
+def test_like_concatenate(data: st.DataObject, rest: list[int], first: int, counts: list[int]) -> None:
+    shape = (first, *rest)
+    chunks = tuple(data.draw(st.integers(1, 6)) for _ in shape)
+    blocks = tuple(data.draw(st.integers(1, chunk)) for chunk in chunks)
+    rng = np.random.default_rng(1)
+    model = rng.integers(1, 1 << 30, shape)
+    array = blosc2.zeros(shape, "i8", chunks=chunks, blocks=blocks)
+    array[...] = model
+    for count in counts:
+        rows = rng.integers(1, 1 << 30, (count, *rest))
+        version = array.schunk.change_tick
+        assert array.append(rows) == len(model) + count
+        assert array.schunk.change_tick == version + bool(count)
+        model = np.concatenate([model, rows])
+        assert array.shape == model.shape
+        np.testing.assert_array_equal(array[...], model)
+
+
+def test_new_items_after_a_shrunk_array(tmp_path: Path) -> None:
+    """What lay behind the end before is not shown again."""
+    array = blosc2.asarray(np.full((9, 5), 7), chunks=(4, 3), urlpath=tmp_path / "x.b2nd")
+    array.resize((5, 5))
+    array.append(np.full((1, 5), 8))
+    array.resize((8, 5))
+    want = np.zeros((8, 5), "i8")
+    want[:5], want[5] = 7, 8
+    np.testing.assert_array_equal(array[:], want)
+    np.testing.assert_array_equal(blosc2.open(tmp_path / "x.b2nd")[:], want)
+
+
+def test_one_row_and_other_dtypes() -> None:
+    array = blosc2.zeros((0, 2, 3), "f4", chunks=(4, 2, 3))
+    assert array.append(np.ones((2, 3), "i2")) == 1
+    assert array.append([[[1, 2, 3], [4, 5, 6]]]) == 2
+    assert array[1].tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert array.dtype == "f4"
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows"),
+    [((3, 2), (2, 3)), ((3, 2), (3,)), ((3, 2), ()), ((3, 2), (1, 1, 2)), ((3, 2), (2, 1)), ((), ()), ((), (1,))],
+)
+def test_rows_that_do_not_fit(shape: tuple[int, ...], rows: tuple[int, ...]) -> None:
+    array = blosc2.ones(shape)
+    with pytest.raises(ValueError, match="append"):
+        array.append(np.zeros(rows))
+    assert array.shape == shape
+    assert (array[...] == 1).all()
+
+
+def test_fields(tmp_path: Path) -> None:
+    dtype: Any = [("id", "i4"), ("place", "f4", (2,))]
+    table = blosc2.zeros((0,), dtype, chunks=(10,), urlpath=tmp_path / "x.b2nd")
+    rows = np.zeros(25, dtype)
+    rows["id"] = np.arange(25)
+    assert table.append(rows) == 25
+    np.testing.assert_array_equal(blosc2.open(tmp_path / "x.b2nd")["id"][:], np.arange(25))
