@@ -6,6 +6,7 @@ an axis grows into the padding of chunks, they are compressed again with zeros t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -85,18 +86,7 @@ def resize_update(handle: FrameHandle, update: FrameUpdate, new: Geometry) -> bo
             offset = int(update.offsets[nchunk])
             if offset not in (ZERO_OFFSET, UNINIT_OFFSET):
                 update.replace(nchunk, _with_zero_padding(handle, old, dtype, nchunk))
-    old_grid, new_grid = _grid(old), _grid(new)
-    numbers = np.full(new_grid, -1, np.int64)
-    kept = tuple(slice(0, min(pair)) for pair in zip(old_grid, new_grid, strict=True))
-    numbers[kept] = np.arange(old.nchunks).reshape(old_grid)[kept]
-    before = numbers.reshape(-1)
-    stays = before >= 0
-    offsets = np.full(new.nchunks, ZERO_OFFSET, np.int64)
-    offsets[stays] = update.offsets[before[stays]]
-    if update.new:
-        indices = {int(before[index]): int(index) for index in np.flatnonzero(np.isin(before, list(update.new)))}
-        update.new = {indices[number]: stored for number, stored in update.new.items() if number in indices}
-    update.offsets = offsets
+    renumbered = _keep_chunks(update, _grid(old), _grid(new))
     update.sizes = np.full(new.nchunks, new.chunk_nbytes, np.int64)
     if new.size:
         update.chunksize = new.chunk_nbytes
@@ -105,6 +95,28 @@ def resize_update(handle: FrameHandle, update: FrameUpdate, new: Geometry) -> bo
         at = _FIRST_LENGTH + _LENGTH_STEP * axis
         packed[at : at + 8] = length.to_bytes(8, "big")
     update.metalayers["b2nd"] = bytes(packed)
+    return renumbered
+
+
+def _keep_chunks(update: FrameUpdate, old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+    """Give the table of an update the chunks of a new grid. Returns whether some that stay get another number."""
+    offsets = np.full(math.prod(new), ZERO_OFFSET, np.int64)
+    if old[1:] == new[1:]:  # rows of chunks come, or go, at the end
+        kept = min(len(offsets), len(update.offsets))
+        offsets[:kept] = update.offsets[:kept]
+        update.offsets = offsets
+        update.new = {number: stored for number, stored in update.new.items() if number < kept}
+        return False
+    numbers = np.full(new, -1, np.int64)
+    both = tuple(slice(0, min(pair)) for pair in zip(old, new, strict=True))
+    numbers[both] = np.arange(math.prod(old)).reshape(old)[both]
+    before = numbers.reshape(-1)
+    stays = before >= 0
+    offsets[stays] = update.offsets[before[stays]]
+    if update.new:
+        indices = {int(before[index]): int(index) for index in np.flatnonzero(np.isin(before, list(update.new)))}
+        update.new = {indices[number]: stored for number, stored in update.new.items() if number in indices}
+    update.offsets = offsets
     return bool(np.any(np.flatnonzero(stays) != before[stays]))
 
 

@@ -274,7 +274,8 @@ def _append(
     try:
         _write_parts(file, start, parts)
         # Bytes behind the new end, left by an unfinished append, belong to no version.
-        file.truncate(start + size)
+        if os.fstat(file.fileno()).st_size != start + size:
+            file.truncate(start + size)
         if durable:
             os.fsync(file.fileno())
     except BaseException:
