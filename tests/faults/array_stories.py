@@ -200,6 +200,45 @@ def grown_story(kind: Kind) -> ArrayStory:
     return story
 
 
+def transaction_story(kind: Kind, *, contiguous: bool = True) -> ArrayStory:
+    """Blocks of several changes, each of which is one version; one block raises."""
+    story = ArrayStory(kind)
+    first = noise(600, 1).reshape(300, 2)
+    story.create(
+        lambda path: blosc2.asarray(
+            first, chunks=(100, 2), blocks=(50, 2), urlpath=path, mode="w", contiguous=contiguous, locking=kind.locking
+        ),
+        first,
+    )
+
+    def block(seed: int) -> Callable[[Any], None]:
+        def change(array: Any) -> None:
+            with array.transaction():
+                array.append(noise(480, seed).reshape(240, 2))
+                array[5:155] = noise(300, seed + 1).reshape(150, 2)
+                array.vlmeta["note"] = seed
+                array.resize((len(array) - 3, 2))
+
+        return change
+
+    def dropped(array: Any) -> None:
+        try:
+            with array.transaction():
+                array.append(noise(480, 5).reshape(240, 2))
+                raise KeyError
+        except KeyError:
+            pass
+
+    for seed in (10, 20, 30):
+        after = np.concatenate([story.array, noise(480, seed).reshape(240, 2)])
+        after = _put(after, 5, noise(300, seed + 1).reshape(150, 2))[:-3]
+        story.add(block(seed), after, note=seed)
+        if seed == 10:
+            story.add(dropped)
+            story.reopen()
+    return story
+
+
 def _zeroed(array: Any) -> Any:
     array = array.copy()
     array[:10, :8] = 0

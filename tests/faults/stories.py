@@ -21,6 +21,7 @@ from faults.array_stories import (
     grown_story,
     list_story,
     schunk_story,
+    transaction_story,
     vector_story,
 )
 from faults.paces import PACES
@@ -38,6 +39,9 @@ def stories() -> dict[str, Story]:
         "shared array": array_story(ArrayFile("shared.b2nd", locking=True)),
         "grown array": grown_story(GrownFile("grown.b2nd")),
         "shared grown array": grown_story(GrownFile("sharedgrown.b2nd", locking=True)),
+        "array transactions": transaction_story(ArrayFile("blocks.b2nd")),
+        "shared array transactions": transaction_story(ArrayFile("sharedblocks.b2nd", locking=True)),
+        "sparse array transactions": transaction_story(ArrayFile("sparseblocks.b2nd"), contiguous=False),
         "long header": schunk_story(SChunkFile("long.b2frame"), meta={"text": "x" * 700}),
         "sparse vector": vector_story(ArrayFile("row.b2nd"), contiguous=False),
         "sparse array": array_story(ArrayFile("sparse.b2nd"), contiguous=False),
