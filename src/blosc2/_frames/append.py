@@ -363,11 +363,11 @@ def _without_holes(update: FrameUpdate, lengths: Integers, checksums: array[int]
         begin = number + 1
     start = header_length(update.metalayers)
     held = lengths[stored]
-    places = offsets.copy()
-    places[stored] = np.cumsum(held) - held
+    positions = offsets.copy()
+    positions[stored] = np.cumsum(held) - held
     size = int(held.sum())
-    check_table(len(places), start + size)
-    index = pack_index(places, len(places)) if update.nbytes else b""
+    check_table(len(positions), start + size)
+    index = pack_index(positions, len(positions)) if update.nbytes else b""
     trailer = pack_trailer(update.vlmeta)
     before = start + size + len(index)
     header = pack_header(fields, update.metalayers, bool(update.vlmeta), before + len(trailer), update.nbytes, size)
