@@ -326,11 +326,11 @@ def test_array_keywords():
     assert split.cparams == {"clevel": 1}
     assert split.dparams == DParams(2)
     assert (split.chunks, split.blocks) == (5, None)
-    assert array_keywords({}) == (storage_from(None), None, dparams_from(None), None, None)
+    assert array_keywords({}) == (storage_from(None), None, dparams_from(None), None, None, None)
     assert array_keywords(dict.fromkeys(("cparams", "dparams", "storage", "urlpath"))).cparams is None
     assert array_keywords({"storage": {"urlpath": "x"}}).storage == Storage(urlpath="x")
     assert set(ARRAY_KEYWORDS) == {
-        *["chunks", "blocks", "cparams", "dparams", "meta", "urlpath", "contiguous", "mode", "mmap_mode"],
+        *["chunks", "blocks", "layout", "cparams", "dparams", "meta", "urlpath", "contiguous", "mode", "mmap_mode"],
         *["initial_mapping_size", "locking", "durable", "storage"],
     }
 

@@ -33,7 +33,5 @@ cdef class ChunkTable(Header):
     cdef int load_chunk(self, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil
     cdef int load_whole(self, int64_t index, DecodeContext *context, Chunk *chunk) noexcept nogil
     cdef int load_block(self, int64_t index, DecodeContext *context, Chunk *chunk, int32_t block) noexcept nogil
-    cdef int part_block(self, int64_t index, DecodeContext *context, Chunk *chunk, int32_t block, bint shuffled, int32_t wanted,
-                        const uint8_t **decoded) noexcept nogil
     cdef int decode_chunk_into(self, int64_t index, DecodeContext *context, uint8_t *destination, int64_t size) noexcept nogil
     cdef int fail(self, int status, int64_t index) except -1

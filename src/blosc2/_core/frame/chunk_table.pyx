@@ -6,16 +6,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
-from blosc2._core.codec.block_cache cimport find_cached, label_cached, reserve_cached
-from blosc2._core.codec.block_runs cimport LARGE_BLOCK, is_run, run_of
 from blosc2._core.io.checksum cimport checksum
-from blosc2._core.codec.codec cimport (
-    CachedBlock, DecodeContext, Plugin, borrow, decode_block, decode_streams, decode_whole, give_back, reserve_scratch,
-    reserve_stored)
+from blosc2._core.codec.codec cimport DecodeContext, Plugin, borrow, decode_whole, give_back, reserve_stored
 from blosc2._core.codec.chunk cimport (
     BAD_LENGTH, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, KIND_ZERO, NO_MEMORY, Chunk,
-    ChunkKind, block_bytes)
-from blosc2._core.codec.chunk_checks cimport block_span, in_order, inspect, is_split, is_unfiltered
+    ChunkKind)
+from blosc2._core.codec.chunk_checks cimport block_span, in_order, inspect
 from blosc2._core.frame.header_parser cimport CHECKSUMS_TAIL, TRAILER_TAIL, Header
 from blosc2._core.io.little_endian cimport u32
 
@@ -486,53 +482,6 @@ cdef class ChunkTable(Header):
         if status:
             return status
         return self.load_span(index, chunk, start, stop)
-
-    cdef int part_block(self, int64_t index, DecodeContext *context, Chunk *chunk, int32_t block, bint shuffled, int32_t wanted,
-                        const uint8_t **decoded) noexcept nogil:
-        """The bytes of a block of which a part is wanted, and which may be wanted again soon.
-
-        The first `wanted` bytes are enough. With `shuffled` the block is one of a plain chunk and stays shuffled: the
-        first bytes of all items, then the second ones, and so on; `wanted` of each are enough. A block that is wanted
-        again, and of which too little was decoded, is decoded as a whole.
-        """
-        cdef int32_t nbytes = block_bytes(chunk, block)
-        cdef int32_t whole = nbytes // chunk.typesize if shuffled else nbytes
-        cdef CachedBlock *cached = find_cached(context, self.serial, index, chunk, block, shuffled)
-        cdef uint8_t *room
-        cdef uint8_t byte = 0
-        cdef int status
-        wanted = min(wanted, whole)
-        if cached != NULL:
-            decoded[0] = cached.data
-            if cached.decoded >= wanted:
-                return CHUNK_OK
-            cached.frame = 0
-            wanted = whole
-        status = self.load_block(index, context, chunk, block)
-        if status:
-            return status
-        if chunk.blocksize > LARGE_BLOCK and is_run(chunk, block, &byte):
-            decoded[0] = run_of(context, byte, chunk.blocksize)
-            return CHUNK_OK if decoded[0] != NULL else NO_MEMORY
-        if cached == NULL:
-            cached = reserve_cached(context, chunk.blocksize)
-        room = cached.data if cached != NULL else reserve_scratch(context, chunk.blocksize)
-        if room == NULL:
-            return NO_MEMORY
-        if not chunk.plain or is_split(chunk, nbytes) != shuffled or not (shuffled or is_unfiltered(chunk)):
-            wanted = whole
-        if shuffled:
-            status = decode_streams(context, chunk, block, room, nbytes if wanted == whole else wanted)
-        elif wanted < whole:
-            status = decode_streams(context, chunk, block, room, wanted)
-        else:
-            status = decode_block(context, chunk, block, room)
-        if status:
-            return status
-        if cached != NULL:
-            label_cached(context, cached, self.serial, index, chunk, block, shuffled, wanted)
-        decoded[0] = room
-        return CHUNK_OK
 
     cdef int decode_chunk_into(self, int64_t index, DecodeContext *context, uint8_t *destination, int64_t size) noexcept nogil:
         """A whole chunk into memory of its size, through the super-chunk of the C library when its codec needs one."""

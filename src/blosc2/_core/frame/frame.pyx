@@ -22,6 +22,7 @@ from blosc2._core.codec.chunk cimport (
 from blosc2._core.codec.chunk_checks cimport inspect
 from blosc2._core.codec.thread_pool cimport await_gil, offer_gil
 from blosc2._core.frame.header_parser cimport PREFIX_READ
+from blosc2._core.frame.part_blocks cimport part_block
 from blosc2._core.frame.vl_reading cimport locate_vl, open_vl, vl_parts
 from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, ChunkChecksum, check_chunk_checksums, check_member, chunk_checksums, note_checksum
 from blosc2._core.io.source cimport Source
@@ -401,8 +402,8 @@ cdef class Frame(ChunkTable):
                 if status:
                     return status
             else:
-                status = self.part_block(
-                    index, context, &chunk, block, False, <int32_t> (min(end, high) - low), &decoded)
+                status = part_block(
+                    self, index, context, &chunk, block, False, <int32_t> (min(end, high) - low), &decoded)
                 if status:
                     return status
                 memcpy(destination, decoded + (begin - low), <size_t> (min(end, high) - begin))

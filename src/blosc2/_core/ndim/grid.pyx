@@ -20,6 +20,7 @@ from libc.string cimport memcpy
 from blosc2._core.codec.codec cimport DecodeContext, Encoder
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk
 from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group
+from blosc2._core.frame.part_blocks cimport part_block
 from blosc2._core.ndim.geometry cimport MAX_DIM, Grid
 
 import numpy as np
@@ -341,8 +342,8 @@ cdef class Operation:
                         if status:
                             return status
                 else:
-                    status = self.frame.part_block(
-                        nchunk, context, chunk, <int32_t> nblock, False, chunk.blocksize, &source)
+                    status = part_block(
+                        self.frame, nchunk, context, chunk, <int32_t> nblock, False, chunk.blocksize, &source)
                     if status:
                         return status
                 for p in range(at, stop):

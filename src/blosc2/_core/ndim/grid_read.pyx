@@ -17,6 +17,7 @@ from blosc2._core.codec.chunk_checks cimport FILTER_SHUFFLE
 from blosc2._core.codec.block_runs cimport LARGE_BLOCK
 from blosc2._core.codec.thread_pool cimport is_quick, worth_threads
 from blosc2._core.frame.frame cimport Frame
+from blosc2._core.frame.part_blocks cimport part_block
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, clip, copy_items, locate, parse_key
 from blosc2._core.zip.member_checksum cimport ChunkChecksum, check_chunk_checksums, chunk_checksums, note_checksum
@@ -354,15 +355,15 @@ cdef class Read(Operation):
                 for d in range(g.ndim):
                     last += (part.count[d] - 1) * source_strides[d]
                 if shuffled and self.unshuffles_less(&part):
-                    status = self.frame.part_block(
-                        nchunk, context, chunk, <int32_t> nblock, True, <int32_t> (last // g.itemsize + 1), &source)
+                    status = part_block(
+                        self.frame, nchunk, context, chunk, <int32_t> nblock, True, <int32_t> (last // g.itemsize + 1), &source)
                     if status:
                         return status
                     unshuffle_box(to, self.strides, source + offset // g.itemsize, block_bytes(chunk, <int32_t> nblock)
                                   // g.itemsize, plane_strides, part.count, g.ndim, <int> g.itemsize)
                     continue
-                status = self.frame.part_block(
-                    nchunk, context, chunk, <int32_t> nblock, False, <int32_t> (last + g.itemsize), &source)
+                status = part_block(
+                    self.frame, nchunk, context, chunk, <int32_t> nblock, False, <int32_t> (last + g.itemsize), &source)
                 if status:
                     return status
             copy_items(to, self.strides, source + offset, source_strides, part.count, g.ndim, g.itemsize)
