@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 from blosc2._files.owner import Owner
 
@@ -63,6 +64,10 @@ class FileMoves:
                     break
                 self._done.pop()
                 continue
+            if not new and os.path.isdir(path) and not os.path.islink(path):  # folders for what came in its place
+                for folder, _, _ in os.walk(path, topdown=False):
+                    with suppress(OSError):
+                        self._owner.rmdir(folder)
             # A file that still has its first name was not renamed.
             if not os.path.lexists(new or path):
                 try:

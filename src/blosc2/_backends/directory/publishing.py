@@ -16,6 +16,18 @@ if TYPE_CHECKING:
     from blosc2._backends.directory.backend import DirectoryBackend
 
 
+def in_the_way(backend: DirectoryBackend, changes: dict[str, ByteRange | None], paths: list[str]) -> list[str]:
+    """Files of removed keys where new paths need a folder, or their folder lies: of "/b", for "/b.b2nd/x"."""
+    wanted = set(paths)
+    folders = {folder for path in paths for folder in folders_between(backend.root, os.path.dirname(path))}
+    removed = {path for key, new in changes.items() if new is None for path in backend.files.files_of(key)}
+    return sorted(
+        path
+        for path in removed
+        if path in folders or not wanted.isdisjoint(folders_between(backend.root, os.path.dirname(path)))
+    )
+
+
 class Publishing:
     """Publishes changes of one `.b2d`; made for each publication, as it refers to the backend.
 
@@ -145,10 +157,16 @@ class Publishing:
         backend._embed_file.was_there = True
         backend._embed_file.beside = backend._beside_embedded()
         done = FileMoves(backend.aside.keep, backend._owner)
+        gone: set[str] = set()
         try:
             # A fresh store replaces another one, to which nothing can be appended.
             new_embed = None if embed is None else backend._embed_file.prepare(embed, durable=durable, anew=fresh)
+            for path in in_the_way(backend, changes, [path for _, path in moves]):
+                done.remove(path)
+                gone.add(path)
+                backend.tree.remove_empty(os.path.dirname(path))
             touched, occupied = backend.tree.prepare([path for _, path in moves])
+            touched.update(folder for folder in map(os.path.dirname, gone) if os.path.isdir(folder))
             paths = dict(zip(there, moves, strict=True))
             for key in changes:
                 known = paths[key][1] if key in paths and paths[key][1] in occupied else None
@@ -180,7 +198,7 @@ class Publishing:
                 touched.add(backend.tree.remove_empty(os.path.dirname(path)))
             if durable:
                 backend.tree.sync(touched)
-            placing.came(set(), touched if settles else set(), stale, set())
+            placing.came(set(), touched if settles else set(), stale | gone, set())
             if durable:
                 placing.new.difference_update(path for _, path in moves)
         except BaseException as error:
