@@ -77,7 +77,7 @@ class FileHandle(Drafting):
                     frame = open_frame(self._path, self.mmap_mode, old=self.frame.source)
                     if self.verify is None:
                         frame.check_wholes()
-                    if not self.verify and not fresh:
+                    if not self.verify and not fresh and owner.is_here:  # a forked child reads the old version
                         self._growth.published(frame)
                     self._adopt(frame)
                 except BaseException as error:
