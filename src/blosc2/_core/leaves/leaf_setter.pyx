@@ -71,7 +71,7 @@ cdef class PendingFrames:
     in_memory, revision : int
     """
 
-    def __init__(self):
+    def __cinit__(self):
         self.frames, self.tiers, self.blocks = {}, {}, {}
         self.in_memory = self.revision = 0
 
