@@ -70,6 +70,8 @@ cdef class LeafSetter:
     cdef object _read_pending(self, byte_range)
     cdef bint _is_group(self, str key, const uint8_t *text, Py_ssize_t length) except -1
     cdef int _collect(self) except -1
+    cdef Py_ssize_t _parent_of(self, key, const uint8_t **text, Py_ssize_t *length) except -2
+    cdef int _recount_all(self) except -1
     cdef bint set(self, key, value) except -1
     cdef bint _set(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent, cnp.ndarray value) except -1
     cdef bint _fits(self, str key, const uint8_t *text, Py_ssize_t length, Py_ssize_t parent) except -1

@@ -256,20 +256,34 @@ cdef class LeafSetter:
         self.stale = self.some_gone = False
         return 0
 
+    cdef Py_ssize_t _parent_of(self, key, const uint8_t **text, Py_ssize_t *length) except -2:
+        """The text of a key, and the length of its group; -1 where the leaf has to be changed in the general way."""
+        if not self.ready:
+            return -1
+        text[0] = ascii_text(<PyObject *> key, length)
+        if text[0] == NULL or self.session.closed or self.session.streaming or (
+                self.process >= 0 and self.process != b2_this_process()):
+            return -1
+        return plain_parent(text[0], length[0])
+
+    cdef int _recount_all(self) except -1:
+        """A change ended half way: all that follow the keys look again."""
+        self.recount()
+        for follower in (self.contents, self.names, self.counts):
+            if follower is not None:
+                follower.recount()
+        return 0
+
     # ------------------------------------------------------------------ setting a leaf
     cdef bint set(self, key, value) except -1:
         """Give a key a leaf; False where that has to be done in the general way. Then nothing was done."""
-        cdef Py_ssize_t length, parent
-        cdef const uint8_t *text
+        cdef Py_ssize_t length = 0, parent
+        cdef const uint8_t *text = NULL
         cdef bint done
-        if not self.ready or not cnp.PyArray_CheckExact(value):
+        if not cnp.PyArray_CheckExact(value):
             return False
-        text = ascii_text(<PyObject *> key, &length)
-        if text == NULL:
-            return False
-        parent = plain_parent(text, length)
-        if parent < 0 or self.session.closed or self.session.streaming or (
-                self.process >= 0 and self.process != b2_this_process()):
+        parent = self._parent_of(key, &text, &length)
+        if parent < 0:
             return False
         self.lock.__enter__()
         try:
@@ -343,24 +357,18 @@ cdef class LeafSetter:
                     if parent:
                         self.groups.add_groups(key)
         except BaseException:
-            self.recount()
+            self._recount_all()
             raise
         return True
 
     # ------------------------------------------------------------------ removing a leaf
     cdef bint remove(self, key) except -1:
         """Remove a leaf; False where that has to be done in the general way. Then nothing was done."""
-        cdef Py_ssize_t length, parent
-        cdef const uint8_t *text
+        cdef Py_ssize_t length = 0, parent
+        cdef const uint8_t *text = NULL
         cdef bint done
-        if not self.ready:
-            return False
-        text = ascii_text(<PyObject *> key, &length)
-        if text == NULL:
-            return False
-        parent = plain_parent(text, length)
-        if parent < 0 or self.session.closed or self.session.streaming or (
-                self.process >= 0 and self.process != b2_this_process()):
+        parent = self._parent_of(key, &text, &length)
+        if parent < 0:
             return False
         self.lock.__enter__()
         try:
@@ -417,7 +425,7 @@ cdef class LeafSetter:
             if self.counts is not None:
                 self.counts.note(key, parent, -1)
         except BaseException:
-            self.recount()
+            self._recount_all()
             raise
         return True
 

@@ -300,7 +300,8 @@ cdef class Read(Operation):
             and unshuffles_parts(<int> g.itemsize) and chunk.blocksize <= LARGE_BLOCK)
         for d in range(g.ndim):
             source_strides[d] = g.item_strides[d] * self.step[d]
-            plane_strides[d] = source_strides[d] // g.itemsize
+            if shuffled:
+                plane_strides[d] = source_strides[d] // g.itemsize
         for i in range(begin, end):
             rest = i
             nblock = offset = 0

@@ -27,7 +27,7 @@ from blosc2._core.io.checksum import crc32
 cdef enum:
     # Bytes whose checksum is not worth letting others run meanwhile.
     SHORT = 1 << 16
-    # Of a record, what states sizes and places of more than 32 bits.
+    # Of a record, what states sizes and offsets of more than 32 bits.
     MOST_EXTRA = 28
 
 # Memory for the records of leaves, and what else is kept of them, before they are sorted into a file.
