@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import blosc2
+from blosc2._frames import Growth
 from faults.scenarios import Kind, Play, Step, Value, noise, value_of
 
 
@@ -35,6 +36,7 @@ class ArrayFile(Kind):
 
 def early(array: Any) -> Any:
     """An array whose file is written anew as soon as most of it is dead."""
+    array._handle._growth = Growth()
     array._handle._growth.slack = 0
     return array
 

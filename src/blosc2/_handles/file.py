@@ -43,7 +43,7 @@ class FileHandle(Drafting):
         # Whether a change waits for the lock of the file. If not, nobody else may change the file.
         self._exclusive = options.exclusive
         self._durable = options.durable
-        self._growth = Growth()
+        self._growth: Growth | None = None  # made for the first change
         self._lock = Lock()
         self._path = os.path.abspath(path)  # stays right when the process changes its working directory
 
@@ -63,6 +63,7 @@ class FileHandle(Drafting):
             fresh = fresh or update.nbytes == 0 or len(self.frame.header_bytes()) > SECTOR
             # The lock is taken for each change. It also excludes other handles of the file, in any process.
             owner = Owner()
+            growth = self._growth = self._growth or Growth()
             raw = owner.open_raw(self._path, "r+b")
             with closed_quietly(raw) as file, locked(file, self._path, exclusive=self._exclusive):
                 self._check_unchanged(file)
@@ -71,14 +72,14 @@ class FileHandle(Drafting):
                     if fresh:
                         self._rewrite(update, owner)
                     else:
-                        self._growth.append_version(
+                        growth.append_version(
                             file, self._path, update, variable=variable, owner=owner, durable=self._durable
                         )
                     frame = open_frame(self._path, self.mmap_mode, old=self.frame.source)
                     if self.verify is None:
                         frame.check_wholes()
                     if not self.verify and not fresh and owner.is_here:  # a forked child reads the old version
-                        self._growth.published(frame)
+                        growth.published(frame)
                     self._adopt(frame)
                 except BaseException as error:
                     self._look_again(error)
