@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from blosc2._backends.directory.files import folders_between, in_steps, write_new
 from blosc2._backends.embedded.changes import EmbeddedChanges
-from blosc2._backends.layout import EMBED, ByteRange, Renamed, suffix_of, taken
+from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, ByteRange, Renamed, suffix_of, taken
 from blosc2._files import FileMoves, check_same_file, file_identity, sync_files, sync_folder, temporary_name
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 def in_the_way(backend: DirectoryBackend, changes: dict[str, ByteRange | None], paths: list[str]) -> list[str]:
     """Files of removed keys where new paths need a folder, or their folder lies: of "/b", for "/b.b2nd/x"."""
+    if not any(suffix + "/" in key for key in changes for suffix in LEAF_SUFFIXES):
+        return []  # no folder has the name of a file
     wanted = set(paths)
     folders = {folder for path in paths for folder in folders_between(backend.root, os.path.dirname(path))}
     removed = {path for key, new in changes.items() if new is None for path in backend.files.files_of(key)}
