@@ -80,8 +80,9 @@ def test_arrays_have_it(layout: Any) -> None:
     ],
 )
 def test_wrong_layouts(wrong: Any, tmp_path: Any) -> None:
-    with pytest.raises(ValueError, match=r"layout|patch"):
-        blosc2.zeros((4, 5, 6), layout=wrong, urlpath=str(tmp_path / "x.b2nd"))
+    for shape in ((4, 5, 6), (4, 0, 6)):
+        with pytest.raises(ValueError, match=r"layout|patch"):
+            blosc2.zeros(shape, layout=wrong, urlpath=str(tmp_path / "x.b2nd"))
     assert not list(tmp_path.iterdir())
 
 
@@ -96,14 +97,14 @@ def test_what_a_read_decodes() -> None:
     shape, chunks, blocks = (23, 17, 9), (10, 8, 9), (4, 8, 3)
     x = blosc2.zeros(shape, dtype="i2", chunks=chunks, blocks=blocks)
     nbytes = 4 * 8 * 3 * 2
-    places = np.empty(shape, object)
+    blocks_of = np.empty(shape, object)
     for index in np.ndindex(shape):
-        places[index] = tuple((i // c, i % c // b) for i, c, b in zip(index, chunks, blocks, strict=True))
+        blocks_of[index] = tuple((i // c, i % c // b) for i, c, b in zip(index, chunks, blocks, strict=True))
     sizes = (shape, chunks, blocks, 2)
     assert decoded_nbytes(*sizes) == nbytes
     for axis in range(3):
         at = tuple(2 if d == axis else slice(None) for d in range(3))
-        assert decoded_nbytes(*sizes, axis=axis) == len(set(places[at].ravel())) * nbytes
+        assert decoded_nbytes(*sizes, axis=axis) == len(set(blocks_of[at].ravel())) * nbytes
     text = dict(x.info_items)["decoded"]
     assert text.startswith(f"{nbytes} ({nbytes} B) for an item, ")
     assert "[i]" in text

@@ -79,8 +79,10 @@ def compute_chunks_blocks(
     """
     shape = as_shape(shape, "shape")
     itemsize = np.dtype(dtype).itemsize
-    if layout is not None and not (chunks is None and blocks is None):
-        raise ValueError("give either layout= or chunks= and blocks=")
+    if layout is not None:
+        if not (chunks is None and blocks is None):
+            raise ValueError("give either layout= or chunks= and blocks=")
+        layout = _checked_layout(layout, shape)
     wanted_chunks = None if chunks is None else _axes(chunks, shape, "chunks")
     wanted_blocks = None if blocks is None else _axes(blocks, shape, "blocks")
     if 0 in shape:
@@ -142,14 +144,23 @@ def _stack_partitions(
     return (min(many, shape[0]), *larger), (count, *sample)
 
 
-def _layout_partitions(shape: Shape, itemsize: int, layout: Any) -> tuple[Shape, Shape]:
-    """Chunks and blocks for one way to read; see `compute_chunks_blocks`."""
+def _layout_partitions(shape: Shape, itemsize: int, layout: tuple[Any, ...]) -> tuple[Shape, Shape]:
+    """Chunks and blocks for one way to read, which was checked; see `compute_chunks_blocks`."""
+    name, *patch = layout
+    return _LAYOUTS[name](shape, itemsize, *patch) if shape else default_partitions(shape, itemsize)
+
+
+def _checked_layout(layout: Any, shape: Shape) -> tuple[Any, ...]:
+    """A layout as its name, and the shape of a patch if there is one."""
     name, *patch = layout if isinstance(layout, (tuple, list)) and layout else (layout,)
     if not isinstance(name, str) or name not in _LAYOUTS or len(patch) > (name == "patches"):
         raise ValueError(
             f"layout should be one of {', '.join(_LAYOUTS)}, or ('patches', shape of a patch), not {layout!r}"
         )
-    return _LAYOUTS[name](shape, itemsize, *patch) if shape else default_partitions(shape, itemsize)
+    lengths = [_axes(given, shape, "a patch") for given in patch]
+    if any(0 in of_patch for of_patch in lengths):
+        raise ValueError(f"a patch cannot hold zeros: {lengths[0]}")
+    return name, *lengths
 
 
 def _samples(shape: Shape, itemsize: int) -> tuple[Shape, Shape]:
@@ -170,9 +181,9 @@ def _columns(shape: Shape, itemsize: int) -> tuple[Shape, Shape]:
     return _extend(block, shape, itemsize), block
 
 
-def _patches(shape: Shape, itemsize: int, patch: Any = None) -> tuple[Shape, Shape]:
+def _patches(shape: Shape, itemsize: int, patch: Shape | None = None) -> tuple[Shape, Shape]:
     """Blocks that bring little with a patch that does not belong to it, wherever it lies."""
-    lengths = shape if patch is None else _axes(patch, shape, "a patch")
+    lengths = patch or shape
     part = 1 if patch is None else _PATCH_PART
     block = _halve(
         tuple(-(-min(p, n) // part) for p, n in zip(lengths, shape, strict=True)), block_limit(itemsize), itemsize
