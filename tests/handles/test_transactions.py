@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import blosc2
 
-PLACES: dict[str, Callable[[Path], dict[str, Any]]] = {
+STORAGES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "memory": lambda _: {},
     "file": lambda folder: {"urlpath": str(folder / "x.b2nd")},
     "shared file": lambda folder: {"urlpath": str(folder / "x.b2nd"), "locking": True},
@@ -24,7 +24,7 @@ PLACES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "hasty file": lambda folder: {"urlpath": str(folder / "x.b2nd"), "durable": False},
     "directory": lambda folder: {"urlpath": str(folder / "x.b2nd"), "contiguous": False},
 }
-ON_DISK = [name for name in PLACES if name != "memory"]
+ON_DISK = [name for name in STORAGES if name != "memory"]
 
 
 def noise(count: int, seed: int = 1) -> np.ndarray[Any, Any]:
@@ -35,15 +35,15 @@ def state(array: Any) -> tuple[Any, ...]:
     return array.shape, array[:].tobytes(), dict(array.vlmeta[:])
 
 
-@pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
-    how: dict[str, Any] = PLACES[request.param](tmp_path)
+@pytest.fixture(params=STORAGES)
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    how: dict[str, Any] = STORAGES[request.param](tmp_path)
     return how
 
 
 @pytest.fixture(params=ON_DISK)
 def on_disk(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
-    how: dict[str, Any] = PLACES[request.param](tmp_path)
+    how: dict[str, Any] = STORAGES[request.param](tmp_path)
     return how
 
 
@@ -90,10 +90,10 @@ def test_one_publication(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert array[:].tolist() == list(range(100))
 
 
-def test_a_block_that_raises_changes_nothing(place: dict[str, Any]) -> None:
-    array = blosc2.asarray(noise(100), chunks=(30,), **place)
+def test_a_block_that_raises_changes_nothing(storage: dict[str, Any]) -> None:
+    array = blosc2.asarray(noise(100), chunks=(30,), **storage)
     array.vlmeta["unit"] = "m"
-    before, path = state(array), place.get("urlpath")
+    before, path = state(array), storage.get("urlpath")
     stored = Path(path).read_bytes() if path and os.path.isfile(path) else b""
     with pytest.raises(ZeroDivisionError), array.transaction():
         array.append(noise(50, 2))
@@ -110,8 +110,8 @@ def test_a_block_that_raises_changes_nothing(place: dict[str, Any]) -> None:
     assert array[100:].tolist() == [1, 2]
 
 
-def test_empty_blocks_publish_nothing(place: dict[str, Any]) -> None:
-    array = blosc2.asarray(noise(100), chunks=(30,), **place)
+def test_empty_blocks_publish_nothing(storage: dict[str, Any]) -> None:
+    array = blosc2.asarray(noise(100), chunks=(30,), **storage)
     version = array.schunk.change_tick
     with array.transaction():
         pass
@@ -156,10 +156,10 @@ def test_other_axes_too(on_disk: dict[str, Any]) -> None:
     np.testing.assert_array_equal(array[:], want)
 
 
-@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("name", STORAGES)
 def test_super_chunks(name: str, tmp_path: Path) -> None:
-    place = PLACES[name](tmp_path)
-    schunk = blosc2.SChunk(chunksize=400, data=noise(250), cparams={"typesize": 4}, **place)
+    storage = STORAGES[name](tmp_path)
+    schunk = blosc2.SChunk(chunksize=400, data=noise(250), cparams={"typesize": 4}, **storage)
     with schunk.transaction():
         for n in range(20):
             schunk.append_data(noise(100 - n, n))
@@ -172,16 +172,16 @@ def test_super_chunks(name: str, tmp_path: Path) -> None:
     with pytest.raises(KeyError), schunk.transaction():
         schunk.append_data(b"1234")
         raise KeyError
-    found = blosc2.open(place["urlpath"]) if place else schunk
+    found = blosc2.open(storage["urlpath"]) if storage else schunk
     assert found[:] == np.concatenate(want).tobytes()
     assert found.vlmeta["x"] == [1, 2]
 
 
 @pytest.mark.parametrize("kind", [blosc2.ObjectArray, blosc2.BatchArray])
-@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("name", STORAGES)
 def test_lists(kind: Any, name: str, tmp_path: Path) -> None:
-    place = PLACES[name](tmp_path)
-    values = kind(**place)
+    storage = STORAGES[name](tmp_path)
+    values = kind(**storage)
     one = (lambda n: [n, "x" * n]) if kind is blosc2.BatchArray else str
     values.extend([one(n) for n in range(5)])
     with values.transaction():
@@ -190,7 +190,7 @@ def test_lists(kind: Any, name: str, tmp_path: Path) -> None:
         del values[0]
         values[0] = one(99)
     want = [one(99), *(one(n) for n in range(2, 30))]
-    found = blosc2.open(place["urlpath"]) if place else values
+    found = blosc2.open(storage["urlpath"]) if storage else values
     assert [list(v) if kind is blosc2.BatchArray else v for v in found] == want
     with pytest.raises(KeyError), values.transaction():
         values.append(one(3))
@@ -198,20 +198,20 @@ def test_lists(kind: Any, name: str, tmp_path: Path) -> None:
     assert len(values) == len(want)
 
 
-def test_what_is_refused(place: dict[str, Any], tmp_path: Path) -> None:
-    array = blosc2.asarray(noise(100), chunks=(30,), **place)
-    if place:
+def test_what_is_refused(storage: dict[str, Any], tmp_path: Path) -> None:
+    array = blosc2.asarray(noise(100), chunks=(30,), **storage)
+    if storage:
         with array.transaction():
             with pytest.raises(RuntimeError, match="nest"), array.transaction():
                 pass
             with pytest.raises(RuntimeError, match="compact"):
-                if place.get("contiguous", True):
+                if storage.get("contiguous", True):
                     array.compact()
                 else:
                     raise RuntimeError("compact: there is nothing to do")
             array[0] = 3
-        assert blosc2.open(place["urlpath"])[0] == 3
-        with pytest.raises(ValueError, match="mode"), blosc2.open(place["urlpath"]).transaction():
+        assert blosc2.open(storage["urlpath"])[0] == 3
+        with pytest.raises(ValueError, match="mode"), blosc2.open(storage["urlpath"]).transaction():
             pass
     with blosc2.TreeStore(str(tmp_path / "s.b2z"), mode="w") as store:
         store["/a"] = noise(10)
@@ -308,7 +308,7 @@ def test_a_forked_child_ends_nothing(on_disk: dict[str, Any]) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.parametrize("name", [name for name in ON_DISK if name != "shared file"])  # there it waits for the block
 def test_a_child_forked_beside_a_block_goes_on_with_what_is_published(name: str, tmp_path: Path) -> None:
-    on_disk = PLACES[name](tmp_path)
+    on_disk = STORAGES[name](tmp_path)
     array = blosc2.asarray(noise(100), chunks=(30,), **on_disk)
     in_block, go_on = threading.Event(), threading.Event()
 
@@ -350,10 +350,10 @@ STEP = st.tuples(
 
 
 @settings(max_examples=40, deadline=None)
-@given(steps=st.lists(STEP, min_size=5, max_size=40), name=st.sampled_from(list(PLACES)))
+@given(steps=st.lists(STEP, min_size=5, max_size=40), name=st.sampled_from(list(STORAGES)))
 def test_any_changes(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], name: str) -> None:
-    place = PLACES[name](tmp_path_factory.mktemp("transactions"))
-    array = blosc2.asarray(noise(20), chunks=(16,), **place)
+    storage = STORAGES[name](tmp_path_factory.mktemp("transactions"))
+    array = blosc2.asarray(noise(20), chunks=(16,), **storage)
     model, metadata = noise(20), {}
     published = model.copy(), dict(metadata)
     block: Any = None
@@ -386,7 +386,7 @@ def test_any_changes(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple
         np.testing.assert_array_equal(array[:], model)
         if block is None:
             published = model.copy(), dict(metadata)
-        if place:
-            found = blosc2.open(place["urlpath"])
+        if storage:
+            found = blosc2.open(storage["urlpath"])
             np.testing.assert_array_equal(found[:], published[0])
             assert dict(found.vlmeta[:]) == published[1]

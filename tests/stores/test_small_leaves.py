@@ -12,19 +12,19 @@ import pytest
 import blosc2
 from blosc2._stores import new_keys
 
-ODD = [
+UNUSUAL = [
     "/a", "/A", "/a/b", "/a/b/c", "/g1/k3", "/G1/k3", "/g1/K3", "/g1", "/g1/k3/x", "/x.b2nd/y", "/x", "/con", "/é",
     "k4", "/__vlmeta__", "/_meta", "/embed.b2e", "/g2.b2f/u", "/g2", "/", "", "/k/", "/é/x", "/long" * 60,
 ]  # fmt: skip
 
 
-def pairs_of(rng: random.Random, number: int, odd: float) -> list[tuple[str, Any]]:
+def pairs_of(rng: random.Random, number: int, unusual: float) -> list[tuple[str, Any]]:
     """Pairs of which most are simple, some have unusual keys or values, and some come again."""
     found: list[tuple[str, Any]] = []
     for n in range(number):
         key = f"/g{rng.randrange(5)}/h{rng.randrange(5)}/k{n}" if rng.random() < 0.7 else f"/k{n}"
-        if rng.random() < odd:
-            key = rng.choice(ODD)
+        if rng.random() < unusual:
+            key = rng.choice(UNUSUAL)
         elif found and rng.random() < 0.05:
             key = rng.choice(found)[0]
         value: Any = np.full(rng.choice([3, 3, 200]), n % 250 + 1, "u1")
