@@ -26,6 +26,7 @@ from blosc2._core.codec.chunk_checks cimport (
 from blosc2._core.codec.plain_chunks cimport ZSTD_freeDCtx, decode_plain, streams_of
 from blosc2._core.codec.special_chunks cimport fill
 from blosc2._core.codec.vl_encoding cimport BEYOND, compress_vl_chunk, raw_vl_chunk
+from blosc2._core.io.buffer cimport Buffer, readable
 from blosc2._core.io.little_endian cimport i32
 
 from blosc2._core.io.forking import each, in_child
@@ -511,13 +512,13 @@ cdef class Encoder:
 
     def encode_bytes(self, buffer):
         """Compress a C-contiguous buffer to one chunk."""
-        cdef const uint8_t[::1] view = memoryview(buffer).cast("B")
+        cdef Buffer view = readable(buffer)
         cdef int32_t nbytes
         cdef int32_t size
-        cdef const uint8_t *source = &view[0] if view.shape[0] else NULL
-        if view.shape[0] > MAX_BUFFER:
-            raise ValueError(f"a chunk holds at most {MAX_BUFFER} bytes, not {view.shape[0]}")
-        nbytes = <int32_t> view.shape[0]
+        cdef const uint8_t *source = view.data if view.size else NULL
+        if view.size > MAX_BUFFER:
+            raise ValueError(f"a chunk holds at most {MAX_BUFFER} bytes, not {view.size}")
+        nbytes = <int32_t> view.size
         self.prepare(nbytes)
         cdef uint8_t *room = <uint8_t *> malloc(<size_t> nbytes + CHUNK_HEADER)
         if room == NULL:
@@ -566,13 +567,13 @@ def decode_bytes(buffer, int64_t largest=MAX_BUFFER, path=None, key=None, offset
 
     `largest` bounds what it may claim to hold.
     """
-    cdef const uint8_t[::1] view = memoryview(buffer).cast("B")
+    cdef Buffer view = readable(buffer)
     cdef Chunk chunk
     cdef int status
-    if view.shape[0] < CHUNK_HEADER:
+    if view.size < CHUNK_HEADER:
         raise FormatError(reason(BAD_ROOM), path=path, key=key, offset=offset)
-    status = inspect(&view[0], view.shape[0], &chunk)
-    if status == CHUNK_OK and chunk.cbytes != view.shape[0]:
+    status = inspect(view.data, view.size, &chunk)
+    if status == CHUNK_OK and chunk.cbytes != view.size:
         status = BAD_CBYTES
     if status == CHUNK_OK and chunk.nbytes > largest:
         status = BAD_LENGTH

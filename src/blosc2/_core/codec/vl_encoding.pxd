@@ -8,6 +8,7 @@ from libc.string cimport memcpy
 
 from blosc2._core.codec cimport cblosc2 as c
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, MAX_BUFFER
+from blosc2._core.io.buffer cimport Buffer, readable
 
 cdef enum:
     BEYOND = 1 << 18        # more than a dictionary takes
@@ -17,7 +18,7 @@ cdef inline bytes compress_vl_chunk(c.blosc2_cparams cparams, list blocks, int64
     """Compress buffers of `total` bytes to a chunk, each to a block of its own."""
     cdef int32_t count = <int32_t> len(blocks), i, size = 0
     cdef int64_t room = CHUNK_HEADER + 16 * <int64_t> count + total + BEYOND
-    cdef const uint8_t[::1] view
+    cdef Buffer view
     cdef c.blosc2_context *context
     cdef uint8_t *copy = <uint8_t *> malloc(<size_t> total + 1)
     cdef uint8_t *out = <uint8_t *> malloc(<size_t> room)
@@ -28,12 +29,12 @@ cdef inline bytes compress_vl_chunk(c.blosc2_cparams cparams, list blocks, int64
             raise MemoryError
         total = 0
         for i in range(count):
-            view = memoryview(blocks[i]).cast("B")
-            if view.shape[0] == 0:
+            view = readable(blocks[i])
+            if view.size == 0:
                 raise ValueError("a block of variable length cannot be empty")
-            sizes[i] = <int32_t> view.shape[0]
+            sizes[i] = <int32_t> view.size
             sources[i] = copy + total
-            memcpy(copy + total, &view[0], <size_t> sizes[i])
+            memcpy(copy + total, view.data, <size_t> sizes[i])
             total += sizes[i]
         # One for each chunk: the library does not forget blocks of variable length.
         context = c.blosc2_create_cctx(cparams)

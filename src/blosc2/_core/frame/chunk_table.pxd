@@ -23,7 +23,7 @@ cdef class ChunkTable(Header):
     cdef int load_index(self) except -1
     cdef uint32_t *trailer_checksums(self, const int64_t *table, int64_t count, uint32_t index_checksum) except? NULL
     cdef void take_checksums(self, uint32_t *checksums) noexcept
-    cdef int take_sums(self, const uint8_t[::1] checksums) except -1
+    cdef int take_sums(self, const uint8_t *checksums, int64_t count) except -1
     cdef int check_entry(self, int64_t value, int64_t at) except -1
     cdef int load_starts(self) except -1
     cdef int64_t chunk_nbytes(self, int64_t index) noexcept nogil

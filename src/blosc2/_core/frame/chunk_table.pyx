@@ -13,6 +13,7 @@ from blosc2._core.codec.chunk cimport (
     ChunkKind)
 from blosc2._core.codec.chunk_checks cimport block_span, in_order, inspect
 from blosc2._core.frame.header_parser cimport CHECKSUMS_TAIL, TRAILER_TAIL, Header
+from blosc2._core.io.buffer cimport Buffer, integers, readable
 from blosc2._core.io.little_endian cimport u32
 
 from blosc2._core.codec import codec
@@ -282,7 +283,7 @@ cdef class ChunkTable(Header):
             free(starts)
         return 0
 
-    def know_sizes(self, const int64_t[::1] sizes not None):
+    def know_sizes(self, sizes):
         """Be told the uncompressed sizes of variable chunks by who has just written them.
 
         Otherwise the headers of all chunks are read for them. Sizes that do not fit are passed over. To be called before
@@ -290,43 +291,50 @@ cdef class ChunkTable(Header):
         """
         cdef int64_t i, total = 0
         cdef int64_t *starts
-        if not self.variable or self.starts != NULL or sizes.shape[0] != self.chunk_count or not self.chunk_count:
+        cdef Py_ssize_t count = 0
+        cdef Buffer held = integers(sizes, 8, &count)
+        cdef const int64_t *size_of = <const int64_t *> held.data
+        if not self.variable or self.starts != NULL or count != self.chunk_count or not self.chunk_count:
             return
         starts = <int64_t *> malloc(8 * (self.chunk_count + 1))
         if starts == NULL:
             raise MemoryError
         for i in range(self.chunk_count):
             starts[i] = total
-            if not 0 < sizes[i] <= self.nbytes - total:
+            if not 0 < size_of[i] <= self.nbytes - total:
                 free(starts)
                 return
-            total += sizes[i]
+            total += size_of[i]
         starts[self.chunk_count] = total
         if total != self.nbytes:
             free(starts)
             return
         self.starts = starts
 
-    def know_table(self, const int64_t[::1] offsets not None, const uint8_t[::1] sums not None):
+    def know_table(self, offsets, sums):
         """Be told the table, and the checksums of stored chunks, by who has just written them: see `know_sizes`.
 
         What does not fit is passed over. To be called after `check_wholes`.
         """
-        cdef int64_t i, stored = 0, count = offsets.shape[0]
+        cdef Py_ssize_t count = 0
+        cdef Buffer held = integers(offsets, 8, &count)
+        cdef Buffer held_sums = readable(sums)
+        cdef const int64_t *table = <const int64_t *> held.data
+        cdef int64_t i, stored = 0
         if self.index_loaded or self.variable or count < 2 or count != self.chunk_count:
             return
         for i in range(count):
-            self.check_entry(offsets[i], self.chunks_stop - self.offset)
-            stored += offsets[i] >= 0
-        if stored == 0 or stored > self.cbytes // CHUNK_HEADER or (self.wholes and sums.shape[0] != 4 * stored):
+            self.check_entry(table[i], self.chunks_stop - self.offset)
+            stored += table[i] >= 0
+        if stored == 0 or stored > self.cbytes // CHUNK_HEADER or (self.wholes and held_sums.size != 4 * stored):
             return
         self.offsets = <int64_t *> malloc(8 * count)
         if self.offsets == NULL:
             raise MemoryError
-        memcpy(self.offsets, &offsets[0], 8 * count)
+        memcpy(self.offsets, table, 8 * count)
         self.index_loaded = True
         if self.wholes:
-            self.take_sums(sums)
+            self.take_sums(held_sums.data, stored)
 
     @property
     def repeated_offset(self):
@@ -507,17 +515,18 @@ cdef class ChunkTable(Header):
             self.source.check(status, self.chunks_start + max(value, 0), CHUNK_HEADER)
         raise FormatError(f"chunk {index}: {codec.reason(status)}", path=self.source.path, key=self.key, offset=at)
 
-    def check_chunks(self, const uint8_t[::1] checksums not None):
+    def check_chunks(self, checksums):
         """Check each chunk from now on before it is decoded, against the checksums of all stored ones in their order.
 
         To be called before others know the frame.
         """
+        cdef Buffer held = readable(checksums)
         self.load_index()
-        self.take_sums(checksums)
+        self.take_sums(held.data, held.size // 4)
         self.each_read = True
 
-    cdef int take_sums(self, const uint8_t[::1] checksums) except -1:
-        cdef int64_t i, n = 0, count = checksums.shape[0] // 4, entries
+    cdef int take_sums(self, const uint8_t *checksums, int64_t count) except -1:
+        cdef int64_t i, n = 0, entries
         cdef uint32_t *table
         # Of chunks that are all special there is nothing to look up.
         entries = 0 if self.offsets == NULL and self.repeated < 0 else self.chunk_count
@@ -527,7 +536,7 @@ cdef class ChunkTable(Header):
         for i in range(entries):
             if self.entry(i) >= 0:
                 if n < count:
-                    table[i] = u32(&checksums[4 * n])
+                    table[i] = u32(checksums + 4 * n)
                 n += 1
         if n != count:
             free(table)

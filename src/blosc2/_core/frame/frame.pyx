@@ -25,6 +25,7 @@ from blosc2._core.frame.header_parser cimport PREFIX_READ
 from blosc2._core.frame.part_blocks cimport part_block
 from blosc2._core.frame.vl_reading cimport locate_vl, open_vl, vl_parts
 from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, ChunkChecksum, check_chunk_checksums, check_member, chunk_checksums, note_checksum
+from blosc2._core.io.buffer cimport Buffer, integers, writable
 from blosc2._core.io.source cimport Source
 
 from blosc2._core.codec import codec
@@ -280,14 +281,14 @@ cdef class Frame(ChunkTable):
 
     def read_into(self, int64_t start, int64_t stop, out):
         """The same into a writable C-contiguous buffer of exactly that size."""
-        cdef uint8_t[::1] view = memoryview(out).cast("B")
+        cdef Buffer view = writable(out)
         if not 0 <= start <= stop <= self.nbytes:
             raise IndexError(f"bytes {start}..{stop} are outside the {self.nbytes} bytes of the frame")
-        if view.shape[0] != stop - start:
-            raise ValueError(f"out has {view.shape[0]} bytes, {stop - start} are read")
+        if view.size != stop - start:
+            raise ValueError(f"out has {view.size} bytes, {stop - start} are read")
         self.load_starts()
         if stop > start:
-            self.read_range(start, stop, &view[0])
+            self.read_range(start, stop, view.data)
 
     cdef int64_t chunk_at(self, int64_t position) noexcept nogil:
         """The chunk that holds an uncompressed byte."""
@@ -515,7 +516,8 @@ cdef class Frame(ChunkTable):
             So many chunks of this size do not hold so many bytes.
         """
         cdef Frame self = Frame.__new__(Frame)
-        cdef const int64_t[::1] table
+        cdef Buffer table
+        cdef Py_ssize_t told
         cdef int64_t i
         self.source = source
         self.chunks_start = 0
@@ -545,13 +547,13 @@ cdef class Frame(ChunkTable):
         if isinstance(entries, int):
             self.repeated = entries
         elif count:
-            table = entries
-            if table.shape[0] != count:
-                raise ValueError(f"{table.shape[0]} offsets for {count} chunks")
+            table = integers(entries, 8, &told)
+            if told != count:
+                raise ValueError(f"{told} offsets for {count} chunks")
             self.offsets = <int64_t *> malloc(8 * count)
             if self.offsets == NULL:
                 raise MemoryError
-            memcpy(self.offsets, &table[0], 8 * count)
+            memcpy(self.offsets, table.data, 8 * count)
         self.index_loaded = True
         return self
 

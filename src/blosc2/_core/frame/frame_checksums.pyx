@@ -15,6 +15,7 @@ from blosc2._core.codec.codec cimport DecodeContext, borrow, give_back
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, NO_MEMORY, Chunk
 from blosc2._core.codec.chunk_checks cimport inspect
 from blosc2._core.frame.header_parser cimport CHECKSUMS_MARK, CHECKSUMS_MARK_AT, CHECKSUMS_TAIL, MIN_HEADER, TRAILER_TAIL
+from blosc2._core.io.buffer cimport Buffer, integers, readable
 from blosc2._core.io.source cimport READ_OK, Source
 
 from blosc2._core.codec.codec import reason
@@ -51,8 +52,7 @@ def has_odd_parity(uint64_t value):
     return bool(_odd(value))
 
 
-def with_checksums(const uint8_t[::1] header not None, const uint8_t[::1] trailer not None, int64_t before,
-                   const uint8_t[::1] checksums not None, uint32_t body, uint32_t index):
+def with_checksums(header, trailer, int64_t before, checksums, uint32_t body, uint32_t index):
     """Header and trailer of a frame, with its length and checksums.
 
     Parameters
@@ -66,41 +66,42 @@ def with_checksums(const uint8_t[::1] header not None, const uint8_t[::1] traile
     body, index : int
         Checksums of all bytes between header and trailer, and of the index.
     """
-    cdef int64_t old = trailer.shape[0] - TRAILER_TAIL
-    cdef int64_t many = checksums.shape[0]
+    cdef Buffer old_header = readable(header), old_trailer = readable(trailer), sums = readable(checksums)
+    cdef int64_t old = old_trailer.size - TRAILER_TAIL
+    cdef int64_t many = sums.size
     cdef int64_t size = many + CHECKSUMS_TAIL
     cdef int64_t total
     cdef bytes new_header, new_trailer
     cdef uint8_t *h
     cdef uint8_t *t
     cdef uint8_t *p
-    if header.shape[0] < MIN_HEADER or old < 0:
+    if old_header.size < MIN_HEADER or old < 0:
         raise ValueError("a header of at least 97 bytes and a trailer of 23 are needed")
     while _odd(before + old + size + TRAILER_TAIL):
         size += 1
     total = old + size + TRAILER_TAIL
     if total > MAX_TRAILER:
         raise ValueError("too many chunks for a trailer with their checksums")
-    new_header = PyBytes_FromStringAndSize(<const char *> &header[0], header.shape[0])
+    new_header = PyBytes_FromStringAndSize(<const char *> old_header.data, old_header.size)
     new_trailer = PyBytes_FromStringAndSize(NULL, total)
     h = <uint8_t *> PyBytes_AS_STRING(new_header)
     t = <uint8_t *> PyBytes_AS_STRING(new_trailer)
     _put_be(h + 16, before + total, 8)
     h[CHECKSUMS_MARK_AT] = CHECKSUMS_MARK
-    memcpy(t, &trailer[0], old)
+    memcpy(t, old_trailer.data, old)
     p = t + old
     memset(p, 0, size - CHECKSUMS_TAIL - many)
     p += size - CHECKSUMS_TAIL - many
     if many:
-        memcpy(p, &checksums[0], many)
+        memcpy(p, sums.data, many)
     p += many
     memcpy(p, b"\xc1b2sums\x01", 8)
     _put_u32(p + 8, <uint32_t> size)
     _put_u32(p + 12, body)
     _put_u32(p + 16, index)
-    _put_u32(p + 20, checksum(0, h, header.shape[0]))
+    _put_u32(p + 20, checksum(0, h, old_header.size))
     _put_u32(p + 24, 0)
-    memcpy(p + CHECKSUMS_TAIL, &trailer[old], TRAILER_TAIL)
+    memcpy(p + CHECKSUMS_TAIL, old_trailer.data + old, TRAILER_TAIL)
     _put_be(p + CHECKSUMS_TAIL + 1, total, 4)
     _put_u32(p + 24, checksum(0, t, total))
     return new_header, new_trailer
@@ -211,9 +212,12 @@ def stored_chunks(ChunkTable frame not None):
     return stored
 
 
-def stored_lengths(ChunkTable frame not None, const int64_t[::1] offsets not None):
+def stored_lengths(ChunkTable frame not None, offsets):
     """Lengths of the stored chunks at these offsets of the table, 8 bytes each: only their headers are read."""
-    cdef int64_t i, at = 0, count = offsets.shape[0]
+    cdef Py_ssize_t count = 0
+    cdef Buffer held = integers(offsets, 8, &count)
+    cdef const int64_t *offset_of = <const int64_t *> held.data
+    cdef int64_t i, at = 0
     cdef int read = READ_OK, status = CHUNK_OK
     cdef uint8_t header[CHUNK_HEADER]
     cdef Chunk chunk
@@ -221,7 +225,7 @@ def stored_lengths(ChunkTable frame not None, const int64_t[::1] offsets not Non
     cdef int64_t *to = <int64_t *> PyBytes_AS_STRING(lengths)
     with nogil:
         for i in range(count):
-            at = frame.chunks_start + offsets[i]
+            at = frame.chunks_start + offset_of[i]
             read = frame.source.read_into(at, CHUNK_HEADER, header)
             if read != READ_OK:
                 break

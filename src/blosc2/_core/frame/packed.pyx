@@ -9,6 +9,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 
+from blosc2._core.io.buffer cimport Buffer, readable
+
 cdef enum:
     SLOT = 8            # of a list
     OBJECT = 64         # an empty list or map, and what the allocator adds
@@ -164,12 +166,12 @@ def unpacked_size(data not None, int64_t enough=(1 << 62)):
     >>> unpacked_size(bytes([0x93, 1, 2, 3]))
     88
     """
-    cdef const uint8_t[::1] view = memoryview(data).cast("B")
+    cdef Buffer view = readable(data)
     cdef int64_t size
-    if view.shape[0] == 0:
+    if view.size == 0:
         return 0
     with nogil:
-        size = _walk(&view[0], view.shape[0], 0, False, enough)
+        size = _walk(view.data, view.size, 0, False, enough)
     return size
 
 

@@ -3,6 +3,8 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+from blosc2._core.io.buffer cimport Buffer, integers, readable
+
 cdef extern from "io/crc32c.h" nogil:
     void crc32c_prepare()
     void crc32c_choose()
@@ -128,19 +130,19 @@ def crc32(data not None, uint32_t before=0, int way=-1):
 
     `way` computes it in one of the `ZIP_WAYS` of this processor.
     """
-    cdef const uint8_t[::1] view = memoryview(data).cast("B")
-    cdef size_t size = view.shape[0]
+    cdef Buffer view = readable(data)
+    cdef size_t size = view.size
     cdef uint32_t crc
     if size == 0:
         return before
     if way >= 0:
         if way >= ZIP_WAYS:
             raise ValueError(f"there are {ZIP_WAYS} ways, from 0 on")
-        return crc32_by_way(way, before, &view[0], size)
+        return crc32_by_way(way, before, view.data, size)
     if size < LONG:
-        return crc32_of(before, &view[0], size)
+        return crc32_of(before, view.data, size)
     with nogil:
-        crc = crc32_of(before, &view[0], size)
+        crc = crc32_of(before, view.data, size)
     return crc
 
 
@@ -149,19 +151,19 @@ def crc32c(data not None, uint32_t before=0, bint portable=False, int way=-1):
 
     `portable` computes it as on processors without the instruction, and `way` in one of the `WAYS` of this processor.
     """
-    cdef const uint8_t[::1] view = memoryview(data).cast("B")
-    cdef size_t size = view.shape[0]
+    cdef Buffer view = readable(data)
+    cdef size_t size = view.size
     cdef uint32_t crc
     if size == 0:
         return before
     if portable or way >= 0:
         if way >= WAYS:
             raise ValueError(f"there are {WAYS} ways, from 0 on")
-        return crc32c_by_way(0 if portable else way, before, &view[0], size)
+        return crc32c_by_way(0 if portable else way, before, view.data, size)
     if size < LONG:
-        return crc32c_of(before, &view[0], size)
+        return crc32c_of(before, view.data, size)
     with nogil:
-        crc = crc32c_of(before, &view[0], size)
+        crc = crc32c_of(before, view.data, size)
     return crc
 
 
@@ -170,31 +172,36 @@ def crc32c_joined(uint32_t first, uint32_t second, uint64_t size):
     return joined(first, second, size)
 
 
-def crc32c_of_parts(uint32_t before, const uint32_t[::1] sums not None, const int64_t[::1] sizes not None):
+def crc32c_of_parts(uint32_t before, sums, sizes):
     """Checksum of bytes with a known one, followed by parts, each with its checksum and size."""
     cdef int64_t i, last = -1
     cdef uint32_t power = 0
-    if sums.shape[0] != sizes.shape[0]:
-        raise ValueError(f"{sums.shape[0]} checksums for {sizes.shape[0]} parts")
+    cdef Py_ssize_t count = 0, parts = 0
+    cdef Buffer held_sums = integers(sums, 4, &count)
+    cdef Buffer held_sizes = integers(sizes, 8, &parts)
+    cdef const uint32_t *sum_of = <const uint32_t *> held_sums.data
+    cdef const int64_t *size_of = <const int64_t *> held_sizes.data
+    if count != parts:
+        raise ValueError(f"{count} checksums for {parts} parts")
     with nogil:
-        for i in range(sums.shape[0]):
-            if sizes[i] != last:  # most parts are as long as the one before
-                last = sizes[i]
+        for i in range(count):
+            if size_of[i] != last:  # most parts are as long as the one before
+                last = size_of[i]
                 power = _joined(<uint32_t> 0x80000000, 0, <uint64_t> last, 0)
-            before = _times(power, before, _polynomials[0]) ^ sums[i]
+            before = _times(power, before, _polynomials[0]) ^ sum_of[i]
     return before
 
 
 def crc32c_both(data not None, uint32_t before):
     """Checksum of a buffer, and of it behind what came before; it is read once."""
-    cdef const uint8_t[::1] view = memoryview(data).cast("B")
-    cdef size_t size = view.shape[0]
+    cdef Buffer view = readable(data)
+    cdef size_t size = view.size
     cdef uint32_t own
     if size == 0:
         return 0, before
     if size < LONG:
-        own = crc32c_of(0, &view[0], size)
+        own = crc32c_of(0, view.data, size)
     else:
         with nogil:
-            own = crc32c_of(0, &view[0], size)
-    return own, go_on(before, own, &view[0], size)
+            own = crc32c_of(0, view.data, size)
+    return own, go_on(before, own, view.data, size)

@@ -21,6 +21,7 @@ from blosc2._core.codec.codec cimport DecodeContext, Encoder
 from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, KIND_RAW, Chunk
 from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group
 from blosc2._core.frame.part_blocks cimport part_block
+from blosc2._core.io.buffer cimport Buffer, integers
 from blosc2._core.ndim.geometry cimport MAX_DIM, Grid
 
 import numpy as np
@@ -202,14 +203,17 @@ cdef class Operation:
     cdef int pick(self, cnp.ndarray items, points) except -1:
         """Have points on some axes, whose items lie in a C-contiguous NumPy array; see `_indexing.points.Points`."""
         cdef Grid *g = &self.geometry.c
-        cdef const int64_t[::1] view
-        cdef const int64_t[::1] offsets = points.offsets
-        cdef const int64_t[::1] groups = points.groups
-        cdef int64_t count = offsets.shape[0], i, k, extent = g.itemsize, room = cnp.PyArray_NBYTES(items)
+        cdef Py_ssize_t count = 0, bounds = 0, told = 0
+        cdef Buffer indices, held_offsets = integers(points.offsets, 8, &count)
+        cdef Buffer held_groups = integers(points.groups, 8, &bounds)
+        cdef const int64_t *offsets = <const int64_t *> held_offsets.data
+        cdef const int64_t *groups = <const int64_t *> held_groups.data
+        cdef const int64_t *index
+        cdef int64_t i, k, extent = g.itemsize, room = cnp.PyArray_NBYTES(items)
         cdef int d
-        self.keep_points = [offsets, groups]
+        self.keep_points = [held_offsets, held_groups]
         self.by_points = True
-        self.group_count = groups.shape[0] - 1
+        self.group_count = bounds - 1
         for d in range(g.ndim):
             self.strides[d] = points.strides[d]
             if self.strides[d] < 0:
@@ -218,19 +222,19 @@ cdef class Operation:
         if g.size == 0:
             self.tasks = self.stop_task = 0     # chunks may be of no items: there is nothing to divide by
             return 0
-        for axis, index in zip(points.axes, points.indices):
-            view = index
+        for axis, of_axis in zip(points.axes, points.indices):
+            indices = integers(of_axis, 8, &told)
             d = axis
-            if view.shape[0] != count or d < 0 or d >= g.ndim or self.count[d] != 1 or self.start[d] != 0:
+            if told != count or d < 0 or d >= g.ndim or self.count[d] != 1 or self.start[d] != 0:
                 raise ValueError("an index for each point and axis of points is needed")
             self.pointed[d] = True
-            self.keep_points.append(view)
+            self.keep_points.append(indices)
             if count == 0:
                 continue
-            self.indices[d] = &view[0]
+            self.indices[d] = index = <const int64_t *> indices.data
             for i in range(count):
-                if view[i] < 0 or view[i] >= g.shape[d]:
-                    raise IndexError(f"index {view[i]} is out of bounds for axis {d} with size {g.shape[d]}")
+                if index[i] < 0 or index[i] >= g.shape[d]:
+                    raise IndexError(f"index {index[i]} is out of bounds for axis {d} with size {g.shape[d]}")
         for i in range(count):
             if offsets[i] < 0 or offsets[i] > room - extent:
                 raise ValueError(f"point {i} lies outside the NumPy array")
@@ -245,8 +249,8 @@ cdef class Operation:
                         if self.indices[d][k] // g.chunks[d] != self.indices[d][groups[i]] // g.chunks[d]:
                             raise ValueError("the points of a group lie in different chunks")
         if count:
-            self.offsets = &offsets[0]
-            self.groups = &groups[0]
+            self.offsets = offsets
+            self.groups = groups
         self.tasks *= self.group_count
         self.stop_task = self.tasks
         return 0
