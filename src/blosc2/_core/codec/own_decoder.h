@@ -38,6 +38,9 @@ static inline int is_plain(int codec, int filter) {
     return OWN_DECODER && (codec == CODEC_BLOSCLZ || codec == CODEC_ZSTD) && filter == FILTER_SHUFFLE;
 }
 
+/* Whether the start of a stream takes less time than all of it. */
+static inline int decodes_starts(int codec) { return codec == CODEC_LZ4 || codec == CODEC_LZ4HC; }
+
 /* Decode the stream at `*from`, which ends before `stop`, to exactly `size` bytes, of which the first `wanted` are
  * needed; `*from` moves behind it. Its size is read once: others may change a mapped file. */
 static inline int decode_stream(int codec, void *zstd, const uint8_t **from, const uint8_t *stop, uint8_t *to,

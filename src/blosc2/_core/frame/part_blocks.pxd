@@ -7,6 +7,7 @@ from blosc2._core.codec.block_cache cimport find_cached, label_cached, reserve_c
 from blosc2._core.codec.block_runs cimport LARGE_BLOCK, is_run, run_of
 from blosc2._core.codec.chunk cimport CHUNK_OK, NO_MEMORY, Chunk, block_bytes
 from blosc2._core.codec.chunk_checks cimport is_split, is_unfiltered
+from blosc2._core.codec.plain_chunks cimport decodes_starts
 from blosc2._core.codec.codec cimport CachedBlock, DecodeContext, decode_block, decode_streams, reserve_scratch
 from blosc2._core.frame.chunk_table cimport ChunkTable
 
@@ -45,6 +46,9 @@ cdef inline int part_block(
     if room == NULL:
         return NO_MEMORY
     if not chunk.plain or is_split(chunk, nbytes) != shuffled or not (shuffled or is_unfiltered(chunk)):
+        wanted = whole
+    # Whoever reads more of the block next decodes it again: less than half of it has to be saved.
+    if wanted > whole // 2 or not decodes_starts(chunk.codec):
         wanted = whole
     if shuffled:
         status = decode_streams(context, chunk, block, room, nbytes if wanted == whole else wanted)
