@@ -32,6 +32,7 @@ cdef extern from "codec/generated_codecs.h" nogil:
         FILTER_SHUFFLE
 
 cdef extern from "codec/own_decoder.h" nogil:
+    bint decodes_starts(int codec)
     bint is_plain(int codec, int filter)
 
 

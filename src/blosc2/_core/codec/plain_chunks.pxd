@@ -11,7 +11,6 @@ from blosc2._core.codec.codec cimport DecodeContext, reserve
 cdef extern from "codec/own_decoder.h" nogil:
     int decode_stream(int codec, void *zstd, const uint8_t **source, const uint8_t *stop, uint8_t *to, int32_t size,
                       int32_t wanted)
-    bint decodes_starts(int codec)
     void *ZSTD_createDCtx()
     void ZSTD_freeDCtx(void *context)
 

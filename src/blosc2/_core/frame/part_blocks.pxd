@@ -6,8 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from blosc2._core.codec.block_cache cimport find_cached, label_cached, reserve_cached
 from blosc2._core.codec.block_runs cimport LARGE_BLOCK, is_run, run_of
 from blosc2._core.codec.chunk cimport CHUNK_OK, NO_MEMORY, Chunk, block_bytes
-from blosc2._core.codec.chunk_checks cimport is_split, is_unfiltered
-from blosc2._core.codec.plain_chunks cimport decodes_starts
+from blosc2._core.codec.chunk_checks cimport decodes_starts, is_split, is_unfiltered
 from blosc2._core.codec.codec cimport CachedBlock, DecodeContext, decode_block, decode_streams, reserve_scratch
 from blosc2._core.frame.chunk_table cimport ChunkTable
 
