@@ -35,6 +35,8 @@ from blosc2._functions import set_compressor as set_compressor
 from blosc2._functions import set_releasegil as set_releasegil
 from blosc2._functions import unpack as unpack
 from blosc2._functions import unpack_array as unpack_array
+from blosc2._handles import forget_recent_frames
+from blosc2._handles import set_file_cache as set_file_cache
 from blosc2._opening import from_cframe as from_cframe
 from blosc2._opening import load_array as load_array
 from blosc2._opening import load_tensor as load_tensor
@@ -80,7 +82,8 @@ def print_versions() -> None:
 
 
 def free_resources() -> None:
-    """Release unused memory of compression and decompression: contexts, scratch memory, cached blocks."""
+    """Release unused memory of compression and decompression, and files that were kept open: see `set_file_cache`."""
+    forget_recent_frames()
     free_idle()
     forget_encoders()
     forget_templates()

@@ -17,6 +17,7 @@ from blosc2._handles.new_frame import check_target, copy_frame, new_handle
 from blosc2._handles.open_handle import open_handle
 from blosc2._handles.options import FrameContent, HandleOptions
 from blosc2._handles.pickled import LOST_ERRORS, FrameVersion, LostHandle, version_of
+from blosc2._handles.recent_frames import forget_recent_frames, set_file_cache
 from blosc2._handles.schunk_methods import ChangeableChunks
 
 __all__ = [
@@ -42,12 +43,14 @@ __all__ = [
     "compressed_pieces",
     "copy_frame",
     "existing_chunk",
+    "forget_recent_frames",
     "lazy_chunk",
     "make_plugin",
     "new_handle",
     "open_handle",
     "read_bytes",
     "read_into",
+    "set_file_cache",
     "version_of",
     "vlmeta_chunk",
 ]  # fmt: skip

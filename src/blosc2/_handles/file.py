@@ -25,6 +25,7 @@ from blosc2._handles.handle import FrameHandle
 from blosc2._handles.memory import Draft, Drafting, MemoryHandle
 from blosc2._handles.open_frame import SECTOR, open_frame
 from blosc2._handles.options import HandleOptions
+from blosc2._handles.recent_frames import open_recent_frame
 from blosc2.exceptions import FormatError, StaleHandleError, explain, name_file
 
 
@@ -153,10 +154,14 @@ class FileHandle(Drafting):
 def file_handle(path: str, options: HandleOptions, offset: int = 0, *, advice: str | None = None) -> FrameHandle:
     """The handle of a frame in a file. It can be changed if the file is nothing but the frame."""
     # The full path stays right when the process changes its working directory.
-    frame = open_frame(os.path.abspath(path), options.mmap_mode, offset, advice=advice)
+    full_path = os.path.abspath(path)
+    if options.mode == "r" and not offset and not options.verify:
+        frame = open_recent_frame(full_path, options.mmap_mode, options.verify, advice)
+        return FrameHandle(frame, options, path)
+    frame = open_frame(full_path, options.mmap_mode, offset, advice=advice)
     if options.mmap_mode == "c":
         return MemoryHandle(frame, options, path)
     if options.mode == "r" or offset:
         return FrameHandle(frame, options, path)
-    check_permission(os.path.abspath(path))
+    check_permission(full_path)
     return FileHandle(frame, options, path)

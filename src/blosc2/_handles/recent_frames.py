@@ -1,0 +1,178 @@
+"""Frames of files that were opened lately: whoever opens a file again for each patch gets the mapping and the header
+that are there already, as long as the file is the same.
+
+A file counts as the same if its path leads to the same inode, with the same size and times, and if its header has the
+same bytes. Times tell of a change only if some time has passed since the last one: a file system may give two changes
+within its clock's resolution the same time. So a file is only kept once it was left alone for `SETTLED` seconds.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import time
+from collections import OrderedDict
+from typing import Final, NamedTuple, TypeAlias
+
+from blosc2._core.frame.frame import Frame
+from blosc2._core.io.forking import Lock, in_child
+from blosc2._handles.open_frame import open_frame
+
+# Two seconds are the resolution of the coarsest clock of a file system, FAT's.
+SETTLED: Final = 2.0
+# What was not asked for in this many seconds is let go when the next file is opened.
+UNUSED: Final = 30.0
+# Each file that is not mapped costs a descriptor, of which a process has some hundred.
+MOST_DESCRIPTORS: Final = 16
+# A parsed table of chunks takes 8 bytes for each.
+MOST_CHUNKS: Final = 1 << 16
+
+# The path, and whether what is read as a whole is checked.
+_Name: TypeAlias = tuple[str, bool]
+
+
+class _Recent(NamedTuple):
+    frame: Frame
+    identity: tuple[int, int, int, int]  # see `_identity`
+    changed: int  # nanoseconds
+    used: float
+
+
+class RecentFrames:
+    """The frames that were opened last in one way, of at most `limit` files."""
+
+    def __init__(self, mmap_mode: str | None) -> None:
+        self.limit = 0
+        self._mmap_mode = mmap_mode
+        self._frames: OrderedDict[_Name, _Recent] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def open(self, path: str, verify: bool | None, advice: str | None) -> Frame:
+        """The frame at the beginning of a file; see `open_recent_frame`."""
+        if not self.limit:
+            return open_frame(path, self._mmap_mode, advice=advice)
+        name = path, verify is None
+        now = time.monotonic()
+        known = self._frames.get(name)
+        frame = None if known is None else _if_unchanged(known, path, advice)
+        if known is not None and frame is not None:
+            self._keep(name, known._replace(used=now))
+            return frame
+        frame = open_frame(path, self._mmap_mode, advice=advice)
+        self._keep(name, _recent(frame, path, now))
+        return frame
+
+    def forget(self) -> None:
+        """Let go of all."""
+        with self._lock:
+            self._frames.clear()
+
+    def renew(self) -> None:
+        """Begin anew in a forked child: another thread may have been in the middle of a change."""
+        self._frames = OrderedDict()
+
+    def _keep(self, name: _Name, recent: _Recent | None) -> None:
+        """Make a frame the one that was used last, or none of these; and let go of those beyond the limits."""
+        with self._lock:
+            frames = self._frames
+            frames.pop(name, None)
+            if recent is None:
+                return
+            frames[name] = recent
+            while frames and (len(frames) > self.limit or recent.used - next(iter(frames.values())).used > UNUSED):
+                frames.popitem(last=False)
+
+
+def _if_unchanged(known: _Recent, path: str, advice: str | None) -> Frame | None:
+    """The frame, if its file is what it was."""
+    source = known.frame.source
+    try:
+        status = os.stat(path)
+        if (
+            _identity(status) == known.identity
+            and status.st_ctime_ns == known.changed
+            and source.advice == (advice or "normal")
+        ):
+            header = known.frame.header_bytes()
+            if source.read(0, len(header)) == header:
+                return known.frame
+    except (OSError, ValueError):  # opening it says what is wrong
+        pass
+    return None
+
+
+def _recent(frame: Frame, path: str, now: float) -> _Recent | None:
+    """What is kept of a frame; None if its file was changed just now, or if the frame takes much memory."""
+    if frame.nchunks > MOST_CHUNKS:
+        return None
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    if _identity(status) != frame.source.identity:
+        return None
+    if max(status.st_mtime_ns, status.st_ctime_ns) > time.time_ns() - int(SETTLED * 1e9):
+        return None
+    return _Recent(frame, _identity(status), status.st_ctime_ns, now)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
+    """What a source knows its file by."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+_mapped, _not_mapped = RecentFrames("r"), RecentFrames(None)
+in_child(_mapped.renew)
+in_child(_not_mapped.renew)
+
+
+def open_recent_frame(path: str, mmap_mode: str | None, verify: bool | None, advice: str | None) -> Frame:
+    """The frame at the beginning of a file, to be read only, whose reads are checked as `verify` says: not all."""
+    return (_not_mapped if mmap_mode is None else _mapped).open(path, verify, advice)
+
+
+def forget_recent_frames() -> None:
+    """Let go of all frames that nobody else holds."""
+    _mapped.forget()
+    _not_mapped.forget()
+
+
+def set_file_cache(files: int) -> int:
+    """Set how many of the files of arrays that were opened last stay open after their arrays are gone.
+
+    Whoever opens a file again then gets the mapping and the header that are there already, if the file is unchanged:
+    its inode, size, times and header are compared. This counts for arrays and super-chunks in files of their own that
+    are opened to be read. At most 16 of the files are not mapped. A file that was not opened for 30 seconds is let go
+    when the next one is opened. As long as it is kept, a file that was removed takes its space on the disk;
+    `free_resources` lets go of all.
+
+    Parameters
+    ----------
+    files : int
+        0 keeps none. The default is 128; on Windows, where files that are open cannot be removed, it is 0.
+
+    Returns
+    -------
+    int
+        The previous number.
+
+    Examples
+    --------
+    >>> old = set_file_cache(0)
+    >>> set_file_cache(old)
+    0
+    """
+    number = operator.index(files)
+    if number < 0:
+        raise ValueError(f"a number of files is needed, not {number}")
+    old, _mapped.limit = _mapped.limit, number
+    _not_mapped.limit = min(number, MOST_DESCRIPTORS)
+    forget_recent_frames()
+    return old
+
+
+# Where a file that is open cannot be removed, nobody may be surprised by one that is kept open.
+set_file_cache(0 if os.name == "nt" else 128)

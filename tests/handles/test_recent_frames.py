@@ -1,0 +1,245 @@
+"""A file that is opened again is the same frame again, and never one that the file does not hold any more."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import blosc2
+from blosc2._handles import recent_frames
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Files count as settled as soon as they are written, so that no test has to wait."""
+    monkeypatch.setattr(recent_frames, "SETTLED", -3600.0)
+    old = blosc2.core.set_file_cache(128)
+    yield
+    blosc2.core.set_file_cache(old)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """An array of 0 to 9,999."""
+    name = str(tmp_path / "a.b2nd")
+    blosc2.asarray(np.arange(10_000), urlpath=name, chunks=(1_000,))
+    return name
+
+
+def opened(path: str, mmap_mode: str | None = "r", **options: object) -> blosc2.NDArray:
+    found: blosc2.NDArray = blosc2.open(path, mmap_mode=mmap_mode, **options)
+    return found
+
+
+def frame_of(array: blosc2.NDArray) -> object:
+    return array._handle.frame
+
+
+def later(path: str) -> None:
+    """Wait until the clock of the file system has gone on, so that the next change has another time."""
+    probe = f"{path}.probe"
+    before = os.stat(path).st_ctime_ns
+    while True:
+        Path(probe).touch()
+        if os.stat(probe).st_ctime_ns > before:
+            return
+        time.sleep(0.001)
+
+
+def test_an_unchanged_file_is_not_parsed_again(path: str, source: str | None) -> None:
+    first = frame_of(opened(path, source))
+    again = opened(path, source)
+    assert frame_of(again) is first
+    assert (again[...] == np.arange(10_000)).all()
+    assert again.urlpath == path
+
+
+def test_ways_to_open_do_not_mix(path: str) -> None:
+    mapped, read = opened(path), opened(path, None)
+    unchecked, checked = opened(path, verify=False), opened(path, verify=True)
+    advised = opened(path, advise="random")
+    assert len({id(frame_of(array)) for array in (mapped, read, unchecked, checked, advised)}) == 5
+    assert opened(path).schunk.urlpath == path
+    array = opened(path, None)
+    array.advise("sequential")
+    assert frame_of(opened(path, None)) is not frame_of(array)
+
+
+def test_each_path_has_its_own_name(path: str, tmp_path: Path) -> None:
+    other = str(tmp_path / "other.b2nd")
+    os.link(path, other)
+    first, second = opened(path), opened(other)
+    assert (first.urlpath, second.urlpath) == (path, other)
+
+
+def _appended(path: str) -> None:
+    array = blosc2.open(path, mode="a")
+    array.resize((11_000,))
+    array[10_000:] = np.arange(10_000, 11_000)
+
+
+def _replaced(path: str) -> None:
+    blosc2.asarray(np.arange(10_000)[::-1], urlpath=f"{path}.new", chunks=(1_000,))
+    os.replace(f"{path}.new", path)
+
+
+def _rewritten(path: str) -> None:
+    blosc2.asarray(np.arange(10_000)[::-1], urlpath=f"{path}.new", chunks=(1_000,))
+    content = Path(f"{path}.new").read_bytes()
+    with open(path, "r+b") as file:
+        file.write(content)
+        file.truncate(len(content))
+
+
+def _with_old_times(path: str) -> None:
+    status = os.stat(path)
+    _rewritten(path)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.mark.parametrize("change", [_appended, _replaced, _rewritten, _with_old_times])
+def test_a_changed_file_shows(path: str, source: str | None, change: object) -> None:
+    held = opened(path, source)
+    frame = frame_of(held)
+    later(path)
+    change(path)  # type: ignore[operator]
+    array = opened(path, source)
+    assert frame_of(array) is not frame
+    expected = np.arange(11_000) if change is _appended else np.arange(10_000)[::-1]
+    assert (array[...] == expected).all()
+
+
+def test_a_header_that_changed_unnoticed_shows(path: str, source: str | None) -> None:
+    """A mapping for writing does not change the times of a file at each write."""
+    opened(path, source)
+    frames = recent_frames._mapped if source else recent_frames._not_mapped
+    name = (path, True)
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        mapped[8] ^= 0xFF
+    status = os.stat(path)
+    known = frames._frames[name]
+    identity = (*known.identity[:3], status.st_mtime_ns)
+    frames._frames[name] = known._replace(identity=identity, changed=status.st_ctime_ns)
+    with pytest.raises(blosc2.FormatError):
+        opened(path, source)
+
+
+def test_a_removed_file_is_missing(path: str, source: str | None) -> None:
+    opened(path, source)
+    os.unlink(path)
+    with pytest.raises(FileNotFoundError):
+        opened(path, source)
+    _ = blosc2.asarray(np.zeros(3), urlpath=path)
+    assert (opened(path, source)[...] == 0).all()
+
+
+def test_a_file_that_was_just_changed_is_not_kept(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent_frames, "SETTLED", 3600.0)
+    assert frame_of(opened(path)) is not frame_of(opened(path))
+    assert len(recent_frames._mapped) == 0
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are counted in /proc")
+def test_files_are_bounded(tmp_path: Path) -> None:
+    names = [str(tmp_path / f"{number}.b2nd") for number in range(40)]
+    for number, name in enumerate(names):
+        blosc2.full(5, number, urlpath=name)
+    blosc2.core.free_resources()
+    before = len(os.listdir("/proc/self/fd"))
+    for number, name in enumerate(names):
+        assert opened(name, None)[0] == number
+        assert opened(name)[0] == number
+    assert len(os.listdir("/proc/self/fd")) <= before + recent_frames.MOST_DESCRIPTORS
+    assert len(recent_frames._mapped) == 40
+    blosc2.core.set_file_cache(7)
+    for name in names:
+        opened(name)
+    assert len(recent_frames._mapped) == 7
+    assert frame_of(opened(names[-7])) is frame_of(opened(names[-7]))
+    blosc2.core.free_resources()
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(recent_frames._mapped) == len(recent_frames._not_mapped) == 0
+
+
+def test_it_can_be_switched_off(path: str, source: str | None) -> None:
+    assert blosc2.core.set_file_cache(0) == 128
+    assert frame_of(opened(path, source)) is not frame_of(opened(path, source))
+    with pytest.raises(ValueError, match="-1"):
+        blosc2.core.set_file_cache(-1)
+    with pytest.raises(TypeError):
+        blosc2.core.set_file_cache("many")  # type: ignore[arg-type]
+    assert blosc2.core.set_file_cache(5) == 0
+
+
+def test_what_is_not_asked_for_is_let_go(tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = str(tmp_path / "other.b2nd")
+    blosc2.zeros(3, urlpath=other)
+    opened(path)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + recent_frames.UNUSED + 1)
+    opened(other)
+    assert list(recent_frames._mapped._frames) == [(other, True)]
+
+
+def test_writers_and_other_modes_are_not_kept(path: str) -> None:
+    for options in ({"mode": "a"}, {"mmap_mode": "r+"}, {"mmap_mode": "c"}, {"verify": True}):
+        blosc2.open(path, **options)
+    assert len(recent_frames._mapped) == len(recent_frames._not_mapped) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_begins_anew(path: str) -> None:
+    program = f"""
+import os, sys, warnings
+import blosc2
+from blosc2._handles import recent_frames
+warnings.simplefilter("ignore")
+recent_frames.SETTLED = -3600.0
+a = blosc2.open({path!r}, mmap_mode="r")
+recent_frames._mapped._lock.__enter__()
+if os.fork() == 0:
+    assert len(recent_frames._mapped) == 0 and a[7] == 7
+    b = blosc2.open({path!r}, mmap_mode="r")
+    assert b[5] == 5 and blosc2.open({path!r}, mmap_mode="r")._handle.frame is b._handle.frame
+    os._exit(17)
+assert os.waitstatus_to_exitcode(os.wait()[1]) == 17
+assert len(recent_frames._mapped) == 1
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_threads_that_open_while_others_replace(path: str, source: str | None) -> None:
+    """Whoever opens gets the version that was there then, or a newer one."""
+    published, stop, wrong = [0], threading.Event(), []
+
+    def read() -> None:
+        while not stop.is_set():
+            before = published[0]
+            found = opened(path, source)[...]
+            if not before <= found[0] <= published[0] + 1 or (found != found[0]).any():
+                wrong.append((before, found[0]))
+
+    blosc2.full(500, 0, urlpath=path, mode="w", dtype="i8")
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    try:
+        for number in range(1, 20):
+            later(path)  # no two versions with the same time, or they would have to be left alone for two seconds
+            blosc2.full(500, number, urlpath=f"{path}.new", mode="w", dtype="i8")
+            os.replace(f"{path}.new", path)
+            published[0] = number
+    finally:
+        stop.set()
+        for reader in readers:
+            reader.join()
+    assert not wrong
