@@ -106,7 +106,8 @@ def _if_unchanged(known: _Recent, path: str, advice: str | None) -> Frame | None
 
 def _recent(frame: Frame, path: str, now: float) -> _Recent | None:
     """What is kept of a frame; None if its file was changed just now, or if the frame takes much memory."""
-    if frame.nchunks > MOST_CHUNKS:
+    # Its number of chunks would have to be read; that of chunks of different sizes is not known without.
+    if frame.nbytes > MOST_CHUNKS * frame.chunksize:
         return None
     try:
         status = os.stat(path)
