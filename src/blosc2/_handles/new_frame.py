@@ -27,7 +27,7 @@ from blosc2._frames import (
     write_directory,
     write_frame,
 )
-from blosc2._handles.chunk_buffer import ChunkBuffer
+from blosc2._files.chunk_buffer import ChunkBuffer
 from blosc2._handles.directory import directory_handle
 from blosc2._handles.file import FileHandle
 from blosc2._handles.handle import FrameHandle
