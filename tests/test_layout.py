@@ -33,7 +33,8 @@ def imports(path: Path) -> Iterator[tuple[str, list[str]]]:
     """What a module imports from others of the package when it runs: their names, and what of them."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        # In a package, these are the names that it imports on demand.
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and path.name != "__init__.py":
             node.body = []
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "blosc2":

@@ -17,6 +17,7 @@ import math as _math
 import sys as _sys
 from builtins import bool as _bool
 from types import ModuleType as _ModuleType
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 import numpy as _np  # noqa: ICN001 - no name of the package
@@ -25,88 +26,24 @@ from blosc2._mixed_install import refuse_mixed_install as _refuse_mixed_install
 
 _refuse_mixed_install(__path__)
 
-from blosc2 import blosc2_ext as blosc2_ext
 from blosc2._arrays import are_partitions_aligned, are_partitions_behaved, compute_chunks_blocks
 from blosc2._core.codec.codec import library_version as blosclib_version
+from blosc2._core.on_demand import on_demand as _on_demand
 from blosc2._frames import set_strict_compatibility as _set_strict_compatibility
 from blosc2._frames import strict_compatibility as _strict_compatibility
-from blosc2._functions import (
-    arange,
-    array,
-    asarray,
-    astype,
-    clib_info,
-    compress,
-    compress2,
-    compressor_list,
-    concat,
-    copy,
-    decompress,
-    decompress2,
-    empty,
-    empty_like,
-    expand_dims,
-    eye,
-    frombuffer,
-    fromiter,
-    full,
-    full_like,
-    get_blocksize,
-    get_cbuffer_sizes,
-    get_clib,
-    get_compressor,
-    get_cpu_info,
-    get_slice_nchunks,
-    linspace,
-    matrix_transpose,
-    nans,
-    ones,
-    ones_like,
-    pack,
-    pack_array,
-    permute_dims,
-    reshape,
-    save,
-    set_blocksize,
-    set_compressor,
-    set_releasegil,
-    squeeze,
-    stack,
-    take,
-    take_along_axis,
-    transpose,
-    uninit,
-    unpack,
-    unpack_array,
-    zeros,
-    zeros_like,
-)
-from blosc2._integrity import CheckReport, Finding, SalvageReport, check, salvage
 from blosc2._opening import (
     estore_from_cframe,
     from_cframe,
     load,
-    load_array,
-    load_tensor,
     ndarray_from_cframe,
     objectarray_from_cframe,
     open,
-    pack_array2,
-    pack_tensor,
-    save_array,
-    save_tensor,
     schunk_from_cframe,
-    unpack_array2,
-    unpack_tensor,
 )
 from blosc2._opening import install as _install_hooks
 from blosc2._options import detect_number_of_cores, ncores, set_nthreads
 from blosc2._options import explain_name as _explain_name
 from blosc2._options import get_nthreads as _get_nthreads
-from blosc2.batch_array import Batch, BatchArray
-from blosc2.core import free_resources, print_versions, remove_urlpath
-from blosc2.dict_store import DictStore
-from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import (
     FormatError,
     OtherFileSystemError,
@@ -115,7 +52,6 @@ from blosc2.exceptions import (
     UnsafeDeserializationError,
 )
 from blosc2.ndarray import NDArray, NDField
-from blosc2.objectarray import ObjectArray
 from blosc2.schunk import SChunk
 from blosc2.storage import (
     DEFINED_CODECS_STOP,
@@ -140,8 +76,100 @@ from blosc2.storage import (
     dparams_dflts,
     storage_dflts,
 )
-from blosc2.tree_store import TreeStore
 from blosc2.version import VERSION_DATE, __version__
+
+# Imported when it is first named: what opening and reading arrays does not need. Type checkers read the imports below.
+_PLACES: dict[str, str] = {
+    "_functions": (
+        "arange array asarray astype clib_info compress compress2 compressor_list concat copy decompress "
+        "decompress2 empty empty_like expand_dims eye frombuffer fromiter full full_like get_blocksize "
+        "get_cbuffer_sizes get_clib get_compressor get_cpu_info get_slice_nchunks linspace matrix_transpose nans "
+        "ones ones_like pack pack_array permute_dims reshape save set_blocksize set_compressor set_releasegil "
+        "squeeze stack take take_along_axis transpose uninit unpack unpack_array zeros zeros_like"
+    ),
+    "_integrity": "CheckReport Finding SalvageReport check salvage",
+    "_opening": (
+        "load_array load_tensor pack_array2 pack_tensor save_array save_tensor unpack_array2 unpack_tensor"
+    ),
+    "batch_array": "Batch BatchArray",
+    "core": "free_resources print_versions remove_urlpath",
+    "dict_store": "DictStore",
+    "embed_store": "EmbedStore",
+    "objectarray": "ObjectArray",
+    "tree_store": "TreeStore",
+}  # fmt: skip
+_later = _on_demand(__name__, _PLACES, _MODULES := (*list(_PLACES)[3:], "blosc2_ext"))
+_NAMES = frozenset((*" ".join(_PLACES.values()).split(), *_MODULES))
+if _TYPE_CHECKING:
+    from blosc2 import blosc2_ext as blosc2_ext
+    from blosc2._functions import (
+        arange,
+        array,
+        asarray,
+        astype,
+        clib_info,
+        compress,
+        compress2,
+        compressor_list,
+        concat,
+        copy,
+        decompress,
+        decompress2,
+        empty,
+        empty_like,
+        expand_dims,
+        eye,
+        frombuffer,
+        fromiter,
+        full,
+        full_like,
+        get_blocksize,
+        get_cbuffer_sizes,
+        get_clib,
+        get_compressor,
+        get_cpu_info,
+        get_slice_nchunks,
+        linspace,
+        matrix_transpose,
+        nans,
+        ones,
+        ones_like,
+        pack,
+        pack_array,
+        permute_dims,
+        reshape,
+        save,
+        set_blocksize,
+        set_compressor,
+        set_releasegil,
+        squeeze,
+        stack,
+        take,
+        take_along_axis,
+        transpose,
+        uninit,
+        unpack,
+        unpack_array,
+        zeros,
+        zeros_like,
+    )
+    from blosc2._integrity import CheckReport, Finding, SalvageReport, check, salvage
+    from blosc2._opening import (
+        load_array,
+        load_tensor,
+        pack_array2,
+        pack_tensor,
+        save_array,
+        save_tensor,
+        unpack_array2,
+        unpack_tensor,
+    )
+    from blosc2.batch_array import Batch, BatchArray
+    from blosc2.core import free_resources, print_versions, remove_urlpath
+    from blosc2.dict_store import DictStore
+    from blosc2.embed_store import EmbedStore
+    from blosc2.objectarray import ObjectArray
+    from blosc2.tree_store import TreeStore
 
 _install_hooks()
 
@@ -182,7 +210,8 @@ class _Module(_ModuleType):
     @property
     def cpu_info(self) -> dict[str, _Any]:
         """What `get_cpu_info` gives."""
-        return get_cpu_info()
+        found: dict[str, _Any] = self.get_cpu_info()
+        return found
 
     @property
     def strict_compatibility(self) -> _bool:
@@ -194,7 +223,12 @@ class _Module(_ModuleType):
         _set_strict_compatibility(value)
 
     def __getattr__(self, name: str) -> _Any:
+        if name in _NAMES:
+            return _later(name)
         raise _explain_name(name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*vars(self), *_NAMES, *__all__})
 
 
 _sys.modules[__name__].__class__ = _Module

@@ -5,43 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from blosc2._backends import (
-    ByteRange,
-    Renamed,
-    TieredBackend,
-    WriterLock,
-    ZipBackend,
-    absolute,
-)
+from blosc2 import _backends, _stores
+from blosc2._backends import ByteRange, Renamed, TieredBackend, absolute
 from blosc2._core.keys.listing import KeyListing
 from blosc2._files import check_advice
 from blosc2._options import StoreOptions, local_path, refuse_locking, store_options
-from blosc2._stores import (
-    GroupStats,
-    LeafInfo,
-    LeafPublishing,
-    NewNames,
-    Store,
-    advise_all,
-    backend_of,
-    describe_leaf,
-    file_names,
-    gets_file,
-    leaf_reader,
-    listed,
-    live_leaf,
-    open_or_begin,
-    publish,
-    recount,
-    store_stats,
-    to_b2d,
-    to_b2z,
-)
-from blosc2.embed_store import EmbedStore
+from blosc2._stores import Store, backend_of, leaf_reader, live_leaf, open_or_begin, publish, recount
 from blosc2.info import InfoReporter
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
+
+if TYPE_CHECKING:
+    from blosc2._stores import GroupStats, LeafInfo, LeafPublishing
+    from blosc2.embed_store import EmbedStore
 
 
 class DictStore(Store):
@@ -175,7 +152,7 @@ class DictStore(Store):
             refuse_locking(path, mmap_mode)
         self._threshold = threshold
         self._set_parameters(cparams, dparams)
-        lock = None if mode == "r" else WriterLock(absolute(path), timeout, exclusive=exclusive)
+        lock = None if mode == "r" else _backends.WriterLock(absolute(path), timeout, exclusive=exclusive)
         try:
             backend = backend_of(path, options, self._metalayer)
             backend.lock = lock
@@ -187,7 +164,7 @@ class DictStore(Store):
                 lock.release()
             raise
         if advise is not None and self._session.advice is None:
-            advise_all(self, advise)
+            _stores.advise_all(self, advise)
 
     def _set_up(self, path: str, options: StoreOptions, backend: TieredBackend) -> None:
         """Make the objects that a store with this backend has."""
@@ -195,8 +172,8 @@ class DictStore(Store):
             Store.__init__(self, path, options, backend)
             self._followers = (self._contents,)
         else:
-            Store.__init__(self, path, options, backend, LeafPublishing())
-            self._names = NewNames()
+            Store.__init__(self, path, options, backend, _stores.LeafPublishing())
+            self._names = _stores.NewNames()
             self._followers = (self._contents, self._names)
 
     def _set_parameters(self, cparams: Any, dparams: Any) -> None:
@@ -254,7 +231,7 @@ class DictStore(Store):
         self._publishing.forget_key(key)
         if isinstance(byte_range, Renamed):
             self._publishing.origins.add(byte_range.origin)
-        return gets_file(self, value, byte_range)
+        return _stores.gets_file(self, value, byte_range)
 
     def _correct_published(self, keys: list[str]) -> None:
         publish.show_published(self, keys)  # removed files cannot be brought back
@@ -291,7 +268,7 @@ class DictStore(Store):
         FileExistsError
             The file exists and `overwrite` is False.
         """
-        return to_b2z(self, overwrite, filename)
+        return _stores.to_b2z(self, overwrite, filename)
 
     def to_b2d(self, dirname: Any = None, *, overwrite: bool = False) -> str:
         """Write the store as a directory; its leaves are copied as bytes.
@@ -313,7 +290,7 @@ class DictStore(Store):
         FileExistsError
             The directory exists and `overwrite` is False, or it is not a store.
         """
-        return to_b2d(self, dirname, overwrite=overwrite)
+        return _stores.to_b2d(self, dirname, overwrite=overwrite)
 
     def member_window(self, key: str) -> tuple[int, int] | None:
         """Return the position of a leaf's published frame in the `.b2z` file, for programs that map it themselves.
@@ -355,7 +332,7 @@ class DictStore(Store):
         path = self._absolute(key)
         if not self._contents.has(path):
             raise self._missing_key(path)
-        return describe_leaf(self, path)
+        return _stores.describe_leaf(self, path)
 
     def stats(self, group: str = "/", depth: int = 0, *, by: str | Iterable[str] | None = None) -> list[GroupStats]:
         """Count the leaves below a group and their bytes, by group, kind, dtype and codec.
@@ -394,7 +371,7 @@ class DictStore(Store):
         """
         self._session.check_open()
         path = self._prefix if group in ("", "/") else self._absolute(group)
-        return store_stats(self, path or "/", depth, by)
+        return _stores.store_stats(self, path or "/", depth, by)
 
     @property
     def localpath(self) -> str:
@@ -451,6 +428,8 @@ class DictStore(Store):
         """The published embedded values only, as a read-only store."""
         self._session.check_open()
         embedded = self._backend.embedded
+        from blosc2.embed_store import EmbedStore
+
         return EmbedStore() if embedded is None else EmbedStore._of_embedded(embedded, self._deserialize)
 
     _estore = estore
@@ -459,7 +438,7 @@ class DictStore(Store):
     def map_tree(self) -> Mapping[str, str]:
         """The file or member of each leaf that has one, or will have one when it is published."""
         self._session.check_open()
-        return MappingProxyType(file_names(self))
+        return MappingProxyType(_stores.file_names(self))
 
     @property
     def info_items(self) -> list[tuple[str, Any]]:
@@ -475,7 +454,7 @@ class DictStore(Store):
         ]
 
     def _contents_shown(self) -> tuple[str, Any]:
-        return "contents", listed(self)
+        return "contents", _stores.listed(self)
 
     @property
     def info(self) -> InfoReporter:
@@ -489,7 +468,7 @@ class DictStore(Store):
     @classmethod
     def _stand_in(cls, path: str, error: Exception, recipe: tuple[Any, ...]) -> Self:
         self = cls.__new__(cls)
-        self._set_up(path, StoreOptions(), ZipBackend(path))
+        self._set_up(path, StoreOptions(), _backends.ZipBackend(path))
         self._session.lost, self._session.closed = (error.with_traceback(None), recipe), True
         return self
 

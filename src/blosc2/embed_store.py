@@ -6,12 +6,13 @@ import os
 from collections.abc import Mapping
 from typing import Any, Self
 
-from blosc2._backends import Embedded, EmbeddedBackend, WriterLock, absolute, missing, taken
+from blosc2 import _backends, _stores
+from blosc2._backends import Embedded, EmbeddedBackend, absolute, missing, taken
 from blosc2._core.io.source import Source
 from blosc2._files import check_advice, through_link
 from blosc2._frames import pack
 from blosc2._options import StoreOptions, local_path, refuse_locking, store_options
-from blosc2._stores import NOTHING, PacedPublishing, Store, advise_all, publish
+from blosc2._stores import NOTHING, Store, publish
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 
 
@@ -141,11 +142,11 @@ class EmbedStore(Store):
         elif mode != "r" and _from_schunk is None:
             if mode != "x":  # which refuses a link
                 file = through_link(file)
-            lock = WriterLock(file, timeout, exclusive=exclusive)
+            lock = _backends.WriterLock(file, timeout, exclusive=exclusive)
         try:
             backend = EmbeddedBackend(file, options, lock, packed, chunksize)
             backend.called = path
-            super().__init__(path, options, backend, NOTHING if mode == "r" else PacedPublishing())
+            super().__init__(path, options, backend, NOTHING if mode == "r" else _stores.PacedPublishing())
             if _from_schunk is not None:
                 backend.load_frame(Source.of_buffer(_from_schunk.to_cframe(), _from_schunk.urlpath))
             elif file is not None:
@@ -158,7 +159,7 @@ class EmbedStore(Store):
                 lock.release()
             raise
         if advise is not None and self._session.advice is None:
-            advise_all(self, advise)
+            _stores.advise_all(self, advise)
 
     def _open_file(self, path: str) -> None:
         exists = self._backend.exists()

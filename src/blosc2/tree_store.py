@@ -4,30 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from blosc2 import _stores
 from blosc2._backends import TieredBackend, canonical_key, new_key, plain_key
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._options import StoreOptions
 from blosc2._stores import (
     ATTRIBUTES,
-    FEW_LINES,
     HIDDEN,
-    Drawing,
     ForeignObject,
     ForeignObjects,
-    GroupAttributes,
     Groups,
-    LeafInfo,
     Store,
-    changes,
-    draw_store,
     has_group,
-    tree_changes,
     walking,
 )
 from blosc2.dict_store import DictStore
 from blosc2.exceptions import StoreKeyError
+
+if TYPE_CHECKING:
+    from blosc2._stores import Drawing, GroupAttributes, LeafInfo
 
 # Marks an argument that was not given.
 _MISSING: Any = object()
@@ -285,7 +282,7 @@ class TreeStore(DictStore):
         path = self._absolute_group(key)
         self._session.check_writable("make groups", path or "/")
         if path:
-            tree_changes.create_group(self, path)
+            _stores.tree_changes.create_group(self, path)
         return SubtreeView(self._owner, path) if path else self
 
     def _set(self, key: str, value: Any) -> None:
@@ -294,7 +291,7 @@ class TreeStore(DictStore):
         super()._set(key, value)
 
     def _check_assignable(self, key: str) -> None:
-        tree_changes.check_assignable(self, key)
+        _stores.tree_changes.check_assignable(self, key)
 
     def _list_placed(self) -> None:
         super()._list_placed()
@@ -313,12 +310,12 @@ class TreeStore(DictStore):
         """
         old, new = self._absolute(old) or canonical_key(old), new_key(self._absolute(new) or new)
         self._session.check_writable("rename", old)
-        tree_changes.rename(self, old, new)
+        _stores.tree_changes.rename(self, old, new)
 
     def _delete(self, key: str) -> None:
         path = self._absolute(key)
         self._session.check_writable("delete items", path or key)
-        tree_changes.delete(self, path, path if self._prefix else key)
+        _stores.tree_changes.delete(self, path, path if self._prefix else key)
 
     def clear(self) -> None:
         """Delete all groups, leaves and attributes."""
@@ -372,14 +369,14 @@ class TreeStore(DictStore):
         """Remove a leaf, and nothing below its key."""
         path = self._absolute(key)
         self._session.check_writable("delete items", path)
-        changes.remove_at_once(self, path)
+        _stores.changes.remove_at_once(self, path)
 
     # ------------------------------------------------------------------ attributes
     @property
     def vlmeta(self) -> GroupAttributes:
         """The attributes of the group that this store or view shows."""
         self._session.check_open()
-        return GroupAttributes(self._owner, self._prefix)
+        return _stores.GroupAttributes(self._owner, self._prefix)
 
     @property
     def attrs(self) -> GroupAttributes:
@@ -402,8 +399,8 @@ class TreeStore(DictStore):
         return info._replace(key=info.key[len(self._prefix) :]) if self._prefix else info
 
     def _contents_shown(self) -> tuple[str, Any]:
-        inner = draw_store(self, None, FEW_LINES, opening=False)
-        return "contents", Drawing(self.subtree_path + inner.removeprefix("/"))
+        inner = _stores.draw_store(self, None, _stores.FEW_LINES, opening=False)
+        return "contents", _stores.Drawing(self.subtree_path + inner.removeprefix("/"))
 
     def tree(self, group: str = "/", depth: int | None = None, *, lines: int = 1000) -> Drawing:
         """Draw the groups and leaves below a group, with shapes and dtypes.
@@ -431,7 +428,7 @@ class TreeStore(DictStore):
             └── raw (4, 4) int16
         """
         self._session.check_open()
-        return draw_store(self.get_subtree(group), depth, lines, opening=True)
+        return _stores.draw_store(self.get_subtree(group), depth, lines, opening=True)
 
 
 class SubtreeView(TreeStore):

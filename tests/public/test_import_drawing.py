@@ -20,7 +20,8 @@ def python_imports(path: Path) -> Iterator[str]:
     """The dotted names below `blosc2` that a Python module imports when it runs; "__init__" for the package."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        # In a package, these are the names that it imports on demand.
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and path.name != "__init__.py":
             node.body = []
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "blosc2":

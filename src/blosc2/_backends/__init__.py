@@ -4,65 +4,97 @@ A backend finds leaves by their keys, publishes changes, and rewrites files to f
 their positions, not arrays: `_stores` turns leaves into arrays, and values into frames.
 """
 
-from blosc2._backends.directory.backend import DirectoryBackend
-from blosc2._backends.embedded.backend import EmbeddedBackend
-from blosc2._backends.embedded.changes import EmbeddedChanges
-from blosc2._backends.embedded.file import EmbeddedFile
-from blosc2._backends.embedded.frame_layout import stored_value
-from blosc2._backends.embedded.frame_map import (
-    MAP,
-    REGISTRY,
-    Embedded,
-    chunks_of_value,
-    joined_value,
-    kind_of,
-    open_embedded,
-    read_embedded,
-)
-from blosc2._backends.key_rules import (
-    KEY_RULES,
-    MAX_SEGMENTS,
-    absolute,
-    canonical_key,
-    is_path,
-    is_safe,
-    new_key,
-    plain_key,
-    suffixed_folders,
-)
-from blosc2._backends.layout import (
-    EMBED,
-    FRAME_MAGIC,
-    LEAF_SUFFIXES,
-    LOCK,
-    NOT_REPLACED,
-    RESERVED,
-    ByteRange,
-    NewFrame,
-    Renamed,
-    filed_as,
-    missing,
-    suffix_of,
-    suffix_of_frame,
-    taken,
-)
-from blosc2._backends.protocol import Backend, NewVersion
-from blosc2._backends.publish_pace import MAP_BYTES, Pace
-from blosc2._backends.spilled_values import MEMORY_LIMIT
-from blosc2._backends.tiers import TieredBackend
-from blosc2._backends.writer_lock import WriterLock
-from blosc2._backends.zip.backend import ZipBackend
-from blosc2._backends.zip.directory_records import CATALOG_LEAST
-from blosc2._backends.zip.streaming import LeafStream
-from blosc2._backends.zip.unfinished_append import (
-    DIGITS,
-    END,
-    END_WITH_CHECKSUM,
-    FEW_BITS,
-    end_with_checksum,
-    lost_end,
-    wrong_bits,
-)
+from typing import TYPE_CHECKING
+
+from blosc2._core.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from blosc2._backends.directory.backend import DirectoryBackend
+    from blosc2._backends.embedded.backend import EmbeddedBackend
+    from blosc2._backends.embedded.changes import EmbeddedChanges
+    from blosc2._backends.embedded.file import EmbeddedFile
+    from blosc2._backends.embedded.frame_layout import stored_value
+    from blosc2._backends.embedded.frame_map import (
+        MAP,
+        REGISTRY,
+        Embedded,
+        chunks_of_value,
+        joined_value,
+        kind_of,
+        open_embedded,
+        read_embedded,
+    )
+    from blosc2._backends.key_rules import (
+        KEY_RULES,
+        MAX_SEGMENTS,
+        absolute,
+        canonical_key,
+        is_path,
+        is_safe,
+        new_key,
+        plain_key,
+        suffixed_folders,
+    )
+    from blosc2._backends.layout import (
+        EMBED,
+        FRAME_MAGIC,
+        LEAF_SUFFIXES,
+        LOCK,
+        NOT_REPLACED,
+        RESERVED,
+        ByteRange,
+        NewFrame,
+        Renamed,
+        filed_as,
+        missing,
+        suffix_of,
+        suffix_of_frame,
+        taken,
+    )
+    from blosc2._backends.protocol import Backend, NewVersion
+    from blosc2._backends.publish_pace import MAP_BYTES, Pace
+    from blosc2._backends.spilled_values import MEMORY_LIMIT
+    from blosc2._backends.tiers import TieredBackend
+    from blosc2._backends.writer_lock import WriterLock
+    from blosc2._backends.zip.backend import ZipBackend
+    from blosc2._backends.zip.directory_records import CATALOG_LEAST
+    from blosc2._backends.zip.streaming import LeafStream
+    from blosc2._backends.zip.unfinished_append import (
+        DIGITS,
+        END,
+        END_WITH_CHECKSUM,
+        FEW_BITS,
+        end_with_checksum,
+        lost_end,
+        wrong_bits,
+    )
+else:
+    __getattr__ = on_demand(__name__, {
+        "directory.backend": "DirectoryBackend",
+        "embedded.backend": "EmbeddedBackend",
+        "embedded.changes": "EmbeddedChanges",
+        "embedded.file": "EmbeddedFile",
+        "embedded.frame_layout": "stored_value",
+        "embedded.frame_map": (
+            "MAP REGISTRY Embedded chunks_of_value joined_value kind_of open_embedded read_embedded"
+        ),
+        "key_rules": (
+            "KEY_RULES MAX_SEGMENTS absolute canonical_key is_path is_safe new_key plain_key suffixed_folders"
+        ),
+        "layout": (
+            "EMBED FRAME_MAGIC LEAF_SUFFIXES LOCK NOT_REPLACED RESERVED ByteRange NewFrame Renamed filed_as missing "
+            "suffix_of suffix_of_frame taken"
+        ),
+        "protocol": "Backend NewVersion",
+        "publish_pace": "MAP_BYTES Pace",
+        "spilled_values": "MEMORY_LIMIT",
+        "tiers": "TieredBackend",
+        "writer_lock": "WriterLock",
+        "zip.backend": "ZipBackend",
+        "zip.directory_records": "CATALOG_LEAST",
+        "zip.streaming": "LeafStream",
+        "zip.unfinished_append": "DIGITS END END_WITH_CHECKSUM FEW_BITS end_with_checksum lost_end wrong_bits",
+    })  # fmt: skip
 
 __all__ = [
     "CATALOG_LEAST",

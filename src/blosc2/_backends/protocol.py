@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from blosc2._backends.layout import ByteRange, Renamed
-from blosc2._backends.writer_lock import WriterLock
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.listing import KeyListing
 from blosc2._files import Progress
@@ -19,6 +18,7 @@ from blosc2._files import Progress
 if TYPE_CHECKING:
     from blosc2._backends.directory.placing import Placing
     from blosc2._backends.embedded.frame_map import Embedded
+    from blosc2._backends.writer_lock import WriterLock
     from blosc2._backends.zip.members import Members
     from blosc2._backends.zip.streaming import LeafStream
 

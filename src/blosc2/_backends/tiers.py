@@ -12,22 +12,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from blosc2._backends.embedded.changes import EmbeddedChanges
-from blosc2._backends.embedded.frame_layout import stored_value
+from blosc2._backends import embedded as frames
 from blosc2._backends.embedded.frame_map import REGISTRY, Embedded, read_embedded, verify_value
 from blosc2._backends.layout import ByteRange, Renamed
 from blosc2._backends.protocol import NewVersion, Settles
 from blosc2._backends.spilled_values import SpilledValues
-from blosc2._backends.writer_lock import WriterLock
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
+from blosc2._core.on_demand import import_all
 from blosc2._files import LASTING, Progress, lasting
 from blosc2._options import StoreOptions
 from blosc2.exceptions import ClosedStoreError, StoreKeyError
 
 if TYPE_CHECKING:
     from blosc2._backends.directory.placing import Placing
+    from blosc2._backends.embedded.changes import EmbeddedChanges
+    from blosc2._backends.writer_lock import WriterLock
     from blosc2._backends.zip.members import Members
     from blosc2._backends.zip.streaming import LeafStream
 
@@ -60,6 +61,8 @@ class TieredBackend(ABC):
         self.root = self.named = root
         self.how = how
         self.kind = kind
+        if how.mode != "r":
+            import_all("blosc2._backends.embedded")
         #: The advice for files when they are opened.
         self.advice = None if how.advise is None else lasting(how.advise)
         # Embedded values of a newer version, read to find leaves that a writer has moved.
@@ -311,8 +314,8 @@ class TieredBackend(ABC):
         if old is not None:
             # Stores of old releases bear the mark of an EmbedStore, which misleads other readers.
             kind = kind if old.kind in (None, "b2embed") else old.kind
-        metadata = None if registry is None else {REGISTRY: stored_value(registry)}
-        return EmbeddedChanges(kind, old, changes, metadata=metadata)
+        metadata = None if registry is None else {REGISTRY: frames.frame_layout.stored_value(registry)}
+        return frames.changes.EmbeddedChanges(kind, old, changes, metadata=metadata)
 
     def stage(self, changes: dict[str, ByteRange], tiers: Mapping[str, bool]) -> dict[str, ByteRange]:
         """Move unpublished frames out of memory. Returns where they are now."""

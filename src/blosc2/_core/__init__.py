@@ -1,5 +1,6 @@
 """Bytes, in Cython: sources, chunks, frames, grids of arrays, archives, keys, and fast paths to many leaves.
 
 It knows no modes, no defaults, and no paths except to open them. Of the Python layers it imports only `exceptions`.
-`allocation` has the rule for how much memory an operation on a file may use.
+`allocation` has the rule for how much memory an operation on a file may use; `on_demand` serves packages that import
+their modules when they are needed.
 """

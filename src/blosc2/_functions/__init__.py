@@ -4,65 +4,89 @@ Code that a class shares with its methods lies with the class; this package has 
 here knows stores, or opens a path.
 """
 
-from blosc2._functions.buffers import (
-    compress,
-    compress2,
-    decompress,
-    decompress2,
-    get_blocksize,
-    get_cbuffer_sizes,
-    set_blocksize,
-    set_releasegil,
-)
-from blosc2._functions.compressors import (
-    clib_info,
-    compressor_list,
-    get_clib,
-    get_compressor,
-    get_cpu_info,
-    set_compressor,
-)
-from blosc2._functions.creation import (
-    arange,
-    array,
-    asarray,
-    copy,
-    empty,
-    empty_like,
-    eye,
-    frombuffer,
-    fromiter,
-    full,
-    full_like,
-    linspace,
-    nans,
-    ones,
-    ones_like,
-    save,
-    uninit,
-    zeros,
-    zeros_like,
-)
-from blosc2._functions.from_frame import wrap
-from blosc2._functions.manipulation import (
-    astype,
-    concat,
-    expand_dims,
-    matrix_transpose,
-    permute_dims,
-    reshape,
-    squeeze,
-    stack,
-    take,
-    take_along_axis,
-    transpose,
-)
-from blosc2._functions.opaque_objects import OPAQUE_KINDS, OpaqueArray, OpaqueSChunk
-from blosc2._functions.pickled_buffers import pack, pack_array, unpack, unpack_array
-from blosc2._functions.slice_chunks import get_slice_nchunks, touched_chunks
+from typing import TYPE_CHECKING
+
+from blosc2._core.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from blosc2._functions.buffers import (
+        compress,
+        compress2,
+        decompress,
+        decompress2,
+        get_blocksize,
+        get_cbuffer_sizes,
+        set_blocksize,
+        set_releasegil,
+    )
+    from blosc2._functions.compressors import (
+        clib_info,
+        compressor_list,
+        get_clib,
+        get_compressor,
+        get_cpu_info,
+        set_compressor,
+    )
+    from blosc2._functions.creation import (
+        arange,
+        array,
+        asarray,
+        copy,
+        empty,
+        empty_like,
+        eye,
+        frombuffer,
+        fromiter,
+        full,
+        full_like,
+        linspace,
+        nans,
+        ones,
+        ones_like,
+        save,
+        uninit,
+        zeros,
+        zeros_like,
+    )
+    from blosc2._functions.from_frame import wrap
+    from blosc2._functions.manipulation import (
+        astype,
+        concat,
+        expand_dims,
+        matrix_transpose,
+        permute_dims,
+        reshape,
+        squeeze,
+        stack,
+        take,
+        take_along_axis,
+        transpose,
+    )
+    from blosc2._functions.opaque_objects import OpaqueArray, OpaqueSChunk
+    from blosc2._functions.pickled_buffers import pack, pack_array, unpack, unpack_array
+    from blosc2._functions.slice_chunks import get_slice_nchunks, touched_chunks
+else:
+    __getattr__ = on_demand(__name__, {
+        "buffers": (
+            "compress compress2 decompress decompress2 get_blocksize get_cbuffer_sizes set_blocksize set_releasegil"
+        ),
+        "compressors": "clib_info compressor_list get_clib get_compressor get_cpu_info set_compressor",
+        "creation": (
+            "arange array asarray copy empty empty_like eye frombuffer fromiter full full_like linspace nans ones "
+            "ones_like save uninit zeros zeros_like"
+        ),
+        "from_frame": "wrap",
+        "manipulation": (
+            "astype concat expand_dims matrix_transpose permute_dims reshape squeeze stack take take_along_axis "
+            "transpose"
+        ),
+        "opaque_objects": "OpaqueArray OpaqueSChunk",
+        "pickled_buffers": "pack pack_array unpack unpack_array",
+        "slice_chunks": "get_slice_nchunks touched_chunks",
+    })  # fmt: skip
 
 __all__ = [
-    "OPAQUE_KINDS", "OpaqueArray", "OpaqueSChunk", "arange", "array", "asarray", "astype", "clib_info",
+    "OpaqueArray", "OpaqueSChunk", "arange", "array", "asarray", "astype", "clib_info",
     "compress", "compress2", "compressor_list", "concat", "copy", "decompress", "decompress2", "empty",
     "empty_like", "expand_dims", "eye", "frombuffer", "fromiter", "full", "full_like", "get_blocksize",
     "get_cbuffer_sizes", "get_clib", "get_compressor", "get_cpu_info", "get_slice_nchunks", "linspace",

@@ -7,6 +7,7 @@ from typing import Any, Never
 import numpy as np
 
 from blosc2._handles import FrameHandle
+from blosc2._options import OPAQUE_KINDS
 from blosc2.exceptions import UnsupportedKindError
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
@@ -33,10 +34,6 @@ class OpaqueObject:
 
     def __repr__(self) -> str:
         return f"<opaque object of kind {self.kind!r}>"
-
-
-#: Metalayers of objects that this package does not have.
-OPAQUE_KINDS = ("proxy-source", "b2o", "listarray", "LazyArray")
 
 
 class OpaqueArray(OpaqueObject, NDArray):

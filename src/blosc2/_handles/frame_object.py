@@ -21,10 +21,16 @@ class Stored(HandleProperties):
 
     __slots__ = ("__weakref__", "_handle", "_vlmeta_")
     _handle: FrameHandle
-    #: Checks the file of an object; see `hooks`.
+    #: Checks the file of an object, by its handle; or what lies at a path, or the bytes of a store; see `hooks`.
     checker: ClassVar[Callable[..., CheckReport] | None] = None
     #: Says which chunks a key touches; see `hooks`.
     touched: ClassVar[Callable[..., Any] | None] = None
+    #: Says how an object travels; see `hooks`.
+    reducer: ClassVar[Callable[..., tuple[Any, ...]] | None] = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        assert self.reducer is not None
+        return self.reducer(self)
 
     @property
     def meta(self) -> Meta:

@@ -18,10 +18,11 @@ from blosc2._core.frame.block_check import check_chunk as check_stored_chunk
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._frames import is_verifiable, trailers, unpack, verify_frame
-from blosc2._functions import OPAQUE_KINDS, wrap
+from blosc2._functions import wrap
 from blosc2._handles import FrameHandle, HandleOptions, array_of, make_plugin
 from blosc2._integrity.report import FAULTS, MOST, Findings
 from blosc2._lists import LENGTHS, stored_lengths
+from blosc2._options import OPAQUE_KINDS
 from blosc2.exceptions import FormatError, UnsafeDeserializationError, UnsupportedKindError
 
 # How many times what the rule of allocation gives is unpacked of values, one after the other.

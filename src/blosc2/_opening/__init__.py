@@ -4,6 +4,9 @@ The kind of object is recognised, and the request checked against it, before a c
 importing the package sets up.
 """
 
+from typing import TYPE_CHECKING
+
+from blosc2._core.on_demand import on_demand
 from blosc2._opening.hooks import install
 from blosc2._opening.open_path import (
     estore_from_cframe,
@@ -14,16 +17,27 @@ from blosc2._opening.open_path import (
     open,
     schunk_from_cframe,
 )
-from blosc2._opening.tensors import (
-    load_array,
-    load_tensor,
-    pack_array2,
-    pack_tensor,
-    save_array,
-    save_tensor,
-    unpack_array2,
-    unpack_tensor,
-)
+
+if TYPE_CHECKING:
+    from blosc2._opening.open_store import opened_store as opened_store
+    from blosc2._opening.open_store import store_in_frame as store_in_frame
+    from blosc2._opening.open_store import store_in_memory as store_in_memory
+    from blosc2._opening.tensors import (
+        load_array,
+        load_tensor,
+        pack_array2,
+        pack_tensor,
+        save_array,
+        save_tensor,
+        unpack_array2,
+        unpack_tensor,
+    )
+else:
+    __getattr__ = on_demand(__name__, {
+        "open_store": "opened_store store_in_frame store_in_memory",
+        "tensors":
+            "load_array load_tensor pack_array2 pack_tensor save_array save_tensor unpack_array2 unpack_tensor",
+    })  # fmt: skip
 
 __all__ = [
     "estore_from_cframe", "from_cframe", "install", "load", "load_array", "load_tensor", "ndarray_from_cframe",

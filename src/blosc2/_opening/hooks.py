@@ -1,31 +1,49 @@
 """What importing the package sets up: hooks between modules. No other module registers any.
 
-A module that needs a function of a higher layer, which it may not import, has an attribute for it; it is set here.
+A module that needs a function of a higher layer, which it may not import, has an attribute for it; it is set here. A
+hook imports what it needs when it is called, except for `open_value`.
 """
 
 from __future__ import annotations
 
 import atexit
-import copyreg
+import sys
+from typing import Any
 
-from blosc2._functions import OpaqueArray, OpaqueSChunk, touched_chunks
 from blosc2._handles import FrameHandle, Stored
-from blosc2._integrity import check_opened_handle, check_store
 from blosc2._opening.open_path import open_value
-from blosc2._opening.pickles import reduce_stored
-from blosc2._stores import Store, end_all
-from blosc2.batch_array import BatchArray
-from blosc2.ndarray import NDArray
-from blosc2.objectarray import ObjectArray
-from blosc2.schunk import SChunk
 
 
 def install() -> None:
     """Set the hooks; called once, by the package."""
     FrameHandle.open_cframe = staticmethod(open_value)  # values of metadata and lists that are frames
-    Stored.checker = staticmethod(check_opened_handle)
-    Stored.touched = staticmethod(touched_chunks)
-    Store.checker = staticmethod(check_store)
-    for kind in (NDArray, SChunk, ObjectArray, BatchArray, OpaqueArray, OpaqueSChunk):
-        copyreg.pickle(kind, reduce_stored)
-    atexit.register(end_all)  # stores that are still open for writing
+    Stored.checker = staticmethod(_check)
+    Stored.touched = staticmethod(_touched)
+    Stored.reducer = staticmethod(_reduce)
+    atexit.register(_end)
+
+
+def _check(what: Any, progress: Any) -> Any:
+    """Check what a handle shows, or the store at a path or in bytes."""
+    from blosc2._integrity import check_opened_handle, check_store
+
+    return (check_opened_handle if isinstance(what, FrameHandle) else check_store)(what, progress)
+
+
+def _touched(*given: Any) -> Any:
+    from blosc2._functions import touched_chunks
+
+    return touched_chunks(*given)
+
+
+def _reduce(stored: Stored) -> tuple[Any, ...]:
+    from blosc2._opening.pickles import reduce_stored
+
+    return reduce_stored(stored)
+
+
+def _end() -> None:
+    """Close the stores that are still open for writing. Where there are any, their module was imported."""
+    stores = sys.modules.get("blosc2._stores.open_stores")
+    if stores is not None:
+        stores.end_all()

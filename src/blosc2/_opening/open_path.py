@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from blosc2 import _opening
 from blosc2 import schunk as schunk_module
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
@@ -17,22 +18,23 @@ from blosc2._handles import (
     FrameHandle,
     HandleOptions,
     MemoryHandle,
+    Stored,
     open_handle,
 )
-from blosc2._opening.open_store import open_store
 from blosc2._options import (
     check_open_modes,
     deserialize_mode,
     local_path,
     tell_of_mapping,
 )
-from blosc2.dict_store import DictStore
-from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
 from blosc2.ndarray import NDArray
-from blosc2.objectarray import ObjectArray
 from blosc2.schunk import SChunk
 from blosc2.storage import CParams, cparams_from, dparams_from
+
+if TYPE_CHECKING:
+    from blosc2.embed_store import EmbedStore
+    from blosc2.objectarray import ObjectArray
 
 _STORE_SUFFIXES = (".b2d", ".b2z", ".b2e")
 # Keywords of features that this package does not have; None and False ask for nothing.
@@ -134,17 +136,17 @@ def open(
     )  # fmt: skip
     suffix = os.path.splitext(name)[1]
     if suffix in _STORE_SUFFIXES and offset == 0:
-        return open_store(name, suffix, mode, mmap_mode, policy, store_how, locking=locking)
+        return _opening.opened_store(name, suffix, mode, mmap_mode, policy, store_how, locking=locking)
     if os.path.isdir(name):
         if is_directory_frame(name) and effective != "x":
             options = HandleOptions(effective, mmap_mode, policy, locking=locking, **how)
             handle = open_handle(name, options, directory=True)
             return _opened(handle, effective, kwargs.get("cparams"))
-        return open_store(name, suffix, mode, mmap_mode, policy, store_how, locking=locking)
+        return _opening.opened_store(name, suffix, mode, mmap_mode, policy, store_how, locking=locking)
     if not os.path.lexists(name):
         for other in _STORE_SUFFIXES:
             if os.path.lexists(name + other):
-                return open_store(name + other, other, mode, mmap_mode, policy, store_how, locking=locking)
+                return _opening.opened_store(name + other, other, mode, mmap_mode, policy, store_how, locking=locking)
         raise MissingFileError(errno.ENOENT, "No such file or directory", name)
     if effective == "x":
         raise ExistingFileError(errno.EEXIST, "mode='x' only creates, and the file exists", name)
@@ -153,7 +155,7 @@ def open(
         handle = open_handle(name, options, offset, directory=False, advice=lasting(advise))
     except FormatError:
         if offset == 0 and _is_zip(name):
-            return open_store(name, ".b2z", mode, mmap_mode, policy, store_how, locking=locking)
+            return _opening.opened_store(name, ".b2z", mode, mmap_mode, policy, store_how, locking=locking)
         raise
     tell_of_mapping(name, mmap_mode, kwargs.get("initial_mapping_size"), handle.frame.source.size)
     if advise is not None:
@@ -234,10 +236,8 @@ def load(urlpath: str | bytes | os.PathLike[Any], offset: int = 0, *, deserializ
     1.0
     """
     found = open(urlpath, "r", offset, deserialize=deserialize, **kwargs)
-    if isinstance(found, (EmbedStore, DictStore)):
-        if isinstance(found, EmbedStore):
-            return EmbedStore._from_buffer(found.to_cframe(), deserialize=deserialize)
-        raise NotImplementedError("stores of several files cannot be loaded into memory; open them with mode='r'")
+    if not isinstance(found, Stored):
+        return _opening.store_in_memory(found, deserialize)
     frame = Frame.open(Source.of_buffer(found.to_cframe()))
     policy = str(deserialize_mode(deserialize))
     return wrap(MemoryHandle(frame, HandleOptions("a", deserialize=policy, dparams=found._handle.dparams)))
@@ -270,7 +270,7 @@ def from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") ->
     """
     handle = _handle_of(cframe, copy, deserialize)
     if handle.frame.metalayer("b2embed") is not None:
-        return EmbedStore._from_buffer(handle.frame.source, deserialize=deserialize)
+        return _opening.store_in_frame(handle.frame, deserialize)
     return wrap(handle)
 
 
@@ -309,11 +309,13 @@ def estore_from_cframe(cframe: Any, copy: bool = False, *, deserialize: str = "s
     handle = _handle_of(cframe, copy, deserialize)
     if handle.frame.metalayer("b2embed") is None:
         raise FormatError("the cframe is not an EmbedStore: it has no b2embed metalayer")
-    return EmbedStore._from_buffer(handle.frame.source, deserialize=deserialize)
+    return _opening.store_in_frame(handle.frame, deserialize)
 
 
 def objectarray_from_cframe(cframe: Any, copy: bool = True, *, deserialize: str = "safe") -> ObjectArray:
     """Open the list of values in the bytes of a frame; see `from_cframe`."""
+    from blosc2.objectarray import ObjectArray
+
     found = from_cframe(cframe, copy, deserialize=deserialize)
     if not isinstance(found, ObjectArray):
         raise FormatError("the cframe is not tagged as an ObjectArray")

@@ -5,15 +5,19 @@ from __future__ import annotations
 import errno
 import os
 import warnings
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from blosc2._backends import REGISTRY, TieredBackend, WriterLock, absolute
+from blosc2 import _backends, _stores
+from blosc2._backends import REGISTRY, TieredBackend, absolute
+from blosc2._core.frame.frame import Frame
 from blosc2._options import StoreOptions, refuse_locking, store_options
-from blosc2._stores import Store, advise_all, backend_of
+from blosc2._stores import Store, backend_of
 from blosc2.dict_store import DictStore
-from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import MissingFileError
 from blosc2.tree_store import TreeStore
+
+if TYPE_CHECKING:
+    from blosc2.embed_store import EmbedStore
 
 #: The classes by the tags of stores, which lie in a metalayer of the frame of embedded values.
 KINDS: Final[dict[str, type[DictStore]]] = {cls._metalayer: cls for cls in (DictStore, TreeStore)}
@@ -22,7 +26,7 @@ KINDS: Final[dict[str, type[DictStore]]] = {cls._metalayer: cls for cls in (Dict
 _TABLE: Final = "/_meta"
 
 
-def open_store(
+def opened_store(
     path: str, suffix: str, mode: str, mmap_mode: str | None, policy: str, given: dict[str, Any], *, locking: bool
 ) -> Store:
     """Open the existing store at a path; its tag, which is read once, names the class.
@@ -48,11 +52,11 @@ def open_store(
             path,
         )
     if suffix == ".b2e" and not os.path.isdir(path):
-        return EmbedStore(path, mode=mode, mmap_mode=mmap_mode, deserialize=policy, **given)
+        return _embed_store()(path, mode=mode, mmap_mode=mmap_mode, deserialize=policy, **given)
     lock = None
     if options.mode == "a":
         # Before anything is read: what is read must stay the newest.
-        lock = WriterLock(absolute(path), options.timeout, exclusive=options.exclusive)
+        lock = _backends.WriterLock(absolute(path), options.timeout, exclusive=options.exclusive)
     try:
         backend = backend_of(path, options)
         backend.lock = lock
@@ -65,6 +69,26 @@ def open_store(
         if lock is not None:
             lock.release()
         raise
+
+
+def _embed_store() -> type[EmbedStore]:
+    """The class, with the backend that only it has."""
+    from blosc2.embed_store import EmbedStore
+
+    return EmbedStore
+
+
+def store_in_memory(store: Store, deserialize: str) -> EmbedStore:
+    """The same store in memory."""
+    kind = _embed_store()
+    if not isinstance(store, kind):
+        raise NotImplementedError("stores of several files cannot be loaded into memory; open them with mode='r'")
+    return kind._from_buffer(store.to_cframe(), deserialize=deserialize)
+
+
+def store_in_frame(frame: Frame, deserialize: str) -> EmbedStore:
+    """The store that a frame holds."""
+    return _embed_store()._from_buffer(frame.source, deserialize=deserialize)
 
 
 def _store_of(backend: TieredBackend, path: str, options: StoreOptions, given: dict[str, Any]) -> DictStore:
@@ -90,5 +114,5 @@ def _store_of(backend: TieredBackend, path: str, options: StoreOptions, given: d
         warnings.warn(f"{path} is a table of another package; its parts are shown as leaves", UserWarning,
                       stacklevel=4)  # fmt: skip
     if options.advise is not None and store._session.advice is None:
-        advise_all(store, options.advise)
+        _stores.advise_all(store, options.advise)
     return store

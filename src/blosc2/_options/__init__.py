@@ -35,7 +35,7 @@ from blosc2._options.modes import (
     refuse_locking,
     refuse_without_path,
 )
-from blosc2._options.out_of_scope import Absent, explain_absent, explain_name
+from blosc2._options.out_of_scope import OPAQUE_KINDS, Absent, explain_absent, explain_name
 from blosc2._options.paths import local_path, tell_of_mapping
 from blosc2._options.store_options import StoreOptions, store_options
 from blosc2._options.thread_choice import COMPRESSED_BESIDE, PARALLEL_WORK, compress, compressed, reads_beside, run
@@ -44,6 +44,7 @@ __all__ = [
     "COMPRESSED_BESIDE",
     "FIELDS",
     "FILTER_SLOTS",
+    "OPAQUE_KINDS",
     "PARALLEL_WORK",
     "PLUGIN_FORMAT",
     "Absent",

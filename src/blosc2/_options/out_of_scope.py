@@ -56,6 +56,9 @@ _ADVICE: Final = {
     ), _USERS),
 }  # fmt: skip
 
+#: Metalayers of objects that this package does not have: they can be described and copied, but not read.
+OPAQUE_KINDS: Final = ("proxy-source", "b2o", "listarray", "LazyArray")
+
 _METHODS: Final = frozenset((
     "all", "any", "argmax", "argmin", "argsort", "cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod",
     "sort", "std", "sum", "var", "where",

@@ -4,58 +4,107 @@ A store has a backend, which finds and publishes bytes, and objects of this pack
 collect changes. The public classes (`DictStore`, `TreeStore`, `EmbedStore`) lie at the top of the package.
 """
 
-from blosc2._stores import changes, publish
-from blosc2._stores.copy_store import to_b2d, to_b2z
-from blosc2._stores.followers import recount
-from blosc2._stores.leaf_publishing import NOTHING, LeafPublishing, gets_file
-from blosc2._stores.leaves.advice import advise_all
-from blosc2._stores.leaves.descriptions import LeafInfo
-from blosc2._stores.leaves.leaf import leaf_reader, live_leaf
-from blosc2._stores.leaves.statistics import GroupStats, describe_leaf, store_stats
-from blosc2._stores.new_keys import NewNames
-from blosc2._stores.open_stores import end_all
-from blosc2._stores.paced_publishing import PacedPublishing
-from blosc2._stores.store import Store
-from blosc2._stores.tiered_backends import backend_of, file_names, open_or_begin
-from blosc2._stores.tree import tree_changes, walking
-from blosc2._stores.tree.attributes import GroupAttributes
-from blosc2._stores.tree.drawing import FEW_LINES, Drawing, draw_store, listed
-from blosc2._stores.tree.foreign_object import ForeignObject
-from blosc2._stores.tree.foreign_objects import ForeignObjects
-from blosc2._stores.tree.groups import Groups, has_group
-from blosc2._stores.tree.names import ATTRIBUTES, HIDDEN
+from typing import TYPE_CHECKING
+
+from blosc2._core.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from blosc2._stores import changes, publish
+    from blosc2._stores.all_or_none import AllOrNone
+    from blosc2._stores.copy_store import to_b2d, to_b2z
+    from blosc2._stores.followers import recount
+    from blosc2._stores.leaf_publishing import LeafPublishing, gets_file
+    from blosc2._stores.leaves.advice import advise_all
+    from blosc2._stores.leaves.descriptions import LeafInfo
+    from blosc2._stores.leaves.leaf import leaf_reader, live_leaf
+    from blosc2._stores.leaves.leaf_setting import ready_setter, set_leaf
+    from blosc2._stores.leaves.many_frames import FrameMaker, nbytes_of
+    from blosc2._stores.leaves.statistics import GroupStats, describe_leaf, store_stats
+    from blosc2._stores.leaves.value_to_frame import metadata_frame, new_frame
+    from blosc2._stores.new_keys import NewKeys, NewNames
+    from blosc2._stores.open_stores import end_all, end_forgotten, note_writable
+    from blosc2._stores.paced_publishing import PacedPublishing
+    from blosc2._stores.publish import NOTHING
+    from blosc2._stores.store import Store
+    from blosc2._stores.tiered_backends import backend_of, file_names, open_or_begin
+    from blosc2._stores.transaction import Transaction
+    from blosc2._stores.tree import tree_changes, walking
+    from blosc2._stores.tree.attributes import GroupAttributes
+    from blosc2._stores.tree.drawing import FEW_LINES, Drawing, draw_store, listed
+    from blosc2._stores.tree.foreign_object import ForeignObject
+    from blosc2._stores.tree.foreign_objects import ForeignObjects
+    from blosc2._stores.tree.groups import Groups, has_group
+    from blosc2._stores.tree.names import ATTRIBUTES, HIDDEN
+else:
+    __getattr__ = on_demand(__name__, {
+        "all_or_none": "AllOrNone",
+        "copy_store": "to_b2d to_b2z",
+        "followers": "recount",
+        "leaf_publishing": "LeafPublishing gets_file",
+        "leaves.advice": "advise_all",
+        "leaves.descriptions": "LeafInfo",
+        "leaves.leaf": "leaf_reader live_leaf",
+        "leaves.statistics": "GroupStats describe_leaf store_stats",
+        "leaves.leaf_setting": "ready_setter set_leaf",
+        "leaves.many_frames": "FrameMaker nbytes_of",
+        "leaves.value_to_frame": "metadata_frame new_frame",
+        "new_keys": "NewKeys NewNames",
+        "open_stores": "end_all end_forgotten note_writable",
+        "paced_publishing": "PacedPublishing",
+        "publish": "NOTHING",
+        "store": "Store",
+        "tiered_backends": "backend_of file_names open_or_begin",
+        "transaction": "Transaction",
+        "tree.attributes": "GroupAttributes",
+        "tree.drawing": "FEW_LINES Drawing draw_store listed",
+        "tree.foreign_object": "ForeignObject",
+        "tree.foreign_objects": "ForeignObjects",
+        "tree.groups": "Groups has_group",
+        "tree.names": "ATTRIBUTES HIDDEN",
+    }, ("changes", "publish", "tree.tree_changes", "tree.walking"))  # fmt: skip
 
 __all__ = [
     "ATTRIBUTES",
     "FEW_LINES",
     "HIDDEN",
     "NOTHING",
+    "AllOrNone",
     "Drawing",
     "ForeignObject",
     "ForeignObjects",
+    "FrameMaker",
     "GroupAttributes",
     "GroupStats",
     "Groups",
     "LeafInfo",
     "LeafPublishing",
+    "NewKeys",
     "NewNames",
     "PacedPublishing",
     "Store",
+    "Transaction",
     "advise_all",
     "backend_of",
     "changes",
     "describe_leaf",
     "draw_store",
     "end_all",
+    "end_forgotten",
     "file_names",
     "gets_file",
     "has_group",
     "leaf_reader",
     "listed",
     "live_leaf",
+    "metadata_frame",
+    "nbytes_of",
+    "new_frame",
+    "note_writable",
     "open_or_begin",
     "publish",
+    "ready_setter",
     "recount",
+    "set_leaf",
     "store_stats",
     "to_b2d",
     "to_b2z",

@@ -300,7 +300,3 @@ def _entries(store: DictStore) -> Any:
     """The published embedded values by key."""
     embedded = store._backend.embedded
     return () if embedded is None else embedded.entries
-
-
-#: For all stores that are read only: they publish nothing.
-NOTHING: Final = LeafPublishing()

@@ -13,6 +13,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from blosc2._core.io.forking import each, in_child
+from blosc2._core.on_demand import import_all
 from blosc2._stores.publish import drop, end
 
 if TYPE_CHECKING:
@@ -25,8 +26,12 @@ _child = 0
 
 
 def note_writable(store: Any) -> None:
-    """Remember a store that is open for writing, for when this process forks or ends."""
+    """Remember a store that is open for writing, for when this process forks or ends.
+
+    Then nothing may have to be imported any more.
+    """
     _writable[id(store)] = store
+    import_all("blosc2._stores")
     _end_with_child()
 
 

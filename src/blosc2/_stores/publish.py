@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from blosc2._backends import ByteRange, NewVersion
 from blosc2._files import Compaction, Progress
@@ -34,6 +34,29 @@ class Publishing(Protocol):
     def forget_key(self, key: str) -> None: ...
     def clear_published(self) -> None: ...
     def clear_dropped(self) -> None: ...
+
+
+class _NoPublishing:
+    """For stores that are read only."""
+
+    lazily = False
+    hidden: Final[frozenset[str]] = frozenset()
+
+    def is_due(self, *_: object) -> bool:
+        return False
+
+    put = remove = is_unsettled = is_due
+
+    def quiet_time(self, store: Any) -> tuple[int, float]:  # noqa: ARG002
+        return -1, 0.0
+
+    def end_block(self, *_: object, **__: object) -> None:
+        pass
+
+    make_durable = forget_key = clear_published = clear_dropped = end_block
+
+
+NOTHING: Final[Publishing] = _NoPublishing()
 
 
 # ------------------------------------------------------------------ publishing

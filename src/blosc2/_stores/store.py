@@ -22,40 +22,35 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from blosc2 import _stores
 from blosc2._backends import Backend, ByteRange, canonical_key, new_key, plain_key
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._core.leaves.leaf_lookup import LeafLookup
 from blosc2._files import Compaction, Progress, lasting
-from blosc2._handles import LOST_ERRORS
+from blosc2._handles import LOST_ERRORS, Stored
 from blosc2._options import StoreOptions
-from blosc2._stores import changes, publish
-from blosc2._stores.all_or_none import AllOrNone
+from blosc2._stores import publish
 from blosc2._stores.contents import Contents
 from blosc2._stores.followers import KeyFollower, forget_published_keys
-from blosc2._stores.leaf_publishing import NOTHING
 from blosc2._stores.leaves.advice import advise
 from blosc2._stores.leaves.leaf import live_leaf, read_only
-from blosc2._stores.leaves.leaf_setting import read_and_learn, ready_setter, set_leaf
 from blosc2._stores.leaves.open_leaves import OpenLeaves
-from blosc2._stores.leaves.read_many import batch_of_members, read_many
-from blosc2._stores.open_stores import end_forgotten, note_writable
+from blosc2._stores.leaves.read_many import batch_of_members, read_and_learn, read_many
 from blosc2._stores.pending import PendingChanges
 from blosc2._stores.session import Session
-from blosc2._stores.transaction import Transaction
 from blosc2._stores.write_many import Items, update_store, write_many
 from blosc2.exceptions import StoreKeyError
 
 if TYPE_CHECKING:
     from blosc2._integrity.report import CheckReport
+    from blosc2._stores.transaction import Transaction
 
 
 class Store(LeafLookup, MutableMapping[str, Any]):
     """What every store does; see `EmbedStore`, `DictStore` and `TreeStore`."""
 
-    #: Checks what lies at a path, or the bytes of a store in memory; see `hooks`.
-    checker: ClassVar[Callable[..., CheckReport] | None] = None
     # The last segment of keys that are not shown.
     _hidden_name: ClassVar[str | None] = None
     # Values of fewer bytes are embedded.
@@ -73,7 +68,11 @@ class Store(LeafLookup, MutableMapping[str, Any]):
     _absolute: Callable[[object], str] = staticmethod(canonical_key)
 
     def __init__(
-        self, path: str | None, options: StoreOptions, backend: Backend, publishing: publish.Publishing = NOTHING
+        self,
+        path: str | None,
+        options: StoreOptions,
+        backend: Backend,
+        publishing: publish.Publishing = publish.NOTHING,
     ) -> None:
         self._path = path
         self._mmap_mode, self._verify, advice, mode, self._deserialize, *_ = options
@@ -91,7 +90,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         self._use_open_leaves(leaves.held, self._hidden_name)
         self._sweep_at = leaves.limit
         if mode != "r":
-            note_writable(self)
+            _stores.note_writable(self)
 
     # ------------------------------------------------------------------ what kinds of stores add
     def _check_assignable(self, key: str) -> None:
@@ -256,7 +255,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         key = new_key(key)
         self._session.check_writable("set items", key)
         with self._lock:
-            set_leaf(self, key, value)
+            _stores.set_leaf(self, key, value)
 
     def _delete(self, key: str) -> None:
         key = self._absolute(key)
@@ -264,15 +263,15 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         with self._lock:
             if not self._contents.has(key):
                 raise self._missing_key(key)
-            changes.remove_at_once(self, key)
-            ready_setter(self)
+            _stores.changes.remove_at_once(self, key)
+            _stores.ready_setter(self)
 
     def clear(self) -> None:
         """Delete all keys."""
         self._session.check_writable("delete items")
-        with self._lock, AllOrNone(self):
+        with self._lock, _stores.AllOrNone(self):
             for key in self._contents.keys():  # noqa: SIM118 - no mapping
-                changes.remove(self, key)
+                _stores.changes.remove(self, key)
 
     def update(self, other: Items = (), /, **more: Any) -> None:  # type: ignore[override]  # one for all of its forms
         """Set many keys, from a mapping or from pairs of key and value, like a dict; if anything raises, none of them.
@@ -298,7 +297,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         """
         old, new = self._absolute(old), new_key(self._absolute(new) if self._prefix else new)
         self._session.check_writable("rename", old)
-        changes.rename_leaf(self, old, new)
+        _stores.changes.rename_leaf(self, old, new)
 
     def transaction(self) -> Transaction:
         """Publish all changes of a ``with`` block at once, or none of them if it raises.
@@ -326,7 +325,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         >>> store.close()
         """
         self._session.check_writable("begin a transaction")
-        return Transaction(self._owner)
+        return _stores.Transaction(self._owner)
 
     # ------------------------------------------------------------------ publishing
     @property
@@ -411,8 +410,8 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         if path is None:
             in_memory: Any = self
             path = in_memory.to_cframe()
-        assert self.checker is not None
-        return self.checker(path, progress)
+        assert Stored.checker is not None
+        return Stored.checker(path, progress)
 
     def discard(self) -> None:
         """Drop all unpublished changes, also in leaves that you hold."""
@@ -440,8 +439,8 @@ class Store(LeafLookup, MutableMapping[str, Any]):
 
     def __del__(self) -> None:
         session = getattr(self, "_session", None)
-        if session is not None and not session.closed:
-            end_forgotten(self)
+        if session is not None and not session.closed and session.mode != "r":
+            _stores.end_forgotten(self)
 
     def _begin_child(self) -> None:
         """In a forked child: another thread of the parent may have been changing the store."""

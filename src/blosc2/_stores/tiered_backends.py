@@ -6,10 +6,9 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from blosc2 import _backends
 from blosc2._backends import (
-    DirectoryBackend,
     TieredBackend,
-    ZipBackend,
     absolute,
     missing,
     suffix_of,
@@ -35,7 +34,7 @@ def backend_of(path: str, options: StoreOptions, kind: str = "b2dict") -> Tiered
         is_file = not stat.S_ISDIR(os.stat(root).st_mode)
     except (OSError, ValueError):  # a link that leads nowhere is read as a file, whose error names what is missing
         is_file = path.endswith(".b2z") or (mode == "r" and os.path.lexists(root))
-    backend: TieredBackend = (ZipBackend if is_file else DirectoryBackend)(root, options, kind)
+    backend: TieredBackend = (_backends.ZipBackend if is_file else _backends.DirectoryBackend)(root, options, kind)
     backend.named = named
     return backend
 

@@ -12,24 +12,22 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from blosc2._backends import CATALOG_LEAST, MEMORY_LIMIT, LeafStream, filed_as
-from blosc2._stores.all_or_none import AllOrNone
-from blosc2._stores.changes import put
+from blosc2 import _backends, _stores
+from blosc2._backends import MEMORY_LIMIT, filed_as
 from blosc2._stores.followers import forget_published_keys, recount
-from blosc2._stores.leaves.many_frames import Filed, FrameMaker, nbytes_of
-from blosc2._stores.leaves.value_to_frame import new_frame
-from blosc2._stores.new_keys import NewKeys
 from blosc2._stores.pending import is_in_memory
 from blosc2._stores.publish import flush, load, load_if_required
 from blosc2.exceptions import name_file
 
 if TYPE_CHECKING:
+    from blosc2._backends import LeafStream
     from blosc2._core.leaves.leaf_stream import SmallLeaves
+    from blosc2._stores.leaves.many_frames import Filed
     from blosc2._stores.store import Store
     from blosc2.dict_store import DictStore
 
 #: Key, uncompressed bytes, and the frame of a leaf with its suffix and description.
-Framed = tuple[str, int, Filed]
+Framed: TypeAlias = "tuple[str, int, Filed]"
 
 
 #: Keys and values, as `update` of a dict takes them.
@@ -43,7 +41,7 @@ _PROGRESS_EACH: Final = 1024
 
 def update_store(store: Store, items: Items, more: Mapping[str, Any]) -> None:
     """Set many keys, or none; see `Store.update`."""
-    with AllOrNone(store):
+    with _stores.AllOrNone(store):
         values = _absolute(store, _pairs(items, more))
         session = store._session
         if (
@@ -55,7 +53,7 @@ def update_store(store: Store, items: Items, more: Mapping[str, Any]) -> None:
             _set_each(store, values)
             return
         # The first ones are pending like other changes: for a few, a stream would take longer.
-        _set_each(store, islice(values, CATALOG_LEAST - 1))
+        _set_each(store, islice(values, _backends.CATALOG_LEAST - 1))
         for item in values:
             with store._lock:
                 _stream_update(cast("DictStore", store), chain((item,), values))
@@ -108,7 +106,7 @@ def write_many(self: Store, items: Items, *, progress: Callable[[int, int], Any]
         if session.streaming:  # begun while this waited for the lock
             session.check_writable("write many items")
         if session.transaction is not None:
-            with AllOrNone(self):
+            with _stores.AllOrNone(self):
                 return _set_each(self, values, progress)
         self._leaves.collect(self._pending.frames)
         if self._pending.frames:
@@ -149,7 +147,7 @@ def _set_each(store: Store, items: Iterable[tuple[str, Any]], progress: Progress
     for key, value in items:
         whole[key] = value
         count += 1
-        nbytes += nbytes_of(value)
+        nbytes += _stores.nbytes_of(value)
         if count % _PROGRESS_EACH == 0:
             progress(count, nbytes)
     progress(count, nbytes)
@@ -201,7 +199,7 @@ def _write_as_they_come(
         # The first values are kept as frames: the caller may fill the same array again for the next one.
         first: list[Framed] = []
         nbytes = 0
-        while len(first) < CATALOG_LEAST and nbytes <= MEMORY_LIMIT:
+        while len(first) < _backends.CATALOG_LEAST and nbytes <= MEMORY_LIMIT:
             found = many.next()
             if found is None:
                 store._session.streaming = False
@@ -225,12 +223,12 @@ class _Many:
     __slots__ = ("_frames", "_items", "admit")
 
     def __init__(self, store: DictStore, items: Iterator[tuple[str, Any]]) -> None:
-        self.admit = admit = NewKeys(
+        self.admit = admit = _stores.NewKeys(
             store._contents, store._names, store._check_assignable, grouped=store._has_groups,
             foreign=store._foreign is not None and store._foreign.are_possible(store),
         )  # fmt: skip
         self._items = items
-        self._frames = FrameMaker(((admit(key), value) for key, value in items), store._path, store._encoding())
+        self._frames = _stores.FrameMaker(((admit(key), value) for key, value in items), store._path, store._encoding())
 
     def next(self, small: SmallLeaves | None = None) -> Framed | None:
         """The next value with its frame; `small` writes those before that it can. None at the end."""
@@ -276,7 +274,9 @@ def _write_few(store: DictStore, leaves: list[Framed], progress: Progress) -> in
     """Publish leaves in a transaction."""
     with store.transaction():
         for key, _, (suffix, description, frame) in leaves:
-            put(store, key, new_frame(frame, suffix, description) if isinstance(frame, bytes) else frame)
+            _stores.changes.put(
+                store, key, _stores.new_frame(frame, suffix, description) if isinstance(frame, bytes) else frame
+            )
         progress(len(leaves), sum(nbytes for _, nbytes, _ in leaves))
     return len(leaves)
 

@@ -4,4 +4,13 @@ Files are found by their keys, written beside the tree and renamed into it here.
 by `_stores`.
 """
 
+from typing import TYPE_CHECKING
+
+from blosc2._core.on_demand import on_demand
+
 __all__ = ["aside", "backend", "files", "folders", "leaf_files", "placing", "publishing", "scan"]
+
+if TYPE_CHECKING:
+    from blosc2._backends.directory import publishing as publishing
+else:
+    __getattr__ = on_demand(__name__, {}, __all__)

@@ -12,15 +12,15 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from blosc2._backends import directory as directories
+from blosc2._backends import embedded as frames
 from blosc2._backends.directory.aside import FilesAside
 from blosc2._backends.directory.files import has_dead_bytes
 from blosc2._backends.directory.folders import Folders
 from blosc2._backends.directory.leaf_files import LeafFiles
 from blosc2._backends.directory.placing import Placing, Unsettled
-from blosc2._backends.directory.publishing import Publishing
-from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.embedded.file import EmbeddedFile
 from blosc2._backends.embedded.frame_map import Embedded, read_embedded
 from blosc2._backends.layout import (
@@ -39,6 +39,7 @@ from blosc2._backends.tiers import TieredBackend
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.on_demand import import_all
 from blosc2._files import (
     NewFile,
     Progress,
@@ -49,6 +50,9 @@ from blosc2._files import (
 from blosc2._frames import FrameUpdate, write_frame
 from blosc2._options import StoreOptions
 from blosc2.exceptions import FormatError
+
+if TYPE_CHECKING:
+    from blosc2._backends.embedded.changes import EmbeddedChanges
 
 # Nanoseconds in which a file system may not tell two changes apart.
 _TICK = 3 * 10**9
@@ -64,6 +68,8 @@ class DirectoryBackend(TieredBackend):
 
     def __init__(self, root: str, how: StoreOptions = StoreOptions(), kind: str = "b2dict") -> None:  # noqa: B008 - never changes
         super().__init__(root, how, kind)
+        if how.mode != "r":
+            import_all("blosc2._backends.directory")
         self._embed_source: Source | None = None
         self._embed_file = EmbeddedFile(os.path.join(root, EMBED))
         self._owner = self._embed_file.owner
@@ -306,7 +312,9 @@ class DirectoryBackend(TieredBackend):
         if not moved or embedded is None:
             return
         kept.update((key, embedded.kept(key) if key in embedded.entries else None) for key in moved)
-        Publishing(self).into({}, self.changes_of(moved, new.registry), fresh=False, durable=new.durable)
+        directories.publishing.Publishing(self).into(
+            {}, self.changes_of(moved, new.registry), fresh=False, durable=new.durable
+        )
         self.embedded = Embedded(self.embed_byte_range(), verify=self.how.verify)
         for key in moved:
             del values[key]
@@ -320,7 +328,9 @@ class DirectoryBackend(TieredBackend):
         if now is None or all(now.entries.get(key) == before.get(key) for key in kept):
             return
         try:
-            Publishing(self).into({}, self.changes_of(kept, new.registry), fresh=False, durable=new.durable)
+            directories.publishing.Publishing(self).into(
+                {}, self.changes_of(kept, new.registry), fresh=False, durable=new.durable
+            )
             self.forget_shown_keys()
         except (OSError, FormatError):
             error.add_note(f"{self.named}: renamed values are there under their new keys, too: {list(kept)[:5]}")
@@ -336,9 +346,9 @@ class DirectoryBackend(TieredBackend):
         self._embed_file.lazy = lazy and not changes
         try:
             if fresh and not (os.path.isdir(self.root) and (os.listdir(self.root) or self.aside.temporary.is_inside)):
-                Publishing(self).anew(changes, embed, durable)
+                directories.publishing.Publishing(self).anew(changes, embed, durable)
             else:
-                Publishing(self).into(changes, embed, fresh, durable)
+                directories.publishing.Publishing(self).into(changes, embed, fresh, durable)
             # Until it is read. Staged files stay that long, for another try.
             self.behind = True
             if changes or fresh:
@@ -361,7 +371,7 @@ class DirectoryBackend(TieredBackend):
 
     def publish_files(self, changes: dict[str, ByteRange | None]) -> dict[str, str]:
         """Change the files of leaves alone; new ones are durable when `placing` is settled. Returns their suffixes."""
-        return Publishing(self).into(changes, None, fresh=False, durable=False, settles=True)
+        return directories.publishing.Publishing(self).into(changes, None, fresh=False, durable=False, settles=True)
 
     def _mark(self) -> None:
         """Change the directory's time, so that readers notice a new version, however coarse times are."""
@@ -461,7 +471,7 @@ class DirectoryBackend(TieredBackend):
         embedded = Embedded(self.embed_byte_range())
         if embedded.frame.nbytes:
             self._embed_file.beside = self._beside_embedded()
-            self._embed_file.publish(EmbeddedChanges(str(embedded.kind), embedded, {}), anew=True)
+            self._embed_file.publish(frames.changes.EmbeddedChanges(str(embedded.kind), embedded, {}), anew=True)
 
     def _beside_embedded(self) -> str | None:
         """Where a new file of embedded values is written."""

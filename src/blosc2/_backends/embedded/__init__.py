@@ -4,4 +4,16 @@ One frame holds many values, and its map says which bytes belong to which key. T
 rewrites it; it does not know the pending changes of a store.
 """
 
+from typing import TYPE_CHECKING
+
+from blosc2._core.on_demand import on_demand
+
 __all__ = ["append", "backend", "changes", "file", "frame_layout", "frame_map"]
+
+if TYPE_CHECKING:
+    from blosc2._backends.embedded import append as append
+    from blosc2._backends.embedded import changes as changes
+    from blosc2._backends.embedded import file as file
+    from blosc2._backends.embedded import frame_layout as frame_layout
+else:
+    __getattr__ = on_demand(__name__, {}, __all__)

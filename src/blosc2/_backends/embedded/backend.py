@@ -5,22 +5,26 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from blosc2._backends.embedded.changes import EmbeddedChanges
-from blosc2._backends.embedded.file import EmbeddedFile
+from blosc2._backends import embedded as frames
 from blosc2._backends.embedded.frame_map import Embedded, open_embedded, verify_value
 from blosc2._backends.layout import NOT_REPLACED, ByteRange, Renamed, taken
 from blosc2._backends.protocol import NewVersion
 from blosc2._backends.spilled_values import SpilledValues
-from blosc2._backends.writer_lock import WriterLock
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
+from blosc2._core.on_demand import import_all
 from blosc2._files import Progress, begins_with, file_identity, lasting, remove_leftovers
 from blosc2._options import StoreOptions
 from blosc2.exceptions import ClosedStoreError, FormatError, StoreKeyError
+
+if TYPE_CHECKING:
+    from blosc2._backends.embedded.changes import EmbeddedChanges
+    from blosc2._backends.embedded.file import EmbeddedFile
+    from blosc2._backends.writer_lock import WriterLock
 
 
 class EmbeddedBackend:
@@ -61,10 +65,12 @@ class EmbeddedBackend:
         self.meta = meta
         self.chunksize = chunksize
         self._how = how
+        if how.mode != "r":
+            import_all("blosc2._backends.embedded")
         self._advice = None if how.advise is None else lasting(how.advise)
         # Identity of the file when it was last read or written here.
         self._identity: tuple[int, ...] | None = None
-        self._file = None if root is None or lock is None else EmbeddedFile(root, lock)
+        self._file = None if root is None or lock is None else frames.file.EmbeddedFile(root, lock)
         self._published: Embedded | None = None
         self._listing: KeyListing | None = None
         self._waiting = SpilledValues(root)
@@ -254,7 +260,9 @@ class EmbeddedBackend:
     # ------------------------------------------------------------------ stage, publish, compact
     def changes_of(self, changes: Mapping[str, ByteRange | None]) -> EmbeddedChanges:
         """The changes as `EmbeddedChanges`."""
-        return EmbeddedChanges("b2embed", self.embedded, changes, meta=self.meta, chunksize=self.chunksize)
+        return frames.changes.EmbeddedChanges(
+            "b2embed", self.embedded, changes, meta=self.meta, chunksize=self.chunksize
+        )
 
     def stage(self, changes: dict[str, ByteRange], tiers: Mapping[str, bool]) -> dict[str, ByteRange]:  # noqa: ARG002 - one tier
         """Move unpublished frames out of memory. Returns where they are now."""

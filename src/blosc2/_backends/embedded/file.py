@@ -11,10 +11,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from blosc2._backends.embedded.append import Output, Plan, can_grow
-from blosc2._backends.embedded.changes import EmbeddedChanges, is_damaged
+from blosc2._backends import embedded as frames
 from blosc2._backends.embedded.frame_map import Embedded
 from blosc2._backends.layout import open_source
 from blosc2._backends.temporary_folder import is_mount_point
@@ -35,6 +34,10 @@ from blosc2._files import (
 )
 from blosc2._frames import carried, end_of_versions
 from blosc2.exceptions import FormatError
+
+if TYPE_CHECKING:
+    from blosc2._backends.embedded.append import Plan
+    from blosc2._backends.embedded.changes import EmbeddedChanges
 
 # The offset of the first header field that an append changes.
 _FIELDS: Final = 16
@@ -189,11 +192,13 @@ class EmbeddedFile:
         if old is not None:
             check_same_file(self.path, self.identity, b"" if base is None else base.frame.header_bytes())
             check_writable_file(self.path)
-        if old is not None and base is not None and not anew and can_grow(base, new.kind):
-            plan = Plan(base.frame, old, new.changes)
+        if old is not None and base is not None and not anew and frames.append.can_grow(base, new.kind):
+            plan = frames.append.Plan(base.frame, old, new.changes)
             # A damaged file is not rewritten, which would hide the damage; nor one that cannot be replaced.
             if plan.is_possible() and (
-                not plan.had_better_rewrite() or is_damaged(base) or is_mount_point(through_link(self.path))
+                not plan.had_better_rewrite()
+                or frames.changes.is_damaged(base)
+                or is_mount_point(through_link(self.path))
             ):
                 return _Append(self, plan, new.metadata, durable)
         return _Replacement(self, new, durable, progress)
@@ -292,7 +297,7 @@ class _Append:
             file._change = self
             self._check_unchanged()
             self._start = end_of_versions(file.path, self._old)
-            output = Output(raw, self._start)
+            output = frames.append.Output(raw, self._start)
             self._is_changed = True
             self._header = plan.write(output, vlmeta)
             file.owner.check(file.path)
@@ -360,7 +365,7 @@ class _Append:
 
     def _show(self, header: bytes) -> None:
         """Write the fields of a header that make its version current, in one call."""
-        output = Output(self._raw, _FIELDS)
+        output = frames.append.Output(self._raw, _FIELDS)
         output.write(header[_FIELDS:])
         output.drain()
 

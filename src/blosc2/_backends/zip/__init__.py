@@ -4,6 +4,10 @@ Its versions are opened, its members found, and new ones appended here. What a m
 here; `_core.zip` reads and writes the records of ZIP files.
 """
 
+from typing import TYPE_CHECKING
+
+from blosc2._core.on_demand import on_demand
+
 __all__ = [
     "backend",
     "compaction",
@@ -15,3 +19,10 @@ __all__ = [
     "unfinished_append",
     "version",
 ]
+
+if TYPE_CHECKING:
+    from blosc2._backends.zip import member_frames as member_frames
+    from blosc2._backends.zip import publishing as publishing
+    from blosc2._backends.zip import streaming as streaming
+else:
+    __getattr__ = on_demand(__name__, {}, __all__)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from blosc2._backends.embedded.changes import EmbeddedChanges
+from blosc2._backends import zip as archives
 from blosc2._backends.layout import (
     EMBED,
     NOT_REPLACED,
@@ -24,18 +24,14 @@ from blosc2._backends.layout import (
     taken,
 )
 from blosc2._backends.tiers import TieredBackend
-from blosc2._backends.zip.directory_records import EMBED_NAME
-from blosc2._backends.zip.member_frames import append_frame
 from blosc2._backends.zip.members import Members
-from blosc2._backends.zip.publishing import ALIGNMENT, Publishing
-from blosc2._backends.zip.streaming import LeafStream
-from blosc2._backends.zip.version import Version, open_version
+from blosc2._backends.zip.version import EMBED_NAME, Version, open_version
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.forking import keep_from_child
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
-from blosc2._core.zip.archive_writer import ArchiveWriter
+from blosc2._core.on_demand import import_all
 from blosc2._files import (
     NewFile,
     Owner,
@@ -46,6 +42,11 @@ from blosc2._files import (
 )
 from blosc2._options import StoreOptions
 from blosc2.exceptions import FormatError
+
+if TYPE_CHECKING:
+    from blosc2._backends.embedded.changes import EmbeddedChanges
+    from blosc2._backends.zip.streaming import LeafStream
+    from blosc2._core.zip.archive_writer import ArchiveWriter
 
 # Further flags of `os.open`: bytes as they are, and not for programs that this one starts.
 _PLAINLY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -60,6 +61,8 @@ class ZipBackend(TieredBackend):
 
     def __init__(self, root: str, how: StoreOptions = StoreOptions(), kind: str = "b2dict") -> None:  # noqa: B008 - never changes
         super().__init__(root, how, kind)
+        if how.mode != "r":
+            import_all("blosc2._backends.zip")
         self._writer: ArchiveWriter | None = None
         self._descriptor = -1
         self._new: NewFile | None = None
@@ -221,7 +224,7 @@ class ZipBackend(TieredBackend):
     def streaming(self) -> LeafStream | None:  # type: ignore[override]  # never assigned
         """The stream that takes leaves one by one, if it is possible to sort them at the end."""
         members = self.members
-        return LeafStream(self) if members is None or members.table().regular else None
+        return archives.streaming.LeafStream(self) if members is None or members.table().regular else None
 
     def begin_stream(self) -> None:
         """Begin to write leaves one by one. Only directory records are kept of them, in sorted runs."""
@@ -245,11 +248,11 @@ class ZipBackend(TieredBackend):
         lazy: bool = False,  # noqa: ARG002 - all of an archive becomes durable at once
     ) -> None:  # fmt: skip
         """Publish changes: write members, then the directory, then the end record that makes both current."""
-        Publishing(self).write(files, embed, fresh=fresh, durable=durable)
+        archives.publishing.Publishing(self).write(files, embed, fresh=fresh, durable=durable)
 
     def compact(self, progress: Progress | None) -> None:
         """Rewrite the archive without dead bytes."""
-        Publishing(self).compact(progress)
+        archives.publishing.Publishing(self).compact(progress)
 
     def _begin(self, fresh: bool | None = None) -> ArchiveWriter:
         """Open what new members are written to: the archive itself, or a file that will replace it."""
@@ -280,7 +283,7 @@ class ZipBackend(TieredBackend):
             if checksum is not None and start > end:
                 for piece in pieces((Source.open(self.root), end, start - end)):
                     checksum = crc32c(piece, checksum)
-        self._writer = ArchiveWriter(self._descriptor, start, ALIGNMENT, checksum)
+        self._writer = archives.publishing.new_writer(self._descriptor, start, checksum)
         return self._writer
 
     def _now(self) -> tuple[int, ...]:
@@ -409,7 +412,7 @@ class ZipBackend(TieredBackend):
         suffix, description = filed_as(byte_range)
         name = (key[1:] + suffix).encode()
         self._drop(key)
-        extent = append_frame(self._begin(), name, byte_range, description)
+        extent = archives.member_frames.append_frame(self._begin(), name, byte_range, description)
         self._appended[key] = name, extent[0]
         return extent
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from blosc2._backends.layout import EMBED, ByteRange
+from blosc2._backends.layout import ByteRange
 from blosc2._backends.zip.members import Members
+from blosc2._backends.zip.version import EMBED_NAME
 from blosc2._core.leaves.leaf_stream import hide_removed
 from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._core.zip.catalog import NAME
 from blosc2._core.zip.catalog_writer import write_cataloged
 
-EMBED_NAME: Final = EMBED.encode()
 CATALOG_NAME: Final = NAME.encode()
 #: Archives of at least this many leaves carry a catalog.
 CATALOG_LEAST = 256

@@ -6,15 +6,17 @@ read loads. A larger frame gets checksums like those in files, so that each chun
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from blosc2._backends.layout import ByteRange, pieces, whole
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
-from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._files import checked_parts
 from blosc2._frames import parts_with_checksums
 from blosc2.exceptions import FormatError
+
+if TYPE_CHECKING:
+    from blosc2._core.zip.archive_writer import ArchiveWriter
 
 #: Members of more bytes get checksums of their own; `member_checksum.pxd` has the same number.
 SMALL_MEMBER: Final = 4096

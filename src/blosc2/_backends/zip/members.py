@@ -13,7 +13,6 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.io.checksum import crc32
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.zip.catalog import Catalog
-from blosc2._core.zip.catalog_writer import catalog_in_memory
 from blosc2._frames import parse_dtype
 from blosc2.exceptions import FormatError
 
@@ -132,6 +131,8 @@ class Members:
         if catalog is not None and catalog.undescribed == 0:
             return catalog
         if self._described is None and len(self.table()):
+            from blosc2._core.zip.catalog_writer import catalog_in_memory
+
             self._described = catalog_in_memory(self.table(), parse_dtype)
         return self._described
 

@@ -11,8 +11,9 @@ from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.layout import ByteRange, NewFrame, missing
 from blosc2._backends.zip import directory_records
 from blosc2._backends.zip.compaction import copy_cataloged, copy_members
-from blosc2._backends.zip.directory_records import CATALOG_NAME, EMBED_NAME, write_directory
+from blosc2._backends.zip.directory_records import CATALOG_NAME, write_directory
 from blosc2._backends.zip.member_frames import append_frame
+from blosc2._backends.zip.version import EMBED_NAME
 from blosc2._core.leaves.leaf_stream import append_frames
 from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._files import NewFile, Progress, check_writable_file, file_identity, identity_of, remove_leftovers
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
 #: Members begin at multiples of this.
 ALIGNMENT = 64
+
+
+def new_writer(descriptor: int, start: int, file_checksum: int | None) -> ArchiveWriter:
+    """What writes members to a file from an offset on."""
+    return ArchiveWriter(descriptor, start, ALIGNMENT, file_checksum)
 
 
 class Publishing:
@@ -100,7 +106,7 @@ class Publishing:
         keys = members.table().sound()
         new = NewFile(backend.root, replace=True, lock=backend.lock, owner=backend._owner)
         try:
-            writer = ArchiveWriter(new.file.fileno(), 0, ALIGNMENT, file_checksum=0)
+            writer = new_writer(new.file.fileno(), 0, 0)
             if len(keys) >= directory_records.CATALOG_LEAST and keys.regular:
                 copy_cataloged(members.source, members.archive, keys, writer, backend._folder, progress)
             else:
@@ -183,7 +189,7 @@ class Publishing:
         backend = self._backend
         assert backend.members is not None
         archive = backend.members.archive
-        again = ArchiveWriter(backend._descriptor, writer.position, ALIGNMENT, writer.file_checksum)
+        again = new_writer(backend._descriptor, writer.position, writer.file_checksum)
         again.write_directory(*archive.records(set(archive.find_offsets(CATALOG_NAME))))
         os.fsync(backend._descriptor)
         again.write_end()

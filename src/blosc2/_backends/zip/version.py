@@ -5,13 +5,14 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from blosc2._backends.layout import open_source
+from blosc2._backends.layout import EMBED, open_source
 from blosc2._backends.zip.unfinished_append import END, END_WITH_CHECKSUM, check_tail
 from blosc2._core.io.source import Source
 from blosc2._core.zip.archive import Archive
 from blosc2._files import Retry
 from blosc2.exceptions import FormatError
 
+EMBED_NAME: Final = EMBED.encode()
 # The end record as writers leave it: without a comment, or with a file checksum.
 _ENDS: Final = (END, END_WITH_CHECKSUM)
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from blosc2._arrays import raw_kinds
-from blosc2._backends import MAP_BYTES, MEMORY_LIMIT, NewFrame, ZipBackend
+from blosc2._backends import MAP_BYTES, MEMORY_LIMIT, NewFrame
 from blosc2._core.leaves.leaf_setter import LeafSetter
 from blosc2._frames import held_in_memory
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.changes import put
-from blosc2._stores.leaves.leaf import leaf_reader
-from blosc2._stores.leaves.read_many import read_leaf
 from blosc2._stores.leaves.value_to_frame import compressed, frame_of
 
 if TYPE_CHECKING:
@@ -36,27 +32,6 @@ def set_leaf(store: Store, key: str, value: Any) -> None:
         setter.learn(key)
 
 
-def read_and_learn(store: Store, key: str) -> np.ndarray[Any, Any]:
-    """Read an array, which is then what others are compared with when they are read."""
-    items, (geometry, dtype, frame) = read_leaf(store, key)
-    if store._session.mode == "r":
-        if store._reader is not None:
-            store._reader.learn(frame, geometry, dtype)
-        return items
-    with store._lock:
-        setter = None if store._session.closed or store._session.streaming else ready_setter(store)
-        if setter is not None:
-            reader = setter.reader
-            members = store._backend.members
-            if reader is None and members is not None and not store._verify and not store._backend.replaces:
-                how = store._path, None, store._deserialize
-                reader = leaf_reader(members.table(), store._hidden_name, *how, check=store._verify is None)
-                setter.read_by(reader)
-            if reader is not None and members is not None and frame.source is members.source:
-                reader.learn(frame, geometry, dtype)
-    return items
-
-
 def ready_setter(store: Store) -> LeafSetter | None:
     """Let the setter of a store know what it needs for the next leaf."""
     setter = store._setter
@@ -77,7 +52,7 @@ def ready_setter(store: Store) -> LeafSetter | None:
 def _new_setter(store: Store) -> LeafSetter | None:
     """What sets leaves of a store in one step; None for stores whose leaves may get files of their own."""
     backend, session = store._backend, store._session
-    is_archive = isinstance(backend, ZipBackend)
+    is_archive = backend.suffix == ".b2z"
     if store._threshold != 0 or not (is_archive or backend.suffix == ".b2e"):
         return None
     owner = None if session.writer_lock is None else session.writer_lock.owner

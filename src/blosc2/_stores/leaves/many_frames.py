@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
@@ -103,6 +102,8 @@ def _together(
 
     It ends early, with all taken items yielded, where only values come that do not take long.
     """
+    from concurrent.futures import Future, ThreadPoolExecutor  # slow to import
+
     # Key, uncompressed bytes, bytes of the copy if one was made, and the frame to come.
     waiting: deque[tuple[str, int, int, Future[Filed]]] = deque()
     ahead = others = 0

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from blosc2 import _stores
 from blosc2._backends import canonical_key
 from blosc2._core.frame.frame import Frame
 from blosc2._core.leaves.leaf_batch import LeafBatch
 from blosc2._handles import array_of
 from blosc2._indexing import Version, check_out, read_whole
 from blosc2._options import get_nthreads, reads_beside
+from blosc2._stores.leaves.leaf import leaf_reader
 from blosc2._stores.leaves.read_selections import read_selections
 from blosc2.ndarray import NDArray
 
@@ -30,6 +31,27 @@ def read_leaf(store: Store, key: str) -> tuple[Items, Version]:
         raise TypeError(f"Key {key!r} is a {type(leaf).__name__}, not an array")
     version: Version = leaf._handle.array  # type: ignore[assignment]  # set by `_of`
     return read_whole(version, get_nthreads()), version
+
+
+def read_and_learn(store: Store, key: str) -> Items:
+    """Read an array, which is then what others are compared with when they are read."""
+    items, (geometry, dtype, frame) = read_leaf(store, key)
+    if store._session.mode == "r":
+        if store._reader is not None:
+            store._reader.learn(frame, geometry, dtype)
+        return items
+    with store._lock:
+        setter = None if store._session.closed or store._session.streaming else _stores.ready_setter(store)
+        if setter is not None:
+            reader = setter.reader
+            members = store._backend.members
+            if reader is None and members is not None and not store._verify and not store._backend.replaces:
+                how = store._path, None, store._deserialize
+                reader = leaf_reader(members.table(), store._hidden_name, *how, check=store._verify is None)
+                setter.read_by(reader)
+            if reader is not None and members is not None and frame.source is members.source:
+                reader.learn(frame, geometry, dtype)
+    return items
 
 
 def read_many(
@@ -203,6 +225,8 @@ def _run(readings: list[Callable[[int], Items]], nbytes: int) -> None:
         for reading in readings:
             reading(nthreads)
         return
+    from concurrent.futures import ThreadPoolExecutor  # slow to import
+
     with ThreadPoolExecutor(min(nthreads, len(readings)), thread_name_prefix="blosc2") as pool:
         for _ in pool.map(lambda reading: reading(1), readings):
             pass

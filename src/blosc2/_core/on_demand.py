@@ -1,0 +1,49 @@
+"""Names of a package whose modules are imported when such a name is first used.
+
+See "What is imported when" in doc/design/architecture.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+
+def on_demand(package: str, places: Mapping[str, str], modules: Iterable[str] = ()) -> Callable[[str], Any]:
+    """Make the ``__getattr__`` of a package.
+
+    Parameters
+    ----------
+    package : str
+    places : dict
+        The names that each module has, separated by spaces, by the module's path below the package.
+    modules : iterable of str
+        Modules below the package that are wanted themselves, under the last part of their path.
+    """
+    wanted = {name: module for module, names in places.items() for name in names.split()}
+    paths = {module.rpartition(".")[2]: module for module in modules}
+
+    def find(name: str) -> Any:
+        if name in wanted:
+            value = getattr(import_module(f"{package}.{wanted[name]}"), name)
+            # From now on the package has the name itself.
+            setattr(sys.modules[package], name, value)
+            return value
+        if name in paths:
+            module = import_module(f"{package}.{paths[name]}")
+            setattr(sys.modules[package], name, module)
+            return module
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return find
+
+
+@cache
+def import_all(package: str) -> None:
+    """Import whatever a package lists, so that nothing of it is imported later."""
+    module = import_module(package)
+    for name in module.__all__:
+        getattr(module, name)
