@@ -26,7 +26,6 @@ from blosc2._mixed_install import refuse_mixed_install as _refuse_mixed_install
 
 _refuse_mixed_install(__path__)
 
-from blosc2._arrays import are_partitions_aligned, are_partitions_behaved, compute_chunks_blocks
 from blosc2._core.codec.codec import library_version as blosclib_version
 from blosc2._core.on_demand import on_demand as _on_demand
 from blosc2._frames import set_strict_compatibility as _set_strict_compatibility
@@ -80,6 +79,7 @@ from blosc2.version import VERSION_DATE, __version__
 
 # Imported when it is first named: what opening and reading arrays does not need. Type checkers read the imports below.
 _PLACES: dict[str, str] = {
+    "_arrays": "are_partitions_aligned are_partitions_behaved compute_chunks_blocks",
     "_functions": (
         "arange array asarray astype clib_info compress compress2 compressor_list concat copy decompress "
         "decompress2 empty empty_like expand_dims eye frombuffer fromiter full full_like get_blocksize "
@@ -98,10 +98,11 @@ _PLACES: dict[str, str] = {
     "objectarray": "ObjectArray",
     "tree_store": "TreeStore",
 }  # fmt: skip
-_later = _on_demand(__name__, _PLACES, _MODULES := (*list(_PLACES)[3:], "blosc2_ext"))
+_later = _on_demand(__name__, _PLACES, _MODULES := (*list(_PLACES)[4:], "blosc2_ext"))
 _NAMES = frozenset((*" ".join(_PLACES.values()).split(), *_MODULES))
 if _TYPE_CHECKING:
     from blosc2 import blosc2_ext as blosc2_ext
+    from blosc2._arrays import are_partitions_aligned, are_partitions_behaved, compute_chunks_blocks
     from blosc2._functions import (
         arange,
         array,

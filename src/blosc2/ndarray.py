@@ -7,27 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from blosc2 import _arrays
 from blosc2._arrays import ChunkInfo as ChunkInfo  # as in the published package
-from blosc2._arrays import (
-    ReadableArray,
-    ViewHandle,
-    copied,
-    mark_indexes_stale,
-    matrix_axes,
-    permuted,
-    plan_like,
-    reshaped,
-    resize_update,
-    resized_geometry,
-    rows_to_append,
-    selected,
-    shape_for,
-    squeezed_axes,
-    taken,
-)
+from blosc2._arrays import ReadableArray
 from blosc2._core.ndim.grid_write import Write
 from blosc2._frames import FrameUpdate
-from blosc2._handles import FrameHandle
+from blosc2._handles import FrameHandle, mark_indexes_stale
 from blosc2._indexing import (
     Chunks,
     OrthogonalIndex,
@@ -89,12 +74,12 @@ class NDArray(ReadableArray):
         """A copy of a 2-d array with its axes swapped; see `blosc2.permute_dims` for other arrays."""
         if self.ndim != 2:
             raise ValueError(f"T only works for 2-dimensional arrays, not for {self.ndim} axes; see permute_dims")
-        return NDArray._of(permuted(self, (1, 0), {}))
+        return NDArray._of(_arrays.permuted(self, (1, 0), {}))
 
     @property
     def mT(self) -> NDArray:
         """A copy with the last two axes swapped."""
-        return NDArray._of(permuted(self, matrix_axes(self.ndim), {}))
+        return NDArray._of(_arrays.permuted(self, _arrays.matrix_axes(self.ndim), {}))
 
     # ------------------------------------------------------------ writing
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -145,11 +130,11 @@ class NDArray(ReadableArray):
         handle = self._handle
         with handle.editing():
             geometry, _, frame = handle.array  # type: ignore[misc]
-            new = resized_geometry(geometry, newshape)
+            new = _arrays.resized_geometry(geometry, newshape)
             if new.shape == geometry.shape:
                 return
             update = FrameUpdate(frame)
-            renumbered = resize_update(handle, update, new)
+            renumbered = _arrays.resize_update(handle, update, new)
             mark_indexes_stale(self.vlmeta, update)
             handle.publish(update, fresh=renumbered)
 
@@ -180,14 +165,14 @@ class NDArray(ReadableArray):
         handle = self._handle
         with handle.editing():
             geometry, dtype, frame = handle.array  # type: ignore[misc]
-            items = rows_to_append(as_items(values, dtype, None), geometry.shape)
+            items = _arrays.rows_to_append(as_items(values, dtype, None), geometry.shape)
             start = geometry.shape[0]
             if not len(items):
                 return start
             ndim = geometry.ndim
-            new = resized_geometry(geometry, (start + len(items), *geometry.shape[1:]))
+            new = _arrays.resized_geometry(geometry, (start + len(items), *geometry.shape[1:]))
             update = FrameUpdate(frame)
-            resize_update(handle, update, new)
+            _arrays.resize_update(handle, update, new)
             if items.size:
                 encoding = handle.encoding(blocksize=int(new.block_nbytes))
                 starts = (start, *[0] * (ndim - 1))
@@ -209,7 +194,7 @@ class NDArray(ReadableArray):
         >>> blosc2.ones((1, 3, 1)).squeeze(0).shape
         (3, 1)
         """
-        return NDArray._of(ViewHandle(self, squeezed_axes(self.shape, axis)))
+        return NDArray._of(_arrays.ViewHandle(self, _arrays.squeezed_axes(self.shape, axis)))
 
     def reshape(self, shape: Any, c_order: bool = True, **kwargs: Any) -> NDArray:
         """Make an array with the same items, in C order, and another shape. See `blosc2.reshape`.
@@ -220,7 +205,7 @@ class NDArray(ReadableArray):
         >>> blosc2.arange(6).reshape((2, 3))[1]
         array([3, 4, 5])
         """
-        return NDArray._of(reshaped(self, shape_for(self.shape, shape, c_order), kwargs))
+        return NDArray._of(_arrays.reshaped(self, _arrays.shape_for(self.shape, shape, c_order), kwargs))
 
     def take(self, indices: Any, /, *, axis: int | None = None) -> NDArray:
         """Take items along an axis, by their indices, as a new array. See `blosc2.take`.
@@ -232,7 +217,7 @@ class NDArray(ReadableArray):
         array([[2, 0],
                [5, 3]])
         """
-        return NDArray._of(taken(self, indices, axis, {}))
+        return NDArray._of(_arrays.taken(self, indices, axis, {}))
 
     def copy(self, dtype: Any = None, **kwargs: Any) -> NDArray:
         """Copy the array with its metadata.
@@ -253,7 +238,7 @@ class NDArray(ReadableArray):
         """
         if "meta" in kwargs:
             raise ValueError("meta should not be passed to copy: the metalayers are copied")
-        return NDArray._of(copied(self, dtype, kwargs))
+        return NDArray._of(_arrays.copied(self, dtype, kwargs))
 
     def save(self, urlpath: Any, contiguous: bool = True, **kwargs: Any) -> None:
         """Copy the array into a file; ``mode="w"`` replaces an existing file. See `copy` for the keywords."""
@@ -267,9 +252,9 @@ class NDArray(ReadableArray):
         """
         selection = None if type(key) is str else basic_selection(key, self.shape)
         if selection is not None:
-            return NDArray._of(selected(self, selection, kwargs))
+            return NDArray._of(_arrays.selected(self, selection, kwargs))
         items = np.asarray(self[key])
-        plan = plan_like(self, items.shape, items.dtype, kwargs)
+        plan = _arrays.plan_like(self, items.shape, items.dtype, kwargs)
         return NDArray._of(plan.write(plan.compressed(items)))
 
     def __dir__(self) -> list[str]:

@@ -210,6 +210,8 @@ def test_names_on_demand_are_those_that_type_checkers_see(path: Path) -> None:
         home = importlib.import_module(module)
         want = getattr(home, there) if hasattr(home, there) else importlib.import_module(f"{module}.{there}")
         assert getattr(package, name) is want
+        # A module that is imported becomes an attribute of its package, in place of a function of that name.
+        assert isinstance(want, ModuleType) or not (path.parent / f"{name}.py").exists()
     with pytest.raises(AttributeError, match="nothing_like_it"):
         package.nothing_like_it  # noqa: B018
 

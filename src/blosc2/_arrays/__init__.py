@@ -4,24 +4,47 @@
 are made slab by slab; nothing here holds a whole array.
 """
 
-from blosc2._arrays.axis_view import Axes, ViewHandle, expanded_axes, seen_through, squeezed_axes
-from blosc2._arrays.chunk_shapes import (
-    CHUNK_NBYTES,
-    are_partitions_aligned,
-    are_partitions_behaved,
-    as_shape,
-    compute_chunks_blocks,
-)
-from blosc2._arrays.concatenation import joined
-from blosc2._arrays.copying import copied
-from blosc2._arrays.ranges import Box, Range, Spaced, eye_part, positions
-from blosc2._arrays.readable import ChunkInfo, ReadableArray
-from blosc2._arrays.resize import mark_indexes_stale, resize_update, resized_geometry, rows_to_append
-from blosc2._arrays.slabs import Shape, Snapshot, compressed_box, converted, plan_like, slabs_in
-from blosc2._arrays.small_frames import TINY, cframe_of, forget_templates, raw_kinds, tiny_frame
-from blosc2._arrays.spec import ArrayPlan, plain_dtype
-from blosc2._arrays.streams import joined_rows, made, slab_height, slabs_of
-from blosc2._arrays.transform import matrix_axes, permuted, reshaped, selected, shape_for, taken, taken_along
+from typing import TYPE_CHECKING
+
+from blosc2._core.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from blosc2._arrays.axis_view import Axes, ViewHandle, expanded_axes, seen_through, squeezed_axes
+    from blosc2._arrays.chunk_shapes import (
+        CHUNK_NBYTES,
+        are_partitions_aligned,
+        are_partitions_behaved,
+        as_shape,
+        compute_chunks_blocks,
+        decoded_nbytes,
+    )
+    from blosc2._arrays.concatenation import joined
+    from blosc2._arrays.copying import copied
+    from blosc2._arrays.ranges import Box, Range, Spaced, eye_part, positions
+    from blosc2._arrays.readable import ChunkInfo, ReadableArray
+    from blosc2._arrays.resize import resize_update, resized_geometry, rows_to_append
+    from blosc2._arrays.slabs import Shape, Snapshot, compressed_box, converted, plan_like, slabs_in
+    from blosc2._arrays.small_frames import TINY, cframe_of, forget_templates, raw_kinds, tiny_frame
+    from blosc2._arrays.spec import ArrayPlan, plain_dtype
+    from blosc2._arrays.streams import joined_rows, made, slab_height, slabs_of
+    from blosc2._arrays.transform import matrix_axes, permuted, reshaped, selected, shape_for, taken, taken_along
+else:
+    __getattr__ = on_demand(__name__, {
+        "axis_view": "Axes ViewHandle expanded_axes seen_through squeezed_axes",
+        "chunk_shapes": (
+            "CHUNK_NBYTES are_partitions_aligned are_partitions_behaved as_shape compute_chunks_blocks decoded_nbytes"
+        ),
+        "concatenation": "joined",
+        "copying": "copied",
+        "ranges": "Box Range Spaced eye_part positions",
+        "readable": "ChunkInfo ReadableArray",
+        "resize": "resize_update resized_geometry rows_to_append",
+        "slabs": "Shape Snapshot compressed_box converted plan_like slabs_in",
+        "small_frames": "TINY cframe_of forget_templates raw_kinds tiny_frame",
+        "spec": "ArrayPlan plain_dtype",
+        "streams": "joined_rows made slab_height slabs_of",
+        "transform": "matrix_axes permuted reshaped selected shape_for taken taken_along",
+    })  # fmt: skip
 
 __all__ = [
     "CHUNK_NBYTES",
@@ -44,13 +67,13 @@ __all__ = [
     "compute_chunks_blocks",
     "converted",
     "copied",
+    "decoded_nbytes",
     "expanded_axes",
     "eye_part",
     "forget_templates",
     "joined",
     "joined_rows",
     "made",
-    "mark_indexes_stale",
     "matrix_axes",
     "permuted",
     "plain_dtype",

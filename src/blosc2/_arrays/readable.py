@@ -5,12 +5,11 @@ from __future__ import annotations
 import operator
 from collections import namedtuple
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Never
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
-from blosc2._arrays.chunk_shapes import decoded_nbytes
-from blosc2._arrays.slabs import Snapshot
+from blosc2 import _arrays
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import read_basic
 from blosc2._handles import Stored
@@ -28,6 +27,9 @@ from blosc2._indexing import (
 from blosc2.exceptions import FormatError
 from blosc2.info import InfoReporter, size_text
 from blosc2.schunk import SChunk, chunk_description, repeated_item
+
+if TYPE_CHECKING:
+    from blosc2._arrays.slabs import Snapshot
 
 ChunkInfo = namedtuple(  # noqa: PYI024
     "ChunkInfo",
@@ -154,7 +156,9 @@ class ReadableArray(Stored):
         if self.size:
             sizes = self.shape, self.chunks, self.blocks, self.dtype.itemsize
             axes = {"an item": None, "[i]": 0, "[..., i]": self.ndim - 1} if self.ndim > 1 else {"an item": None}
-            costs = [f"{size_text(decoded_nbytes(*sizes, axis=axis))} for {what}" for what, axis in axes.items()]
+            costs = [
+                f"{size_text(_arrays.decoded_nbytes(*sizes, axis=axis))} for {what}" for what, axis in axes.items()
+            ]
             decoded.append(("decoded", ", ".join(costs)))
         return [
             ("type", type(self).__name__), ("shape", self.shape), ("chunks", self.chunks), ("blocks", self.blocks),
@@ -274,7 +278,7 @@ class ReadableArray(Stored):
         return read_many(handle.array, keys, handle.nthreads, out)  # type: ignore[arg-type]
 
     def _snapshot(self) -> Snapshot:
-        return Snapshot.of(self._handle)
+        return _arrays.Snapshot.of(self._handle)
 
     def _read_all(self) -> np.ndarray[Any, Any]:
         return read_whole(self._handle.array, self._handle.nthreads)  # type: ignore[arg-type]

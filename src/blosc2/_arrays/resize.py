@@ -7,7 +7,6 @@ an axis grows into the padding of chunks, they are compressed again with zeros t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,8 @@ from blosc2._arrays.chunk_shapes import as_shape
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._core.ndim.grid_read import Read
 from blosc2._core.ndim.grid_write import Write
-from blosc2._frames import UNINIT_OFFSET, ZERO_OFFSET, FrameUpdate, check_table, pack
-from blosc2._handles import FrameHandle, vlmeta_chunk
+from blosc2._frames import UNINIT_OFFSET, ZERO_OFFSET, FrameUpdate, check_table
+from blosc2._handles import FrameHandle
 
 # In b2nd, behind three bytes and a marker, each length is 8 bytes after a marker of its own.
 _FIRST_LENGTH = 5
@@ -162,16 +161,3 @@ def _with_zero_padding(handle: FrameHandle, geometry: Geometry, dtype: np.dtype[
         operation.finish()
     chunks: dict[int, bytes | int] = operation.take_chunks()  # type: ignore[union-attr]
     return chunks[nchunk]
-
-
-def mark_indexes_stale(vlmeta: Mapping[str, Any], update: FrameUpdate) -> None:
-    """Mark indexes that other programs stored with an array as out of date."""
-    if "blosc2_indexes" not in update.vlmeta:
-        return
-    stored = vlmeta["blosc2_indexes"]
-    indexes = stored.get("indexes") if isinstance(stored, dict) else None
-    if isinstance(indexes, dict):
-        for entry in indexes.values():
-            if isinstance(entry, dict):
-                entry["stale"] = True
-        update.vlmeta["blosc2_indexes"] = vlmeta_chunk(pack(stored))

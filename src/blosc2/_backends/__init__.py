@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         RESERVED,
         ByteRange,
         NewFrame,
+        NewVersion,
         Renamed,
         filed_as,
         missing,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
         suffix_of_frame,
         taken,
     )
-    from blosc2._backends.protocol import Backend, NewVersion
+    from blosc2._backends.protocol import Backend
     from blosc2._backends.publish_pace import MAP_BYTES, Pace
     from blosc2._backends.spilled_values import MEMORY_LIMIT
     from blosc2._backends.tiers import TieredBackend
@@ -82,10 +83,10 @@ else:
             "KEY_RULES MAX_SEGMENTS absolute canonical_key is_path is_safe new_key plain_key suffixed_folders"
         ),
         "layout": (
-            "EMBED FRAME_MAGIC LEAF_SUFFIXES LOCK NOT_REPLACED RESERVED ByteRange NewFrame Renamed filed_as missing "
-            "suffix_of suffix_of_frame taken"
+            "EMBED FRAME_MAGIC LEAF_SUFFIXES LOCK NOT_REPLACED RESERVED ByteRange NewFrame NewVersion Renamed filed_as "
+            "missing suffix_of suffix_of_frame taken"
         ),
-        "protocol": "Backend NewVersion",
+        "protocol": "Backend",
         "publish_pace": "MAP_BYTES Pace",
         "spilled_values": "MEMORY_LIMIT",
         "tiers": "TieredBackend",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
-from typing import Any, Final, Self
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple, Self
 
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
@@ -72,6 +72,33 @@ RESERVED = ".b2/"
 LEAF_SUFFIXES = (".b2nd", ".b2f", ".b2b")
 #: What a frame begins with.
 FRAME_MAGIC = b"\x9e\xa8b2frame\0"
+
+
+class NewVersion(NamedTuple):
+    """Changes to publish.
+
+    Attributes
+    ----------
+    changes : dict
+        New frames by key, None for a removed key.
+    tiers : mapping
+        Of keys in `changes`, whether they get files of their own; a key that is not named stays where it is.
+    registry : dict or None
+        Objects of other kinds that the store declares; None if unchanged.
+    hidden : set of str
+        Keys of embedded values to remove, because files hide them.
+    durable : bool
+        Whether all of it is on the disk when it is published.
+    lazy : bool
+        Whether changes of embedded values alone may become durable only when settled.
+    """
+
+    changes: dict[str, ByteRange | None]
+    tiers: Mapping[str, bool]
+    registry: dict[str, Any] | None = None
+    hidden: frozenset[str] | set[str] = frozenset()
+    durable: bool = True
+    lazy: bool = False
 
 
 def suffix_of(byte_range: ByteRange) -> str:

@@ -8,9 +8,10 @@ backend can do is an attribute of it that may be None: `placing`, `members`, `st
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from blosc2._backends.layout import ByteRange, Renamed
+from blosc2._backends.layout import NewVersion as NewVersion
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.listing import KeyListing
 from blosc2._files import Progress
@@ -21,33 +22,6 @@ if TYPE_CHECKING:
     from blosc2._backends.writer_lock import WriterLock
     from blosc2._backends.zip.members import Members
     from blosc2._backends.zip.streaming import LeafStream
-
-
-class NewVersion(NamedTuple):
-    """Changes to publish.
-
-    Attributes
-    ----------
-    changes : dict
-        New frames by key, None for a removed key.
-    tiers : mapping
-        Of keys in `changes`, whether they get files of their own; a key that is not named stays where it is.
-    registry : dict or None
-        Objects of other kinds that the store declares; None if unchanged.
-    hidden : set of str
-        Keys of embedded values to remove, because files hide them.
-    durable : bool
-        Whether all of it is on the disk when it is published.
-    lazy : bool
-        Whether changes of embedded values alone may become durable only when settled.
-    """
-
-    changes: dict[str, ByteRange | None]
-    tiers: Mapping[str, bool]
-    registry: dict[str, Any] | None = None
-    hidden: frozenset[str] | set[str] = frozenset()
-    durable: bool = True
-    lazy: bool = False
 
 
 class Settles(Protocol):

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import embedded as frames
 from blosc2._backends.embedded.frame_map import REGISTRY, Embedded, read_embedded, verify_value
-from blosc2._backends.layout import ByteRange, Renamed
-from blosc2._backends.protocol import NewVersion, Settles
+from blosc2._backends.layout import ByteRange, NewVersion, Renamed
 from blosc2._backends.spilled_values import SpilledValues
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.keytable import KeyTable
@@ -28,6 +27,7 @@ from blosc2.exceptions import ClosedStoreError, StoreKeyError
 if TYPE_CHECKING:
     from blosc2._backends.directory.placing import Placing
     from blosc2._backends.embedded.changes import EmbeddedChanges
+    from blosc2._backends.protocol import Settles
     from blosc2._backends.writer_lock import WriterLock
     from blosc2._backends.zip.members import Members
     from blosc2._backends.zip.streaming import LeafStream

@@ -7,9 +7,9 @@ ends with its process.
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final
@@ -65,7 +65,7 @@ class Sidecar:
     @property
     def held(self) -> bool:
         """Whether this thread has the lock for changes."""
-        return self._owner == (os.getpid(), threading.get_ident())
+        return self._owner == (os.getpid(), _thread.get_ident())
 
     def count(self) -> int:
         """The number of the last change."""
@@ -89,7 +89,7 @@ class Sidecar:
                     flock(descriptor.fileno(), fcntl.LOCK_EX, self._path, shared=True)
                     self._count_up(descriptor.fileno())
                 self._check_own()
-                self._owner = (os.getpid(), threading.get_ident())
+                self._owner = (os.getpid(), _thread.get_ident())
                 yield True
             finally:
                 owner, self._owner = self._owner, None

@@ -6,6 +6,7 @@ combines syncs that come from several threads.
 
 from __future__ import annotations
 
+import _queue  # `queue` imports much besides
 import _thread
 import errno
 import os
@@ -13,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from queue import SimpleQueue
 from typing import Final, Self
 
 from blosc2._files.owner import Owner
@@ -55,7 +55,7 @@ def _sync_together(work: deque[tuple[Callable[[str], None], str]]) -> None:
     it in the locks of a `ThreadPoolExecutor`.
     """
     failed: list[BaseException] = []
-    ended: SimpleQueue[None] = SimpleQueue()
+    ended: _queue.SimpleQueue[None] = _queue.SimpleQueue()
 
     def run() -> None:
         try:
@@ -103,8 +103,8 @@ class SyncsBeside:
 
     def __init__(self) -> None:
         self._owner = Owner()
-        self._work: SimpleQueue[str | None] = SimpleQueue()
-        self._ended: SimpleQueue[None] = SimpleQueue()
+        self._work: _queue.SimpleQueue[str | None] = _queue.SimpleQueue()
+        self._ended: _queue.SimpleQueue[None] = _queue.SimpleQueue()
         self._failed: list[BaseException] = []
         self._stopped = False
         self._added = self._threads = 0

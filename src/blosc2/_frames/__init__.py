@@ -4,6 +4,9 @@ Reading and writing the parts of a frame meet here, above the readers of `_core`
 (in memory, in a file, in a directory); `_indexing` and `_arrays` handle the items in its chunks.
 """
 
+from typing import TYPE_CHECKING
+
+from blosc2._core.on_demand import on_demand
 from blosc2._frames.append import TRAILER_START, TRAILER_TAIL, Growth, closed_quietly, end_of_versions, trailers
 from blosc2._frames.checksums import (
     MARK_AT,
@@ -22,25 +25,6 @@ from blosc2._frames.checksums import (
 )
 from blosc2._frames.chunk_files import ChunkNumbers, from_file
 from blosc2._frames.chunk_sequence import JoinedChunks
-from blosc2._frames.directory import (
-    HEADER_FILE,
-    Directory,
-    Integers,
-    chunk_file,
-    chunk_number,
-    first_free,
-    frame_of_head,
-    head_identity,
-    is_directory_frame,
-    locked_directory,
-    pack_head,
-    publish_head,
-    read_directory,
-    read_head,
-    take_back,
-    write_chunk,
-    write_directory,
-)
 from blosc2._frames.dtypes import dtype_from_description, format_dtype, is_masked, parse_dtype, refuse_unstorable
 from blosc2._frames.encoder_pool import check_for_bytes, encode, forget_encoders
 from blosc2._frames.header_fields import (
@@ -51,6 +35,7 @@ from blosc2._frames.header_fields import (
     FLAGS_AT,
     FRAME_HEADER,
     FRAME_SIZE_AT,
+    HEADER_FILE,
     HEADER_SIZE_AT,
     NBYTES_AT,
     chunk_encoding,
@@ -59,6 +44,7 @@ from blosc2._frames.header_fields import (
     frame_size,
     has_vl_blocks,
     header_size,
+    is_directory_frame,
     set_frame_fields,
     special_kind,
 )
@@ -95,6 +81,32 @@ from blosc2._frames.update import (
     write_chunks,
     write_frame,
 )
+
+if TYPE_CHECKING:
+    from blosc2._frames.directory import (
+        Directory,
+        Integers,
+        chunk_file,
+        chunk_number,
+        first_free,
+        frame_of_head,
+        head_identity,
+        locked_directory,
+        pack_head,
+        publish_head,
+        read_directory,
+        read_head,
+        take_back,
+        write_chunk,
+        write_directory,
+    )
+else:
+    __getattr__ = on_demand(__name__, {
+        "directory": (
+            "Directory Integers chunk_file chunk_number first_free frame_of_head head_identity locked_directory "
+            "pack_head publish_head read_directory read_head take_back write_chunk write_directory"
+        ),
+    })  # fmt: skip
 
 __all__ = [
     "ALIGNMENT",

@@ -37,11 +37,18 @@ from blosc2._files import (
     write_parts,
 )
 from blosc2._frames.chunk_files import ChunkFiles
-from blosc2._frames.header_fields import CHUNK_HEADER, CHUNK_SIZES, FRAME_HEADER, FRAME_TYPE_AT, special_kind
+from blosc2._frames.header_fields import (
+    CHUNK_HEADER,
+    CHUNK_SIZES,
+    FRAME_HEADER,
+    FRAME_TYPE_AT,
+    HEADER_FILE,
+    is_directory_frame,
+    special_kind,
+)
 from blosc2._frames.update import NAN_OFFSET, UNINIT_OFFSET, ZERO_OFFSET, Fields, Stored, lay_out
 from blosc2.exceptions import ExistingFileError, FormatError, name_file
 
-HEADER_FILE: Final = "chunks.b2frame"
 # The file that is locked where directories cannot be locked.
 _LOCK_FILE: Final = f"{HEADER_FILE}.b2lock"
 _CBYTES = 39
@@ -74,11 +81,6 @@ class Directory(NamedTuple):
     numbers: Integers
     frame: Frame
     identity: tuple[int, ...] | None = None
-
-
-def is_directory_frame(path: str) -> bool:
-    """Whether a directory looks like a frame."""
-    return os.path.isfile(os.path.join(path, HEADER_FILE))
 
 
 def chunk_file(path: str, number: int) -> str:

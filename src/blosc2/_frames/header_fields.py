@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from typing import Any, Final
 
@@ -10,6 +11,9 @@ from blosc2._options import FILTER_SLOTS, Encoding
 #: Bytes of a frame's header before the metalayers, and of a chunk's header.
 FRAME_HEADER: Final = 87
 CHUNK_HEADER: Final = 32
+
+#: The file of a directory frame that is its header.
+HEADER_FILE: Final = "chunks.b2frame"
 
 # Fields of a frame's header, which are big-endian.
 HEADER_SIZE_AT: Final = 11
@@ -89,3 +93,8 @@ def special_kind(chunk: Any) -> int:
     """The kind of special value that a chunk stands for: 0 for none, 1 for zeros."""
     kind: int = chunk[_KIND_AT] >> 4 & 7
     return kind
+
+
+def is_directory_frame(path: str) -> bool:
+    """Whether a directory looks like a frame."""
+    return os.path.isfile(os.path.join(path, HEADER_FILE))

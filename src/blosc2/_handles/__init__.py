@@ -5,9 +5,18 @@ for files that several processes change; the base class of the public array clas
 Nothing here knows axes.
 """
 
+from typing import TYPE_CHECKING
+
+from blosc2._core.on_demand import on_demand
 from blosc2._handles.byte_ranges import chunk_range, chunks_as_items, read_bytes, read_into
-from blosc2._handles.chunk_updates import DEFAULT_CHUNK, bytes_of, chunk_nbytes, compressed_pieces, existing_chunk
-from blosc2._handles.directory import DirectoryHandle
+from blosc2._handles.chunk_updates import (
+    DEFAULT_CHUNK,
+    bytes_of,
+    chunk_nbytes,
+    compressed_pieces,
+    existing_chunk,
+    mark_indexes_stale,
+)
 from blosc2._handles.file import FileHandle
 from blosc2._handles.frame_object import Stored, StoredFrame
 from blosc2._handles.handle import FrameHandle, array_of, make_plugin, vlmeta_chunk
@@ -19,6 +28,15 @@ from blosc2._handles.options import FrameContent, HandleOptions
 from blosc2._handles.pickled import LOST_ERRORS, FrameVersion, LostHandle, version_of
 from blosc2._handles.recent_frames import forget_recent_frames, set_file_cache
 from blosc2._handles.schunk_methods import ChangeableChunks
+
+if TYPE_CHECKING:
+    from blosc2._handles.directory import DirectoryHandle, ReadOnlyDirectoryHandle, directory_handle
+    from blosc2._handles.shared import shared_handle
+else:
+    __getattr__ = on_demand(__name__, {
+        "directory": "DirectoryHandle ReadOnlyDirectoryHandle directory_handle",
+        "shared": "shared_handle",
+    })  # fmt: skip
 
 __all__ = [
     "DEFAULT_CHUNK",
@@ -32,6 +50,7 @@ __all__ = [
     "HandleOptions",
     "LostHandle",
     "MemoryHandle",
+    "ReadOnlyDirectoryHandle",
     "Stored",
     "StoredFrame",
     "array_of",
@@ -42,15 +61,18 @@ __all__ = [
     "chunks_as_items",
     "compressed_pieces",
     "copy_frame",
+    "directory_handle",
     "existing_chunk",
     "forget_recent_frames",
     "lazy_chunk",
     "make_plugin",
+    "mark_indexes_stale",
     "new_handle",
     "open_handle",
     "read_bytes",
     "read_into",
     "set_file_cache",
+    "shared_handle",
     "version_of",
     "vlmeta_chunk",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ handle (`FrameHandle.editing`) meanwhile.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -26,9 +26,10 @@ from blosc2._frames import (
     Stored,
     encode,
     has_vl_blocks,
+    pack,
     special_kind,
 )
-from blosc2._handles.handle import FrameHandle
+from blosc2._handles.handle import FrameHandle, vlmeta_chunk
 from blosc2._options import Encoding, compress
 from blosc2.exceptions import ChunkIndexError, ChunkSizeError, FormatError
 from blosc2.storage import MAX_BUFFERSIZE, SpecialValue
@@ -270,3 +271,16 @@ def _item_bytes(value: Any, typesize: int) -> bytes:
     if len(item) != typesize:
         raise ValueError(f"the value has {len(item)} bytes, an item {typesize}")
     return item
+
+
+def mark_indexes_stale(vlmeta: Mapping[str, Any], update: FrameUpdate) -> None:
+    """Mark indexes that other programs stored with an array as out of date."""
+    if "blosc2_indexes" not in update.vlmeta:
+        return
+    stored = vlmeta["blosc2_indexes"]
+    indexes = stored.get("indexes") if isinstance(stored, dict) else None
+    if isinstance(indexes, dict):
+        for entry in indexes.values():
+            if isinstance(entry, dict):
+                entry["stale"] = True
+        update.vlmeta["blosc2_indexes"] = vlmeta_chunk(pack(stored))

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from blosc2 import _frames, _handles
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_writer import header_length
 from blosc2._core.io.source import Source
 from blosc2._files import NewFile, write_parts
+from blosc2._files.chunk_buffer import ChunkBuffer
 from blosc2._frames import (
     Fields,
     FrameUpdate,
@@ -24,17 +26,13 @@ from blosc2._frames import (
     lay_out,
     parts_with_checksums,
     write_chunks,
-    write_directory,
     write_frame,
 )
-from blosc2._files.chunk_buffer import ChunkBuffer
-from blosc2._handles.directory import directory_handle
 from blosc2._handles.file import FileHandle
 from blosc2._handles.handle import FrameHandle
 from blosc2._handles.memory import MemoryHandle
 from blosc2._handles.open_frame import open_frame
 from blosc2._handles.options import FrameContent, HandleOptions
-from blosc2._handles.shared import shared_handle
 from blosc2._options import Encoding, check_locking, check_new_modes, tell_of_mapping
 from blosc2.exceptions import ExistingFileError
 from blosc2.storage import MAX_OVERHEAD, Storage
@@ -74,7 +72,7 @@ def new_handle(storage: Storage, encoding: Encoding, content: FrameContent, opti
         frame = _in_memory(fields, chunks, count, nbytes, metalayers, entries)
         return _handle_in_memory(frame, storage, options)
     if not storage.contiguous:
-        write_directory(
+        _frames.write_directory(
             storage.urlpath, fields, metalayers, entries, chunks, count, nbytes, replace=storage.mode == "w"
         )
         return _opened_again(storage, options)
@@ -112,7 +110,7 @@ def copy_frame(frame: Frame, storage: Storage, options: HandleOptions) -> FrameH
     if not storage.contiguous:
         update = FrameUpdate(frame)
         fields = Fields(frame, frame.chunksize, variable=bool(frame.variable), vlblocks=bool(frame.vlblocks))
-        write_directory(
+        _frames.write_directory(
             storage.urlpath, fields, update.metalayers, update.vlmeta, all_chunks(update), int(frame.nchunks),
             int(frame.nbytes), replace=storage.mode == "w",
         )  # fmt: skip
@@ -131,9 +129,9 @@ def _opened_again(storage: Storage, options: HandleOptions) -> FrameHandle:
     path = str(storage.urlpath)
     options = options._replace(mode="a", mmap_mode=storage.mmap_mode, locking=storage.locking, durable=storage.durable)
     if storage.locking:
-        return shared_handle(path, options, new=True)
+        return _handles.shared_handle(path, options, new=True)
     if not storage.contiguous:
-        return directory_handle(path, options)
+        return _handles.directory_handle(path, options)
     frame = open_frame(path, storage.mmap_mode)
     tell_of_mapping(path, storage.mmap_mode, storage.initial_mapping_size, frame.source.size)
     return FileHandle(frame, options, path)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from blosc2 import _handles
 from blosc2._frames import is_directory_frame
-from blosc2._handles.directory import directory_handle
 from blosc2._handles.file import file_handle
 from blosc2._handles.handle import FrameHandle
 from blosc2._handles.options import HandleOptions
-from blosc2._handles.shared import shared_handle
 from blosc2._options import check_directory_mapping
 
 
@@ -34,5 +33,5 @@ def open_handle(
         check_directory_mapping(path, options.mmap_mode)
         options = options._replace(mmap_mode=None)
     if options.locking:
-        return shared_handle(path, options)
-    return directory_handle(path, options) if directory else file_handle(path, options, offset, advice=advice)
+        return _handles.shared_handle(path, options)
+    return _handles.directory_handle(path, options) if directory else file_handle(path, options, offset, advice=advice)

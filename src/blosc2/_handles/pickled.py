@@ -6,10 +6,10 @@ import copy
 import struct
 from typing import Any, Final, Never, TypeVar
 
+from blosc2 import _handles
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_checksums import range_checksum
 from blosc2._core.io.checksum import crc32c
-from blosc2._handles.directory import ReadOnlyDirectoryHandle
 from blosc2._handles.handle import FrameHandle
 from blosc2._handles.options import HandleOptions
 
@@ -35,7 +35,7 @@ def version_of(handle: FrameHandle) -> FrameVersion | None:
     """
     if handle.locking:
         return None
-    if isinstance(handle, ReadOnlyDirectoryHandle):
+    if isinstance(handle, _handles.ReadOnlyDirectoryHandle):
         return len(handle._head), crc32c(handle._head)
     frame = handle.published
     source = frame.source

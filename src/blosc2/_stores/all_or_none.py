@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import _thread
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self
 
@@ -44,7 +44,7 @@ class AllOrNone(Block):
     def __enter__(self) -> Self:
         pending = self._store._pending
         self._before_without_keys = pending.without_keys()
-        thread = threading.get_ident()
+        thread = _thread.get_ident()
         self._outer = pending.blocks.get(thread)
         pending.blocks[thread] = self
         return self
@@ -100,7 +100,7 @@ class AllOrNone(Block):
         """Take back the changes, or hand them to the block around this one. A second call does nothing."""
         if self._ended:
             return
-        store, outer, thread = self._store, self._outer, threading.get_ident()
+        store, outer, thread = self._store, self._outer, _thread.get_ident()
         if not failed and self._before and store._publishing.is_due(store, 0, self):
             with store._lock:
                 store._publishing.end_block(store, self)

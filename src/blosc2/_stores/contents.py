@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from blosc2._backends import Backend, ByteRange, Renamed
+from blosc2._backends import ByteRange, Renamed
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyCursor, KeyListing
 from blosc2._stores.pending import PendingChanges
+
+if TYPE_CHECKING:
+    from blosc2._backends import Backend
 
 #: How many keys an iteration makes at a time.
 KEYS_AT_ONCE: Final = 1024

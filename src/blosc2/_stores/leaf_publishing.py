@@ -7,7 +7,7 @@ published in groups, which wait together. Embedded values are published together
 
 from __future__ import annotations
 
-import threading
+import _thread
 from typing import TYPE_CHECKING, Any, Final
 
 from blosc2._backends import ByteRange, Pace, Renamed
@@ -282,7 +282,7 @@ class LeafPublishing:
 
 def _placing(store: DictStore) -> Placing | None:
     """What publishes single leaves; None if the store cannot do that, or not now."""
-    if store._session.transaction is not None or threading.get_ident() in store._pending.blocks:
+    if store._session.transaction is not None or _thread.get_ident() in store._pending.blocks:
         return None
     return store._backend.placing
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import _thread
 from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import MEMORY_LIMIT, ByteRange, Renamed
@@ -57,7 +57,7 @@ class PendingChanges(PendingFrames):
 
     def block(self) -> AllOrNone | None:
         """The block that changes of this thread belong to."""
-        return self.blocks.get(threading.get_ident()) if self.blocks else None
+        return self.blocks.get(_thread.get_ident()) if self.blocks else None
 
     def forget_undo(self) -> None:
         """Everything that blocks have changed so far is published: they do not take it back."""

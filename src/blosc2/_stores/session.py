@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
 import copy
-import threading
 from typing import TYPE_CHECKING, Any
 
 from blosc2._core.leaves.leaf_setter import SessionState
@@ -79,7 +79,7 @@ class Session(SessionState):
     def check_thread(self, what: str) -> None:
         """Raise an error if another thread has a transaction: it would publish or undo changes of this thread."""
         transaction = self.transaction
-        if transaction is not None and transaction.thread != threading.get_ident():
+        if transaction is not None and transaction.thread != _thread.get_ident():
             raise RuntimeError(
                 f"cannot {what}: another thread has a transaction under way; wait for its end, or do it in that thread"
             )

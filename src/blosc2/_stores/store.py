@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from blosc2 import _stores
-from blosc2._backends import Backend, ByteRange, canonical_key, new_key, plain_key
+from blosc2._backends import ByteRange, canonical_key, new_key, plain_key
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.forking import Lock
 from blosc2._core.leaves.leaf_batch import LeafBatch
@@ -44,6 +44,7 @@ from blosc2._stores.write_many import Items, update_store, write_many
 from blosc2.exceptions import StoreKeyError
 
 if TYPE_CHECKING:
+    from blosc2._backends import Backend
     from blosc2._integrity.report import CheckReport
     from blosc2._stores.transaction import Transaction
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import _thread
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +46,7 @@ class Transaction(Block):
                     raise RuntimeError("a transaction is under way already: stores have one at a time")
                 store._leaves.collect(store._pending.frames)
                 self._before = store._pending.snapshot()
-                self.thread = threading.get_ident()
+                self.thread = _thread.get_ident()
                 session.transaction = self
             return store
         except BaseException:

@@ -29,12 +29,12 @@ from blosc2._backends.layout import (
     LOCK,
     RESERVED,
     ByteRange,
+    NewVersion,
     Renamed,
     missing,
     suffix_of_frame,
     taken,
 )
-from blosc2._backends.protocol import NewVersion
 from blosc2._backends.tiers import TieredBackend
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import embedded as frames
 from blosc2._backends.embedded.frame_map import Embedded, open_embedded, verify_value
-from blosc2._backends.layout import NOT_REPLACED, ByteRange, Renamed, taken
-from blosc2._backends.protocol import NewVersion
+from blosc2._backends.layout import NOT_REPLACED, ByteRange, NewVersion, Renamed, taken
 from blosc2._backends.spilled_values import SpilledValues
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source

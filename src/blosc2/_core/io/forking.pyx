@@ -9,7 +9,7 @@ forks has the GIL, so no other thread is in the middle of a step.
 import os
 import sys
 import weakref
-from threading import RLock
+from _thread import RLock  # `threading` has the same, and takes longer to import
 
 # Goes up by one in each child.
 cdef long _generation = 0

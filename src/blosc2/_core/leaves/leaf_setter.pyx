@@ -6,7 +6,7 @@ value, a key that may exclude others, a store that is to be published now) is le
 """
 
 import time
-from threading import get_ident
+from _thread import get_ident
 
 cimport numpy as cnp
 from cpython.dict cimport PyDict_Contains, PyDict_GetItemWithError, PyDict_SetItem, PyDict_Size
