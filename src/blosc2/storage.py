@@ -100,8 +100,25 @@ def _default_filters_meta() -> list[int]:
     return [0] * FILTER_SLOTS
 
 
-@dataclass
-class CParams:
+class _Parameters:
+    """What classes of parameters have: `dataclass` would compile it for each of them, which takes time."""
+
+    def __repr__(self) -> str:
+        given: Any = self
+        values = (f"{item.name}={getattr(self, item.name)!r}" for item in fields(given))
+        return f"{type(self).__qualname__}({', '.join(values)})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        given: Any = self
+        return all(getattr(self, item.name) == getattr(other, item.name) for item in fields(given))
+
+    __hash__ = None  # type: ignore[assignment]  # its values change
+
+
+@dataclass(repr=False, eq=False)
+class CParams(_Parameters):
     """Compression parameters.
 
     Parameters
@@ -181,8 +198,8 @@ class CParams:
         self.filters, self.filters_meta = filters, metas
 
 
-@dataclass
-class DParams:
+@dataclass(repr=False, eq=False)
+class DParams(_Parameters):
     """Decompression parameters.
 
     Parameters
@@ -197,8 +214,8 @@ class DParams:
         self.nthreads = check_nthreads(self.nthreads)
 
 
-@dataclass
-class Storage:
+@dataclass(repr=False, eq=False)
+class Storage(_Parameters):
     """Where data is stored, and how it is opened.
 
     Parameters
@@ -248,7 +265,8 @@ class Storage:
 
 
 # What is used for anything that a caller's keywords or partial dictionary leave out. Users may change these.
-cparams_dflts: dict[str, Any] = {item.name: getattr(CParams(), item.name) for item in fields(CParams)}
+_defaults = CParams()
+cparams_dflts: dict[str, Any] = {item.name: getattr(_defaults, item.name) for item in fields(CParams)}
 dparams_dflts: dict[str, Any] = {}
 storage_dflts: dict[str, Any] = {
     item.name: False if item.name == "contiguous" else item.default for item in fields(Storage)

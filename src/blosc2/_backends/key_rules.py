@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from functools import cache
 from typing import Final
 
 from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED
@@ -12,10 +13,9 @@ from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED
 # What a new key may not have: an empty, "." or ".." segment, control characters, and what the names of files on
 # some system cannot have or would misread, so that every key is the name of one file below its store
 # everywhere: the separators of other systems, wildcards, an end in a dot or blank, and devices.
-_UNSOUND: Final = re.compile(
-    r"[\x00-\x1f\x7f\\:<>\"|?*]|/\.{0,2}(?:/|$)|[. ](?:/|$)"
-    r"|/(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\xb9\xb2\xb3]) *(?=[./]|$)",
-    re.IGNORECASE,
+_UNSOUND: Final = (
+    r"(?i)[\x00-\x1f\x7f\\:<>\"|?*]|/\.{0,2}(?:/|$)|[. ](?:/|$)"
+    r"|/(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\xb9\xb2\xb3]) *(?=[./]|$)"
 )
 # The form of most keys. These are legal if they are short, have no segment that ends in a dot or could be a
 # device, and are not below a name of the store's own.
@@ -24,10 +24,10 @@ _DEVICE: Final = re.compile(
     r"/(?:[Cc][Oo][Nn]|[Pp][Rr][Nn]|[Aa][Uu][Xx]|[Nn][Uu][Ll]|(?:[Cc][Oo][Mm]|[Ll][Pp][Tt])\d)(?![\w-])"
 )
 # What a key that is read from a file may not have either.
-_UNSAFE: Final = re.compile(r"\x00|/\.{0,2}(?:/|$)")
+_UNSAFE: Final = r"\x00|/\.{0,2}(?:/|$)"
 
 
-_SUFFIXED: Final = re.compile(rf"[^/](?:{'|'.join(map(re.escape, LEAF_SUFFIXES))})(?=/)")
+_SUFFIXED: Final = rf"[^/](?:{'|'.join(map(re.escape, LEAF_SUFFIXES))})(?=/)"
 _UNSAFE_LINES: Final = re.compile(r"\x00|^(?!/)|/\.{0,2}(?:/|$)", re.MULTILINE)
 
 
@@ -47,6 +47,12 @@ KEY_RULES: Final = (
     "in a dot or a blank, or is a device on Windows such as con, nul, com1; keys of files differ in more than case and "
     "accents)"
 )
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    """A pattern that few keys need: it is compiled for the first of them."""
+    return re.compile(text)
 
 
 class KeyKindError(TypeError, ValueError):
@@ -89,7 +95,7 @@ def new_key(key: object) -> str:
     ):  # fmt: skip
         return key
     key = canonical_key(key)
-    unsound = _UNSOUND.search(key)
+    unsound = _pattern(_UNSOUND).search(key)
     if unsound:
         raise ValueError(
             f"Key {_shown(key)} could not be the name of a file everywhere, as each key must: it has "
@@ -130,7 +136,7 @@ def suffixed_folders(key: str) -> list[str]:
     """The groups of a key that are named like the file of a leaf."""
     if ".b2" not in key:
         return []
-    return [key[: match.end()] for match in _SUFFIXED.finditer(key)]
+    return [key[: match.end()] for match in _pattern(_SUFFIXED).finditer(key)]
 
 
 def absolute(path: str) -> str:
@@ -141,7 +147,7 @@ def absolute(path: str) -> str:
 
 def is_path(key: str) -> bool:
     """Whether a key, put behind the path of a directory, names a file below that directory on this system."""
-    return is_safe(key) and (os.name != "nt" or not _UNSOUND.search(key))
+    return is_safe(key) and (os.name != "nt" or not _pattern(_UNSOUND).search(key))
 
 
 def _is_long(name: bytes) -> bool:
@@ -156,7 +162,7 @@ def is_safe(key: object) -> bool:
         return False
     # Most keys need no closer look.
     if "/." in key or "//" in key or "\0" in key or key[-1] == "/":
-        return not _UNSAFE.search(key)
+        return not _pattern(_UNSAFE).search(key)
     return True
 
 

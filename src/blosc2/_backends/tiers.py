@@ -19,7 +19,6 @@ from blosc2._backends.spilled_values import SpilledValues
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
-from blosc2._core.on_demand import import_all
 from blosc2._files import LASTING, Progress, lasting
 from blosc2._options import StoreOptions
 from blosc2.exceptions import ClosedStoreError, StoreKeyError
@@ -61,8 +60,6 @@ class TieredBackend(ABC):
         self.root = self.named = root
         self.how = how
         self.kind = kind
-        if how.mode != "r":
-            import_all("blosc2._backends.embedded")
         #: The advice for files when they are opened.
         self.advice = None if how.advise is None else lasting(how.advise)
         # Embedded values of a newer version, read to find leaves that a writer has moved.

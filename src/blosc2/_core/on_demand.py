@@ -42,8 +42,8 @@ def on_demand(package: str, places: Mapping[str, str], modules: Iterable[str] = 
 
 
 @cache
-def import_all(package: str) -> None:
-    """Import whatever a package lists, so that nothing of it is imported later."""
+def import_now(package: str, *names: str) -> None:
+    """Import the modules of some names of a package, or of all that it lists, so that none is imported later."""
     module = import_module(package)
-    for name in module.__all__:
+    for name in names or module.__all__:
         getattr(module, name)

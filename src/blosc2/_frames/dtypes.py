@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,15 +23,16 @@ _MAX_NESTING = 32
 # NumPy needs some 200 bytes and 20 us for each field.
 _MAX_FIELDS = 1 << 14
 
+# Texts of patterns that few dtypes need are compiled when they are needed.
 # "a" is left out: an old alias of "S" that NumPy warns about.
 _SIMPLE = re.compile(r"[<>|=]?(?!a\d*\Z)[A-Za-z?][A-Za-z0-9_]*(?:\[[A-Za-z0-9]*\])?")
 # Text without quotes, or a whole string. Matched piece after piece, never searched for: that would try each quote anew.
-_PIECE = re.compile(
+_PIECE: Final = (
     r"""[^'"]+|'(?:[^'\\\n]|\\(?:[\\'"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}))*'"""
     r'''|"(?:[^"\\\n]|\\(?:[\\'"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}))*"'''
 )
 # What was matched is not tried in another way: digits could be parted in many, and each number would double the work.
-_BETWEEN_LITERALS = re.compile(r"(?:[\[\]{}(),: ]|\d{1,10}+(?!\d)|True|False|None)*+")
+_BETWEEN_LITERALS: Final = r"(?:[\[\]{}(),: ]|\d{1,10}+(?!\d)|True|False|None)*+"
 
 
 def parse_dtype(text: str) -> np.dtype[Any]:
@@ -166,9 +167,10 @@ def _refuse_unusable(dtype: np.dtype[Any], text: str) -> None:
 def _without_strings(text: str) -> str:
     """The parts of a text between its strings."""
     pieces = []
+    piece_at = re.compile(_PIECE).match
     at = 0
     while at < len(text):
-        piece = _PIECE.match(text, at)
+        piece = piece_at(text, at)
         if piece is None:
             raise ValueError(f"the dtype {_shorten(text)} holds a string that does not end, or is written oddly")
         if text[at] not in "'\"":
@@ -180,7 +182,7 @@ def _without_strings(text: str) -> str:
 def _check_literal(text: str) -> None:
     """Let only brackets, strings, whole numbers and booleans through, nested to a bounded depth."""
     rest = _without_strings(text)
-    if not _BETWEEN_LITERALS.fullmatch(rest):
+    if not re.fullmatch(_BETWEEN_LITERALS, rest):
         raise ValueError(f"the dtype {_shorten(text)} holds something other than names, formats and numbers")
     depth = 0
     for character in rest:

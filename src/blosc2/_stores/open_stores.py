@@ -13,7 +13,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from blosc2._core.io.forking import each, in_child
-from blosc2._core.on_demand import import_all
+from blosc2._core.on_demand import import_now
 from blosc2._stores.publish import drop, end
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ _child = 0
 def note_writable(store: Any) -> None:
     """Remember a store that is open for writing, for when this process forks or ends.
 
-    Then nothing may have to be imported any more.
+    What sets leaves is imported now, and with it all that publishes them: then nothing may be imported any more.
     """
     _writable[id(store)] = store
-    import_all("blosc2._stores")
+    import_now("blosc2._stores", "set_leaf", "tree_changes")
     _end_with_child()
 
 

@@ -39,7 +39,7 @@ from blosc2._backends.tiers import TieredBackend
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
-from blosc2._core.on_demand import import_all
+from blosc2._core.on_demand import import_now
 from blosc2._files import (
     NewFile,
     Progress,
@@ -69,7 +69,8 @@ class DirectoryBackend(TieredBackend):
     def __init__(self, root: str, how: StoreOptions = StoreOptions(), kind: str = "b2dict") -> None:  # noqa: B008 - never changes
         super().__init__(root, how, kind)
         if how.mode != "r":
-            import_all("blosc2._backends.directory")
+            import_now("blosc2._backends.directory")
+            import_now("blosc2._backends.embedded", "append", "file")
         self._embed_source: Source | None = None
         self._embed_file = EmbeddedFile(os.path.join(root, EMBED))
         self._owner = self._embed_file.owner

@@ -15,7 +15,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
-from blosc2._core.on_demand import import_all
+from blosc2._core.on_demand import import_now
 from blosc2._files import Progress, begins_with, file_identity, lasting, remove_leftovers
 from blosc2._options import StoreOptions
 from blosc2.exceptions import ClosedStoreError, FormatError, StoreKeyError
@@ -65,7 +65,7 @@ class EmbeddedBackend:
         self.chunksize = chunksize
         self._how = how
         if how.mode != "r":
-            import_all("blosc2._backends.embedded")
+            import_now("blosc2._backends.embedded")
         self._advice = None if how.advise is None else lasting(how.advise)
         # Identity of the file when it was last read or written here.
         self._identity: tuple[int, ...] | None = None

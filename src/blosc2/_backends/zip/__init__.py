@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from blosc2._backends.zip import compaction as compaction
     from blosc2._backends.zip import member_frames as member_frames
     from blosc2._backends.zip import publishing as publishing
     from blosc2._backends.zip import streaming as streaming

@@ -31,7 +31,7 @@ from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.forking import keep_from_child
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
-from blosc2._core.on_demand import import_all
+from blosc2._core.on_demand import import_now
 from blosc2._files import (
     NewFile,
     Owner,
@@ -62,7 +62,7 @@ class ZipBackend(TieredBackend):
     def __init__(self, root: str, how: StoreOptions = StoreOptions(), kind: str = "b2dict") -> None:  # noqa: B008 - never changes
         super().__init__(root, how, kind)
         if how.mode != "r":
-            import_all("blosc2._backends.zip")
+            import_now("blosc2._backends.zip", "publishing")
         self._writer: ArchiveWriter | None = None
         self._descriptor = -1
         self._new: NewFile | None = None

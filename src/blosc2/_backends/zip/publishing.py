@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from blosc2._backends import zip as archives
 from blosc2._backends.embedded.changes import EmbeddedChanges
 from blosc2._backends.layout import ByteRange, NewFrame, missing
 from blosc2._backends.zip import directory_records
-from blosc2._backends.zip.compaction import copy_cataloged, copy_members
 from blosc2._backends.zip.directory_records import CATALOG_NAME, write_directory
 from blosc2._backends.zip.member_frames import append_frame
 from blosc2._backends.zip.version import EMBED_NAME
@@ -108,9 +108,11 @@ class Publishing:
         try:
             writer = new_writer(new.file.fileno(), 0, 0)
             if len(keys) >= directory_records.CATALOG_LEAST and keys.regular:
-                copy_cataloged(members.source, members.archive, keys, writer, backend._folder, progress)
+                archives.compaction.copy_cataloged(
+                    members.source, members.archive, keys, writer, backend._folder, progress
+                )
             else:
-                copy_members(members.source, members.archive, writer, progress)
+                archives.compaction.copy_members(members.source, members.archive, writer, progress)
             writer.write_end()
         except BaseException:
             new.abandon()
