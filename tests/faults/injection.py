@@ -163,7 +163,7 @@ def _check_tidy(story: Story, folder: Path) -> None:
 
 def _stop(story: Story, at: int, folder: Path) -> str:
     # Who is dead publishes nothing.
-    with mock.patch("blosc2._stores.store.end_forgotten"), Recorder(folder, "stop", at) as recorder:
+    with mock.patch("blosc2._stores.end_forgotten"), Recorder(folder, "stop", at) as recorder:
         play = Play(story.kind, folder, lambda: len(recorder.ops))
         try:
             for step in story.steps:
