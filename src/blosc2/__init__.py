@@ -92,7 +92,7 @@ _PLACES: dict[str, str] = {
         "load_array load_tensor pack_array2 pack_tensor save_array save_tensor unpack_array2 unpack_tensor"
     ),
     "batch_array": "Batch BatchArray",
-    "core": "free_resources print_versions remove_urlpath",
+    "core": "free_resources print_versions remove_urlpath set_file_cache",
     "dict_store": "DictStore",
     "embed_store": "EmbedStore",
     "objectarray": "ObjectArray",
@@ -166,7 +166,7 @@ if _TYPE_CHECKING:
         unpack_tensor,
     )
     from blosc2.batch_array import Batch, BatchArray
-    from blosc2.core import free_resources, print_versions, remove_urlpath
+    from blosc2.core import free_resources, print_versions, remove_urlpath, set_file_cache
     from blosc2.dict_store import DictStore
     from blosc2.embed_store import EmbedStore
     from blosc2.objectarray import ObjectArray
@@ -250,6 +250,7 @@ __all__ = [
     "ncores", "ndarray_from_cframe", "nthreads", "objectarray_from_cframe", "ones", "ones_like", "open", "pack",
     "pack_array", "pack_array2", "pack_tensor", "permute_dims", "print_versions", "remove_urlpath", "reshape",
     "salvage", "save", "save_array", "save_tensor", "schunk_from_cframe", "set_blocksize", "set_compressor",
-    "set_nthreads", "set_releasegil", "squeeze", "stack", "storage_dflts", "take", "take_along_axis", "transpose",
-    "uninit", "unpack", "unpack_array", "unpack_array2", "unpack_tensor", "zeros", "zeros_like",
+    "set_file_cache", "set_nthreads", "set_releasegil", "squeeze", "stack", "storage_dflts", "take",
+    "take_along_axis", "transpose", "uninit", "unpack", "unpack_array", "unpack_array2", "unpack_tensor", "zeros",
+    "zeros_like",
 ]  # fmt: skip

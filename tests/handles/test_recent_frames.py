@@ -22,9 +22,9 @@ from blosc2._handles import recent_frames
 def settled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Files count as settled as soon as they are written, so that no test has to wait."""
     monkeypatch.setattr(recent_frames, "SETTLED", -3600.0)
-    old = blosc2.core.set_file_cache(128)
+    old = blosc2.set_file_cache(128)
     yield
-    blosc2.core.set_file_cache(old)
+    blosc2.set_file_cache(old)
 
 
 @pytest.fixture
@@ -153,31 +153,31 @@ def test_files_are_bounded(tmp_path: Path) -> None:
     names = [str(tmp_path / f"{number}.b2nd") for number in range(40)]
     for number, name in enumerate(names):
         blosc2.full(5, number, urlpath=name)
-    blosc2.core.free_resources()
+    blosc2.free_resources()
     before = len(os.listdir("/proc/self/fd"))
     for number, name in enumerate(names):
         assert opened(name, None)[0] == number
         assert opened(name)[0] == number
     assert len(os.listdir("/proc/self/fd")) <= before + recent_frames.MOST_DESCRIPTORS
     assert len(recent_frames._mapped) == 40
-    blosc2.core.set_file_cache(7)
+    blosc2.set_file_cache(7)
     for name in names:
         opened(name)
     assert len(recent_frames._mapped) == 7
     assert frame_of(opened(names[-7])) is frame_of(opened(names[-7]))
-    blosc2.core.free_resources()
+    blosc2.free_resources()
     assert len(os.listdir("/proc/self/fd")) == before
     assert len(recent_frames._mapped) == len(recent_frames._not_mapped) == 0
 
 
 def test_it_can_be_switched_off(path: str, source: str | None) -> None:
-    assert blosc2.core.set_file_cache(0) == 128
+    assert blosc2.set_file_cache(0) == 128
     assert frame_of(opened(path, source)) is not frame_of(opened(path, source))
     with pytest.raises(ValueError, match="-1"):
-        blosc2.core.set_file_cache(-1)
+        blosc2.set_file_cache(-1)
     with pytest.raises(TypeError):
-        blosc2.core.set_file_cache("many")  # type: ignore[arg-type]
-    assert blosc2.core.set_file_cache(5) == 0
+        blosc2.set_file_cache("many")  # type: ignore[arg-type]
+    assert blosc2.set_file_cache(5) == 0
 
 
 def test_what_is_not_asked_for_is_let_go(tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ names durable, and compares identities of files. Code that appends to an open fi
 
 from blosc2._files.advice import LASTING, advise_byte_ranges, advise_frame, check_advice, lasting
 from blosc2._files.atomic_file import Lock, NewFile, remove_leftovers, temporary_name, through_link
+from blosc2._files.chunk_buffer import ChunkBuffer
 from blosc2._files.compaction import Compaction, Progress
 from blosc2._files.copies import ByteRange, Part, check_unchanged, checked_parts, checked_pieces, pieces_of, write_parts
 from blosc2._files.creation_lock import CreationLock
@@ -30,6 +31,7 @@ __all__ = [
     "BUDGET",
     "LASTING",
     "ByteRange",
+    "ChunkBuffer",
     "Compaction",
     "CreationLock",
     "Descriptor",

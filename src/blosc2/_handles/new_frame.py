@@ -13,8 +13,7 @@ from blosc2 import _frames, _handles
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_writer import header_length
 from blosc2._core.io.source import Source
-from blosc2._files import NewFile, write_parts
-from blosc2._files.chunk_buffer import ChunkBuffer
+from blosc2._files import ChunkBuffer, NewFile, write_parts
 from blosc2._frames import (
     Fields,
     FrameUpdate,
