@@ -24,7 +24,7 @@ from blosc2._backends.layout import (
     taken,
 )
 from blosc2._backends.tiers import TieredBackend
-from blosc2._backends.zip.members import Members
+from blosc2._backends.zip.members import Members, OwnCatalog
 from blosc2._backends.zip.version import EMBED_NAME, Version, open_version
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.checksum import crc32c
@@ -77,6 +77,8 @@ class ZipBackend(TieredBackend):
         self._was_there = False
         # Whether staged frames that are still needed lie after the published archive.
         self._staged = False
+        # The catalog that this backend wrote last, which needs no check before the next one is made of it.
+        self._own_catalog: OwnCatalog | None = None
         # Bytes before this offset are never cut off: somebody may have mapped them.
         self._floor = 0
         # Whether bytes were cut off, and the cut may not be durable.

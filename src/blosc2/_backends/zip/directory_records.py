@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from blosc2._backends.layout import ByteRange
-from blosc2._backends.zip.members import Members
+from blosc2._backends.zip.members import Members, OwnCatalog
 from blosc2._backends.zip.version import EMBED_NAME
 from blosc2._core.leaves.leaf_stream import hide_removed
 from blosc2._core.zip.archive_writer import ArchiveWriter
@@ -18,7 +18,13 @@ CATALOG_LEAST = 256
 
 
 def write_directory(
-    writer: ArchiveWriter, changes: dict[str, ByteRange | None], members: Members | None, folder: str, *, embedded: bool
+    writer: ArchiveWriter,
+    changes: dict[str, ByteRange | None],
+    members: Members | None,
+    folder: str,
+    *,
+    embedded: bool,
+    own: OwnCatalog | None = None,
 ) -> None:
     """Write the directory of the next version; nothing shows it yet.
 
@@ -34,6 +40,8 @@ def write_directory(
         Where temporary files for sorting many records may lie.
     embedded : bool
         Whether there are new embedded values.
+    own : tuple, optional
+        What tells the catalog that this process wrote last.
     """
     keys = None if members is None else members.table()
     most = len(changes) + writer.collected + (0 if keys is None else len(keys))
@@ -47,7 +55,7 @@ def write_directory(
     runs, others = writer.collect(folder)
     hide_removed(writer, changes)
     if members is not None:
-        keys = members.sound_table()
+        keys = members.sound_table(own)
         others = keys.others((CATALOG_NAME, EMBED_NAME) if embedded else (CATALOG_NAME,)) + others
     write_cataloged(writer, keys, runs, others, EMBED_NAME)
 

@@ -71,7 +71,9 @@ class Publishing:
             writer.drain()
             backend._check_own()
             members = None if fresh else backend.members
-            write_directory(writer, files, members, backend._folder, embedded=embed is not None)
+            writer.eager = durable
+            own = backend._own_catalog
+            write_directory(writer, files, members, backend._folder, embedded=embed is not None, own=own)
             # All of a new file is synced before it gets its name. Nobody sees it before.
             in_place = durable and backend._new is None
             if in_place:
@@ -82,6 +84,7 @@ class Publishing:
             if in_place:
                 os.fsync(backend._descriptor)
             self._finish(durable)
+            backend._own_catalog = writer.cataloged
         except BaseException:
             if end < 0:
                 backend._give_up()

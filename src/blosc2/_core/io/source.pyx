@@ -36,6 +36,13 @@ cdef extern from "io/small_file.h" nogil:
     const bint B2_READS_SMALL_FILES
     int64_t read_small_file(const char *path, int flags, void *into, int64_t limit)
 
+cdef extern from "io/large_pages.h" nogil:
+    void use_large_pages(void *start, size_t length)
+
+cdef enum:
+    # Bytes in memory of their own, for which large pages are worth asking.
+    LARGE = 4 << 20
+
 cdef extern from "io/mapping.h" nogil:
     const bint B2_MAPS_FILES
     void *map_file(int fd, int64_t length)
@@ -452,6 +459,8 @@ cdef class Source:
         cdef object result = PyBytes_FromStringAndSize(NULL, length)
         cdef char *destination = PyBytes_AS_STRING(result)
         cdef int status
+        if length >= LARGE:
+            use_large_pages(destination, <size_t> length)
         with nogil:
             status = self.read_into(offset, length, destination)
         self.check(status, offset, length)

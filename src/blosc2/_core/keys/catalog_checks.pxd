@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from blosc2._core.keys.key_order cimport before_in_order, shared
 from blosc2._core.keys.key_slots cimport GROUP, LEAF, MOST_OTHERS, MOST_STEPS, kind_of
 from blosc2._core.keys.keytable cimport Entry, KeyTable, Text
-from blosc2._core.zip.catalog cimport SLOT_LENGTH, key_hash, slot_home, slot_offset, slot_tag
+from blosc2._core.zip.catalog cimport Leaf, SLOT_LENGTH, describes_table, key_hash, slot_home, slot_offset, slot_tag
 from blosc2._core.zip.central_record cimport Member, Record, read_once
 
 cdef extern from "keys/key_hash.h" nogil:
@@ -19,14 +19,24 @@ cdef extern from "keys/key_hash.h" nogil:
 cdef extern from "io/prefetch.h" nogil:
     void prefetch(const uint8_t *start, int64_t length)
 
+cdef extern from "keys/key_match.h" nogil:
+    bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
+
 cdef enum:
     AT_ONCE = 16
+    # Leaves below each other that are looked for: groups that are named like leaves are rare.
+    MOST_NAMED = 32
 
 
 cdef struct Walk:
     int64_t end             # where the records of leaves end
     int64_t paths           # keys and groups
     int64_t others          # how many slots of other paths may still be met
+    # What the catalog claims is counted, too: `claims` says whether that is right so far.
+    bint claims
+    int64_t groups, hidden, tables, undescribed
+    Py_ssize_t[MOST_NAMED] named    # lengths of the shown leaves that the key before begins with
+    int names
 
 
 cdef inline bint leads_to(
@@ -75,6 +85,41 @@ cdef inline bint groups_fit(KeyTable table, const Text *before, const Text *key,
     return True
 
 
+cdef inline void count_claims(
+        KeyTable table, const Text *before, const Text *key, int64_t position, Walk *walk) noexcept nogil:
+    """Compare the counts that the catalog has at a leaf with those of the keys."""
+    cdef Leaf leaf
+    cdef Py_ssize_t common = shared(before.bytes, key.bytes, min(before.length, key.length)), at
+    cdef bint hidden = last_segment_is(key.bytes, <size_t> key.length, b"__vlmeta__", 10)
+    walk.claims = walk.claims and table.catalog.leaf(position, &leaf) and leaf.kind < table.catalog.kind_count and (
+        <int64_t> leaf.groups == walk.groups and <int64_t> leaf.hidden == walk.hidden)
+    if not walk.claims:
+        return
+    walk.undescribed += leaf.kind == 0
+    walk.hidden += hidden
+    walk.tables += describes_table(key.bytes, key.length)
+    while walk.names and walk.named[walk.names - 1] > common:
+        walk.names -= 1
+    for at in range(common, key.length):
+        if key.bytes[at] == 0x2F:
+            # A group that is named like a leaf is listed once.
+            walk.groups += at > common or walk.names == 0 or walk.named[walk.names - 1] != common
+    if not hidden:
+        walk.claims = walk.names < MOST_NAMED
+        if walk.claims:
+            walk.named[walk.names] = key.length
+            walk.names += 1
+
+
+cdef inline bint totals_fit(KeyTable table, const Walk *walk) noexcept nogil:
+    """Whether the counts of all leaves, too, are those that were counted."""
+    cdef Leaf leaf
+    return walk.claims and table.catalog.leaf(table.count, &leaf) and <int64_t> leaf.groups == walk.groups and (
+        <int64_t> leaf.hidden == walk.hidden and table.catalog.groups == walk.groups
+        and table.catalog.hidden == walk.hidden and table.catalog.tables == walk.tables
+        and table.catalog.undescribed == walk.undescribed and leaf.offset == walk.end)
+
+
 cdef inline bint leaves_fit(KeyTable table, Walk *walk) noexcept nogil:
     """Whether what a catalog says of leaves is what the directory says."""
     cdef int64_t position = 0, offset
@@ -85,6 +130,8 @@ cdef inline bint leaves_fit(KeyTable table, Walk *walk) noexcept nogil:
     cdef uint64_t hashes[AT_ONCE]
     cdef int i, taken
     walk.paths = walk.end = 0
+    walk.claims, walk.names = True, 0
+    walk.groups = walk.hidden = walk.tables = walk.undescribed = 0
     # A path whose slot comes behind one with the same 24 bits is rare: more than this is made so.
     walk.others = MOST_OTHERS + table.count // 1024
     if table.catalog.bytes_at(0, table.catalog.checksums_at) == NULL:
@@ -111,6 +158,7 @@ cdef inline bint leaves_fit(KeyTable table, Walk *walk) noexcept nogil:
                 return False
             if not groups_fit(table, &before, &keys[i], offsets[i], walk):
                 return False
+            count_claims(table, &before, &keys[i], position - taken + i, walk)
             walk.paths += 1
             before = keys[i]
     return True

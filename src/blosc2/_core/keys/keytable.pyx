@@ -19,7 +19,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from blosc2._core.io.little_endian cimport put32, put64, u32, u64
-from blosc2._core.keys.catalog_checks cimport Walk, leaves_fit, others_fit, paths_of
+from blosc2._core.keys.catalog_checks cimport Walk, leaves_fit, others_fit, paths_of, totals_fit
+from blosc2._core.keys.frame_start cimport begins_like_frame
 from blosc2._core.keys.key_order cimport bound_of, end_of_run, put_in_order
 from blosc2._core.keys.key_slots cimport GROUP, LEAF, insert, probe
 from blosc2._core.keys.key_text cimport text_of
@@ -52,8 +53,6 @@ cdef enum:
     MOST_SLACK = 4096
     # A member with another suffix than a leaf's.
     UNKNOWN_SUFFIX = 1 << 20
-
-cdef bytes FRAME_MAGIC = b"\x9e\xa8b2frame\x00"
 
 cdef uint64_t _seed0, _seed1
 _seed0, _seed1 = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
@@ -318,7 +317,7 @@ cdef class KeyTable:
                 self.packed.setdefault(text_of(member.name, stem), []).append(offset)
             return 0
         if self._suffix(member.name + stem, member.name_length - stem) == UNKNOWN_SUFFIX:
-            if not _begins_like_frame(self.archive, &member):
+            if not begins_like_frame(self.archive, &member):
                 return 0
             self.unknown_suffixes.append(text_of(member.name, stem))
         self.tables += describes_table(member.name, stem)
@@ -495,7 +494,7 @@ cdef class KeyTable:
         cdef Walk walk
         cdef bint fine
         cdef Record own
-        if self.catalog is None:
+        if self.catalog is None or self.claims_hold:
             return self
         with nogil:
             # The catalog's own record is behind those of leaves, and nothing is behind that.
@@ -505,7 +504,12 @@ cdef class KeyTable:
         if not fine or not others_fit(self):
             return self.instead()
         self._paths = walk.paths
+        self.claims_hold = totals_fit(self, &walk)
         return self
+
+    def trust(self, int64_t paths):
+        """The catalog is one that this process wrote, of so many keys and groups, and it need not be looked at again."""
+        self._paths, self.claims_hold = paths, True
 
     cdef int64_t count_paths(self) except -1:
         """How many keys there are, and groups that have keys below them, of a table that is in order."""
@@ -517,7 +521,7 @@ cdef class KeyTable:
         if member.name[member.name_length - 1] == 0x2F or self._skips(member.name, member.name_length):
             return False
         return self._suffix(member.name + stem, member.name_length - stem) != UNKNOWN_SUFFIX or (
-            _begins_like_frame(self.archive, member))
+            begins_like_frame(self.archive, member))
 
     def others(self, tuple without=()):
         """Records of the members that are no leaves, but for those of some names, one behind the other."""
@@ -579,18 +583,3 @@ cdef class KeyTable:
 
     def __repr__(self):
         return f"<KeyTable: {self.count} keys>"
-
-
-cdef bint _begins_like_frame(Archive archive, Member *member):
-    """Whether a member's data starts with the magic of a frame; a member that cannot be located does not."""
-    cdef int64_t data
-    cdef uint8_t start[10]
-    cdef Py_ssize_t length = PyBytes_GET_SIZE(FRAME_MAGIC)
-    try:
-        data = archive.locate(member)
-    except FormatError:
-        return False
-    if member.size < length:
-        return False
-    archive.source.check(archive.source.read_into(data, length, start), data, length)
-    return memcmp(start, PyBytes_AS_STRING(FRAME_MAGIC), length) == 0

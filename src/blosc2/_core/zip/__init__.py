@@ -4,6 +4,6 @@ Members are byte ranges here; `leaves` turns them into leaves.
 """
 
 __all__ = [
-    "archive", "archive_writer", "catalog", "catalog_writer", "descriptions", "external_sort", "leaf_merge",
-    "member_checksum", "path_slots",
+    "archive", "archive_writer", "catalog", "catalog_pages", "catalog_patch", "catalog_writer", "descriptions",
+    "external_sort", "leaf_kinds", "leaf_merge", "member_checksum", "path_slots", "slot_changes",
 ]  # fmt: skip

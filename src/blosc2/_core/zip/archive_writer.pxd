@@ -37,6 +37,9 @@ cdef class ArchiveWriter:
     cdef int64_t _open_header, _open_start, _open_size
     cdef uint32_t _open_checksum, _open_crc
     cdef int64_t _directory_start
+    cdef readonly tuple cataloged   # of the catalog that was written; see `note_catalog`
+    cdef public bint eager
+    cdef int64_t _asked             # up to where the system was asked to write to the disk
 
     cdef int _complete(self, bytes local, bytes whole, int64_t header, int64_t size, uint32_t checksum_before) except -1
     cdef int _check_name(self, bytes name) except -1
@@ -55,20 +58,6 @@ cdef class ArchiveWriter:
     cdef int64_t begin_open(self, bytes name, int64_t most) except -1
     cdef int add_open(self, const uint8_t *data, int64_t size) except -1
     cdef bytes end_open(self)
+    cdef int note_catalog(self, int64_t size, const uint8_t *footer, int64_t paths) except -1
     cdef int begin_directory(self) except -1
     cdef int end_directory(self, int64_t count) except -1
-
-
-cdef class Pages:
-    """Bytes with a checksum for each page; see archive_writer.pyx."""
-
-    cdef ArchiveWriter writer       # None: it is kept in memory
-    cdef Collected kept, waiting, checksums
-    cdef int64_t size
-    cdef uint32_t running
-    cdef bint covered           # whether what is added gets a checksum
-
-    cdef int add(self, const uint8_t *data, int64_t size) except -1
-    cdef int end_page(self) except -1
-    cdef int flush(self) except -1
-    cdef int pad(self) except -1

@@ -16,10 +16,10 @@ from libc.string cimport memcpy, memmove, memset
 
 from blosc2._core.zip.end_record cimport (
     COMMENT_COVERED, COMMENT_LENGTH, END64_LENGTH, END_LENGTH, LOCAL_LENGTH, LOCATOR_LENGTH, write_comment)
-from blosc2._core.zip.catalog cimport PAGE, stem_length
+from blosc2._core.zip.catalog cimport stem_length
 from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, FLAG_UTF8
 from blosc2._core.io.checksum cimport checksum, joined
-from blosc2._core.io.little_endian cimport put, put16, put32, put64, u16
+from blosc2._core.io.little_endian cimport put, put16, put32, put64, u16, u32
 from blosc2._core.zip.external_sort cimport SortedRuns
 
 from blosc2._core.io.checksum import crc32
@@ -27,8 +27,13 @@ from blosc2._core.io.checksum import crc32
 cdef enum:
     # Bytes whose checksum is not worth letting others run meanwhile.
     SHORT = 1 << 16
+    # Bytes that the system is asked to write to the disk while others are made.
+    ASKED = 4 << 20
     # Of a record, what states sizes and offsets of more than 32 bits.
     MOST_EXTRA = 28
+
+cdef extern from "io/write_back.h" nogil:
+    void begin_write_back(int fd, int64_t offset, int64_t length)
 
 # Memory for the records of leaves, and what else is kept of them, before they are sorted into a file.
 cdef int64_t _runs_budget = 96 << 20
@@ -80,14 +85,14 @@ cdef class ArchiveWriter:
     Notes
     -----
     Bytes are collected and written in large pieces; `write_directory` writes all that is left, `write_end` the end record
-    alone. For durability, sync after each. When a write fails, the rest is kept, and the next write goes on with it.
+    alone. For durability, sync after each: with `eager`, the disk begins to write before that. When a write fails, the rest is kept, and the next write goes on with it.
     """
 
     def __cinit__(self, int descriptor, int64_t position=0, int align=64, file_checksum=None):
         if align != 1 and not 8 <= align <= 4096:
             raise ValueError(f"align must be 1 or 8 .. 4096, not {align}")
         self._descriptor = descriptor
-        self._written = position
+        self._written = self._asked = position
         self._pending = Collected.__new__(Collected)
         self.descriptions = {}
         self.records = Collected.__new__(Collected)
@@ -447,6 +452,11 @@ cdef class ArchiveWriter:
         self._add(self.records.data, self.records.used)
         self.end_directory(count)
 
+    cdef int note_catalog(self, int64_t size, const uint8_t *footer, int64_t paths) except -1:
+        """Remember a catalog that was written: what tells it from others, and how many keys and groups it has."""
+        self.cataloged = (self._open_start, size, u32(footer + 248)), paths
+        return 0
+
     cdef int begin_directory(self) except -1:
         self._directory_start = self._written + self._pending.used
         return 0
@@ -521,6 +531,9 @@ cdef class ArchiveWriter:
                     with nogil:
                         self._checksum = checksum(self._checksum, data, done)
             view.release()  # so that nobody looks at the memory later
+            if self.eager and self._written - self._asked >= ASKED:
+                begin_write_back(self._descriptor, self._asked, self._written - self._asked)
+                self._asked = self._written
             data += done
             size -= done
         return 0
@@ -549,52 +562,3 @@ def _write_at(int descriptor, view, int64_t position):
         return os.pwrite(descriptor, view, position)
     os.lseek(descriptor, position, os.SEEK_SET)
     return os.write(descriptor, view)
-
-
-cdef class Pages:
-    """What is written of a catalog, with a checksum for each page."""
-
-    def __cinit__(self, ArchiveWriter writer):
-        self.writer = writer
-        self.kept = Collected.__new__(Collected)
-        self.waiting = Collected.__new__(Collected)
-        self.checksums = Collected.__new__(Collected)
-        self.covered = True
-
-    cdef int add(self, const uint8_t *data, int64_t size) except -1:
-        cdef int64_t part
-        cdef const uint8_t *p = data
-        cdef int64_t left = size
-        cdef Collected to = self.kept if self.writer is None else self.waiting
-        while left and self.covered:
-            part = min(left, PAGE - (self.size & (PAGE - 1)))
-            self.running = checksum(self.running, p, <size_t> part)
-            p += part
-            left -= part
-            self.size += part
-            if self.size & (PAGE - 1) == 0:
-                self.end_page()
-        self.size += left
-        memcpy(to.more(size), data, <size_t> size)
-        to.used += size
-        if self.writer is not None and to.used >= COLLECTED:
-            self.flush()
-        return 0
-
-    cdef int end_page(self) except -1:
-        put32(self.checksums.more(4), self.running)
-        self.checksums.used += 4
-        self.running = 0
-        return 0
-
-    cdef int flush(self) except -1:
-        if self.writer is not None and self.waiting.used:
-            self.writer.add_open(self.waiting.data, self.waiting.used)
-            self.waiting.used = 0
-        return 0
-
-    cdef int pad(self) except -1:
-        """Begin a section: up to a multiple of 64 bytes."""
-        cdef uint8_t zeros[64]
-        memset(zeros, 0, 64)
-        return self.add(zeros, -self.size & 63)

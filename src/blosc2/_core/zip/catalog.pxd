@@ -59,6 +59,7 @@ cdef class Catalog:
     cdef readonly uint64_t seed0, seed1
     cdef int64_t leaves_at, slots_at, shapes_at, shapes_size, kinds_at, kinds_size, tallies_at, checksums_at, pages
     cdef uint32_t checksums_crc
+    cdef readonly uint32_t footer_crc
     cdef const uint8_t *base                # its first byte; NULL until it is loaded
     cdef object copy
     cdef uint8_t *checked                   # of each page, whether its checksum was seen to hold

@@ -113,7 +113,7 @@ cdef class Catalog:
         cdef int64_t slots_at = <int64_t> u64(p + 168)
         self.slot_count, self.homes = <int64_t> u64(p + 176), <int64_t> u64(p + 184)
         self.checksums_at = <int64_t> u64(p + 192)
-        self.checksums_crc = u32(p + 244)
+        self.checksums_crc, self.footer_crc = u32(p + 244), u32(p + 248)
         # Each section begins where the one before ends, rounded up to 64 bytes.
         if not 0 < self.count < <int64_t> 1 << 31 or self.count >= members or self.count > self.size // LEAF_LENGTH:
             return False

@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
 """Writing the directory of an archive in the order of its keys, with the catalog before it.
 
-Old and new leaves are merged in the order of their keys in several passes: one writes what the catalog says of each leaf,
+Few changes of many leaves are a matter of `catalog_patch`. Otherwise old and new leaves are merged in the order of their
+keys in several passes: one writes what the catalog says of each leaf,
 one writes the records of the directory, and one for each part of the hash that fits into memory fills that part. Only
 this part grows with the number of leaves, up to `SLOTS_BUDGET`.
 
@@ -15,10 +16,13 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memmove, memset
 
-from blosc2._core.zip.archive_writer cimport ArchiveWriter, Collected, Pages
+from blosc2._core.zip.archive_writer cimport ArchiveWriter, Collected
+from blosc2._core.zip.catalog_pages cimport Pages
 from blosc2._core.zip.catalog cimport (
     FOOTER_LENGTH, LEAF_LENGTH, MOST_KINDS, PAGE, SLOT_LENGTH, TALLY_LENGTH, Catalog, Leaf, describes_table)
-from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, Record, open_record
+from blosc2._core.zip.catalog_patch cimport write_patched
+from blosc2._core.zip.catalog_footer cimport Footer, write_footer
+from blosc2._core.zip.central_record cimport Record, open_record
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.zip.descriptions cimport LEAF_ATTRIBUTES, LEAF_UNKNOWN, Description, describe_nothing, unpack_description
 from blosc2._core.frame.frame cimport Frame
@@ -26,6 +30,7 @@ from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.io.little_endian cimport put, put32, put64, u32, u64
 from blosc2._core.zip.leaf_merge cimport LeafMerge, Merged, RecordSample, remember, shared
 from blosc2._core.zip.external_sort cimport SortedRuns
+from blosc2._core.zip.leaf_kinds cimport LeafKinds, append_bytes
 from blosc2._core.zip.path_slots cimport PathSlots
 
 from blosc2._core.zip.catalog import NAME
@@ -34,9 +39,6 @@ from blosc2._core.zip.descriptions import describe
 from blosc2.exceptions import FormatError
 
 cdef enum:
-    SHAPE_CACHE = 4096
-    # Bytes of shapes; leaves behind have a kind and sizes, but no shape.
-    SHAPES_BUDGET = 64 << 20
     # Leaves between two tallies, at least.
     TALLY_STEP = 1024
     # Slots behind the last home.
@@ -72,11 +74,10 @@ cdef class CatalogBuilder:
     cdef LeafMerge merge
     cdef object dtype_of
     cdef Pages pages
-    cdef dict kinds             # bytes of what, codec and dtype -> number
+    cdef LeafKinds known
     cdef list kind_of_old       # number of each kind of the old catalog in this one, or None
-    cdef Collected shapes, kind_table, tallies
+    cdef Collected tallies
     cdef RecordSample sample
-    cdef dict shape_offsets
     cdef uint64_t *counts       # of each kind: leaves, nbytes, cbytes
     cdef int64_t tally_step, tally_kinds
     cdef int64_t leaves, groups, hidden, undescribed, tables, records_size
@@ -92,10 +93,6 @@ cdef class CatalogBuilder:
     cdef Leaf after, like
     cdef int64_t after_position     # 0 where there is none yet
     cdef Description like_description
-    cdef Description last       # the description before
-    cdef int last_kind
-    cdef uint32_t last_shape
-    cdef bytes last_dtype
 
     def __cinit__(self, KeyTable old=None, SortedRuns runs=None, dtype_of=None):
         if old is not None and old._instead is not None:
@@ -121,65 +118,6 @@ cdef class CatalogBuilder:
         PyMem_Free(self.counts)
 
     # ------------------------------------------------------------------ what is known of a leaf
-    cdef int _kind(self, const Description *description) except -1:
-        """The number of a kind of leaf; 0 where there are too many."""
-        if description.what == LEAF_UNKNOWN:
-            return 0
-        if (self.last_dtype is not None and description.what == self.last.what and description.codec == self.last.codec
-                and description.dtype_length == PyBytes_GET_SIZE(self.last_dtype)
-                and memcmp(description.dtype, PyBytes_AS_STRING(self.last_dtype), description.dtype_length) == 0):
-            return self.last_kind
-        cdef bytes dtype = (<const char *> description.dtype)[:description.dtype_length]
-        key = bytes((description.what, description.codec)) + dtype
-        number = self.kinds.get(key)
-        if number is None:
-            if len(self.kinds) >= self.tally_kinds - 1:
-                return 0
-            number = len(self.kinds) + 1
-            self.kinds[key] = number
-            self._append(
-                self.kind_table, bytes((description.what, description.codec)) + len(dtype).to_bytes(2, "little") + dtype)
-        self.last.what, self.last.codec = description.what, description.codec
-        self.last_dtype, self.last_kind = dtype, number
-        return number
-
-    cdef uint32_t _shape(self, const Description *description) except? 0xFFFFFFFF:
-        """Where a shape is; alike ones are kept once, as far as they are met again soon."""
-        cdef bytes packed
-        cdef uint8_t *p
-        cdef int i
-        cdef int64_t size
-        if description.ndim < 0:
-            return 0
-        size = 8 * (description.ndim + 1)
-        if self.last_shape and u64(self.shapes.data + 8 * <int64_t> self.last_shape) == <uint64_t> description.ndim:
-            p = self.shapes.data + 8 * (<int64_t> self.last_shape + 1)
-            for i in range(description.ndim):
-                if u64(p + 8 * i) != description.shape[i]:
-                    break
-            else:
-                return self.last_shape
-        packed = PyBytes_FromStringAndSize(NULL, size)
-        p = put64(<uint8_t *> PyBytes_AS_STRING(packed), <uint64_t> description.ndim)
-        for i in range(description.ndim):
-            p = put64(p, description.shape[i])
-        found = self.shape_offsets.get(packed)
-        if found is None:
-            if self.shapes.used + size > SHAPES_BUDGET:
-                return 0
-            found = self.shapes.used // 8
-            self._append(self.shapes, packed)
-            if len(self.shape_offsets) >= SHAPE_CACHE:
-                self.shape_offsets.clear()
-            self.shape_offsets[packed] = found
-        self.last_shape = <uint32_t> found
-        return self.last_shape
-
-    cdef int _append(self, Collected to, bytes data) except -1:
-        memcpy(to.more(PyBytes_GET_SIZE(data)), PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-        to.used += PyBytes_GET_SIZE(data)
-        return 0
-
     cdef int _describe_old(self, int64_t position, Description *description) except -1:
         """What an old leaf is, as the old catalog says, or as itself says."""
         cdef Leaf leaf, after
@@ -256,10 +194,10 @@ cdef class CatalogBuilder:
             if hidden:
                 describe_nothing(&description)
                 description.what, description.codec = LEAF_ATTRIBUTES, 0
-            kind = self._kind(&description)
+            kind = self.known.kind(&description)
             shape = 0
             if kind:
-                shape = self._shape(&description)
+                shape = self.known.shape(&description)
             else:
                 description.nbytes = description.cbytes = 0
                 self.undescribed += 1
@@ -348,19 +286,14 @@ cdef class CatalogBuilder:
     cdef bytes _build(self, int64_t others_size, int64_t others_count, int64_t header):
         """Write all but the footer, and give the footer; `header` is where the catalog's local header is."""
         cdef uint8_t *slots = NULL
-        cdef uint8_t footer[FOOTER_LENGTH]
-        cdef uint8_t *p
-        cdef int64_t shapes_at, kinds_at, tallies_at, slots_at, checksums_at, size, own, start
+        cdef uint8_t packed[FOOTER_LENGTH]
+        cdef Footer footer
         cdef int64_t hashed
-        cdef uint32_t digest
-        self.kinds, self.shape_offsets = {}, {}
+        self.known = LeafKinds()
+        self.known.most = self.tally_kinds
         self.kind_of_old = [] if self.before is None else [None] * self.before.kind_count
-        self.shapes, self.kind_table = Collected.__new__(Collected), Collected.__new__(Collected)
         self.tallies = Collected.__new__(Collected)
         self.sample = RecordSample.__new__(RecordSample)
-        # The first ones are those of leaves without a shape, and of leaves that are not described.
-        self._append(self.shapes, bytes(8))
-        self._append(self.kind_table, bytes(4))
         self.tally_step = max(TALLY_STEP, 16 * self.tally_kinds)
         self.counts = <uint64_t *> PyMem_Calloc(<size_t> (3 * self.tally_kinds), 8)
         hashed = self.most + self.most_groups
@@ -379,19 +312,17 @@ cdef class CatalogBuilder:
         try:
             self._pass_leaves(others_size, slots)
             self.pages.pad()
-            shapes_at = self.pages.size
-            self.pages.add(self.shapes.data, self.shapes.used)
+            footer.shapes_at, footer.shapes_size = self.pages.size, self.known.shapes.used
+            self.pages.add(self.known.shapes.data, self.known.shapes.used)
             self.pages.pad()
-            kinds_at = self.pages.size
-            while len(self.kinds) < self.tally_kinds - 1:       # kinds that were not met after all
-                self.kinds[b"\0" * len(self.kinds)] = None
-                self._append(self.kind_table, bytes(4))
-            self.pages.add(self.kind_table.data, self.kind_table.used)
+            self.known.fill_up()
+            footer.kinds_at, footer.kinds_size = self.pages.size, self.known.table.used
+            self.pages.add(self.known.table.data, self.known.table.used)
             self.pages.pad()
-            tallies_at = self.pages.size
+            footer.tallies_at = self.pages.size
             self.pages.add(self.tallies.data, self.tallies.used)
             self.pages.pad()
-            slots_at = self.pages.size
+            footer.slots_at = self.pages.size
             if slots != NULL:
                 self.pages.add(slots, SLOT_LENGTH * self.slot_count)
             else:
@@ -399,34 +330,16 @@ cdef class CatalogBuilder:
             self.pages.pad()
         finally:
             PyMem_Free(slots)
-        checksums_at = self.pages.size
-        if self.pages.size % PAGE:
-            self.pages.end_page()
-        self.pages.covered = False
-        self.pages.add(self.pages.checksums.data, self.pages.checksums.used)
-        self.pages.pad()
-        size = self.pages.size + FOOTER_LENGTH
-        start = 0 if self.pages.writer is None else self.pages.writer._open_start
-        own = CENTRAL_LENGTH + len(NAME)
-        if size >= 0xFFFFFFFF or header >= 0xFFFFFFFF:
-            own += 4 + 16 * (size >= 0xFFFFFFFF) + 8 * (header >= 0xFFFFFFFF)
-        digest = self.sample.digest(self.records_size)
-        memset(footer, 0, FOOTER_LENGTH)
-        p = put32(put32(put(footer, <const char *> b"b2catlog", 8), 1), FOOTER_LENGTH)
-        p = put64(put64(put64(p, <uint64_t> (start + size)), <uint64_t> (others_size + self.records_size + own)),
-                  <uint64_t> (others_count + self.leaves + 1))
-        p = put64(put64(put64(p, <uint64_t> size), <uint64_t> self.leaves), <uint64_t> self.groups)
-        p = put64(put64(put64(p, <uint64_t> self.hidden), <uint64_t> self.undescribed), <uint64_t> self.tables)
-        p = put64(put64(put64(p, <uint64_t> self.embed), self.seed0), self.seed1)
-        p = put64(put64(p, <uint64_t> shapes_at), <uint64_t> self.shapes.used)
-        p = put64(put64(put64(p, <uint64_t> kinds_at), <uint64_t> self.kind_table.used), <uint64_t> self.tally_kinds)
-        p = put64(put64(p, <uint64_t> tallies_at), <uint64_t> self.tally_step)
-        p = put64(put64(put64(p, <uint64_t> slots_at), <uint64_t> self.slot_count), <uint64_t> self.homes)
-        p = put64(put64(put64(p, <uint64_t> checksums_at), <uint64_t> others_size),
-                  <uint64_t> (others_size + self.records_size))
-        put32(put32(footer + 240, digest), checksum(0, self.pages.checksums.data, <size_t> self.pages.checksums.used))
-        put32(footer + 248, checksum(0, footer, 248))
-        return PyBytes_FromStringAndSize(<const char *> footer, FOOTER_LENGTH)
+        footer.kind_count, footer.tally_step = self.tally_kinds, self.tally_step
+        footer.slot_count, footer.homes = self.slot_count, self.homes
+        footer.seed0, footer.seed1 = self.seed0, self.seed1
+        footer.others_size, footer.others_count, footer.header = others_size, others_count, header
+        footer.embed = self.embed
+        footer.leaves, footer.groups, footer.hidden = self.leaves, self.groups, self.hidden
+        footer.undescribed, footer.tables, footer.records_size = self.undescribed, self.tables, self.records_size
+        footer.digest = self.sample.digest(self.records_size)
+        write_footer(&footer, self.pages, packed)
+        return PyBytes_FromStringAndSize(<const char *> packed, FOOTER_LENGTH)
 
     cdef int _count(self) except -1:
         """How many groups and kinds there can be, the unknown one included, from a look at all new leaves."""
@@ -503,7 +416,7 @@ cdef Catalog _in_memory(KeyTable table, dtype_of):
     self.embed = -1
     self._count()
     footer = self._build(0, 0, 0)
-    self._append(self.pages.kept, footer)
+    append_bytes(self.pages.kept, footer)
     whole = PyBytes_FromStringAndSize(<const char *> self.pages.kept.data, self.pages.kept.used)
     result = Catalog.__new__(Catalog)
     result.source = table.archive.source
@@ -543,7 +456,7 @@ def write_cataloged(ArchiveWriter writer not None, KeyTable old, SortedRuns runs
     """
     cdef CatalogBuilder self = CatalogBuilder(old, runs)
     cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(others)
-    cdef int64_t at = 0, count = 0, most, header
+    cdef int64_t at = 0, count = 0, most, header, leaves
     cdef bytes footer, own
     cdef Merged leaf
     cdef Record record
@@ -555,6 +468,10 @@ def write_cataloged(ArchiveWriter writer not None, KeyTable old, SortedRuns runs
             self.embed = at
         at += record.length
         count += 1
+    if self.before is not None:
+        leaves = write_patched(writer, self.old, runs, others, count, self.embed, 4 * SLOTS_BUDGET)
+        if leaves >= 0:
+            return leaves
     self._count()
     # More than it can have, with shapes, kinds and tallies: with it is decided whether its sizes take 64 bits.
     most = (LEAF_LENGTH + 16) * self.most + 2 * SLOT_LENGTH * (self.most + self.most_groups) + (256 << 20)
@@ -565,6 +482,7 @@ def write_cataloged(ArchiveWriter writer not None, KeyTable old, SortedRuns runs
     self.pages.add(<const uint8_t *> PyBytes_AS_STRING(footer), FOOTER_LENGTH)
     self.pages.flush()
     own = writer.end_open()
+    writer.note_catalog(self.pages.size, <const uint8_t *> PyBytes_AS_STRING(footer), self.paths.waiting)
     writer.begin_directory()
     writer._add(p, PyBytes_GET_SIZE(others))
     self.merge.begin()
