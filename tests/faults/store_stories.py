@@ -124,6 +124,21 @@ class StoreStory:
 
         self.steps.append(step)
 
+    def fill(self, group: str, number: int) -> None:
+        """Give a group many leaves."""
+
+        def step(play: Play) -> None:
+            more = {f"{group}/n{n:03}": np.full(3, n, "i2") for n in range(number)}
+            version = {**play.now, **{key: value_of(array) for key, array in more.items()}}
+
+            def act() -> None:
+                for key, array in more.items():
+                    play.handle[key] = array
+
+            self.change(play, version, act)
+
+        self.steps.append(step)
+
     def delete(self, key: str) -> None:
         def step(play: Play) -> None:
             if key in play.now:
@@ -331,6 +346,32 @@ def crowd_story(kind: StoreKind) -> StoreStory:
     for number in range(17):
         story.put(f"/g{number % 3}/n{number}", noise(9 + number, number + 20))
     story.delete("/g2/n17")
+    story.close()
+    return story
+
+
+def ranges_story(kind: StoreKind) -> StoreStory:
+    """Few changes of many leaves, with a catalog; groups that go and get other names."""
+    story = StoreStory(kind)
+    story.opened("w")
+    for group, number in (("/a", 70), ("/b/c", 100), ("/d", 100)):
+        story.fill(group, number)
+    story.attributes("/b", unit="mm")
+    story.flush()
+    story.put("/a/more", noise(40, 1))
+    story.put("/d/n007", np.arange(4))
+    story.delete("/d/n011")
+    story.flush()
+    story.delete_group("/b/c")
+    story.put("/b/c/again", np.arange(5))
+    story.flush()
+    story.rename_group("/a", "/e/f")
+    story.delete("/e/f/n003")
+    story.flush()
+    story.delete_group("/d")
+    story.close()
+    story.opened("a")
+    story.put("/last", np.arange(2))
     story.close()
     return story
 

@@ -25,7 +25,15 @@ from faults.array_stories import (
     vector_story,
 )
 from faults.paces import PACES
-from faults.store_stories import StoreStory, _store, crowd_story, hasty_story, store_story, upkeep_story
+from faults.store_stories import (
+    StoreStory,
+    _store,
+    crowd_story,
+    hasty_story,
+    ranges_story,
+    store_story,
+    upkeep_story,
+)
 
 Story = ArrayStory | StoreStory
 
@@ -68,6 +76,8 @@ def stories() -> dict[str, Story]:
         found[f"{name}, upkeep"] = upkeep_story(kind)
     for name in ("embed", "dict b2d", "dict b2z"):
         found[f"{name}, crowd"] = crowd_story(kinds[name])
+    for name in ("tree b2z", "tree b2z tiers"):
+        found[f"{name}, ranges"] = ranges_story(kinds[name])
     for pace in PACES:
         for name, kind in kinds.items():
             if kind.at_once and pace != kind.pace:
@@ -79,7 +89,8 @@ def stories() -> dict[str, Story]:
 
 #: What a short run leaves out: a `DictStore` does what a `TreeStore` does with the same files, but for the attributes.
 SIMILAR = ("dict b2z tiers", "dict b2d tiers", "tree b2z", "tree b2d", "dict b2z, upkeep", "dict b2d, upkeep",
-           "dict b2z tiers, upkeep", "dict b2d tiers, upkeep", "tree b2z tiers, upkeep", "embed, crowd")  # fmt: skip
+           "dict b2z tiers, upkeep", "dict b2d tiers, upkeep", "tree b2z tiers, upkeep", "tree b2z tiers, ranges",
+           "embed, crowd")  # fmt: skip
 #: Of the stories at another pace, what a short run takes.
 PACED = ("embed, slow", "tree b2d, upkeep, changing", "tree b2d tiers, slow", "tree b2d tiers, upkeep, slow")
 

@@ -81,6 +81,8 @@ class Backend(Protocol):
     @property
     def members(self) -> Members | None: ...
     @property
+    def can_hide(self) -> bool: ...
+    @property
     def streaming(self) -> LeafStream | None: ...
     @property
     def unsettled(self) -> Settles | None: ...
@@ -103,6 +105,12 @@ class Backend(Protocol):
 
     def show(self, shown: tuple[Any, ...]) -> None:
         """Show an earlier version again, because the newer one that was read is unusable."""
+
+    def hide(self, groups: tuple[str, ...]) -> bool:
+        """Do not show the leaves with files of their own below some groups, which the next publication removes.
+
+        All others are shown. Returns whether others were shown before. Only if `can_hide`, else `groups` is empty.
+        """
 
     def forget_shown_keys(self) -> None:
         """Forget the listing of the existing keys."""

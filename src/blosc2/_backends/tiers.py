@@ -235,6 +235,18 @@ class TieredBackend(ABC):
             self._listing = KeyListing(files, more, path=self.named)
         return self._listing
 
+    @property
+    def can_hide(self) -> bool:
+        """Whether groups of members can be removed as they are."""
+        return self.members is not None and not self.replaces and self.members.can_hide
+
+    def hide(self, groups: tuple[str, ...]) -> bool:
+        """Do not show the members below some groups; whether other ones were shown before."""
+        if self.members is None or not self.members.hide(groups):
+            return False
+        self._listing = None
+        return True
+
     def forget_listing(self) -> None:
         """Keys were added or removed: list them anew."""
         self._listing = None

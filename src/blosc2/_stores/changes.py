@@ -65,6 +65,27 @@ def remove(store: Store, key: str) -> None:
         raise
 
 
+def remove_group(store: Store, group: str) -> bool:
+    """Remove all keys below a group at once, within a block; False, and nothing is done, if it has to be key by key.
+
+    "" stands for all keys.
+    """
+    pending, backend, start = store._pending, store._backend, group + "/"
+    if not backend.can_hide or pending.block() is None or backend.listing().count(group or "/") < MANY:
+        return False
+    store._session.check_thread("change keys")
+    embedded = backend.embedded
+    # What is not published as a member of its own, or is held by somebody, is removed by itself.
+    known = (pending.frames, store._leaves.all_keys(), () if embedded is None else embedded.entries)
+    single = {key for keys_of in known for key in keys_of if key.startswith(start)}
+    for key in single:
+        if store._contents.has(key):
+            remove(store, key)
+    pending.remove_group(group)
+    recount(store)
+    return True
+
+
 def remove_all(store: Store, group: str, keys: list[str]) -> None:
     """Remove all keys of a group, which exist, within a block."""
     pending, backend, start = store._pending, store._backend, group + "/"

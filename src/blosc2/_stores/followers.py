@@ -24,8 +24,21 @@ class KeyFollower(Protocol):
         """Another version of the store is shown."""
 
 
+def hide_gone(store: Store) -> bool:
+    """Let the backend show all but the groups that pending changes remove; whether other keys were shown before."""
+    if not store._backend.hide(store._pending.gone):
+        return False
+    if store._names is not None:
+        store._names.forget()
+    return True
+
+
 def recount(store: Store) -> None:
     """Tell all followers that the pending changes were replaced."""
+    if hide_gone(store):
+        store._forget_answers()
+        for follower in store._followers:
+            follower.begin_version()
     for follower in store._followers:
         follower.recount()
 
@@ -39,6 +52,7 @@ def forget_published_keys(store: Store) -> None:
 
 def begin_version(store: Store) -> None:
     """Forget what was derived from the keys of the version shown before."""
+    hide_gone(store)
     store._forget_answers()
     for follower in store._followers:
         follower.begin_version()

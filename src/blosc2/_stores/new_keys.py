@@ -82,9 +82,11 @@ class NewNames:
         self._folded, self._suffixed = folded, suffixed = KeySet(), set()
         self._some_removed = False
         listing = contents.listing()
-        if listing.plain:  # of published keys no strings are made
-            for key in folded.add_table(listing.table):
-                suffixed.update(suffixed_folders(key))
+        tables = listing.tables
+        if tables is not None:  # of these keys no strings are made
+            for table in tables:
+                for key in folded.add_table(table):
+                    suffixed.update(suffixed_folders(key))
             return
         for batch in contents.key_batches():
             for key in batch:

@@ -30,11 +30,13 @@ class PendingChanges(PendingFrames):
         The bytes of new frames that lie in memory.
     revision : int
         A count that grows when a key is added or removed. Iterators compare it.
+    gone : tuple of str
+        Groups that are removed as a whole, with all that is published below them: the backend does not show that.
     blocks : dict
         The innermost `AllOrNone` block of each thread that has one.
     """
 
-    __slots__ = ("registry", "unwritten")
+    __slots__ = ("gone", "registry", "unwritten")
 
     frames: dict[str, ByteRange | None]
     blocks: dict[int, AllOrNone]
@@ -43,11 +45,13 @@ class PendingChanges(PendingFrames):
         super().__init__()
         self.registry: dict[str, Any] | None = None
         self.unwritten = False
+        self.gone: tuple[str, ...] = ()
 
     def clear(self) -> None:
         """Forget all changes: they are published, or dropped."""
         self.frames, self.tiers, self.registry = {}, {}, None
         self.unwritten = False
+        self.gone = ()
         self.in_memory = 0
 
     def check_revision(self, revision: int) -> None:
@@ -111,12 +115,12 @@ class PendingChanges(PendingFrames):
     # ------------------------------------------------------------------ undoing
     def snapshot(self) -> tuple[Any, ...]:
         """All changes, for `restore`."""
-        return dict(self.frames), dict(self.tiers), self.unwritten, self.registry
+        return dict(self.frames), dict(self.tiers), self.unwritten, self.registry, self.gone
 
     def restore(self, snapshot: tuple[Any, ...]) -> None:
         """Bring back the changes of a snapshot, in place of the present ones."""
         self.revision += 1
-        self.frames, self.tiers, self.unwritten, self.registry = snapshot
+        self.frames, self.tiers, self.unwritten, self.registry, self.gone = snapshot
         self.count_memory()
 
     def restore_key(self, key: str, byte_range: Any, tier: bool | None) -> None:
@@ -130,13 +134,20 @@ class PendingChanges(PendingFrames):
         else:
             self.tiers[key] = tier
 
-    def without_keys(self) -> tuple[bool, dict[str, Any] | None]:
-        """Pending changes other than those of keys, for `restore_without_keys`."""
-        return self.unwritten, self.registry
+    def without_keys(self) -> tuple[bool, dict[str, Any] | None, tuple[str, ...]]:
+        """Pending changes other than those of single keys, for `restore_without_keys`."""
+        return self.unwritten, self.registry, self.gone
 
-    def restore_without_keys(self, before: tuple[bool, dict[str, Any] | None]) -> None:
-        """Bring back the pending changes other than those of keys."""
-        self.unwritten, self.registry = before
+    def restore_without_keys(self, before: tuple[bool, dict[str, Any] | None, tuple[str, ...]]) -> None:
+        """Bring back the pending changes other than those of single keys."""
+        self.unwritten, self.registry, self.gone = before
+
+    def remove_group(self, group: str) -> None:
+        """Remove all that is published below a group."""
+        inside = group + "/"
+        self.revision += 1
+        self.gone = (*(other for other in self.gone if not (other + "/").startswith(inside)), group)
+        self.unwritten = True
 
 
 def is_in_memory(byte_range: ByteRange) -> bool:

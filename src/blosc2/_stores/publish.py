@@ -134,7 +134,15 @@ def _publish(store: Store, *, durable: bool) -> None:
         forget_published_keys(store)
         raise
     if not store._session.ending:
-        show(store, backend.show_published)
+        # The next version may have other leaves below groups that were removed.
+        gone, pending.gone = pending.gone, ()
+        try:
+            show(store, backend.show_published)
+        except BaseException:
+            pending.gone = gone
+            with suppress(OSError, FormatError):
+                recount(store)
+            raise
 
 
 def _outcome(store: Store) -> str:
@@ -248,7 +256,7 @@ def discard(store: Store) -> None:
 def drop(store: Store) -> None:
     """Drop all pending changes, also those of leaves that somebody holds."""
     touched = {*store._leaves.edited, *store._pending.frames}
-    store._pending.revision += bool(store._pending.frames)
+    store._pending.revision += bool(store._pending.frames or store._pending.gone)
     try:
         _drop_now(store, touched)
     except BaseException:

@@ -271,6 +271,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         """Delete all keys."""
         self._session.check_writable("delete items")
         with self._lock, _stores.AllOrNone(self):
+            _stores.changes.remove_group(self, "")
             for key in self._contents.keys():  # noqa: SIM118 - no mapping
                 _stores.changes.remove(self, key)
 
@@ -332,7 +333,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
     @property
     def _unpublished(self) -> bool:
         """Whether there are pending changes, or edited leaves."""
-        return bool(self._pending.frames or self._leaves.edited)
+        return bool(self._pending.frames or self._leaves.edited or self._pending.gone)
 
     def _needs_closing(self) -> bool:
         """Whether there is anything to publish, or to make durable, when the store ends."""

@@ -48,6 +48,7 @@ class EmbeddedBackend:
     replaces = must_load = False
     embedded: Embedded | None = None
     placing = members = streaming = None
+    can_hide = False
 
     def __init__(
         self,
@@ -74,6 +75,10 @@ class EmbeddedBackend:
         self._listing: KeyListing | None = None
         self._waiting = SpilledValues(root)
         self._closed = False
+
+    def hide(self, groups: tuple[str, ...]) -> bool:  # noqa: ARG002 - there are no groups
+        """See `Backend`."""
+        return False
 
     @property
     def behind(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 from blosc2._backends.layout import ByteRange
 from blosc2._backends.zip.members import Members, OwnCatalog
 from blosc2._backends.zip.version import EMBED_NAME
+from blosc2._core.keys.listing import KeyListing
 from blosc2._core.leaves.leaf_stream import hide_removed
 from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._core.zip.catalog import NAME
@@ -43,7 +44,7 @@ def write_directory(
     own : tuple, optional
         What tells the catalog that this process wrote last.
     """
-    keys = None if members is None else members.table()
+    keys = None if members is None else members.whole_table()
     most = len(changes) + writer.collected + (0 if keys is None else len(keys))
     # Streamed records are sorted already, even if they are few.
     if not writer.collected and (most < CATALOG_LEAST or (keys is not None and not keys.regular)):
@@ -57,15 +58,17 @@ def write_directory(
     if members is not None:
         keys = members.sound_table(own)
         others = keys.others((CATALOG_NAME, EMBED_NAME) if embedded else (CATALOG_NAME,)) + others
-    write_cataloged(writer, keys, runs, others, EMBED_NAME)
+    write_cataloged(writer, keys, runs, others, EMBED_NAME, () if members is None else members.gone)
 
 
 def _outdated(members: Members, changes: dict[str, ByteRange | None], embedded: bool) -> set[int]:
     """Offsets of the records that the new directory leaves out."""
     archive = members.archive
     gone: set[int] = set()
-    keys = members.table()
+    keys = members.whole_table()
     shadowed = keys.shadowed
+    for group in members.gone:
+        gone.update(keys.record_offsets(*KeyListing(keys).positions(group or "/")))
     for key in changes:
         record = keys.find(key)
         if record >= 0:

@@ -22,6 +22,8 @@ _EMBED: Final = EMBED.encode()
 _of_member = Frame.of_member
 #: A catalog that this process wrote: its offset, size and checksum, and how many keys and groups it has.
 OwnCatalog = tuple[tuple[int, int, int], int]
+# Groups that can be hidden: each key that is looked up is compared with all of them.
+_MOST_HIDDEN: Final = 16
 # An embed.b2e up to this size that has no checksums of its own is checked as a whole.
 _LARGEST_CHECKED: Final = 1 << 20
 
@@ -41,10 +43,12 @@ class Members:
         Archives whose unusual keys were warned about already.
     """
 
-    __slots__ = ("_check", "_described", "_find", "_is_checked", "_keys", "_member", "_root", "_told", "archive",
-                 "source", "version")  # fmt: skip
+    __slots__ = ("_check", "_described", "_find", "_is_checked", "_keys", "_member", "_root", "_told", "_whole",
+                 "archive", "gone", "source", "version")  # fmt: skip
 
     def __init__(self, version: Version, root: str, verify: bool | None, told: set[str]) -> None:
+        #: Groups whose members are not shown: they are removed, and that is not published yet.
+        self.gone: tuple[str, ...] = ()
         self.version = version
         self.source = version.source
         self.archive = version.archive
@@ -54,6 +58,7 @@ class Members:
         self._told = told
         # Made when first needed.
         self._keys: KeyTable | None = None
+        self._whole: KeyTable | None = None
         self._find: Callable[[str], int] | None = None
         # A catalog made in memory, if the file's lacks leaves.
         self._described: Catalog | None = None
@@ -63,21 +68,42 @@ class Members:
     def table(self) -> KeyTable:
         """The keys of all members."""
         if self._keys is None:
-            self._keys = keys = KeyTable.of_archive(self.archive, _SUFFIXES, _SKIPPED)
+            self._keys = self._whole = keys = KeyTable.of_archive(self.archive, _SUFFIXES, _SKIPPED)
             self._find = keys.find
             if keys.unknown_suffixes or keys.clashes or keys.packed:
                 _tell(self._root, keys, self._told)
         return self._keys
 
+    @property
+    def can_hide(self) -> bool:
+        """Whether one more group can be hidden; without a catalog that would not be worth while."""
+        return len(self.gone) < _MOST_HIDDEN and self.table().cataloged
+
+    def hide(self, groups: tuple[str, ...]) -> bool:
+        """Do not show the members below some groups, and show all others; whether others were shown before."""
+        if groups == self.gone:
+            return False
+        self.table()
+        assert self._whole is not None
+        self._keys = keys = self._whole.without(groups) if groups else self._whole
+        self._find, self.gone = keys.find, groups
+        return True
+
+    def whole_table(self) -> KeyTable:
+        """The keys of all members, those that are not shown included."""
+        return self.table() if self._whole is None else self._whole
+
     def sound_table(self, own: OwnCatalog | None = None) -> KeyTable:
-        """The keys; by the directory if the catalog was found to be wrong. `own` is one that needs no check."""
-        keys = self.table()
+        """The keys of all members; by the directory if the catalog was wrong. `own` is one that needs no check."""
+        keys = self.whole_table()
         catalog = self.catalog()
         if own is not None and catalog is not None and own[0] == (catalog.start, catalog.size, catalog.footer_crc):
             keys.trust(own[1])
         sound = keys.sound()
         if sound is not keys:
-            self._keys, self._find = sound, sound.find
+            self._whole = sound
+            self._keys = shown = sound.without(self.gone) if self.gone else sound
+            self._find = shown.find
         return sound
 
     def locate(self, key: str) -> ByteRange | None:

@@ -11,6 +11,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from blosc2._core.keys.key_text cimport text_of
+from blosc2._core.keys.gone_groups cimport is_gone
 from blosc2._core.keys.keytable cimport KeyTable, Text
 
 cdef extern from "keys/key_hash.h" nogil:
@@ -124,6 +125,8 @@ cdef class KeySet:
         for position in range(table.count):
             if not table.key(position, &text):
                 return self.add_table(table.instead())
+            if table.gone.count and is_gone(&table.gone, text.bytes, text.length, False):
+                continue
             if text.length < SHORT and lower_plain(lower + 1, text.bytes, text.length):
                 hashes[taken] = key_hash(_seed0, _seed1, lower, <size_t> text.length + 1) | 1
             else:
@@ -134,10 +137,12 @@ cdef class KeySet:
             # Some at a time: the slots of all of them are asked for before the first is needed.
             prefetch(<const uint8_t *> (self.slots + (hashes[taken] & <uint64_t> (self.room - 1))), 1)
             taken += 1
-            if taken == AT_ONCE or position == table.count - 1:
+            if taken == AT_ONCE:
                 for i in range(taken):
                     self._add(hashes[i])
                 taken = 0
+        for i in range(taken):
+            self._add(hashes[i])
         return found
 
     def add_groups(self, str key not None):

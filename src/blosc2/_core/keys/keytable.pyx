@@ -21,9 +21,11 @@ from libc.string cimport memcmp, memcpy
 from blosc2._core.io.little_endian cimport put32, put64, u32, u64
 from blosc2._core.keys.catalog_checks cimport Walk, leaves_fit, others_fit, paths_of, totals_fit
 from blosc2._core.keys.frame_start cimport begins_like_frame
+from blosc2._core.keys.gone_groups cimport MOST_GONE, is_gone
 from blosc2._core.keys.key_order cimport bound_of, end_of_run, put_in_order
 from blosc2._core.keys.key_slots cimport GROUP, LEAF, insert, probe
-from blosc2._core.keys.key_text cimport text_of
+from blosc2._core.keys.key_text cimport prefix_of, text_of
+from blosc2._core.keys.other_members cimport other_offsets_of
 from blosc2._core.zip.archive cimport Archive, DecodedName
 from blosc2._core.zip.catalog cimport (
     SLOT_LENGTH, Catalog, Leaf, describes_table, key_hash, slot_home, slot_offset, slot_tag, stem_length)
@@ -89,6 +91,7 @@ cdef class KeyTable:
         self.shadowed = {}
         self.seed0, self.seed1 = _seed0, _seed1
         self.tables = self._paths = -1
+        self.gone_groups = self._gone_prefixes = ()
 
     def __dealloc__(self):
         PyMem_Free(self.own)
@@ -156,8 +159,35 @@ cdef class KeyTable:
             other.archive = self.archive
             other._set_names(self.suffixes, self.skipped)
             other._fill()
+            other._set_gone(self.gone_groups)
             self._instead = other
         return self._instead
+
+    def without(self, tuple groups not None):
+        """The same without the keys below at most 16 groups, whose positions stay."""
+        cdef KeyTable other = KeyTable.__new__(KeyTable)
+        other.archive = self.archive
+        other._set_names(self.suffixes, self.skipped)
+        other._set_gone(groups)
+        if self.catalog is None or self._instead is not None:
+            other._fill()
+            return other
+        other.catalog, other.slots, other.homes, other.slot_count = self.catalog, self.slots, self.homes, self.slot_count
+        other.seed0, other.seed1 = self.seed0, self.seed1
+        other.count, other.tables, other._plain_names = self.count, self.tables, True
+        return other
+
+    cdef int _set_gone(self, tuple groups) except -1:
+        cdef bytes prefix
+        if len(groups) > MOST_GONE:
+            raise ValueError(f"at most {MOST_GONE} groups, not {len(groups)}")
+        self.gone_groups = groups
+        self._gone_prefixes = tuple([prefix_of(group) for group in groups])
+        for prefix in self._gone_prefixes:
+            self.gone.texts[self.gone.count] = <const uint8_t *> PyBytes_AS_STRING(prefix)
+            self.gone.lengths[self.gone.count] = PyBytes_GET_SIZE(prefix)
+            self.gone.count += 1
+        return 0
 
     def _changed(self):
         """The error for keys that are not what they were; those in memory of the table's own always are."""
@@ -420,10 +450,14 @@ cdef class KeyTable:
 
     cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
         """What a key stands for, `NO_KEY`, or `DAMAGED`."""
+        if self.gone.count and is_gone(&self.gone, key, length, False):
+            return NO_KEY
         return probe(self, key, length, LEAF)
 
     cdef int64_t lookup_group(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
         """The offset of the first key below a group, by the hash of a catalog; `NO_KEY`, or `DAMAGED`."""
+        if self.gone.count and is_gone(&self.gone, key, length, True):
+            return NO_KEY
         return probe(self, key, length, GROUP)
 
     cdef int64_t lookup_either(self, const uint8_t *path, Py_ssize_t length) noexcept nogil:
@@ -535,26 +569,7 @@ cdef class KeyTable:
 
     def other_offsets(self, tuple without=()):
         """Where the records of the members are that are no leaves, but for those of some names."""
-        cdef Archive archive = self.archive
-        cdef Member member
-        cdef Text key
-        cdef int64_t number = 0, offset = 0, stop = 0
-        cdef list found = []
-        if self.catalog is None:
-            archive._need_offsets()
-        else:
-            stop = self.record_offset(0)    # before those of leaves
-        while offset < stop if self.catalog is not None else number < archive.count:
-            if self.catalog is None:
-                offset = archive._offsets[number]
-                number += 1
-            archive.member_at(offset, &member)
-            if (self.catalog is not None or not self.key_at(offset, &key)
-                    or self.lookup(key.bytes, key.length) != offset) and (
-                    member.name[:member.name_length] not in without):
-                found.append(offset)
-            offset += member.record.length
-        return found
+        return other_offsets_of(self, without)
 
     def record_offsets(self, int64_t start=0, int64_t stop=-1):
         """Offsets of the keys at positions ``start .. stop`` of the order, which is there already or made now."""

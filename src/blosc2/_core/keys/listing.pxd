@@ -1,5 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
+from blosc2._core.keys.gone_ranges cimport GoneRanges
 from blosc2._core.keys.keytable cimport KeyTable, Text
 
 
@@ -14,6 +15,8 @@ cdef class KeyListing:
 
     cdef KeyTable base, added, removed
     cdef bint _plain
+    cdef GoneRanges ranges      # of published keys that are not shown
+    cdef KeyTable ranges_of
     cdef object path
 
     cdef _too_deep(self, str key)

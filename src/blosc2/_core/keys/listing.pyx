@@ -11,6 +11,8 @@ from libc.string cimport memchr, memcmp
 
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.catalog cimport Leaf
+from blosc2._core.keys.gone_ranges cimport after_gone, find_ranges, gone_within
+from blosc2._core.keys.key_runs cimport is_below, shared_with
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
 from blosc2._core.keys.membership cimport shows_key
 from blosc2._core.keys.key_text cimport name_of, prefix_of, text_of
@@ -18,7 +20,6 @@ from blosc2._core.keys.key_text cimport name_of, prefix_of, text_of
 from blosc2.exceptions import FormatError
 
 cdef extern from "keys/key_match.h" nogil:
-    bint same_bytes(const uint8_t *a, const uint8_t *b, size_t length)
     bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
 
 cdef enum:
@@ -52,7 +53,8 @@ cdef class KeyListing:
         self.path = path
         self.added = None if added is None or added.count == 0 else added
         self.removed = None if removed is None or removed.count == 0 else removed
-        self._plain = self.added is None and self.removed is None
+        self._plain = self.added is None and self.removed is None and base.gone.count == 0
+        self.ranges.count, self.ranges.total = 0, 0
 
     @property
     def plain(self):
@@ -64,9 +66,18 @@ cdef class KeyListing:
         """The published keys."""
         return self.base
 
+    @property
+    def tables(self):
+        """The tables whose keys these are, all of them; None if some were removed one by one."""
+        if self.removed is not None:
+            return None
+        return (self.base,) if self.added is None else (self.base, self.added)
+
     def __len__(self):
+        if self.base.gone.count:
+            self._prepare()
         # A catalog may state fewer keys than can be found.
-        return max(0, self.base.count + (0 if self.added is None else self.added.count) - (
+        return max(0, self.base.count - self.ranges.total + (0 if self.added is None else self.added.count) - (
             0 if self.removed is None else self.removed.count))
 
     def __contains__(self, key):
@@ -103,6 +114,10 @@ cdef class KeyListing:
     cdef int _prepare(self) except -1:
         cdef KeyTable base = self.base      # another thread may put another one there meanwhile
         base.sort()
+        if base.gone.count and self.ranges_of is not base:
+            if not find_ranges(base, base.gone_groups, &self.ranges):
+                return self._without_catalog()
+            self.ranges_of = base
         if self.added is not None:
             self.added.sort()
         if self.removed is not None:
@@ -115,7 +130,7 @@ cdef class KeyListing:
         # Before others see it: they take what they see for sorted.
         base.sort()
         self.base = base
-        return 0
+        return self._prepare()
 
     # ------------------------------------------------------------------ ranges
     cdef Range _range(self, bytes prefix):
@@ -141,7 +156,7 @@ cdef class KeyListing:
         """How many keys there are in the range of a group."""
         cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(prefix)
         cdef Py_ssize_t length = PyBytes_GET_SIZE(prefix)
-        cdef int64_t count = r.stop - r.i + r.more - r.j
+        cdef int64_t count = r.stop - r.i + r.more - r.j - gone_within(&self.ranges, r.i, r.stop)
         if self.removed is not None:
             if length:
                 count -= self.removed.bound(p, length, True) - self.removed.bound(p, length, False)
@@ -154,6 +169,9 @@ cdef class KeyListing:
         cdef Text other
         cdef int order
         while r.i < r.stop:
+            if self.ranges.count and after_gone(&self.ranges, r.i) != r.i:
+                r.i = after_gone(&self.ranges, r.i)
+                continue
             if not self.base.key(r.i, key):
                 raise Damaged
             if self.removed is None or self.removed.lookup(key.bytes, key.length) < 0:
@@ -409,26 +427,9 @@ cdef class KeyListing:
         return KeyCursor(self, path, hidden, True).count_rest()
 
 
-cdef inline bint is_below(const Text *key, bytes prefix, Py_ssize_t length) noexcept:
-    """Whether a key goes on behind a prefix, as all of its range do where the order is right."""
-    return key.length > length and same_bytes(key.bytes, <const uint8_t *> PyBytes_AS_STRING(prefix), <size_t> length)
-
-
 def _ends(KeyListing listing, str group):
     cdef Range r = listing._range(prefix_of(group or "/"))
     return r.i, r.stop, r.j, r.more
-
-
-cdef Py_ssize_t shared_with(KeyTable table, int64_t position, const Text *key) noexcept nogil:
-    """How many bytes a key has in common with that at a position of a table."""
-    cdef Text other
-    cdef Py_ssize_t i = 0, most
-    if not table.key(position, &other):
-        return 0
-    most = min(key.length, other.length)
-    while i < most and key.bytes[i] == other.bytes[i]:
-        i += 1
-    return i
 
 
 cdef class KeyCursor:

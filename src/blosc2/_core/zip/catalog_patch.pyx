@@ -15,6 +15,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from blosc2._core.io.little_endian cimport put32, put64, u32
+from blosc2._core.keys.gone_ranges cimport GoneRanges, gone_within
 from blosc2._core.keys.key_order cimport before_in_order, shared
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
 from blosc2._core.zip.archive_writer cimport ArchiveWriter, Collected
@@ -31,9 +32,6 @@ from blosc2._core.zip.sort_items cimport SortedItem
 
 from blosc2._core.zip.catalog import NAME
 
-cdef extern from "keys/key_match.h" nogil:
-    bint last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length)
-
 cdef extern from "keys/key_hash.h" nogil:
     ctypedef struct prefix_hashes:
         pass
@@ -47,31 +45,6 @@ cdef enum:
     WRITTEN = 4 << 20
     # Leaves between two tallies, at least.
     TALLY_STEP = 1024
-
-
-cdef struct Change:
-    Text key
-    int64_t position            # of the first old leaf that does not come before it
-    bint is_there               # whether that is the leaf with this key
-    const uint8_t *record       # of a new leaf; NULL says that the key is gone
-    int64_t record_length
-    uint32_t kind, shape
-    uint64_t nbytes, cbytes
-
-
-cdef struct Piece:
-    # Old leaves that stay, or none and a new one.
-    int64_t first, stop
-    int64_t change              # number of the new one, or -1
-    uint32_t appear             # groups that appear with the first of them
-
-
-cdef inline bint is_hidden(const Text *key) noexcept nogil:
-    return last_segment_is(key.bytes, <size_t> key.length, b"__vlmeta__", 10)
-
-
-cdef inline bint begins_with_group(const Text *key, const uint8_t *group, Py_ssize_t length) noexcept nogil:
-    return key.length > length and key.bytes[length] == 0x2F and memcmp(key.bytes, group, <size_t> length) == 0
 
 
 cdef class CatalogPatch:
@@ -92,6 +65,7 @@ cdef class CatalogPatch:
     cdef SortedRuns runs
     cdef LeafKinds known
     cdef SlotChanges slots
+    cdef GoneRanges ranges      # of old leaves that do not stay
     cdef Collected changes, pieces, removed, shifts
     cdef int64_t change_count, piece_count, removed_count, shift_count, gone
     cdef int64_t leaves, groups, hidden, undescribed, tables, paths, tally_step, kind_count
@@ -214,6 +188,19 @@ cdef class CatalogPatch:
         self.removed_count += 1
         return 0
 
+    cdef int _keep(self, int64_t first, int64_t stop) except -1:
+        """Old leaves that stay, but for those that lie in groups that are gone."""
+        cdef int i
+        for i in range(self.ranges.count):
+            if first < self.ranges.stop[i] and self.ranges.first[i] < stop:
+                if first < self.ranges.first[i]:
+                    self._add_piece(first, self.ranges.first[i], -1)
+                self._add_removed(max(first, self.ranges.first[i]), min(stop, self.ranges.stop[i]))
+                first = min(stop, self.ranges.stop[i])
+        if first < stop:
+            self._add_piece(first, stop, -1)
+        return 0
+
     cdef bint _cut(self) except -1:
         """The next version in pieces: runs of old leaves, and new ones between them."""
         cdef Change *change
@@ -221,7 +208,7 @@ cdef class CatalogPatch:
         for i in range(self.change_count):
             change = <Change *> self.changes.data + i
             if change.position > at:
-                self._add_piece(at, change.position, -1)
+                self._keep(at, change.position)
                 at = change.position
             if change.is_there:
                 at += 1
@@ -229,8 +216,7 @@ cdef class CatalogPatch:
                 self._add_piece(change.position, change.position, i)
             else:
                 self._add_removed(change.position, at)
-        if at < self.table.count:
-            self._add_piece(at, self.table.count, -1)
+        self._keep(at, self.table.count)
         # The paths of those that are gone are taken out one by one.
         return 8 * self.gone <= self.table.count
 
@@ -374,7 +360,8 @@ cdef class CatalogPatch:
                 self.undescribed -= leaf.kind == 0
                 self.hidden -= is_hidden(&key)
                 self.tables -= describes_table(key.bytes, key.length)
-                if not is_hidden(&key):
+                # Below a group that is gone, nothing is left that could be named like it.
+                if not is_hidden(&key) and not gone_within(&self.ranges, position, position + 1):
                     group = self.table.lookup_group(key.bytes, key.length)
                     if group >= 0 or group == DAMAGED:      # which is counted from now on
                         return False
@@ -572,8 +559,8 @@ cdef class CatalogPatch:
         return writer.end_directory(others_count + self.leaves + 1)
 
 
-cdef int64_t write_patched(ArchiveWriter writer, KeyTable old, SortedRuns runs, bytes others, int64_t others_count,
-                           int64_t embed, int64_t budget) except -2:
+cdef int64_t write_patched(ArchiveWriter writer, KeyTable old, SortedRuns runs, const GoneRanges *gone, bytes others,
+                           int64_t others_count, int64_t embed, int64_t budget) except -2:
     """Write catalog and directory as `write_cataloged` does, if they can be made of the old ones; else -1, and nothing is written.
     """
     cdef CatalogPatch self
@@ -583,6 +570,7 @@ cdef int64_t write_patched(ArchiveWriter writer, KeyTable old, SortedRuns runs, 
     if old.catalog.bytes_at(0, old.catalog.checksums_at) == NULL:
         return -1
     self = CatalogPatch.__new__(CatalogPatch, old, runs)
+    self.ranges = gone[0]
     if not self.plan(PyBytes_GET_SIZE(others)):
         return -1
     self.write(writer, others, others_count, embed)

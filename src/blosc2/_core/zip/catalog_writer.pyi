@@ -18,5 +18,10 @@ class CatalogBuilder:
 def set_slots_budget(nbytes: int) -> int: ...
 def catalog_in_memory(table: KeyTable, dtype_of: Callable[[str], Any]) -> Catalog | None: ...
 def write_cataloged(
-    writer: ArchiveWriter, old: KeyTable | None, runs: SortedRuns, others: bytes, embed: bytes
+    writer: ArchiveWriter,
+    old: KeyTable | None,
+    runs: SortedRuns,
+    others: bytes,
+    embed: bytes,
+    gone: tuple[str, ...] = (),
 ) -> int: ...

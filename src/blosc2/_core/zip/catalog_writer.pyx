@@ -26,6 +26,7 @@ from blosc2._core.zip.central_record cimport Record, open_record
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.zip.descriptions cimport LEAF_ATTRIBUTES, LEAF_UNKNOWN, Description, describe_nothing, unpack_description
 from blosc2._core.frame.frame cimport Frame
+from blosc2._core.keys.gone_ranges cimport find_ranges
 from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.io.little_endian cimport put, put32, put64, u32, u64
 from blosc2._core.zip.leaf_merge cimport LeafMerge, Merged, RecordSample, remember, shared
@@ -433,7 +434,7 @@ cdef Catalog _in_memory(KeyTable table, dtype_of):
 
 
 def write_cataloged(ArchiveWriter writer not None, KeyTable old, SortedRuns runs not None, bytes others not None,
-                    bytes embed not None):
+                    bytes embed not None, tuple gone=()):
     """Write a catalog, and the directory behind it.
 
     Parameters
@@ -448,6 +449,8 @@ def write_cataloged(ArchiveWriter writer not None, KeyTable old, SortedRuns runs
         Records of all members that are no leaves.
     embed : bytes
         The name of the one of them that has embedded values.
+    gone : tuple of str
+        Groups whose old leaves do not stay.
 
     Returns
     -------
@@ -461,6 +464,8 @@ def write_cataloged(ArchiveWriter writer not None, KeyTable old, SortedRuns runs
     cdef Merged leaf
     cdef Record record
     self.embed = -1
+    if gone and self.old is not None and not find_ranges(self.old, gone, &self.merge.gone):
+        raise self.old.catalog.damaged(0)
     while at < PyBytes_GET_SIZE(others):
         if not open_record(p, PyBytes_GET_SIZE(others), at, &record):
             raise FormatError("the records of members that are no leaves changed while they were read")
@@ -469,7 +474,7 @@ def write_cataloged(ArchiveWriter writer not None, KeyTable old, SortedRuns runs
         at += record.length
         count += 1
     if self.before is not None:
-        leaves = write_patched(writer, self.old, runs, others, count, self.embed, 4 * SLOTS_BUDGET)
+        leaves = write_patched(writer, self.old, runs, &self.merge.gone, others, count, self.embed, 4 * SLOTS_BUDGET)
         if leaves >= 0:
             return leaves
     self._count()

@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
+from blosc2._core.keys.gone_ranges cimport GoneRanges
 from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.zip.archive_writer cimport Collected
 from blosc2._core.zip.sort_items cimport SortedItem
@@ -31,6 +32,7 @@ cdef class LeafMerge:
     """The leaves of a new directory in the order of their keys; see leaf_merge.pyx."""
 
     cdef KeyTable old       # None where there are none
+    cdef GoneRanges gone
     cdef SortedRuns runs
     cdef int64_t position
     cdef SortedItem item

@@ -6,6 +6,7 @@ from libc.string cimport memcmp, memcpy, memmove
 
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.io.little_endian cimport u32
+from blosc2._core.keys.gone_ranges cimport after_gone
 from blosc2._core.keys.keytable cimport Text
 from blosc2._core.zip.archive_writer cimport Collected
 from blosc2._core.zip.catalog cimport SAMPLE
@@ -55,6 +56,8 @@ cdef class LeafMerge:
         cdef int order
         cdef bint has_old
         while True:
+            if self.gone.count:
+                self.position = after_gone(&self.gone, self.position)
             has_old = self.old is not None and self.position < self.old.count
             if not has_old and not self.has_item:
                 return False

@@ -63,13 +63,15 @@ def delete(store: TreeStore, path: str, key: str) -> None:
             changes.remove_at_once(store, path)
             ready_setter(store._owner)
             return
-        below = store._contents.listing().below(path or "/")
-        if is_leaf:
-            below.append(path)
-        if path and not below and store._foreign.at(path, store) is None:
+        listing = store._contents.listing()
+        if path and not is_leaf and listing.count(path) == 0 and store._foreign.at(path, store) is None:
             raise StoreKeyError(f"Key {key!r} not found", path=store._path)
         with AllOrNone(store):
-            changes.remove_all(store, path, below)
+            if not changes.remove_group(store._owner, path):
+                below = listing.below(path or "/")
+                changes.remove_all(store, path, [*below, path] if is_leaf else below)
+            elif is_leaf:
+                changes.remove(store, path)
             store._foreign.remove(path)
 
 

@@ -1,0 +1,27 @@
+# cython: boundscheck=False, wraparound=False
+"""Keys side by side in the order, which mostly begin alike."""
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport int64_t, uint8_t
+
+from blosc2._core.keys.keytable cimport KeyTable, Text
+
+cdef extern from "keys/key_match.h" nogil:
+    bint same_bytes(const uint8_t *a, const uint8_t *b, size_t length)
+
+
+cdef inline bint is_below(const Text *key, bytes prefix, Py_ssize_t length) noexcept:
+    """Whether a key goes on behind a prefix, as all of its range do where the order is right."""
+    return key.length > length and same_bytes(key.bytes, <const uint8_t *> PyBytes_AS_STRING(prefix), <size_t> length)
+
+
+cdef inline Py_ssize_t shared_with(KeyTable table, int64_t position, const Text *key) noexcept nogil:
+    """How many bytes a key has in common with that at a position of a table."""
+    cdef Text other
+    cdef Py_ssize_t i = 0, most
+    if not table.key(position, &other):
+        return 0
+    most = min(key.length, other.length)
+    while i < most and key.bytes[i] == other.bytes[i]:
+        i += 1
+    return i
