@@ -206,7 +206,8 @@ def test_a_group_goes_and_comes_again(suffix: str, tmp_path: Path) -> None:
         [
             ("del", "/g0"), ("set", "/g0", 3), ("set", "/g0", 1), ("flush",), ("del", "/g1"), ("set", "/g1/h1/i", 5),
             ("hold",), ("begin",), ("del", "/g1"), ("del", "/g-1"), ("set", "/g1", 7), ("fail",), ("del", "/g-1"),
-            ("discard",), ("del", "/g1/h1"), ("del", "/g1"), ("begin",), ("set", "/g1/h0", 9), ("del", "/é"), ("succeed",),
+            ("discard",), ("del", "/g1/h1"), ("del", "/g1"), ("begin",), ("set", "/g1/h0", 9), ("del", "/é"),
+            ("succeed",),
             ("rename", "/g1", "/new"), ("set", "/g1", 2), ("del", "/new"), ("reopen",), ("del", "/g0.x"), ("compact",),
         ]
     )  # fmt: skip

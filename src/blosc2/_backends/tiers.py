@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import embedded as frames
 from blosc2._backends.embedded.frame_map import REGISTRY, Embedded, read_embedded, verify_value
-from blosc2._backends.layout import ByteRange, NewVersion, Renamed
+from blosc2._backends.layout import ByteRange, Gone, NewVersion, Renamed
 from blosc2._backends.spilled_values import SpilledValues
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.keytable import KeyTable
@@ -232,6 +232,10 @@ class TieredBackend(ABC):
                 files, entries = self._list_tiers(embedded)
             values = [key for key in entries if files.find(key) < 0] if entries else []
             more = KeyTable.of_keys(values) if values else None
+            if files.gone_groups:
+                from blosc2._core.leaves.leaf_moves import added_keys
+
+                more = added_keys(files, values)
             self._listing = KeyListing(files, more, path=self.named)
         return self._listing
 
@@ -240,8 +244,8 @@ class TieredBackend(ABC):
         """Whether groups of members can be removed as they are."""
         return self.members is not None and not self.replaces and self.members.can_hide
 
-    def hide(self, groups: tuple[str, ...]) -> bool:
-        """Do not show the members below some groups; whether other ones were shown before."""
+    def hide(self, groups: Gone) -> bool:
+        """Show the members below some groups under their new names or not at all; whether others were shown before."""
         if self.members is None or not self.members.hide(groups):
             return False
         self._listing = None

@@ -73,15 +73,41 @@ def remove_group(store: Store, group: str) -> bool:
     pending, backend, start = store._pending, store._backend, group + "/"
     if not backend.can_hide or pending.block() is None or backend.listing().count(group or "/") < MANY:
         return False
+    # What has another name than it is published under, is removed key by key.
+    moved = [new + "/" for _, new in pending.gone if new is not None]
+    if any(name.startswith(start) or start.startswith(name) for name in moved):
+        return False
     store._session.check_thread("change keys")
-    embedded = backend.embedded
-    # What is not published as a member of its own, or is held by somebody, is removed by itself.
-    known = (pending.frames, store._leaves.all_keys(), () if embedded is None else embedded.entries)
+    for key in _single_keys(store, start):
+        remove(store, key)
+    pending.move_group(group, None)
+    recount(store)
+    return True
+
+
+def _single_keys(store: Store, start: str) -> list[str]:
+    """Existing keys that begin like this, of leaves that are not published as members, or that somebody holds."""
+    embedded = store._backend.embedded
+    known = (store._pending.frames, store._leaves.all_keys(), () if embedded is None else embedded.entries)
     single = {key for keys_of in known for key in keys_of if key.startswith(start)}
-    for key in single:
-        if store._contents.has(key):
-            remove(store, key)
-    pending.remove_group(group)
+    return [key for key in sorted(single) if store._contents.has(key)]
+
+
+def move_group(store: Store, old: str, new: str) -> bool:
+    """Give a group a name that is free, within a block; False, and nothing is done, if it has to be key by key."""
+    pending, backend = store._pending, store._backend
+    if not backend.can_hide or backend.members is None or backend.listing().count(old) < MANY:
+        return False
+    taken = [name + "/" for pair in pending.gone for name in pair if name is not None]
+    for path in (old + "/", new + "/"):
+        if any(name.startswith(path) or path.startswith(name) for name in taken):
+            return False
+    folded = store._names.hashes(store._contents)
+    if folded is None or not folded.admits_moved(backend.members.whole_table(), old, new):
+        return False
+    store._session.check_thread("change keys")
+    move(store, {key: new + key[len(old) :] for key in _single_keys(store, old + "/")})
+    pending.move_group(old, new)
     recount(store)
     return True
 

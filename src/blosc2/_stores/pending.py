@@ -5,7 +5,7 @@ from __future__ import annotations
 import _thread
 from typing import TYPE_CHECKING, Any
 
-from blosc2._backends import MEMORY_LIMIT, ByteRange, Renamed
+from blosc2._backends import MEMORY_LIMIT, ByteRange, Gone, Renamed
 from blosc2._core.leaves.leaf_setter import PendingFrames
 
 if TYPE_CHECKING:
@@ -30,8 +30,9 @@ class PendingChanges(PendingFrames):
         The bytes of new frames that lie in memory.
     revision : int
         A count that grows when a key is added or removed. Iterators compare it.
-    gone : tuple of str
-        Groups that are removed as a whole, with all that is published below them: the backend does not show that.
+    gone : tuple
+        Groups that are removed as a whole, with all that is published below them, or get another name: pairs of the
+        group and its name, or None. The backend shows that.
     blocks : dict
         The innermost `AllOrNone` block of each thread that has one.
     """
@@ -45,7 +46,7 @@ class PendingChanges(PendingFrames):
         super().__init__()
         self.registry: dict[str, Any] | None = None
         self.unwritten = False
-        self.gone: tuple[str, ...] = ()
+        self.gone: Gone = ()
 
     def clear(self) -> None:
         """Forget all changes: they are published, or dropped."""
@@ -134,19 +135,19 @@ class PendingChanges(PendingFrames):
         else:
             self.tiers[key] = tier
 
-    def without_keys(self) -> tuple[bool, dict[str, Any] | None, tuple[str, ...]]:
+    def without_keys(self) -> tuple[bool, dict[str, Any] | None, Gone]:
         """Pending changes other than those of single keys, for `restore_without_keys`."""
         return self.unwritten, self.registry, self.gone
 
-    def restore_without_keys(self, before: tuple[bool, dict[str, Any] | None, tuple[str, ...]]) -> None:
+    def restore_without_keys(self, before: tuple[bool, dict[str, Any] | None, Gone]) -> None:
         """Bring back the pending changes other than those of single keys."""
         self.unwritten, self.registry, self.gone = before
 
-    def remove_group(self, group: str) -> None:
-        """Remove all that is published below a group."""
+    def move_group(self, group: str, name: str | None) -> None:
+        """Remove all that is published below a group, or give it another name."""
         inside = group + "/"
         self.revision += 1
-        self.gone = (*(other for other in self.gone if not (other + "/").startswith(inside)), group)
+        self.gone = (*(pair for pair in self.gone if pair[1] or not (pair[0] + "/").startswith(inside)), (group, name))
         self.unwritten = True
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import embedded as frames
 from blosc2._backends.embedded.frame_map import Embedded, open_embedded, verify_value
-from blosc2._backends.layout import NOT_REPLACED, ByteRange, NewVersion, Renamed, taken
+from blosc2._backends.layout import NOT_REPLACED, ByteRange, Gone, NewVersion, Renamed, taken
 from blosc2._backends.spilled_values import SpilledValues
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
@@ -76,7 +76,7 @@ class EmbeddedBackend:
         self._waiting = SpilledValues(root)
         self._closed = False
 
-    def hide(self, groups: tuple[str, ...]) -> bool:  # noqa: ARG002 - there are no groups
+    def hide(self, groups: Gone) -> bool:  # noqa: ARG002 - there are no groups
         """See `Backend`."""
         return False
 

@@ -67,7 +67,7 @@ def _outdated(members: Members, changes: dict[str, ByteRange | None], embedded: 
     gone: set[int] = set()
     keys = members.whole_table()
     shadowed = keys.shadowed
-    for group in members.gone:
+    for group, _ in members.gone:
         gone.update(keys.record_offsets(*KeyListing(keys).positions(group or "/")))
     for key in changes:
         record = keys.find(key)

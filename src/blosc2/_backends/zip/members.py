@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable
 from typing import Final
 
-from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED, ByteRange, pieces
+from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED, ByteRange, Gone, pieces
 from blosc2._backends.zip.member_frames import SMALL_MEMBER
 from blosc2._backends.zip.version import Version
 from blosc2._core.frame.frame import Frame
@@ -47,8 +48,8 @@ class Members:
                  "archive", "gone", "source", "version")  # fmt: skip
 
     def __init__(self, version: Version, root: str, verify: bool | None, told: set[str]) -> None:
-        #: Groups whose members are not shown: they are removed, and that is not published yet.
-        self.gone: tuple[str, ...] = ()
+        #: Groups that are removed or have another name, and that is not published yet.
+        self.gone: Gone = ()
         self.version = version
         self.source = version.source
         self.archive = version.archive
@@ -79,8 +80,11 @@ class Members:
         """Whether one more group can be hidden; without a catalog that would not be worth while."""
         return len(self.gone) < _MOST_HIDDEN and self.table().cataloged
 
-    def hide(self, groups: tuple[str, ...]) -> bool:
-        """Do not show the members below some groups, and show all others; whether others were shown before."""
+    def hide(self, groups: Gone) -> bool:
+        """Show the members below some groups under their new names or not at all, and all others.
+
+        Returns whether others were shown before.
+        """
         if groups == self.gone:
             return False
         self.table()
@@ -140,7 +144,8 @@ class Members:
         if record < 0:
             return None
         name: str = self.archive.name_at(record)
-        return name
+        moved = any(now is not None and key.startswith(now + "/") for _, now in self.gone)
+        return key[1:] + os.path.splitext(name)[1] if moved else name
 
     def explain_missing(self, key: str) -> str | None:
         """The error for a key whose member cannot be read. None if there is no such member."""

@@ -14,6 +14,7 @@ from blosc2._backends.zip import directory_records
 from blosc2._backends.zip.directory_records import CATALOG_NAME, write_directory
 from blosc2._backends.zip.member_frames import append_frame
 from blosc2._backends.zip.version import EMBED_NAME
+from blosc2._core.leaves.leaf_moves import append_moved
 from blosc2._core.leaves.leaf_stream import append_frames
 from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._files import NewFile, Progress, check_writable_file, file_identity, identity_of, remove_leftovers
@@ -57,11 +58,17 @@ class Publishing:
             for key in [key for key in backend._appended if files.get(key) is None]:
                 backend._drop(key)
             keys: Iterable[str] = files
-            if len(files) >= directory_records.CATALOG_LEAST and (
-                fresh or backend.members is None or backend.members.table().regular
+            shown = None if fresh else backend.members
+            moved = () if shown is None else [(old, new) for old, new in shown.gone if new is not None]
+            if moved or (
+                len(files) >= directory_records.CATALOG_LEAST
+                and (fresh or backend.members is None or backend.members.table().regular)
             ):  # their records are to be sorted, so nothing else is kept of them
                 writer.collect(backend._folder)
                 keys = append_frames(writer, files, backend._appended, NewFrame)
+            for old, new in moved:
+                assert shown is not None
+                append_moved(writer, shown.whole_table(), old, new, files)
             for key in keys:
                 byte_range = files[key]
                 if byte_range is not None and not backend._is_appended(key, byte_range):

@@ -10,9 +10,10 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from blosc2._core.keys.key_text cimport text_of
-from blosc2._core.keys.gone_groups cimport is_gone
+from blosc2._core.keys.gone_groups cimport MOST_PATH, is_gone
+from blosc2._core.keys.key_text cimport prefix_of, text_of
 from blosc2._core.keys.keytable cimport KeyTable, Text
+from blosc2._core.keys.moved_keys cimport moved_text, positions_below
 
 cdef extern from "keys/key_hash.h" nogil:
     ctypedef struct prefix_hashes:
@@ -144,6 +145,34 @@ cdef class KeySet:
         for i in range(taken):
             self._add(hashes[i])
         return found
+
+    def admits_moved(self, KeyTable table not None, str old not None, str new not None):
+        """Whether the keys of a group may all lie below another name: each is plain, and none is like one that is noted."""
+        cdef bytes before = prefix_of(old), now = prefix_of(new)
+        cdef uint8_t text[MOST_PATH]
+        cdef uint8_t lower[SHORT + 8]
+        cdef int64_t position, first = 0, stop = 0
+        cdef Py_ssize_t length
+        cdef Text key
+        cdef uint64_t hashed
+        table.sort()
+        if self.used >= self.most or not positions_below(table, before, &first, &stop):
+            return False
+        lower[0] = 0x2F
+        for position in range(first, stop):
+            if not table.key(position, &key) or not moved_text(&key, before, now, text, &length) or (
+                    plain_parent(text, length) < 0):
+                return False
+            if lower_plain(lower + 1, text + 1, length - 1):
+                hashed = key_hash(_seed0, _seed1, lower, <size_t> length) | 1
+            else:
+                name = text_of(text + 1, length - 1)
+                if ".b2" in name:
+                    return False
+                hashed = folded_hash(name)
+            if self._has(hashed):
+                return False
+        return True
 
     def add_groups(self, str key not None):
         """Take note of the groups that a key lies in."""

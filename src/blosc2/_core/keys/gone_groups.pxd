@@ -1,25 +1,68 @@
 # cython: boundscheck=False, wraparound=False
-"""Groups whose keys a table has and does not show: they are removed, and that is not published yet."""
+"""Groups that a table has and does not show there: they are removed, or have another name, and that is not published yet."""
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
 
 cdef enum:
     # Each of them is compared with each key that is looked up.
     MOST_GONE = 16
+    # Bytes of the longest name that a key below such a group may have.
+    MOST_PATH = 8192
+    GONE = -1
 
 
 cdef struct GoneGroups:
     int count
     const uint8_t *texts[MOST_GONE]     # with the "/" behind them
     Py_ssize_t lengths[MOST_GONE]
+    # The names that they have now; of length 0 for those that are removed.
+    const uint8_t *names[MOST_GONE]
+    Py_ssize_t name_lengths[MOST_GONE]
+
+
+cdef inline int fill_gone(GoneGroups *gone, list prefixes) except -1:
+    """Take over the prefixes of groups and names in turn; whoever gives them keeps them."""
+    cdef bytes prefix
+    cdef int i
+    if len(prefixes) > 2 * MOST_GONE:
+        raise ValueError(f"at most {MOST_GONE} groups, not {len(prefixes) // 2}")
+    gone.count = 0
+    for i in range(<int> len(prefixes) // 2):
+        prefix = prefixes[2 * i]
+        gone.texts[i], gone.lengths[i] = <const uint8_t *> PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix)
+        prefix = prefixes[2 * i + 1]
+        gone.names[i], gone.name_lengths[i] = <const uint8_t *> PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix)
+        gone.count += 1
+    return 0
 
 
 cdef inline bint is_gone(const GoneGroups *gone, const uint8_t *path, Py_ssize_t length, bint group) noexcept nogil:
-    """Whether a key lies in one of them; or a group, which may be one of them itself."""
+    """Whether a key of the table lies in one of them; or a group, which may be one of them itself."""
     cdef int i
     for i in range(gone.count):
         if length >= gone.lengths[i] - group and memcmp(
                 path, gone.texts[i], <size_t> min(length, gone.lengths[i])) == 0:
             return True
     return False
+
+
+cdef inline Py_ssize_t own_path(
+        const GoneGroups *gone, const uint8_t *path, Py_ssize_t length, bint group, uint8_t *own) noexcept nogil:
+    """The path that the table has instead of one below a group that has another name now.
+
+    Its length; 0 where it is the same, `GONE` where it is not shown.
+    """
+    cdef int i
+    cdef Py_ssize_t size
+    for i in range(gone.count):
+        size = gone.name_lengths[i]
+        if size and length >= size - group and memcmp(path, gone.names[i], <size_t> min(length, size)) == 0:
+            if gone.lengths[i] + length - size > MOST_PATH:
+                return GONE
+            memcpy(own, gone.texts[i], <size_t> gone.lengths[i])
+            if length > size:
+                memcpy(own + gone.lengths[i], path + size, <size_t> (length - size))
+            return gone.lengths[i] + length - size
+    return GONE if is_gone(gone, path, length, group) else 0

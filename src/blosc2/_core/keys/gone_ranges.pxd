@@ -24,7 +24,7 @@ cdef inline bint find_ranges(KeyTable table, tuple groups, GoneRanges *ranges) e
     cdef Py_ssize_t length
     cdef list found = []
     ranges.count, ranges.total = 0, 0
-    for group in groups:
+    for group, _ in groups:
         prefix = prefix_of(group)
         length = PyBytes_GET_SIZE(prefix)
         first, stop = 0, table.count
@@ -34,9 +34,10 @@ cdef inline bint find_ranges(KeyTable table, tuple groups, GoneRanges *ranges) e
         if first == DAMAGED or stop == DAMAGED:
             return False
         if first < stop:
-            found.append((first, stop))
+            found.append((first, -stop))
     found.sort()
     for first, stop in found:
+        stop = -stop
         # Of a group inside of another one nothing is left to say.
         if ranges.count == 0 or first >= ranges.stop[ranges.count - 1]:
             ranges.first[ranges.count], ranges.stop[ranges.count] = first, stop

@@ -57,7 +57,7 @@ cdef class KeyTable:
     cdef uint64_t skipped_starts[4]     # which bytes skipped names begin with: all others are told at once
     cdef GoneGroups gone
     cdef readonly tuple gone_groups
-    cdef tuple _gone_prefixes
+    cdef list _gone_prefixes
     cdef KeyTable _instead          # what serves when something of the catalog is wrong
 
     cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil

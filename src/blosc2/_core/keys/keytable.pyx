@@ -21,10 +21,11 @@ from libc.string cimport memcmp, memcpy
 from blosc2._core.io.little_endian cimport put32, put64, u32, u64
 from blosc2._core.keys.catalog_checks cimport Walk, leaves_fit, others_fit, paths_of, totals_fit
 from blosc2._core.keys.frame_start cimport begins_like_frame
-from blosc2._core.keys.gone_groups cimport MOST_GONE, is_gone
+from blosc2._core.keys.gone_groups cimport fill_gone
 from blosc2._core.keys.key_order cimport bound_of, end_of_run, put_in_order
 from blosc2._core.keys.key_slots cimport GROUP, LEAF, insert, probe
 from blosc2._core.keys.key_text cimport prefix_of, text_of
+from blosc2._core.keys.moved_keys cimport lookup_beside
 from blosc2._core.keys.other_members cimport other_offsets_of
 from blosc2._core.zip.archive cimport Archive, DecodedName
 from blosc2._core.zip.catalog cimport (
@@ -91,7 +92,7 @@ cdef class KeyTable:
         self.shadowed = {}
         self.seed0, self.seed1 = _seed0, _seed1
         self.tables = self._paths = -1
-        self.gone_groups = self._gone_prefixes = ()
+        self.gone_groups = ()
 
     def __dealloc__(self):
         PyMem_Free(self.own)
@@ -164,7 +165,7 @@ cdef class KeyTable:
         return self._instead
 
     def without(self, tuple groups not None):
-        """The same without the keys below at most 16 groups, whose positions stay."""
+        """The same without the keys below at most 16 groups, or with them below another: pairs of group and name, or None."""
         cdef KeyTable other = KeyTable.__new__(KeyTable)
         other.archive = self.archive
         other._set_names(self.suffixes, self.skipped)
@@ -178,16 +179,9 @@ cdef class KeyTable:
         return other
 
     cdef int _set_gone(self, tuple groups) except -1:
-        cdef bytes prefix
-        if len(groups) > MOST_GONE:
-            raise ValueError(f"at most {MOST_GONE} groups, not {len(groups)}")
         self.gone_groups = groups
-        self._gone_prefixes = tuple([prefix_of(group) for group in groups])
-        for prefix in self._gone_prefixes:
-            self.gone.texts[self.gone.count] = <const uint8_t *> PyBytes_AS_STRING(prefix)
-            self.gone.lengths[self.gone.count] = PyBytes_GET_SIZE(prefix)
-            self.gone.count += 1
-        return 0
+        self._gone_prefixes = [prefix_of(name or "") for pair in groups for name in pair]
+        return fill_gone(&self.gone, self._gone_prefixes)
 
     def _changed(self):
         """The error for keys that are not what they were; those in memory of the table's own always are."""
@@ -450,14 +444,14 @@ cdef class KeyTable:
 
     cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
         """What a key stands for, `NO_KEY`, or `DAMAGED`."""
-        if self.gone.count and is_gone(&self.gone, key, length, False):
-            return NO_KEY
+        if self.gone.count:
+            return lookup_beside(self, key, length, LEAF, False)
         return probe(self, key, length, LEAF)
 
     cdef int64_t lookup_group(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
         """The offset of the first key below a group, by the hash of a catalog; `NO_KEY`, or `DAMAGED`."""
-        if self.gone.count and is_gone(&self.gone, key, length, True):
-            return NO_KEY
+        if self.gone.count:
+            return lookup_beside(self, key, length, GROUP, True)
         return probe(self, key, length, GROUP)
 
     cdef int64_t lookup_either(self, const uint8_t *path, Py_ssize_t length) noexcept nogil:

@@ -13,6 +13,7 @@ from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.catalog cimport Leaf
 from blosc2._core.keys.gone_ranges cimport after_gone, find_ranges, gone_within
 from blosc2._core.keys.key_runs cimport is_below, shared_with
+from blosc2._core.keys.moved_keys cimport own_key
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
 from blosc2._core.keys.membership cimport shows_key
 from blosc2._core.keys.key_text cimport name_of, prefix_of, text_of
@@ -298,7 +299,7 @@ cdef class KeyListing:
 
     def position(self, str key not None):
         """The position of a published key in their order, -1 where it is not there."""
-        cdef bytes wanted = key.encode("utf-8", "surrogateescape")[1:]
+        cdef bytes wanted = own_key(self.base, key.encode("utf-8", "surrogateescape")[1:])
         cdef Text found
         cdef int64_t at
         if self.base.find(key) < 0:

@@ -48,6 +48,8 @@ cdef class ArchiveWriter:
                               uint32_t crc, uint32_t mode) noexcept
     cdef int add_leaf(self, const uint8_t *name, uint32_t length, uint32_t stem, const uint8_t *data, int64_t size, uint32_t crc,
                       bytes description) except -1
+    cdef int note_leaf(self, const uint8_t *name, uint32_t length, uint32_t stem, int64_t header, int64_t size, uint32_t crc,
+                       bytes description) except -1
     cdef int _add(self, const uint8_t *data, int64_t size) except -1
     cdef int _note(self, bytes name, int64_t header, int64_t size, uint32_t crc, uint32_t mode, bytes description) except -1
     cdef int _hand_over(self, SortedRuns runs, bytes name, const uint8_t *record, bytes description) except -1

@@ -393,12 +393,17 @@ cdef class ArchiveWriter:
                       bytes description) except -1:
         """Add a small leaf whose name fits, after `collect`. The caller drains what was collected when it is `COLLECTED`."""
         cdef int64_t header = self._written + self._pending.used
-        cdef Collected handed = self._handed
-        cdef uint8_t *start
-        cdef uint8_t *p
         self._begin(name, length, size, crc)
         memcpy(self._pending.more(size), data, <size_t> size)
         self._pending.used += size
+        return self.note_leaf(name, length, stem, header, size, crc, description)
+
+    cdef int note_leaf(self, const uint8_t *name, uint32_t length, uint32_t stem, int64_t header, int64_t size, uint32_t crc,
+                       bytes description) except -1:
+        """Keep the record of a leaf that is whole, after `collect`."""
+        cdef Collected handed = self._handed
+        cdef uint8_t *start
+        cdef uint8_t *p
         start = handed.more(4 + CENTRAL_LENGTH + length + MOST_EXTRA + PyBytes_GET_SIZE(description))
         p = self._put_record(start + 4, name, length, header, size, crc, 0o600)
         put32(start, <uint32_t> (p - start - 4))

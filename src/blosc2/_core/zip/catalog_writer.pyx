@@ -449,8 +449,8 @@ def write_cataloged(ArchiveWriter writer not None, KeyTable old, SortedRuns runs
         Records of all members that are no leaves.
     embed : bytes
         The name of the one of them that has embedded values.
-    gone : tuple of str
-        Groups whose old leaves do not stay.
+    gone : tuple
+        Groups whose old leaves do not stay: pairs of a group and the name that it has now, or None.
 
     Returns
     -------

@@ -45,11 +45,11 @@ def rename(store: TreeStore, old: str, new: str) -> None:
             raise ValueError(f"Key {new!r} is inside of {old!r}, which cannot become a part of itself")
         changes.check_free(store, new)
         check_assignable(store, new)
-        below = [old] if is_leaf else []
-        below += store._contents.listing().below(old)
-        names = {key: new_key(new + key[len(old) :]) for key in below}
         with AllOrNone(store):
-            changes.move(store, names)
+            if is_leaf or not changes.move_group(store._owner, old, new):
+                below = [old] if is_leaf else []
+                below += store._contents.listing().below(old)
+                changes.move(store, {key: new_key(new + key[len(old) :]) for key in below})
             store._foreign.rename(old, new)
 
 
