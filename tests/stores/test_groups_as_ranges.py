@@ -5,6 +5,7 @@ From 256 leaves on an archive has a catalog, and large groups of it are ranges; 
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -327,3 +328,112 @@ def test_all_of_a_flat_store(tmp_path: Path) -> None:
     with blosc2.DictStore(path, mode="r") as store:
         assert list(store) == ["/K3"]
     assert blosc2.check(path).ok
+
+
+def test_a_renamed_group_answers_before_it_is_published(tmp_path: Path) -> None:
+    """All ways to ask for a leaf, while its member has the old name yet."""
+    path = str(tmp_path / "s.b2z")
+    large = np.random.default_rng(1).integers(0, 255, 3_000_000).astype("u1")
+    with blosc2.TreeStore(path, mode="w") as store:
+        store.update({f"/old/sub{n % 3}/k{n}": value(n) for n in range(400)})
+        store["/old/large"] = large
+        store["/old/empty"] = np.zeros(0)
+        store["/other/k"] = value(1)
+    stored = {key: info.stored - len(key) for key, info in _described(path).items()}
+    store = blosc2.TreeStore(path, mode="a")
+    store.rename("/old", "/new/name")
+    assert store._pending.gone == (("/old", "/new/name"),)  # no list of keys
+    assert store._pending.frames == {}
+    del store["/new/name/sub0/k3"]
+    store["/new/name/sub0/k6"] = value(1006)
+    store["/old/again"] = value(7)
+    want = {f"/new/name/sub{n % 3}/k{n}": n for n in range(400) if n != 3}
+    want["/new/name/sub0/k6"] = 1006
+    assert [int(items[0]) for items in store.read_many(list(want))] == list(want.values())
+    assert store.describe("/new/name/sub1/k1").shape == (3,)
+    np.testing.assert_array_equal(store["/new/name/large"][:], large)
+    assert "/old/sub1/k1" not in store
+    assert "/new/name/sub0/k3" not in store
+    assert list(store.get_subtree("/old")) == ["/again"]
+    assert len(store.get_subtree("/new/name/sub0")) == 133
+    with pytest.raises(ValueError, match="in case only"):
+        store["/new/name/sub1/K1"] = value(0)
+    with pytest.raises(ValueError, match="has"):
+        store["/new/name/sub1"] = value(0)
+    with pytest.raises(ValueError, match="already contains data"):
+        store["/new/name/sub1/k1/below"] = value(0)
+    copy = store.to_b2d(str(tmp_path / "copy.b2d"))
+    store.rename("/new/name/sub2", "/third")  # of a group that was moved already, key by key
+    store.rename("/new/name/large", "/old/large")
+    store.close()
+    renamed = {key.replace("/new/name/sub2/", "/third/"): n for key, n in want.items()} | {
+        "/other/k": 1,
+        "/old/again": 7,
+    }
+    for made, expected in ((copy, want | {"/other/k": 1, "/old/again": 7}), (path, renamed)):
+        with blosc2.TreeStore(made, mode="r") as found:
+            leaves = {key for key in found if not isinstance(found[key], blosc2.TreeStore)}
+            extra = {"/new/name/empty", "/new/name/large" if made == copy else "/old/large"}
+            assert leaves == {*expected, *extra}
+            assert {key: int(found[key][0]) for key in expected} == expected
+        assert blosc2.check(made).ok
+    # The stored bytes are those of before, but for the names.
+    for key, info in _described(path).items():
+        before = key.replace("/third/", "/old/sub2/").replace("/new/name/", "/old/")
+        if before in stored and "k6" not in key:
+            assert info.stored - len(key) == stored[before], key
+
+
+def _described(path: str) -> dict[str, Any]:
+    with blosc2.TreeStore(path, mode="r") as store:
+        return {key: store.describe(key) for key in store if not isinstance(store[key], blosc2.TreeStore)}
+
+
+def test_names_that_are_unusual(tmp_path: Path) -> None:
+    path = str(tmp_path / "s.b2z")
+    with blosc2.TreeStore(path, mode="w") as store:
+        store.update({f"/g/é{n}.x": value(n) for n in range(300)})
+        store.update({f"/h/k{n}": value(n) for n in range(300)})
+        store["/H2/K1"] = value(0)
+    with blosc2.TreeStore(path, mode="a") as store:
+        with pytest.raises(ValueError, match="in case only"):
+            store.rename("/h", "/h2")  # "/h2/k1" beside "/H2/K1"
+        with pytest.raises(ValueError, match="device"):
+            store.rename("/h", "/con")
+        store.rename("/g", "/g2")
+        assert store._pending.gone == (("/g", "/g2"),)
+        store.rename("/h", "/G")
+        assert len(store) == 301 + 300 + 3
+    with blosc2.TreeStore(path, mode="r") as store:
+        assert int(store["/g2/é7.x"][0]) == 7
+        assert int(store["/G/k9"][0]) == 9
+        assert "/h" not in store
+    assert blosc2.check(path).ok
+
+
+def test_damage_is_not_hidden_by_a_new_name(tmp_path: Path) -> None:
+    path = tmp_path / "s.b2z"
+    with blosc2.TreeStore(str(path), mode="w") as store:
+        store.update({f"/g/k{n}": np.full(50, n % 256, "u1") for n in range(300)})
+    data = bytearray(path.read_bytes())
+    data[data.index(bytes([77]) * 50) + 9] ^= 1
+    path.write_bytes(data)
+    with blosc2.TreeStore(str(path), mode="a") as store:
+        store.rename("/g", "/h")
+        assert store._pending.gone
+    found = [finding.key for finding in blosc2.check(str(path)) if finding.key]
+    assert set(found) == {"/h/k77"}
+
+
+def test_other_programs_read_groups_that_moved(tmp_path: Path) -> None:
+    """Local headers have the new names, too."""
+    path = str(tmp_path / "s.b2z")
+    with blosc2.TreeStore(path, mode="w") as store:
+        store.update({f"/g{n % 2}/k{n}": value(n) for n in range(400)})
+    with blosc2.TreeStore(path, mode="a") as store:
+        store.rename("/g0", "/moved/here")
+        del store["/g1"]
+    with zipfile.ZipFile(path) as z:
+        assert z.testzip() is None
+        names = sorted(name for name in z.namelist() if name.endswith(".b2nd"))
+    assert names == sorted(f"moved/here/k{n}.b2nd" for n in range(0, 400, 2))

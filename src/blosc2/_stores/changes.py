@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from blosc2._backends import MAP_BYTES, ByteRange
+from blosc2._backends import MAP_BYTES, ByteRange, new_key
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.followers import recount
 from blosc2.exceptions import FormatError, name_file
@@ -103,7 +103,7 @@ def move_group(store: Store, old: str, new: str) -> bool:
         if any(name.startswith(path) or path.startswith(name) for name in taken):
             return False
     folded = store._names.hashes(store._contents)
-    if folded is None or not folded.admits_moved(backend.members.whole_table(), old, new):
+    if folded is None or not folded.admits_moved(backend.members.whole_table(), old, new, new_key):
         return False
     store._session.check_thread("change keys")
     move(store, {key: new + key[len(old) :] for key in _single_keys(store, old + "/")})

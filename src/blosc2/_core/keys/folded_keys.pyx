@@ -146,8 +146,11 @@ cdef class KeySet:
             self._add(hashes[i])
         return found
 
-    def admits_moved(self, KeyTable table not None, str old not None, str new not None):
-        """Whether the keys of a group may all lie below another name: each is plain, and none is like one that is noted."""
+    def admits_moved(self, KeyTable table not None, str old not None, str new not None, check):
+        """Whether the keys of a group may all lie below another name: none is like one that is noted.
+
+        `check` raises an error for one that is not legal; it is called for those that are not plain.
+        """
         cdef bytes before = prefix_of(old), now = prefix_of(new)
         cdef uint8_t text[MOST_PATH]
         cdef uint8_t lower[SHORT + 8]
@@ -160,16 +163,18 @@ cdef class KeySet:
             return False
         lower[0] = 0x2F
         for position in range(first, stop):
-            if not table.key(position, &key) or not moved_text(&key, before, now, text, &length) or (
-                    plain_parent(text, length) < 0):
+            if not table.key(position, &key) or not moved_text(&key, before, now, text, &length):
                 return False
-            if lower_plain(lower + 1, text + 1, length - 1):
-                hashed = key_hash(_seed0, _seed1, lower, <size_t> length) | 1
-            else:
+            if plain_parent(text, length) < 0:
                 name = text_of(text + 1, length - 1)
+                check(name)
                 if ".b2" in name:
                     return False
                 hashed = folded_hash(name)
+            elif lower_plain(lower + 1, text + 1, length - 1):
+                hashed = key_hash(_seed0, _seed1, lower, <size_t> length) | 1
+            else:
+                hashed = folded_hash(text_of(text + 1, length - 1))
             if self._has(hashed):
                 return False
         return True
