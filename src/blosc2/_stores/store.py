@@ -288,7 +288,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         """Give a leaf another key; its data stay as they are. The change is published with the next flush.
 
         In a `TreeStore` a group can be renamed too, with everything below it. Leaves are not read, except in a `.b2z`:
-        there the stored bytes are copied, because the name of a member comes before its data.
+        there the next flush copies the stored bytes, because the name of a member comes before its data.
 
         Raises
         ------
