@@ -294,6 +294,17 @@ def test_a_commit_that_fails_keeps_the_group_removed(tmp_path: Path, monkeypatch
     assert blosc2.check(path).ok
 
 
+def test_all_groups(tmp_path: Path) -> None:
+    """An archive without leaves has no catalog."""
+    play = Play(str(tmp_path / "s.b2z"), 400)
+    play.run([*(("del", group) for group in GROUPS), ("flush",), ("set", "/g0", 3), ("reopen",), ("many",)])
+
+
+def test_a_name_whose_leaves_were_removed_one_by_one(tmp_path: Path) -> None:
+    play = Play(str(tmp_path / "s.b2z"), 400)
+    play.run([("del", "/g1/h0"), ("rename", "/g0", "/g1/h0"), ("flush",), ("del leaf", 3)])
+
+
 def test_many_groups_one_after_the_other(tmp_path: Path) -> None:
     """More groups than are removed as ranges before a flush."""
     path = str(tmp_path / "s.b2z")

@@ -473,6 +473,12 @@ def write_cataloged(ArchiveWriter writer not None, KeyTable old, SortedRuns runs
             self.embed = at
         at += record.length
         count += 1
+    self.merge.begin()
+    if not self.merge.next(&leaf):      # there is nothing that a catalog could say
+        writer.begin_directory()
+        writer._add(p, PyBytes_GET_SIZE(others))
+        writer.end_directory(count)
+        return 0
     if self.before is not None:
         leaves = write_patched(writer, self.old, runs, &self.merge.gone, others, count, self.embed, 4 * SLOTS_BUDGET)
         if leaves >= 0:
