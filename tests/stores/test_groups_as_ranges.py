@@ -303,6 +303,8 @@ def test_all_groups(tmp_path: Path) -> None:
 def test_a_name_whose_leaves_were_removed_one_by_one(tmp_path: Path) -> None:
     play = Play(str(tmp_path / "s.b2z"), 400)
     play.run([("del", "/g1/h0"), ("rename", "/g0", "/g1/h0"), ("flush",), ("del leaf", 3)])
+    play = Play(str(tmp_path / "t.b2z"), 700)
+    play.run([("del leaf", 116), ("rename", "/g0", "/new"), ("flush",), ("del leaf", 300), ("rename", "/new", "/g0")])
 
 
 def test_many_groups_one_after_the_other(tmp_path: Path) -> None:

@@ -102,8 +102,9 @@ def move_group(store: Store, old: str, new: str) -> bool:
     for path in (old + "/", new + "/"):
         if any(name.startswith(path) or path.startswith(name) for name in taken):
             return False
-    # Keys below the new name that were removed wait to be removed from what is published.
-    if any(key.startswith(new + "/") for key in pending.frames):
+    # Keys that were removed one by one, below either name, wait to be removed from what is published.
+    below = (old + "/", new + "/")
+    if any(change is None and key.startswith(below) for key, change in pending.frames.items()):
         return False
     folded = store._names.hashes(store._contents)
     if folded is None or not folded.admits_moved(backend.members.whole_table(), old, new, new_key):
