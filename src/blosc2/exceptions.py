@@ -90,6 +90,14 @@ class StaleHandleError(FormatError):
     """
 
 
+class ShortReadError(FormatError, OSError):
+    """A file gave fewer bytes than it had when it was opened: somebody cut it, or the server that has it failed.
+
+    Both a `FormatError`, as for any file that ends too early, and an `OSError`. Errors that the system reports itself
+    are other `OSError` with its number.
+    """
+
+
 class _PlacedError(Exception):
     """Shared by the classes below: a reason, and the file and key that it is about.
 

@@ -24,6 +24,7 @@ from blosc2.exceptions import (
     OtherFileSystemError,
     ReadOnlyError,
     ShapeError,
+    ShortReadError,
     StaleHandleError,
     StoreKeyError,
     StoreLockedError,
@@ -36,6 +37,7 @@ from blosc2.exceptions import (
 EXAMPLES = [
     (FormatError("cut short", path="a.b2nd", key="/k", offset=9), (ValueError, RuntimeError)),
     (StaleHandleError("changed since", path="a.b2nd", key="/k"), (ValueError, RuntimeError)),
+    (ShortReadError("cut while it was read", path="a.b2nd", key="/k", offset=9), (ValueError, RuntimeError, OSError)),
     (MissingFileError(errno.ENOENT, "No such file or directory", "p"), (FileNotFoundError, RuntimeError)),
     (OtherFileSystemError(errno.EXDEV, "Invalid cross-device link", "p"), (OSError,)),
     (ExistingFileError(errno.EEXIST, "File exists", "p"), (FileExistsError, RuntimeError)),

@@ -16,7 +16,7 @@ other code knows absolute keys only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterator, KeysView, MutableMapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, MutableMapping, ValuesView
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -35,6 +35,7 @@ from blosc2._stores import publish
 from blosc2._stores.contents import Contents
 from blosc2._stores.followers import KeyFollower, forget_published_keys
 from blosc2._stores.leaves.advice import advise
+from blosc2._stores.leaves.ask_ahead import LeafItems, Values
 from blosc2._stores.leaves.leaf import live_leaf, read_only
 from blosc2._stores.leaves.open_leaves import OpenLeaves
 from blosc2._stores.leaves.read_many import batch_of_members, read_and_learn, read_many
@@ -219,9 +220,9 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         self._session.check_open()
         return self._iterate(self._pending.revision)
 
-    def _iterate(self, revision: int) -> Iterator[str]:
+    def _iterate(self, revision: int, ahead: Callable[..., Iterable[list[str]]] | None = None) -> Iterator[str]:
         pending = self._pending
-        for batch in self._key_batches():
+        for batch in self._key_batches() if ahead is None else ahead(self):
             for key in batch:
                 if pending.revision != revision:
                     pending.check_revision(revision)
@@ -240,12 +241,12 @@ class Store(LeafLookup, MutableMapping[str, Any]):
     def values(self) -> ValuesView[Any]:
         """The leaves, in the order of the keys; each is opened when it is reached."""
         self._session.check_open()
-        return ValuesView(self)
+        return Values(self)
 
     def items(self) -> ItemsView[str, Any]:
         """Pairs of key and leaf."""
         self._session.check_open()
-        return ItemsView(self)
+        return LeafItems(self)
 
     # ------------------------------------------------------------------ changing
     def _set(self, key: str, value: Any) -> None:

@@ -5,6 +5,10 @@ from blosc2._core.codec.chunk cimport Chunk
 from blosc2._core.frame.header_parser cimport Header
 
 
+cdef enum:
+    FIRST_READ = 4096       # of a chunk read by position: its header, and all of a small one
+
+
 cdef class ChunkTable(Header):
     """Where the chunks of a frame lie; see chunk_table.pyx."""
 

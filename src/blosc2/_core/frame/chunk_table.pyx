@@ -15,6 +15,8 @@ from blosc2._core.codec.chunk_checks cimport block_span, in_order, inspect
 from blosc2._core.frame.header_parser cimport CHECKSUMS_TAIL, TRAILER_TAIL, Header
 from blosc2._core.io.buffer cimport Buffer, integers, readable
 from blosc2._core.io.little_endian cimport u32
+from blosc2._core.frame.ask_chunks cimport open_asked
+from blosc2._core.io.readahead cimport PAGE, ask_range
 
 from blosc2._core.codec import codec
 from blosc2._core.allocation import table_limit, too_much
@@ -24,7 +26,6 @@ cdef extern from "io/prefetch.h" nogil:
     void prefetch(const uint8_t *start, int64_t length)
 
 cdef enum:
-    FIRST_READ = 4096       # of a chunk read by position: its header, and all of a small one
     MAX_CHUNKS = 268435455
     PREFETCHED = 1 << 20    # of a mapped chunk: as much as the caches near a core hold
     FORESEEN = 1 << 14      # stored bytes of a block that decoders run through, above which processors foresee the most of it
@@ -159,6 +160,8 @@ cdef class ChunkTable(Header):
             self.bad(at, f"an offsets table of {chunk.cbytes} bytes claims {count} chunks")
         if 8 * count > SURELY_ALLOWED and 8 * count > table_limit(self.source.size):
             self.bad(at, too_much(8 * count, f"an offsets table of {count} chunks", table_limit(self.source.size)))
+        if chunk.cbytes > PAGE:
+            ask_range(self.source, self.offset + at, chunk.cbytes)
         context = borrow(chunk.blocksize)
         raw = <uint8_t *> malloc(chunk.cbytes)
         table = <int64_t *> malloc(8 * count)
@@ -494,7 +497,7 @@ cdef class ChunkTable(Header):
     cdef int decode_chunk_into(self, int64_t index, DecodeContext *context, uint8_t *destination, int64_t size) noexcept nogil:
         """A whole chunk into memory of its size, through the super-chunk of the C library when its codec needs one."""
         cdef Chunk chunk
-        cdef int status = self.open_chunk(index, context, &chunk)
+        cdef int status = open_asked(self, index, context, &chunk, size)
         if status == CHUNK_OK and chunk.nbytes != size:
             status = BAD_LENGTH
         if status == CHUNK_OK:
@@ -513,6 +516,7 @@ cdef class ChunkTable(Header):
             raise MemoryError(f"not enough memory to decode chunk {index} of {self.source.path}")
         if status > 0 or status == -200:
             self.source.check(status, self.chunks_start + max(value, 0), CHUNK_HEADER)
+        self.source.check_whole(self.chunks_start + max(value, 0))
         raise FormatError(f"chunk {index}: {codec.reason(status)}", path=self.source.path, key=self.key, offset=at)
 
     def check_chunks(self, checksums):

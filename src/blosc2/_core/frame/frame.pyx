@@ -21,11 +21,13 @@ from blosc2._core.codec.chunk cimport (
     BAD_LENGTH, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, MAX_BUFFER, MOST_STEPS, NO_MEMORY, Chunk, block_bytes)
 from blosc2._core.codec.chunk_checks cimport inspect
 from blosc2._core.codec.thread_pool cimport await_gil, offer_gil
+from blosc2._core.frame.ask_chunks cimport open_asked
 from blosc2._core.frame.header_parser cimport PREFIX_READ
 from blosc2._core.frame.part_blocks cimport part_block
 from blosc2._core.frame.vl_reading cimport locate_vl, open_vl, vl_parts
 from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, ChunkChecksum, check_chunk_checksums, check_member, chunk_checksums, note_checksum
 from blosc2._core.io.buffer cimport Buffer, integers, writable
+from blosc2._core.io.readahead cimport ask_near
 from blosc2._core.io.source cimport Source
 
 from blosc2._core.codec import codec
@@ -352,7 +354,7 @@ cdef class Frame(ChunkTable):
         cdef int32_t block
         cdef uint8_t *scratch
         cdef const uint8_t *decoded = NULL
-        cdef int status = self.open_chunk(index, context, &chunk)
+        cdef int status = open_asked(self, index, context, &chunk, stop - start)
         if status:
             return status
         begin = start - first
@@ -580,6 +582,7 @@ cdef Frame frame_of_member(Archive archive, int64_t offset, object key, bint che
     cdef int64_t have, data, before
     cdef Member member
     archive.member_at(offset, &member)
+    ask_near(archive.source, member.header)
     data = archive.locate_and_read(&member, ahead, sizeof(ahead), &have)
     before = data - member.header
     if have > before:

@@ -16,6 +16,7 @@ from blosc2._core.codec.chunk cimport CHUNK_HEADER, CHUNK_OK, NO_MEMORY, Chunk
 from blosc2._core.codec.chunk_checks cimport inspect
 from blosc2._core.frame.header_parser cimport CHECKSUMS_MARK, CHECKSUMS_MARK_AT, CHECKSUMS_TAIL, MIN_HEADER, TRAILER_TAIL
 from blosc2._core.io.buffer cimport Buffer, integers, readable
+from blosc2._core.io.readahead cimport ask_range
 from blosc2._core.io.source cimport READ_OK, Source
 
 from blosc2._core.codec.codec import reason
@@ -130,6 +131,7 @@ cdef int add_range(Source source, int64_t offset, int64_t length, uint32_t *crc)
     if length == 0:
         return READ_OK
     if source.base != NULL:
+        ask_range(source, offset, length)
         crc[0] = checksum(crc[0], source.base + offset, length)
         return READ_OK
     piece = <uint8_t *> malloc(min(length, <int64_t> PIECE))

@@ -6,6 +6,22 @@ cdef enum:
     READ_SHORT = -200
 
 
+cdef enum:
+    # What the system was told of how a mapping is read: by the user, or that it is not to guess.
+    TOLD = 1
+    NOT_GUESSING = 2
+
+cdef struct AskState:
+    # Of a file, for all of its sources: see readahead.pxd. Threads change it without a lock; each value is whole.
+    long unasked    # reads that need not ask
+    long streak     # as many were found in memory one after the other
+    long until      # ms of the coarse clock
+    long slow       # whether bytes that were asked for came late, as over a network; for how many more waits
+    long told       # what the system was told of the mapping: TOLD or NOT_GUESSING
+    int64_t near    # where the last small read ended of those that follow each other
+    int64_t ready   # and how far it was asked for then
+
+
 cdef class OpenFile:
     """A mapping or a descriptor, which the sources of one file share; see source.pyx."""
 
@@ -13,6 +29,7 @@ cdef class OpenFile:
     cdef void *base
     cdef int64_t room
     cdef str advice
+    cdef AskState asking[2]
     cdef object _mapped
     cdef Py_buffer _view
 
@@ -36,6 +53,8 @@ cdef class Source:
     cdef const uint8_t *base
     cdef int fd
     cdef OpenFile file
+    cdef AskState *asking   # of `file`, for reads and for leaves that are opened next; NULL where there is none
+    cdef int64_t room       # of its mapping
     cdef Py_buffer _view
     cdef bint _holds_buffer
     cdef readonly tuple identity
@@ -49,5 +68,6 @@ cdef class Source:
     cdef int hold_below(self, object view) except -1
     cdef int read_runs(self, int64_t offset, int64_t length, uint8_t *destination) noexcept nogil
     cdef int64_t run_at(self, int64_t offset) noexcept nogil
+    cdef int check_whole(self, int64_t offset) except -1
     cdef int check(self, int status, int64_t offset, int64_t length) except -1
     cdef int show(self, OpenFile file, int64_t size) except -1

@@ -23,7 +23,9 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
-from blosc2.exceptions import FormatError
+from blosc2._core.io.readahead cimport GUESSED, STAYS_SLOW, is_due
+
+from blosc2.exceptions import FormatError, ShortReadError
 
 cdef extern from "io/positional_read.h" nogil:
     int64_t positional_read(int fd, void *destination, int64_t length, int64_t offset)
@@ -42,6 +44,9 @@ cdef extern from "io/large_pages.h" nogil:
 cdef enum:
     # Bytes in memory of their own, for which large pages are worth asking.
     LARGE = 4 << 20
+
+cdef extern from "io/readahead.h" nogil:
+    bint drops_requests(int fd)
 
 cdef extern from "io/mapping.h" nogil:
     const bint B2_MAPS_FILES
@@ -139,6 +144,10 @@ cdef class Source:
         file.fd = os.open(self.path, _O_FLAGS)
         self._identify(os.fstat(file.fd))
         self.show(file, self.size)
+        # The number of a device that is none is 0, or has 0 as its first part.
+        if self.size >= GUESSED and self.identity[0] >> 8 & 0xFFF == 0 and drops_requests(file.fd):
+            _advise(file, ADVICE.index("random"), 0, 0)
+            file.asking[0].told, file.asking[0].slow = NOT_GUESSING, STAYS_SLOW
         return self
 
     @staticmethod
@@ -385,6 +394,7 @@ cdef class Source:
         self.file = file
         self.fd = file.fd
         self.base = <const uint8_t *> file.base
+        self.asking, self.room = file.asking, file.room
         self.size = size
         return 0
 
@@ -447,10 +457,16 @@ cdef class Source:
             return 0
         if status > 0:
             raise OSError(status, os.strerror(status), self.path)
-        raise FormatError(
-            f"{length} bytes are wanted here but the file has {self.size}, or was cut while it was read",
-            path=self.path, offset=offset,
-        )
+        if 0 <= offset <= self.size and 0 <= length <= self.size - offset:
+            raise ShortReadError(f"the file had {self.size} bytes when it was opened, and gives fewer: it was cut, or its "
+                                 "server failed", path=self.path, offset=offset)
+        raise FormatError(f"{length} bytes are wanted here but the file has {self.size}", path=self.path, offset=offset)
+
+    cdef int check_whole(self, int64_t offset) except -1:
+        """Raise if the file has become shorter, of bytes that make no sense: some systems show zeros for those cut off."""
+        if self.fd >= 0 and os.fstat(self.fd).st_size < self.size:
+            self.check(READ_SHORT, offset, 0)
+        return 0
 
     def read(self, int64_t offset, int64_t length):
         """Bytes ``offset .. offset + length``; all of them, or `FormatError`."""
@@ -465,6 +481,10 @@ cdef class Source:
             status = self.read_into(offset, length, destination)
         self.check(status, offset, length)
         return result
+
+    def awaits_leaves(self):
+        """Whether now is the time to ask for leaves that are opened next; see readahead.pxd."""
+        return self.asking != NULL and is_due(self.asking + 1)
 
     @property
     def advice(self):
@@ -495,6 +515,9 @@ cdef class Source:
     def __getbuffer__(self, Py_buffer *view, int flags):
         if self.fd >= 0 or self.runs != NULL:
             raise BufferError("a source read by position has no buffer; open it with mmap_mode='r'")
+        if self.asking != NULL and self.asking.told == NOT_GUESSING:
+            # Nobody asks before these bytes are read.
+            _advise(self.file, 0, 0, self.size)
         PyBuffer_FillInfo(view, self, <void *> self.base, self.size, 1, flags)
 
     def __len__(self):
@@ -530,6 +553,7 @@ cdef _advise(OpenFile file, int kind, int64_t offset, int64_t length):
     cdef int fd = file.fd
     cdef const char *base = <const char *> file.base
     if kind < _LASTING:
+        file.asking[0].told = TOLD
         # All of a file is no length: it goes on to hold when the file grows. A mapping of which parts are told apart
         # would count as several.
         offset, length = 0, 0 if fd >= 0 else file.room

@@ -6,10 +6,10 @@ they return: they skip a group inside of another one by a search, and do not go 
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
-from blosc2._core.zip.archive cimport Archive
+from blosc2._core.zip.archive cimport MANY_RECORDS, Archive
 from blosc2._core.zip.catalog cimport Leaf
 from blosc2._core.keys.gone_ranges cimport after_gone, find_ranges, gone_within
 from blosc2._core.keys.key_runs cimport is_below, shared_with
@@ -151,6 +151,8 @@ cdef class KeyListing:
             if r.i == DAMAGED or r.stop == DAMAGED:
                 self._without_catalog()
                 r.i, r.stop = self.base.bound(p, length, False), self.base.bound(p, length, True)
+        if r.stop - r.i >= MANY_RECORDS and self.base.archive is not None:
+            self.base.archive.ask(INT64_MAX)
         return r
 
     cdef int64_t _live(self, bytes prefix, const Range *r):

@@ -21,6 +21,8 @@ from blosc2._core.codec.codec cimport DecodeContext, reserve_stored
 from blosc2._core.codec.thread_pool cimport (
     MOST_WORKERS, Job, WorkerGroup, acquire_group, atomic_state, release_group, run_in_group)
 from blosc2._core.frame.frame cimport Frame
+from blosc2._core.io.readahead cimport PAGE, Wanted, begin_asking, end_asking, is_due, want
+from blosc2._core.io.source cimport Source
 from blosc2._core.ndim.geometry cimport Geometry
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable
 from blosc2._core.leaves.leaf_template cimport Template
@@ -62,6 +64,10 @@ cdef enum:
     CACHE_LINE = 64
     # Bytes of a leaf that are asked for ahead.
     AHEAD = 512
+    # Leaves that count as another request.
+    MANY = 16
+    # Bytes of leaves that are asked for before the first of them is read.
+    MOST_ASKED = 64 << 20
     # Larger members are not read whole by one positional read.
     LARGE = 1 << 20
     ALIGNMENT_ROOM = 80
@@ -228,6 +234,7 @@ cdef class LeafBatch:
         Of a file that is not mapped they are found when they are decoded.
         """
         cdef Py_ssize_t i
+        self.ask(False)
         self.template = Template(frame, geometry, dtype)
         if not self.template.fits:
             self.template = None
@@ -253,6 +260,33 @@ cdef class LeafBatch:
         self.out = <uint8_t *> cnp.PyArray_DATA(out)
         self.stride = cnp.PyArray_STRIDE(out, 0)
         self._run(DECODING)
+
+    cpdef ask(self, bint heads):
+        """Ask for all leaves, if now is the time; or for their first and last bytes alone, which say what they are."""
+        cdef Source source = self.archive.source
+        cdef Wanted wanted
+        cdef int64_t size, asked = 0
+        cdef Py_ssize_t i
+        if self.count < 2 or source.asking == NULL or not is_due(source.asking + 1):
+            return
+        with nogil:
+            begin_asking(source, source.asking + 1, &wanted)
+            for i in range(self.count):
+                if self.states[i] == DONE or self.offsets[i] < 0:
+                    continue
+                size = LOCAL_LENGTH + self.name_lengths[i] + ALIGNMENT_ROOM + self.frame_sizes[i]
+                if size > (2 * PAGE if heads else LARGE):
+                    # Reading a large one asks for the rest.
+                    want(&wanted, self.headers[i], PAGE // 2)
+                    want(&wanted, self.headers[i] + size - PAGE // 2, PAGE // 2)
+                    size = PAGE
+                else:
+                    want(&wanted, self.headers[i], size)
+                asked += size
+                if asked > MOST_ASKED:
+                    break
+            # What lies all over the file tells of the file.
+            end_asking(&wanted, 1 + self.count // MANY)
 
     cdef int _run(self, Stage stage) except -1:
         cdef WorkerGroup group

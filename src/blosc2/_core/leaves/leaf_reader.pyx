@@ -11,6 +11,7 @@ from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.end_record cimport LOCAL_LENGTH
 from blosc2._core.zip.central_record cimport MEMBER_FINE, Member
 from blosc2._core.io.checksum cimport zip_checksum
+from blosc2._core.io.readahead cimport ask_near
 from blosc2._core.io.source cimport Source
 from blosc2._core.codec.codec cimport DecodeContext, borrow, give_back
 from blosc2._core.codec.thread_pool cimport await_gil, is_quick, offer_gil
@@ -131,6 +132,7 @@ cdef class LeafReader:
             return None
         room = self.archive.directory_offset - member.header
         if source.base != NULL:
+            ask_near(source, member.header)
             local = source.base + member.header
         else:       # all of it in one read
             room = min(room, LOCAL_LENGTH + <int64_t> member.record.name_length + PADDING + member.size)

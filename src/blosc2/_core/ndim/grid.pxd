@@ -45,6 +45,16 @@ cdef void copy_items(uint8_t *to, const int64_t *to_strides, const uint8_t *sour
                      const int64_t *count, int ndim, int64_t itemsize) noexcept nogil
 
 
+cdef struct Ahead:
+    # What is asked for before it is read; see ask_ahead.pxd. It is counted in chunks, or in parts of `ReadMany`.
+    bint alone          # whether there is one thread
+    long begun          # whether one has begun to ask
+    long busy           # whether one is asking for more
+    int64_t asked       # those before it were asked for
+    int64_t resume      # the task, or the part, with which it is time to ask for more
+    int64_t batch       # that are asked for at a time
+
+
 cdef class Operation:
     """A read or write of a selection; see grid.pyx."""
 
@@ -64,6 +74,7 @@ cdef class Operation:
     cdef uint8_t *data              # of the NumPy array that is read into or written from
     cdef int64_t strides[MAX_DIM]   # its strides in bytes
     cdef object keep
+    cdef Ahead ahead
     # Points, where some axes have them; these have start 0, step 1 and count 1 above.
     cdef bint by_points
     cdef bint pointed[MAX_DIM]
@@ -80,6 +91,7 @@ cdef class Operation:
                          uint8_t *whole, const uint8_t *constant) noexcept nogil
     cdef int share(self, int64_t threads) except -1
     cdef Encoder encoder(self)
+    cdef void ask_ahead(self, DecodeContext *context) noexcept nogil
     cdef void work(self, DecodeContext *context, Encoder encoder) noexcept nogil
     cdef bint box_of(self, int64_t task, int64_t *nchunk, Box *box) noexcept nogil
     cdef uint8_t *at(self, const Box *box) noexcept nogil

@@ -14,7 +14,7 @@ from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.ref cimport PyObject
 from cpython.slice cimport PySlice_AdjustIndices, PySlice_Check, PySlice_Unpack
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from blosc2._core.codec.codec cimport DecodeContext, Encoder
@@ -392,10 +392,14 @@ cdef class Operation:
                 encoder = self.encoder()
                 encoders.append(encoder)
                 group.workers[i].tool = <void *> encoder
+            self.ahead.begun, self.ahead.resume, self.ahead.alone = 0, INT64_MAX, group.count == 0
             with nogil:
                 run_in_group(&group, <void *> self, <Job> _work, <void *> own)
         finally:
             release_group(&group)
+
+    cdef void ask_ahead(self, DecodeContext *context) noexcept nogil:
+        """Ask for the bytes that are read first; see ask_ahead.pxd."""
 
     cdef bint box_of(self, int64_t task, int64_t *nchunk, Box *box) noexcept nogil:
         """The chunk of a task and the part of the selection in it; False when steps pass over it."""

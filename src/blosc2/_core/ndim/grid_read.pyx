@@ -7,7 +7,7 @@ The latter where a block, or a whole chunk, is one run of the array.
 cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
 
 from blosc2._core.io.checksum cimport checksum, copy_and_checksum, zip_checksum
 from blosc2._core.codec.codec cimport (
@@ -16,13 +16,18 @@ from blosc2._core.codec.codec cimport (
 from blosc2._core.codec.chunk_checks cimport FILTER_SHUFFLE
 from blosc2._core.codec.block_runs cimport LARGE_BLOCK
 from blosc2._core.codec.thread_pool cimport is_quick, worth_threads
+from blosc2._core.frame.ask_chunks cimport is_most
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.frame.part_blocks cimport part_block
+from blosc2._core.ndim.ask_ahead cimport asks, begin_tasks
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, clip, copy_items, locate, parse_key
 from blosc2._core.zip.member_checksum cimport ChunkChecksum, check_chunk_checksums, chunk_checksums, note_checksum
 
 cnp.import_array()
+
+cdef extern from "io/atomics.h" nogil:
+    bint state_change(long *state, long before, long after)
 
 cdef extern from "codec/unshuffle.h" nogil:
     bint unshuffles_parts(int itemsize)
@@ -132,14 +137,22 @@ cdef class Read(Operation):
         self.frame.load_index()
         return 0
 
+    cdef void ask_ahead(self, DecodeContext *context) noexcept nogil:
+        begin_tasks(self, context)
+
     cdef void work(self, DecodeContext *context, Encoder encoder) noexcept nogil:
         cdef int64_t task, nchunk = 0, begin = 0, end = 0
         cdef Box box
         cdef int status
+        # While one thread asks the others begin to read.
+        if (self.ahead.alone or state_change(&self.ahead.begun, 0, 1)) and asks(self):
+            self.ask_ahead(context)
         while True:
             task = self.draw()
             if task < 0:
                 break
+            if task >= self.ahead.resume:
+                self.ask_ahead(context)
             if self.by_points:
                 if not self.task_points(task, &nchunk, &box, &begin, &end):
                     continue
@@ -243,7 +256,7 @@ cdef class Read(Operation):
                 return status
             known = True
         if chunk.kind == KIND_RAW:
-            if self.pieces == 1 and not known and 2 * touched * g.block_nbytes >= chunk.nbytes:
+            if self.pieces == 1 and not known and is_most(touched * g.block_nbytes, chunk.nbytes):
                 status = self.frame.load_chunk(nchunk, context, chunk)
             decoded = chunk.data + CHUNK_HEADER
         elif aside:
@@ -255,7 +268,7 @@ cdef class Read(Operation):
                 decoded = scratch
                 if self.by_turns and status == CHUNK_OK:
                     self.aside = decoded
-        elif self.pieces == 1 and not known and 2 * touched >= chunk.nblocks:
+        elif self.pieces == 1 and not known and is_most(touched, chunk.nblocks):
             status = self.frame.load_chunk(nchunk, context, chunk)
         if status:
             return status
@@ -490,6 +503,7 @@ cdef inline int _go(Read self, int threads) except -1:
         self.watch()
     if threads == 1 and is_quick(self.frame.frame_len, self.frame.nbytes) and self.frame.source.base != NULL:
         # Opening the frame touched the same page; to let others run would take longer than decoding.
+        self.ahead.alone, self.ahead.begun, self.ahead.resume = False, 1, INT64_MAX     # opening has read all of it
         context = borrow(self.frame.blocksize)
         self.work(context, None)
         give_back(context)

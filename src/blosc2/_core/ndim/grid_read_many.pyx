@@ -15,6 +15,8 @@ from libc.stdlib cimport free, malloc, realloc
 from blosc2._core.codec.codec cimport CHUNK_OK, Chunk, DecodeContext, Encoder
 from blosc2._core.codec.thread_pool cimport Job, WorkerGroup, acquire_group, release_group, run_in_group
 from blosc2._core.frame.frame cimport Frame
+from blosc2._core.io.readahead cimport AHEAD_BYTES
+from blosc2._core.ndim.ask_parts cimport begin_parts, go_on_with_parts
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, clip, parse_key
 from blosc2._core.ndim.grid_read cimport Read
@@ -24,6 +26,7 @@ cnp.import_array()
 
 cdef extern from "io/atomics.h" nogil:
     int64_t counter_next(int64_t *counter)
+    bint state_change(long *state, long before, long after)
 
 cdef extern from "numpy/arrayobject.h":
     object PyArray_Empty(int nd, cnp.npy_intp *dims, cnp.dtype dtype, int fortran)
@@ -363,6 +366,7 @@ cdef class ReadMany(Operation):
         self.groups[1] = self.part_count
         self.group_count = 1 if self.part_count else 0
         self.next_task = 0
+        self.ahead.begun = 0
         self.tasks = self.stop_task = self.group_count
         return stop
 
@@ -438,8 +442,15 @@ cdef class ReadMany(Operation):
 
     # ------------------------------------------------------------ work
 
+    cdef void begin(self, DecodeContext *context) noexcept nogil:
+        """Ask for the first bytes that are needed, unless that was done."""
+        if not state_change(&self.ahead.begun, 0, 1):
+            return
+        begin_parts(self, context, self.parts, self.axes, self.part_count, self.touched_nbytes)
+
     cdef void work(self, DecodeContext *context, Encoder encoder) noexcept nogil:
         cdef int64_t mine = counter_next(&self.next_reader)
+        self.begin(context)     # while one thread asks the others begin to read
         if mine < self.reader_count:
             self.read_parts(<Read> self.reader_table[mine], context)
 
@@ -458,6 +469,8 @@ cdef class ReadMany(Operation):
                 return
             for i in range(self.groups[task // self.pieces], self.groups[task // self.pieces + 1]):
                 part = &self.parts[i]
+                if i >= self.ahead.resume:
+                    go_on_with_parts(self, context, self.parts, self.axes, self.part_count)
                 if part.chunk != opened:
                     opened = -1
                     reader.aside = NULL
@@ -499,6 +512,7 @@ cdef class ReadTogether:
     cdef list operations
     cdef void **table
     cdef int64_t count, next_one
+    cdef long begun
 
     def __init__(self, list operations not None):
         cdef int64_t i
@@ -523,6 +537,17 @@ cdef class ReadTogether:
         finally:
             release_group(&group)
 
+    cdef void begin(self, DecodeContext *context) noexcept nogil:
+        """Have the first of the arrays ask for their bytes at once; the others ask when their turn comes."""
+        cdef int64_t i, nbytes = 0
+        if not state_change(&self.begun, 0, 1):
+            return
+        for i in range(self.count):
+            if nbytes >= AHEAD_BYTES:
+                return
+            nbytes += (<ReadMany> self.table[i]).touched_nbytes
+            (<ReadMany> self.table[i]).begin(context)
+
     def finish(self):
         """Raise what went wrong first, in the order of the arrays."""
         for operation in self.operations:
@@ -531,6 +556,7 @@ cdef class ReadTogether:
 
 cdef void _together(ReadTogether all, DecodeContext *context, void *tool) noexcept nogil:
     cdef int64_t i
+    all.begin(context)
     while True:
         i = counter_next(&all.next_one)
         if i >= all.count:

@@ -11,6 +11,11 @@ cdef struct DecodedName:
     uint16_t length
 
 
+cdef enum:
+    # Records from which on a pass over them asks for all of the directory.
+    MANY_RECORDS = 1024
+
+
 cdef class Archive:
     """A ZIP of stored members; see archive.pyx."""
 
@@ -30,6 +35,7 @@ cdef class Archive:
 
     cdef int _find_end(self) except -1
     cdef int _try_end(self, int64_t position, int64_t *work) except -1
+    cdef void ask(self, int64_t most) noexcept nogil
     cdef int load_directory(self) except -1
     cdef int _need_offsets(self) except -1
     cdef int _parse(self, int64_t count) except -1

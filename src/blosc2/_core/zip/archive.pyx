@@ -11,7 +11,7 @@ so never reads old bytes again.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from blosc2._core.zip.catalog cimport Catalog, find_catalog
@@ -25,6 +25,7 @@ from blosc2._core.zip.end_record cimport (
 from blosc2._core.io.checksum cimport checksum
 from blosc2._core.io.little_endian cimport u16, u32, u64
 from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, check_member
+from blosc2._core.io.readahead cimport PAGE, TAIL, ask_range, stop_guessing
 from blosc2._core.io.source cimport Source
 
 from blosc2.exceptions import FormatError
@@ -79,6 +80,7 @@ cdef class Archive:
         self._offsets = NULL
         self._directory = NULL
         self._trusting = trusting
+        stop_guessing(source)
         self._find_end()
 
     def __dealloc__(self):
@@ -186,10 +188,17 @@ cdef class Archive:
                 return 1
         return self._parse(count)
 
+    cdef void ask(self, int64_t most) noexcept nogil:
+        """Ask for the directory and the catalog before it, if they are mapped and of no more than so many bytes."""
+        cdef int64_t start = self.directory_offset if self.catalog is None else self.catalog.start
+        if self.source.base != NULL and PAGE < self.source.size - start <= most:
+            ask_range(self.source, start, self.source.size - start)
+
     cdef int load_directory(self) except -1:
         """Have the bytes of the directory at hand."""
         if self._directory == NULL:
             if self.source.base != NULL:
+                self.ask(TAIL)
                 self._directory = self.source.base + self.directory_offset
             else:
                 copy = self.source.read(self.directory_offset, self.directory_size)
@@ -208,6 +217,7 @@ cdef class Archive:
     cdef int _parse(self, int64_t count) except -1:
         """Go through the directory; 0 when its records do not fill it exactly."""
         self.load_directory()
+        self.ask(INT64_MAX)
         cdef const uint8_t *directory = self._directory
         cdef int64_t at = 0, number, unsafe = -1
         cdef bint ascii = True, plain = True

@@ -15,6 +15,7 @@ from blosc2._core.zip.central_record cimport Member
 from blosc2._core.io.checksum cimport zip_checksum, zip_joined
 from blosc2._core.frame.chunk_table cimport ChunkTable
 from blosc2._core.codec.codec cimport NO_MEMORY, Chunk
+from blosc2._core.io.readahead cimport ask_range
 from blosc2._core.io.source cimport READ_OK, Source
 
 from blosc2.exceptions import FormatError
@@ -31,6 +32,7 @@ cdef int sum_range(Source source, int64_t offset, int64_t length, uint32_t *crc)
     if length <= 0:
         return READ_OK
     if source.base != NULL:
+        ask_range(source, offset, length)
         crc[0] = zip_checksum(crc[0], source.base + offset, <size_t> length)
         return READ_OK
     piece = <uint8_t *> malloc(<size_t> min(length, <int64_t> PIECE))

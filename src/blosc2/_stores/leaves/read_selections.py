@@ -10,6 +10,7 @@ from blosc2._core.ndim.grid_read import work_of
 from blosc2._core.ndim.grid_read_many import ReadMany, ReadTogether
 from blosc2._indexing import Items, Reader, Selection, Version, basic_selection, check_out, planned, reading
 from blosc2._options import get_nthreads, run, worth_threads
+from blosc2._stores.leaves.ask_ahead import ask_for_heads
 from blosc2.ndarray import NDArray
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def read_selections(store: Store, items: list[Any], out: Items | None) -> Items 
 def _leaves(store: Store, items: list[Any], nthreads: int) -> list[_Leaf]:
     """The selections of each array, in the order of their first items. Nothing is decoded yet."""
     wanted: dict[int, tuple[str, NDArray, list[int]]] = {}
+    ask_for_heads(store, items)
     for number, item in enumerate(items):
         if not isinstance(item, (tuple, list)) or len(item) != 2 or not isinstance(item[0], str):
             raise TypeError(f"item {number} of the batch is no pair of a key and a selection")

@@ -1,0 +1,72 @@
+/* Asking the system to read bytes of a file before they are needed, many at once.
+
+   A thread that needs bytes which are not in memory waits for them, one request after the other: a page fault or a
+   positional read each. Asking does not wait, so any number of requests are under way at the same time. */
+#ifndef B2_READAHEAD_H
+#define B2_READAHEAD_H
+#include <stdint.h>
+
+#include "io/mapping.h"
+
+#if defined(_WIN32) || !(defined(POSIX_FADV_WILLNEED) || defined(F_RDADVISE))
+#define B2_ASKS 0
+static inline int64_t coarse_ms(void) { return 0; }
+static inline int64_t fine_ns(void) { return 0; }
+static inline int drops_requests(int fd) {
+  (void)fd;
+  return 0;
+}
+static inline int ask_for(int fd, const uint8_t *base, int64_t offset, int64_t length) {
+  (void)fd, (void)base, (void)offset, (void)length;
+  return 0;
+}
+#else
+#define B2_ASKS 1
+#include <time.h>
+#ifdef __linux__
+#include <sys/vfs.h>
+#endif
+
+#ifdef CLOCK_MONOTONIC_COARSE
+#define B2_COARSE CLOCK_MONOTONIC_COARSE
+#else
+#define B2_COARSE CLOCK_MONOTONIC
+#endif
+
+static inline int64_t clock_ns(clockid_t clock) {
+  struct timespec now;
+  clock_gettime(clock, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+static inline int64_t coarse_ms(void) { return clock_ns(B2_COARSE) / 1000000; }
+static inline int64_t fine_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
+
+/* What a request may take, in ns, for bytes that are in memory: about twice what was measured. Those that are not take
+   at least three times as long, because pages have to be allocated and the request has to be sent. `mincore` would
+   tell exactly, but only whoever may write to the file, and no call tells it of a file that is not mapped. */
+#define B2_CALL_NS 2500
+#define B2_PAGE_NS 200
+
+/* Whether a file lies on a file system of FUSE. While 9 requests are under way, such a system drops those ahead of the
+   reader if the kernel has read ahead by itself before: it must not, then. */
+static inline int drops_requests(int fd) {
+#ifdef __linux__
+  struct statfs about;
+  return fstatfs(fd, &about) == 0 && about.f_type == 0x65735546;
+#else
+  (void)fd;
+  return 0;
+#endif
+}
+
+/* Ask for bytes of a file that is mapped at `base`, or has the descriptor. Whether some were not in memory. */
+static inline int ask_for(int fd, const uint8_t *base, int64_t offset, int64_t length) {
+  int64_t start = clock_ns(CLOCK_MONOTONIC);
+  if (fd >= 0)
+    advise_file(fd, offset, length, B2_WILLNEED);
+  else
+    advise_mapping(base + offset, length, B2_WILLNEED);
+  return clock_ns(CLOCK_MONOTONIC) - start > (length / B2_READ_AHEAD + 1) * B2_CALL_NS + (length / 4096 + 1) * B2_PAGE_NS;
+}
+#endif
+#endif

@@ -1,0 +1,201 @@
+# cython: cdivision=True, boundscheck=False, wraparound=False
+"""Asking for all bytes that a read needs before it begins, so that it waits for the disk once and not once for each block.
+
+Of bytes that are in memory nobody needs to ask. How long the system takes for a request tells whether they were. After
+32 requests in a row for which they were, as many reads go without asking, for 10 ms at most; then there is another
+request. The first bytes that were not in memory end that. Whole leaves that are asked for ahead are counted by
+themselves: reads find them in memory because they were asked for. So reading from memory costs nothing that can be measured,
+and of a file that is half in memory no read goes without.
+"""
+
+from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport qsort
+
+from blosc2._core.io.source cimport NOT_GUESSING, AskState, Source
+
+cdef extern from "io/atomics.h" nogil:
+    long state_get(long *state)
+    void state_set(long *state, long value)
+
+cdef extern from "io/readahead.h" nogil:
+    const bint B2_ASKS
+    int64_t coarse_ms()
+    int64_t fine_ns()
+    bint ask_for(int fd, const uint8_t *base, int64_t offset, int64_t length)
+    void advise_mapping(const void *start, int64_t length, int advice)
+    enum:
+        B2_RANDOM
+
+cdef enum:
+    # Requests in a row that found all bytes in memory, before reads go without, how many do, and for how many ms.
+    LEAST_STREAK = 32
+    MOST_UNASKED = 1024
+    UNASKED_MS = 10
+    # Byte ranges that are sorted and merged before they are asked for.
+    MOST_SPANS = 256
+    # Gaps between them that are read, too: a page, or more where the bytes before the gap are four times as many.
+    PAGE = 4096
+    WIDEST_GAP = 1 << 15
+    # Where bytes come later than that, gaps of so many are read, too, as long as all is one request to the server.
+    LATE_NS = 1500000
+    STAYS_SLOW = 16
+    SLOW_GAP = 1 << 16
+    ONE_REQUEST = 1 << 17
+    # Files from which on the system is not to guess which bytes of a mapping are needed next.
+    GUESSED = 1 << 20
+    # Bytes that are asked for where small reads follow each other, in which such a read may begin.
+    NEAR = 1 << 18
+    # Bytes of a mapping behind its leaves that are asked for when the first of them is needed.
+    TAIL = 1 << 20
+    # Bytes that are asked for ahead of the decoder.
+    AHEAD_BYTES = 16 << 20
+
+
+cdef struct Span:
+    int64_t start
+    int64_t stop
+
+
+cdef struct Wanted:
+    # Byte ranges of one source that are wanted, all of which lie in it.
+    int fd
+    const uint8_t *base
+    int64_t size
+    AskState *state
+    bint absent         # whether bytes were not in memory
+    int count
+    Span spans[MOST_SPANS]
+
+
+cdef inline bint is_due(AskState *state) noexcept nogil:
+    """Whether to ask before the next read."""
+    cdef long left
+    if not B2_ASKS or state == NULL:
+        return False
+    left = state_get(&state.unasked)
+    if left <= 0:
+        return True
+    if coarse_ms() >= state_get(&state.until):
+        state_set(&state.unasked, 0)
+        return True
+    state_set(&state.unasked, left - 1)
+    return False
+
+
+cdef inline bint goes_without(AskState *state) noexcept nogil:
+    """Whether the next read need not ask; only every eighth looks at the clock for that."""
+    cdef long left = state_get(&state.unasked)
+    if left <= 0 or (left & 7 == 0 and coarse_ms() >= state_get(&state.until)):
+        return False
+    state_set(&state.unasked, left - 1)
+    return True
+
+
+cdef inline void begin_asking(Source source, AskState *state, Wanted *wanted) noexcept nogil:
+    wanted.fd, wanted.base, wanted.size, wanted.state = source.fd, source.base, source.size, state
+    wanted.absent = False
+    wanted.count = 0
+
+
+cdef inline int by_start(const void *a, const void *b) noexcept nogil:
+    return ((<const Span *> a).start > (<const Span *> b).start) - ((<const Span *> a).start < (<const Span *> b).start)
+
+
+cdef inline void note_wait(AskState *state, int64_t since) noexcept nogil:
+    """Take note of how long it took until bytes came that were asked for; a long wait counts for some more."""
+    cdef long slow = state_get(&state.slow)
+    if fine_ns() - since > LATE_NS:
+        state_set(&state.slow, STAYS_SLOW)
+    elif slow:
+        state_set(&state.slow, slow - 1)
+
+
+cdef inline bint join(const AskState *state, Span *before, int64_t start, int64_t stop) noexcept nogil:
+    """Have a byte range reach as far as another that begins in it or not far behind it."""
+    cdef int64_t gap = start - before.stop
+    if start < before.start or (gap > PAGE and gap > min((before.stop - before.start) // 4, <int64_t> WIDEST_GAP) and not (
+            state.slow and gap <= SLOW_GAP and stop - before.start <= ONE_REQUEST)):
+        return False
+    before.stop = max(before.stop, stop)
+    return True
+
+
+cdef inline void send_requests(Wanted *wanted) noexcept nogil:
+    """Ask for what is wanted so far."""
+    cdef int i, kept = 0
+    if wanted.count == 0:
+        return
+    qsort(wanted.spans, <size_t> wanted.count, sizeof(Span), by_start)
+    for i in range(1, wanted.count):
+        if not join(wanted.state, &wanted.spans[kept], wanted.spans[i].start, wanted.spans[i].stop):
+            kept += 1
+            wanted.spans[kept] = wanted.spans[i]
+    for i in range(kept + 1):
+        if ask_for(wanted.fd, wanted.base, wanted.spans[i].start, wanted.spans[i].stop - wanted.spans[i].start):
+            wanted.absent = True
+    wanted.count = 0
+
+
+cdef inline void want(Wanted *wanted, int64_t offset, int64_t length) noexcept nogil:
+    """Add a byte range, as far as it lies in the source."""
+    cdef int64_t stop
+    if offset < 0 or offset >= wanted.size or length <= 0:
+        return
+    stop = wanted.size if length > wanted.size - offset else offset + length
+    if wanted.count and join(wanted.state, &wanted.spans[wanted.count - 1], offset, stop):
+        return
+    if wanted.count == MOST_SPANS:
+        send_requests(wanted)
+    wanted.spans[wanted.count].start = offset
+    wanted.spans[wanted.count].stop = stop
+    wanted.count += 1
+
+
+cdef inline void note_found(AskState *state, bint absent, long requests) noexcept nogil:
+    """Take note of whether bytes that were asked for were in memory."""
+    cdef long streak = 0 if absent else min(state_get(&state.streak) + requests, <long> MOST_UNASKED)
+    state_set(&state.streak, streak)
+    if streak >= LEAST_STREAK:
+        state_set(&state.until, <long> (coarse_ms() + UNASKED_MS))
+        state_set(&state.unasked, streak)
+
+
+cdef inline void end_asking(Wanted *wanted, long requests) noexcept nogil:
+    """Ask for the rest; all of it counts as so many requests."""
+    send_requests(wanted)
+    note_found(wanted.state, wanted.absent, requests)
+
+
+cdef inline void ask_range(Source source, int64_t offset, int64_t length) noexcept nogil:
+    """Ask for one byte range, if now is the time."""
+    if not is_due(source.asking) or offset < 0 or offset >= source.size or length <= 0:
+        return
+    note_found(source.asking, ask_for(source.fd, source.base, offset, min(length, source.size - offset)), 1)
+
+
+cdef inline void ask_near(Source source, int64_t offset) noexcept nogil:
+    """Read on where small reads follow each other, as of leaves in the order of their keys.
+
+    If the system guesses it notices that itself.
+    """
+    cdef AskState *state = source.asking
+    if state == NULL or (source.base == NULL and state.told != NOT_GUESSING) or state.near <= offset < state.ready:
+        return
+    if state.near < offset and offset - max(state.near, state.ready) < NEAR:
+        state.ready = offset + NEAR
+        ask_range(source, offset, NEAR)
+    else:
+        state.ready = offset
+    state.near = offset
+
+
+cdef inline void stop_guessing(Source source) noexcept nogil:
+    """Have the system read no bytes around those that a mapping is touched at, unless the user has said how it is read.
+
+    It would read up to 8 MiB, for a header of 100 bytes. What is needed is asked for.
+    """
+    cdef AskState *state = source.asking
+    if B2_ASKS and state != NULL and source.base != NULL and not state_get(&state.told):
+        state_set(&state.told, NOT_GUESSING)
+        if source.room >= GUESSED:
+            advise_mapping(source.base, source.room, B2_RANDOM)

@@ -1,0 +1,129 @@
+"""What reads ask the system for before they begin: the blocks that they need, also of files that lie about them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fixture_kit import limits
+
+import blosc2
+
+MODES = pytest.mark.parametrize("mmap_mode", [None, "r"], ids=["positional", "mapped"])
+SHAPE, CHUNKS, BLOCKS = (96, 96, 96), (48, 48, 48), (16, 16, 16)
+
+
+def volume() -> np.ndarray[Any, Any]:
+    return np.random.default_rng(5).integers(0, 1 << 14, SHAPE).astype("i2")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """1.5 MB in eight chunks of 27 blocks."""
+    name = str(tmp_path / "volume.b2nd")
+    blosc2.asarray(volume(), urlpath=name, chunks=CHUNKS, blocks=BLOCKS)
+    return name
+
+
+def device_bytes() -> int:
+    """Bytes that this process had a disk read so far."""
+    return int(Path("/proc/self/io").read_text().split("read_bytes: ")[1].split()[0])
+
+
+def drop(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.skipif(not limits.LINUX, reason="device bytes are counted in /proc")
+@MODES
+@pytest.mark.parametrize("advise", [None, "random"])
+@pytest.mark.parametrize("together", [False, True], ids=["one", "many"])
+def test_the_disk_reads_what_is_needed(path: str, mmap_mode: Any, advise: Any, together: bool) -> None:
+    drop(path)
+    before = device_bytes()
+    Path(path).read_bytes()
+    if device_bytes() == before:
+        pytest.skip("pages of this file system are not dropped, or its device is not counted")
+    patch = (slice(20, 44), slice(20, 44), slice(20, 60))  # in two chunks: 8 blocks of one, 4 of the other
+
+    def read(name: str) -> Any:
+        array = blosc2.open(name, mode="r", mmap_mode=mmap_mode, advise=advise)
+        return array.read_many([patch, patch])[1] if together else array[patch]
+
+    twin = path.replace("volume", "twin")
+    shutil.copy(path, twin)
+    read(twin)  # what is imported when first used is there
+    drop(path)
+    before = device_bytes()
+    items = read(path)
+    spent = device_bytes() - before
+    assert np.array_equal(items, volume()[patch])
+    blocks = 12 * 7200
+    pages = 4096 * (12 + 2 * 2 + 4 * 2)  # that blocks begin or end in; first bytes of chunks; header, table and trailer
+    assert blocks <= spent + 4096 * 8 <= 1.5 * blocks + pages + 4096 * 8
+
+
+def outcome(array: Any, key: Any) -> Any:
+    """The items, or the kind of the error."""
+    try:
+        return array[key]
+    except (ValueError, RuntimeError) as error:
+        return type(error)
+
+
+@MODES
+def test_wrong_headers_and_tables_change_nothing_but_the_error(path: str, tmp_path: Path, mmap_mode: Any) -> None:
+    """Of all that says where chunks and blocks lie, byte by byte, as a read of a buffer, which asks for nothing."""
+    good = Path(path).read_bytes()
+    frame = blosc2.open(path)._handle.frame
+    heads = [frame.chunk_info(n)[0] for n in range(8)]
+    _, stop = frame.chunks_range
+    rng = np.random.default_rng(1)
+    keys: list[Any] = [(slice(20, 60),) * 3, (slice(40, 44), 3), ([3, 90], [80, 2], [50, 60])]
+    for number in range(150):
+        data = bytearray(good)
+        for _ in range(int(rng.integers(1, 4))):
+            where = [int(rng.choice(heads)) + int(rng.integers(0, 32 + 4 * 27)), stop + int(rng.integers(0, 100))]
+            at = where[int(rng.random() < 0.2)]
+            if rng.random() < 0.5:
+                data[at] ^= 1 << int(rng.integers(0, 8))
+            else:
+                data[at : at + 4] = struct.pack("<i", int(rng.choice([0, -1, 1 << 30, 2**31 - 1, len(good), 33])))
+        name = str(tmp_path / f"{number}.b2nd")
+        Path(name).write_bytes(data)
+        try:
+            expected = blosc2.ndarray_from_cframe(bytes(data))
+        except (ValueError, RuntimeError):
+            continue
+        array = blosc2.open(name, mode="r", mmap_mode=mmap_mode)
+        for key in keys:
+            one, other = outcome(array, key), outcome(expected, key)
+            assert isinstance(one, type) == isinstance(other, type)
+            if not isinstance(one, type):
+                assert np.array_equal(one, other)
+
+
+@MODES
+def test_points_slices_and_batches_over_steps(path: str, mmap_mode: Any) -> None:
+    """Selections that pass over blocks and chunks, forwards and backwards."""
+    array, items = blosc2.open(path, mode="r", mmap_mode=mmap_mode), volume()
+    keys: list[Any] = [
+        (slice(None, None, 40), slice(90, None, -37), slice(5, 6)),
+        (slice(0, 96, 95), ...),
+        (7, slice(None, None, -1), slice(3, 90, 50)),
+        ([95, 0, 47], slice(10, 80, 30)),
+    ]
+    for key in keys:
+        assert np.array_equal(array[key], items[key])
+    for one, key in zip(array.read_many(keys[:3]), keys[:3], strict=True):
+        assert np.array_equal(one, items[key])

@@ -1,0 +1,177 @@
+"""A file system that answers late, as over a network: what is asked for at once, and what becomes of lost bytes."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fixture_kit import limits
+from fixture_kit.slow_files import SlowFiles
+
+import blosc2
+from blosc2.exceptions import FormatError
+
+#: Requests under way at a time. The kernel sends up to 12 ahead of a reader; one block after the other has 2 or 3.
+SEVERAL = 8
+MODES = pytest.mark.parametrize("mmap_mode", [None, "r"], ids=["positional", "mapped"])
+
+Items = np.ndarray[Any, Any]
+Opener = Callable[[str], Any]
+
+
+def volume(seed: int = 0, side: int = 96) -> Items:
+    """Noise, of which each block of 16x16x16 takes 7 KB."""
+    return np.random.default_rng(seed).integers(0, 1 << 14, (side, side, side)).astype("i2")
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlowFiles]:
+    folder = tmp_path_factory.mktemp("served")
+    layout: dict[str, Any] = {"chunks": (48, 48, 48), "blocks": (16, 16, 16)}
+    blosc2.asarray(volume(), urlpath=str(folder / "volume.b2nd"), **layout)
+    with blosc2.DictStore(str(folder / "volumes.b2z"), mode="w") as store:
+        for n in range(4):
+            store[f"/volume/{n}"] = blosc2.asarray(volume(n), **layout)
+        for n in range(400):
+            store[f"/small/{n:03}"] = np.random.default_rng(n).integers(0, 255, 5000, dtype="u1")
+    if not limits.LINUX or not Path("/dev/fuse").exists():
+        pytest.skip("there is no /dev/fuse")
+    try:
+        files = SlowFiles(folder, tmp_path_factory.mktemp("mounted") / "slow")
+    except OSError as error:
+        pytest.skip(str(error))
+    with files:
+        yield files
+
+
+@pytest.fixture
+def opened(slow: SlowFiles) -> Opener:
+    """Opens a file of which the kernel has no pages: opening drops them, on such file systems."""
+
+    def open_cold(name: str, **how: Any) -> Any:
+        slow.tell(delay=0.002, direct=False)
+        return blosc2.open(str(slow.path / name), mode="r", **how)
+
+    return open_cold
+
+
+# ---------------------------------------------------------------------- asking at once
+@MODES
+@pytest.mark.parametrize("name", ["volume.b2nd", "volumes.b2z"])
+def test_a_patch_asks_for_all_of_its_blocks_at_once(slow: SlowFiles, opened: Any, name: str, mmap_mode: Any) -> None:
+    found = opened(name, mmap_mode=mmap_mode)
+    array = found if name.endswith("b2nd") else found["/volume/0"]
+    patch = (slice(20, 68),) * 3  # 64 blocks in eight chunks
+    slow.tell()
+    items = array[patch]
+    told = slow.tell()
+    assert np.array_equal(items, volume()[patch])
+    assert told["most"] >= SEVERAL
+    # One for what the table of offsets says, one for where the blocks lie, the others for these.
+    assert told["requests"]["read"] <= 8 + 64 + 4
+    assert told["bytes"] < 0.8 * 1_560_000  # of the whole array
+
+
+@MODES
+def test_points_ask_at_once(slow: SlowFiles, opened: Any, mmap_mode: Any) -> None:
+    array = opened("volume.b2nd", mmap_mode=mmap_mode)
+    where = tuple(np.random.default_rng(3).integers(0, 96, (3, 60)))
+    slow.tell()
+    items = array[where]
+    assert slow.tell()["most"] >= SEVERAL
+    assert np.array_equal(items, volume()[where])
+
+
+@MODES
+def test_a_whole_array_is_asked_for_ahead(slow: SlowFiles, opened: Any, mmap_mode: Any) -> None:
+    array = opened("volume.b2nd", mmap_mode=mmap_mode)
+    slow.tell()
+    items = array[:]
+    told = slow.tell()
+    assert np.array_equal(items, volume())
+    assert told["most"] >= SEVERAL
+
+
+@MODES
+def test_many_patches_of_one_array_ask_at_once(slow: SlowFiles, opened: Any, mmap_mode: Any) -> None:
+    array = opened("volume.b2nd", mmap_mode=mmap_mode)
+    corners = np.random.default_rng(1).integers(0, 80, (12, 3)).tolist()
+    patches = [tuple(slice(at, at + 16) for at in corner) for corner in corners]
+    slow.tell()
+    items = array.read_many(patches)
+    told = slow.tell()
+    assert all(np.array_equal(one, volume()[patch]) for one, patch in zip(items, patches, strict=True))
+    assert told["most"] >= SEVERAL
+
+
+@MODES
+def test_patches_of_several_arrays_ask_at_once(slow: SlowFiles, opened: Any, mmap_mode: Any) -> None:
+    store = opened("volumes.b2z", mmap_mode=mmap_mode)
+    wanted = [(f"/volume/{n}", (slice(20 * n, 20 * n + 16),) * 3) for n in (3, 0, 2, 1)]
+    slow.tell()
+    items = store.read_many(wanted)
+    assert slow.tell()["most"] >= 6
+    for one, (key, patch) in zip(items, wanted, strict=True):
+        assert np.array_equal(one, volume(int(key[-1]))[patch])
+
+
+@MODES
+def test_many_leaves_are_asked_for_at_once(slow: SlowFiles, opened: Any, mmap_mode: Any) -> None:
+    store = opened("volumes.b2z", mmap_mode=mmap_mode)
+    numbers = np.random.default_rng(2).permutation(400)[:100].tolist()
+    slow.tell()
+    items = store.read_many([f"/small/{n:03}" for n in numbers])
+    told = slow.tell()
+    assert told["most"] >= SEVERAL
+    assert told["bytes"] < 2 * 100 * 5200 + (128 << 10)
+    for one, n in zip(items, numbers, strict=True):
+        assert np.array_equal(one, np.random.default_rng(n).integers(0, 255, 5000, dtype="u1"))
+
+
+@MODES
+@pytest.mark.parametrize("view", ["values", "items"])
+def test_iterating_asks_for_leaves_ahead(slow: SlowFiles, opened: Any, mmap_mode: Any, view: str) -> None:
+    store = opened("volumes.b2z", mmap_mode=mmap_mode)
+    slow.tell()
+    sums = [int((leaf[1] if view == "items" else leaf)[:].sum()) for leaf in getattr(store, view)()]
+    told = slow.tell()
+    small = [int(np.random.default_rng(n).integers(0, 255, 5000, dtype="u1").sum()) for n in range(400)]
+    assert sums == [*small, *(int(volume(n).sum()) for n in range(4))]
+    assert told["most"] >= SEVERAL
+    assert told["requests"]["read"] < 200  # for 404 leaves
+
+
+# ---------------------------------------------------------------------- what is lost
+@pytest.mark.parametrize("direct", [False, True], ids=["with pages", "without pages"])
+def test_a_short_read_is_an_error_of_the_system(slow: SlowFiles, tmp_path: Path, direct: bool) -> None:
+    blosc2.asarray(volume(), urlpath=str(tmp_path / "volume.b2nd"), chunks=(48, 48, 48), blocks=(16, 16, 16))
+    with SlowFiles(tmp_path, tmp_path.with_name(tmp_path.name + "-slow")) as files:
+        files.tell(direct=direct)
+        array = blosc2.open(str(files.path / "volume.b2nd"), mode="r")
+        assert array[0, 0, 0] == volume()[0, 0, 0]
+        files.tell(cut=400_000)
+        with pytest.raises(OSError, match=r"volume\.b2nd.*gives fewer") as caught:
+            array[:]
+        assert isinstance(caught.value, blosc2.ShortReadError)
+        assert isinstance(caught.value, FormatError)
+
+
+@pytest.mark.parametrize("what", ["array", "points", "many"])
+def test_a_vanished_server_is_an_error_of_the_system(slow: SlowFiles, tmp_path: Path, what: str) -> None:
+    blosc2.asarray(volume(), urlpath=str(tmp_path / "volume.b2nd"), chunks=(48, 48, 48), blocks=(16, 16, 16))
+    with SlowFiles(tmp_path, tmp_path.with_name(tmp_path.name + "-slow")) as files:
+        array = blosc2.open(str(files.path / "volume.b2nd"), mode="r")
+        assert array[0, 0, 0] == volume()[0, 0, 0]
+        files.vanish()
+        with pytest.raises(OSError, match=r"volume\.b2nd") as caught:
+            if what == "array":
+                array[:]
+            elif what == "points":
+                array[[1, 90], [80, 3], [70, 50]]
+            else:
+                array.read_many([(slice(50, 90),) * 3, (slice(0, 60),) * 3])
+        assert caught.value.errno in (errno.ENOTCONN, errno.ECONNABORTED)
