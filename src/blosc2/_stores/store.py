@@ -10,8 +10,7 @@ backend, which knows where the frames lie, and these objects, each in a module o
 - `Publishing`: when changes are published without `flush`;
 - followers of its keys, which are told of each change; see `followers.KeyFollower`.
 
-A view of a group shares the objects of its tree. Methods that take keys make them absolute first (`_absolute`); all
-other code knows absolute keys only.
+A view of a group shares the objects of its tree. Methods make keys absolute first (`_absolute`), for all other code.
 """
 
 from __future__ import annotations

@@ -7,6 +7,9 @@
 #include <sys/mman.h>
 #endif
 
+/* Bytes that are read into memory of their own, for which large pages are worth asking. */
+enum { LARGE_READ = 4 << 20 };
+
 /* To be said of fresh memory; where the system has no such pages, it changes nothing. */
 static inline void use_large_pages(void *start, size_t length) {
 #ifdef MADV_HUGEPAGE

@@ -39,11 +39,8 @@ cdef extern from "io/small_file.h" nogil:
     int64_t read_small_file(const char *path, int flags, void *into, int64_t limit)
 
 cdef extern from "io/large_pages.h" nogil:
+    const int64_t LARGE_READ
     void use_large_pages(void *start, size_t length)
-
-cdef enum:
-    # Bytes in memory of their own, for which large pages are worth asking.
-    LARGE = 4 << 20
 
 cdef extern from "io/readahead.h" nogil:
     bint drops_requests(int fd)
@@ -475,7 +472,7 @@ cdef class Source:
         cdef object result = PyBytes_FromStringAndSize(NULL, length)
         cdef char *destination = PyBytes_AS_STRING(result)
         cdef int status
-        if length >= LARGE:
+        if length >= LARGE_READ:
             use_large_pages(destination, <size_t> length)
         with nogil:
             status = self.read_into(offset, length, destination)

@@ -126,8 +126,7 @@ cdef class KeyListing:
         return 0
 
     cdef int _without_catalog(self) except -1:
-        cdef KeyTable base = self.base
-        base = base.instead()
+        cdef KeyTable base = self.base.instead()
         # Before others see it: they take what they see for sorted.
         base.sort()
         self.base = base
