@@ -73,6 +73,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:  # whatever is imported late is here afterwards
         first = stories()[story]
         play_on(first, Play(first.kind, folder), lambda: False)
+        first.kind.observe(folder)
     os.chdir("/")
     drop_privileges()
     print(run(story, files=False))
