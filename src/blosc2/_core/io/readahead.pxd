@@ -49,6 +49,10 @@ cdef enum:
     TAIL = 1 << 20
     # Bytes that are asked for ahead of the decoder.
     AHEAD_BYTES = 16 << 20
+    # So many requests that follow each other, with no more than so many bytes between them, are taken for the beginning
+    # of more.
+    FOLLOWING = 3
+    FORWARD = 1 << 20
 
 
 cdef struct Span:
@@ -62,6 +66,7 @@ cdef struct Wanted:
     const uint8_t *base
     int64_t size
     AskState *state
+    bint reads          # whether they are for reads, and not for leaves that are opened next
     bint absent         # whether bytes were not in memory
     int count
     Span spans[MOST_SPANS]
@@ -93,6 +98,7 @@ cdef inline bint goes_without(AskState *state) noexcept nogil:
 
 cdef inline void begin_asking(Source source, AskState *state, Wanted *wanted) noexcept nogil:
     wanted.fd, wanted.base, wanted.size, wanted.state = source.fd, source.base, source.size, state
+    wanted.reads = state == source.asking
     wanted.absent = False
     wanted.count = 0
 
@@ -120,6 +126,40 @@ cdef inline bint join(const AskState *state, Span *before, int64_t start, int64_
     return True
 
 
+cdef inline bint system_reads_on(
+        int fd, const uint8_t *base, int64_t size, AskState *state, int64_t start, int64_t stop) noexcept nogil:
+    """Where requests follow each other, as when one leaf after the other is read, see to it that what comes next is read.
+
+    Of positional reads the system notices that by itself, unless it is asked; then nothing is to be asked. Where it was
+    told not to, as of mappings, the next bytes are asked for here.
+    """
+    cdef int64_t before = state.last, onward = state.onward
+    cdef bint by_itself = base == NULL and state_get(&state.told) != NOT_GUESSING
+    if start < before:
+        # The same bytes again, or others nearby; or a program that is somewhere else now.
+        if before - start > AHEAD_BYTES:
+            state.last = stop
+            state.follows = 0
+        return by_itself and state.follows == FOLLOWING
+    state.last = max(stop, before)
+    if start - before > FORWARD and not (state.follows == FOLLOWING and start <= onward):
+        state.follows = 0
+        return False
+    state.follows = min(state.follows + 1, <long> FOLLOWING)
+    if state.follows < FOLLOWING:
+        return False
+    if by_itself:
+        return True
+    if onward > stop + AHEAD_BYTES:     # of another part of the file
+        onward = stop
+    if onward - stop <= AHEAD_BYTES // 2:
+        onward = max(onward, stop)
+        state.onward = min(stop + AHEAD_BYTES, size)
+        if state.onward > onward:
+            ask_for(fd, base, onward, state.onward - onward)
+    return False
+
+
 cdef inline void send_requests(Wanted *wanted) noexcept nogil:
     """Ask for what is wanted so far."""
     cdef int i, kept = 0
@@ -130,6 +170,10 @@ cdef inline void send_requests(Wanted *wanted) noexcept nogil:
         if not join(wanted.state, &wanted.spans[kept], wanted.spans[i].start, wanted.spans[i].stop):
             kept += 1
             wanted.spans[kept] = wanted.spans[i]
+    if wanted.reads and system_reads_on(
+            wanted.fd, wanted.base, wanted.size, wanted.state, wanted.spans[0].start, wanted.spans[kept].stop):
+        wanted.count = 0
+        return
     for i in range(kept + 1):
         if ask_for(wanted.fd, wanted.base, wanted.spans[i].start, wanted.spans[i].stop - wanted.spans[i].start):
             wanted.absent = True
@@ -170,7 +214,9 @@ cdef inline void ask_range(Source source, int64_t offset, int64_t length) noexce
     """Ask for one byte range, if now is the time."""
     if not is_due(source.asking) or offset < 0 or offset >= source.size or length <= 0:
         return
-    note_found(source.asking, ask_for(source.fd, source.base, offset, min(length, source.size - offset)), 1)
+    length = min(length, source.size - offset)
+    if not system_reads_on(source.fd, source.base, source.size, source.asking, offset, offset + length):
+        note_found(source.asking, ask_for(source.fd, source.base, offset, length), 1)
 
 
 cdef inline void ask_near(Source source, int64_t offset) noexcept nogil:

@@ -20,6 +20,9 @@ cdef struct AskState:
     long told       # what the system was told of the mapping: TOLD or NOT_GUESSING
     int64_t near    # where the last small read ended of those that follow each other
     int64_t ready   # and how far it was asked for then
+    int64_t last    # where the last bytes ended that were needed
+    int64_t onward  # how far was asked for ahead of requests that follow each other
+    long follows    # how many requests followed each other
 
 
 cdef class OpenFile:
