@@ -18,13 +18,13 @@ from fixture_kit.siphash import siphash13
 
 import blosc2
 from blosc2._backends.zip import directory_records as zip_backend
+from blosc2._core.catalog_writing.catalog_writer import catalog_in_memory
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._core.keys.folded_keys import KeySet
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyCursor, KeyListing
 from blosc2._core.zip.archive import Archive
-from blosc2._core.zip.catalog_writer import catalog_in_memory
 from blosc2._frames.dtypes import parse_dtype
 
 SUFFIXES = (b".b2nd", b".b2f", b".b2b")

@@ -40,12 +40,12 @@ from fixture_kit.catalogs import (
 
 import blosc2
 from blosc2._backends.zip import directory_records as zip_backend
+from blosc2._core.catalog_writing.catalog_writer import write_cataloged
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyCursor, KeyListing
 from blosc2._core.zip.archive import Archive
 from blosc2._core.zip.archive_writer import ArchiveWriter
-from blosc2._core.zip.catalog_writer import write_cataloged
 from blosc2.exceptions import FormatError
 
 

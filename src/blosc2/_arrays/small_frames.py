@@ -12,11 +12,11 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._arrays.spec import ArrayPlan
+from blosc2._core.catalog_writing.descriptions import describe
 from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.frame_writer import pack_index, pack_trailer
 from blosc2._core.frame.small_frame import RawKinds, Template, forget_idle
 from blosc2._core.io.source import Source
-from blosc2._core.zip.descriptions import describe
 from blosc2._frames import ZERO_OFFSET, header_size, parse_dtype
 from blosc2.storage import CParams, cparams_dflts
 

@@ -6,9 +6,9 @@ import errno
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, Self
 
+from blosc2._core.catalog_writing.descriptions import describe
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
-from blosc2._core.zip.descriptions import describe
 from blosc2._files import check_unchanged, checked_pieces
 from blosc2._frames import parse_dtype
 from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError

@@ -6,13 +6,13 @@ import struct
 from typing import Final
 
 from blosc2._backends import EMBED, LEAF_SUFFIXES, LOCK, RESERVED
+from blosc2._core.catalog_writing.descriptions import LEAF_OF_ATTRIBUTES, describe
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.checksum import crc32c
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.zip.archive import Archive
 from blosc2._core.zip.catalog import MAGIC, NAME, VERSION, Catalog
-from blosc2._core.zip.descriptions import LEAF_OF_ATTRIBUTES, describe
 from blosc2._frames import parse_dtype
 from blosc2._integrity.report import FAULTS, Findings
 from blosc2._stores import ATTRIBUTES

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from blosc2._backends.layout import EMBED, described, pieces
+from blosc2._core.catalog_writing.catalog_writer import write_cataloged
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.zip.archive import Archive
 from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._core.zip.catalog import NAME as CATALOG
-from blosc2._core.zip.catalog_writer import write_cataloged
 from blosc2._files import Progress
 
 # Leaves whose record offsets are looked up at a time.

@@ -7,11 +7,11 @@ from typing import Final
 from blosc2._backends.layout import ByteRange
 from blosc2._backends.zip.members import Members, OwnCatalog
 from blosc2._backends.zip.version import EMBED_NAME
+from blosc2._core.catalog_writing.catalog_writer import write_cataloged
 from blosc2._core.keys.listing import KeyListing
 from blosc2._core.leaves.leaf_stream import hide_removed
 from blosc2._core.zip.archive_writer import ArchiveWriter
 from blosc2._core.zip.catalog import NAME
-from blosc2._core.zip.catalog_writer import write_cataloged
 
 CATALOG_NAME: Final = NAME.encode()
 #: Archives of at least this many leaves carry a catalog.

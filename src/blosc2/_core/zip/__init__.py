@@ -1,9 +1,8 @@
-"""ZIP archives: records, directories, catalogs of leaves, and writing them.
+"""ZIP archives: records, directories, and reading catalogs of leaves.
 
-Members are byte ranges here; `leaves` turns them into leaves.
+Members are byte ranges here; `leaves` turns them into leaves, and `catalog_writing` makes catalogs.
 """
 
 __all__ = [
-    "archive", "archive_writer", "catalog", "catalog_pages", "catalog_patch", "catalog_writer", "descriptions",
-    "external_sort", "leaf_kinds", "leaf_merge", "member_checksum", "path_slots", "slot_changes",
+    "archive", "archive_writer", "catalog", "external_sort", "member_checksum",
 ]  # fmt: skip

@@ -67,7 +67,7 @@ def kind_name(number: int) -> str:
 
 
 def leaf_info(description: bytes) -> LeafInfo:
-    """Read a description, as `_core.zip.descriptions.describe` makes it."""
+    """Read a description, as `_core.catalog_writing.descriptions.describe` makes it."""
     what, codec, ndim, length, nbytes, cbytes = _START.unpack_from(description)
     shape = None
     at = _START.size

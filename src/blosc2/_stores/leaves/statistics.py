@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from blosc2._core.catalog_writing.descriptions import describe
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
 from blosc2._core.zip.catalog import Catalog
-from blosc2._core.zip.descriptions import describe
 from blosc2._frames import format_dtype, parse_dtype
 from blosc2._stores.leaves.descriptions import LeafInfo, codec_name, kind_name, leaf_info
 from blosc2.exceptions import FormatError, StoreKeyError

@@ -17,26 +17,26 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memmove, memset
 
 from blosc2._core.zip.archive_writer cimport ArchiveWriter, Collected
-from blosc2._core.zip.catalog_pages cimport Pages
+from blosc2._core.catalog_writing.catalog_pages cimport Pages
 from blosc2._core.zip.catalog cimport (
     FOOTER_LENGTH, LEAF_LENGTH, MOST_KINDS, PAGE, SLOT_LENGTH, TALLY_LENGTH, Catalog, Leaf, describes_table)
-from blosc2._core.zip.catalog_patch cimport write_patched
-from blosc2._core.zip.catalog_footer cimport Footer, write_footer
+from blosc2._core.catalog_writing.catalog_patch cimport write_patched
+from blosc2._core.catalog_writing.catalog_footer cimport Footer, write_footer
 from blosc2._core.zip.central_record cimport Record, open_record
 from blosc2._core.io.checksum cimport checksum
-from blosc2._core.zip.descriptions cimport LEAF_ATTRIBUTES, LEAF_UNKNOWN, Description, describe_nothing, unpack_description
+from blosc2._core.catalog_writing.descriptions cimport LEAF_ATTRIBUTES, LEAF_UNKNOWN, Description, describe_nothing, unpack_description
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.keys.gone_ranges cimport find_ranges
 from blosc2._core.keys.keytable cimport KeyTable
 from blosc2._core.io.little_endian cimport put, put32, put64, u32, u64
-from blosc2._core.zip.leaf_merge cimport LeafMerge, Merged, RecordSample, remember, shared
+from blosc2._core.catalog_writing.leaf_merge cimport LeafMerge, Merged, RecordSample, remember, shared
 from blosc2._core.zip.external_sort cimport SortedRuns
-from blosc2._core.zip.leaf_kinds cimport LeafKinds, append_bytes
-from blosc2._core.zip.path_slots cimport PathSlots
+from blosc2._core.catalog_writing.leaf_kinds cimport LeafKinds, append_bytes
+from blosc2._core.catalog_writing.path_slots cimport PathSlots
 
 from blosc2._core.zip.catalog import NAME
 from blosc2._core.io.checksum import crc32
-from blosc2._core.zip.descriptions import describe
+from blosc2._core.catalog_writing.descriptions import describe
 from blosc2.exceptions import FormatError
 
 cdef enum:

@@ -19,15 +19,15 @@ from blosc2._core.keys.gone_ranges cimport GoneRanges, gone_within
 from blosc2._core.keys.key_order cimport before_in_order, shared
 from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
 from blosc2._core.zip.archive_writer cimport ArchiveWriter, Collected
-from blosc2._core.zip.catalog_pages cimport Pages
+from blosc2._core.catalog_writing.catalog_pages cimport Pages
 from blosc2._core.zip.catalog cimport (
     FOOTER_LENGTH, LEAF_LENGTH, SAMPLE, SLOT_LENGTH, TALLY_LENGTH, Catalog, Leaf, describes_table, key_hash)
-from blosc2._core.zip.catalog_footer cimport Footer, write_footer
-from blosc2._core.zip.descriptions cimport LEAF_ATTRIBUTES, Description, describe_nothing, unpack_description
+from blosc2._core.catalog_writing.catalog_footer cimport Footer, write_footer
+from blosc2._core.catalog_writing.descriptions cimport LEAF_ATTRIBUTES, Description, describe_nothing, unpack_description
 from blosc2._core.zip.external_sort cimport SortedRuns
-from blosc2._core.zip.leaf_kinds cimport LeafKinds
-from blosc2._core.zip.leaf_merge cimport RecordSample
-from blosc2._core.zip.slot_changes cimport Shift, SlotChanges
+from blosc2._core.catalog_writing.leaf_kinds cimport LeafKinds
+from blosc2._core.catalog_writing.leaf_merge cimport RecordSample
+from blosc2._core.catalog_writing.slot_changes cimport Shift, SlotChanges
 from blosc2._core.zip.sort_items cimport SortedItem
 
 from blosc2._core.zip.catalog import NAME
