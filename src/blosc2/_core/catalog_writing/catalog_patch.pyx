@@ -23,7 +23,7 @@ from blosc2._core.catalog_writing.catalog_pages cimport Pages
 from blosc2._core.zip.catalog cimport (
     FOOTER_LENGTH, LEAF_LENGTH, SAMPLE, SLOT_LENGTH, TALLY_LENGTH, Catalog, Leaf, describes_table, key_hash)
 from blosc2._core.catalog_writing.catalog_footer cimport Footer, write_footer
-from blosc2._core.catalog_writing.descriptions cimport LEAF_ATTRIBUTES, Description, describe_nothing, unpack_description
+from blosc2._core.zip.description cimport LEAF_ATTRIBUTES, Description, describe_nothing, unpack_description
 from blosc2._core.zip.external_sort cimport SortedRuns
 from blosc2._core.catalog_writing.leaf_kinds cimport LeafKinds
 from blosc2._core.catalog_writing.leaf_merge cimport RecordSample

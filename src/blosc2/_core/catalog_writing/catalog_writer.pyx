@@ -24,7 +24,7 @@ from blosc2._core.catalog_writing.catalog_patch cimport write_patched
 from blosc2._core.catalog_writing.catalog_footer cimport Footer, write_footer
 from blosc2._core.zip.central_record cimport Record, open_record
 from blosc2._core.io.checksum cimport checksum
-from blosc2._core.catalog_writing.descriptions cimport LEAF_ATTRIBUTES, LEAF_UNKNOWN, Description, describe_nothing, unpack_description
+from blosc2._core.zip.description cimport LEAF_ATTRIBUTES, LEAF_UNKNOWN, Description, describe_nothing, unpack_description
 from blosc2._core.frame.frame cimport Frame
 from blosc2._core.keys.gone_ranges cimport find_ranges
 from blosc2._core.keys.keytable cimport KeyTable

@@ -2,12 +2,14 @@
 """The description of a leaf in a few bytes: kind, shape, dtype, codec, sizes."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from blosc2._core.frame.frame cimport Frame
-from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry
-from blosc2._core.io.little_endian cimport put32, put64, u32, u64
+from blosc2._core.ndim.geometry cimport Geometry
+from blosc2._core.io.little_endian cimport put32, put64
+from blosc2._core.zip.description cimport (
+    DESCRIPTION_START, LEAF_ARRAY, LEAF_ATTRIBUTES, LEAF_BATCHES, LEAF_OBJECTS, LEAF_OTHER, LEAF_SCHUNK, NO_SHAPE)
 
 from blosc2._core.ndim.geometry import parse_geometry
 
@@ -82,22 +84,3 @@ def describe(Frame frame not None, dtype_of):
 
 #: What stands for the attributes of a group, whatever they are.
 LEAF_OF_ATTRIBUTES = bytes((LEAF_ATTRIBUTES, 0, NO_SHAPE, 0)) + bytes(DESCRIPTION_START - 4)
-
-
-cdef bint unpack_description(const uint8_t *p, int64_t length, Description *out) noexcept nogil:
-    """Take a description apart; False where it is none. Its dtype lies where it lay."""
-    cdef int i
-    if length < DESCRIPTION_START:
-        return False
-    out.what, out.codec = p[0], p[1]
-    out.ndim = -1 if p[2] == NO_SHAPE else p[2]
-    out.dtype_length = u32(p + 4)
-    out.nbytes, out.cbytes = u64(p + 8), u64(p + 16)
-    if out.ndim > MAX_DIM or DESCRIPTION_START + 8 * <int64_t> max(out.ndim, 0) + <int64_t> out.dtype_length != length:
-        return False
-    p += DESCRIPTION_START
-    for i in range(out.ndim):
-        out.shape[i] = u64(p)
-        p += 8
-    out.dtype = p
-    return True

@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t, uint32_t
 
 from blosc2._core.zip.archive_writer cimport Collected
 from blosc2._core.zip.catalog cimport Catalog
-from blosc2._core.catalog_writing.descriptions cimport Description
+from blosc2._core.zip.description cimport Description
 
 
 cdef class LeafKinds:

@@ -8,7 +8,7 @@ from libc.string cimport memcmp, memcpy
 from blosc2._core.io.little_endian cimport put64, u64
 from blosc2._core.zip.archive_writer cimport Collected
 from blosc2._core.zip.catalog cimport MAX_DIM, MOST_KINDS, Catalog
-from blosc2._core.catalog_writing.descriptions cimport LEAF_UNKNOWN, Description
+from blosc2._core.zip.description cimport LEAF_UNKNOWN, Description
 
 cdef enum:
     SHAPE_CACHE = 4096

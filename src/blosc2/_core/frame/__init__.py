@@ -1,8 +1,10 @@
 """One frame: its header, the table of its chunks, its checksums, and the parts of a frame to be written.
 
-Every value in a frame is checked here, once, before it is used. `ndim` handles axes, `zip` members of archives.
+Every value in a frame is checked here, once, before it is used. `ndim` handles axes; of `zip` a frame needs to know
+that it is a member of an archive.
 """
 
 __all__ = [
-    "block_check", "chunk_table", "frame", "frame_checksums", "frame_writer", "header_parser", "packed", "small_frame",
+    "block_check", "chunk_table", "frame", "frame_checksums", "frame_writer", "header_parser", "member_chunks",
+    "packed", "small_frame",
 ]  # fmt: skip

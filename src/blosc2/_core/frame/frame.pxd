@@ -4,7 +4,7 @@ from blosc2._core.zip.archive cimport Archive
 from blosc2._core.frame.chunk_table cimport ChunkTable
 from blosc2._core.codec.codec cimport DecodeContext
 from blosc2._core.codec.chunk cimport Chunk
-from blosc2._core.zip.member_checksum cimport ChunkChecksum
+from blosc2._core.frame.member_chunks cimport ChunkChecksum
 
 
 cdef class Frame(ChunkTable):

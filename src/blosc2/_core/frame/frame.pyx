@@ -25,14 +25,14 @@ from blosc2._core.frame.ask_chunks cimport open_asked
 from blosc2._core.frame.header_parser cimport PREFIX_READ
 from blosc2._core.frame.part_blocks cimport part_block
 from blosc2._core.frame.vl_reading cimport locate_vl, open_vl, vl_parts
-from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, ChunkChecksum, check_chunk_checksums, check_member, chunk_checksums, note_checksum
+from blosc2._core.frame.member_chunks cimport ChunkChecksum, check_chunk_checksums, chunk_checksums, note_checksum
+from blosc2._core.zip.member_checksum cimport SMALL_MEMBER, check_member
 from blosc2._core.io.buffer cimport Buffer, integers, writable
 from blosc2._core.io.readahead cimport ask_near
 from blosc2._core.io.source cimport Source
 
 from blosc2._core.codec import codec
-from blosc2._core.allocation import FREE as _free_bytes
-from blosc2._core.allocation import allowed, too_much
+from blosc2._core.allocation import FREE as _free_bytes, allowed, too_much
 from blosc2.exceptions import FormatError
 
 cdef enum:

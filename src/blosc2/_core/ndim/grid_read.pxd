@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from blosc2._core.codec.codec cimport Chunk, DecodeContext
 from blosc2._core.ndim.grid cimport Box, Operation
-from blosc2._core.zip.member_checksum cimport ChunkChecksum
+from blosc2._core.frame.member_chunks cimport ChunkChecksum
 
 
 cdef class Read(Operation):

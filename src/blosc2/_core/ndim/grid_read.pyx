@@ -22,7 +22,7 @@ from blosc2._core.frame.part_blocks cimport part_block
 from blosc2._core.ndim.ask_ahead cimport asks, begin_tasks
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, clip, copy_items, locate, parse_key
-from blosc2._core.zip.member_checksum cimport ChunkChecksum, check_chunk_checksums, chunk_checksums, note_checksum
+from blosc2._core.frame.member_chunks cimport ChunkChecksum, check_chunk_checksums, chunk_checksums, note_checksum
 
 cnp.import_array()
 

@@ -14,7 +14,7 @@ from libc.string cimport memcmp
 
 from blosc2._core.zip.central_record cimport read_once
 from blosc2._core.io.checksum cimport checksum
-from blosc2._core.catalog_writing.descriptions cimport NO_SHAPE
+from blosc2._core.zip.description cimport NO_SHAPE
 from blosc2._core.io.little_endian cimport u32, u64
 from blosc2._core.io.source cimport Source
 

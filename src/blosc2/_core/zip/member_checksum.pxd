@@ -1,8 +1,6 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from blosc2._core.zip.central_record cimport Member
-from blosc2._core.frame.chunk_table cimport ChunkTable
-from blosc2._core.codec.codec cimport Chunk
 from blosc2._core.io.source cimport Source
 
 cdef enum:
@@ -10,14 +8,7 @@ cdef enum:
     SMALL_MEMBER = 4096
 
 
-cdef struct ChunkChecksum:
-    # Of a stored chunk, as it was read; 0 bytes for one that is not stored.
-    uint32_t crc
-    int32_t size
-
-
-cdef bytes chunk_checksums(ChunkTable frame)
-cdef void note_checksum(ChunkChecksum *own, const Chunk *chunk) noexcept nogil
-cdef int check_chunk_checksums(ChunkTable frame, const ChunkChecksum *own) except -1
+cdef int sum_range(Source source, int64_t offset, int64_t length, uint32_t *crc) except -1
+cdef object wrong_checksum(object path, object key, int64_t offset)
 cdef int check_member(Source source, int64_t data, const Member *member, object key, const uint8_t *known,
                       int64_t have) except -1
