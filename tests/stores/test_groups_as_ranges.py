@@ -355,7 +355,7 @@ def test_a_renamed_group_answers_before_it_is_published(tmp_path: Path) -> None:
     stored = {key: info.stored - len(key) for key, info in _described(path).items()}
     store = blosc2.TreeStore(path, mode="a")
     store.rename("/old", "/new/name")
-    assert store._pending.gone == (("/old", "/new/name"),)  # no list of keys
+    assert store._pending.moved_groups == (("/old", "/new/name"),)  # no list of keys
     assert store._pending.frames == {}
     del store["/new/name/sub0/k3"]
     store["/new/name/sub0/k6"] = value(1006)
@@ -414,7 +414,7 @@ def test_names_that_are_unusual(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="device"):
             store.rename("/h", "/con")
         store.rename("/g", "/g2")
-        assert store._pending.gone == (("/g", "/g2"),)
+        assert store._pending.moved_groups == (("/g", "/g2"),)
         store.rename("/h", "/G")
         assert len(store) == 301 + 300 + 3
     with blosc2.TreeStore(path, mode="r") as store:
@@ -433,7 +433,7 @@ def test_damage_is_not_hidden_by_a_new_name(tmp_path: Path) -> None:
     path.write_bytes(data)
     with blosc2.TreeStore(str(path), mode="a") as store:
         store.rename("/g", "/h")
-        assert store._pending.gone
+        assert store._pending.moved_groups
     found = [finding.key for finding in blosc2.check(str(path)) if finding.key]
     assert set(found) == {"/h/k77"}
 

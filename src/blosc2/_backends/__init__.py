@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         NOT_REPLACED,
         RESERVED,
         ByteRange,
-        Gone,
+        MovedGroups,
         NewFrame,
         NewVersion,
         Renamed,
@@ -84,8 +84,8 @@ else:
             "KEY_RULES MAX_SEGMENTS absolute canonical_key is_path is_safe new_key plain_key suffixed_folders"
         ),
         "layout": (
-            "EMBED FRAME_MAGIC LEAF_SUFFIXES LOCK NOT_REPLACED RESERVED ByteRange Gone NewFrame NewVersion Renamed "
-            "filed_as missing suffix_of suffix_of_frame taken"
+            "EMBED FRAME_MAGIC LEAF_SUFFIXES LOCK NOT_REPLACED RESERVED ByteRange MovedGroups NewFrame NewVersion "
+            "Renamed filed_as missing suffix_of suffix_of_frame taken"
         ),
         "protocol": "Backend",
         "publish_pace": "MAP_BYTES Pace",
@@ -123,8 +123,8 @@ __all__ = [
     "EmbeddedBackend",
     "EmbeddedChanges",
     "EmbeddedFile",
-    "Gone",
     "LeafStream",
+    "MovedGroups",
     "NewFrame",
     "NewVersion",
     "Pace",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import embedded as frames
 from blosc2._backends.embedded.frame_map import REGISTRY, Embedded, read_embedded, verify_value
-from blosc2._backends.layout import ByteRange, Gone, NewVersion, Renamed
+from blosc2._backends.layout import ByteRange, MovedGroups, NewVersion, Renamed
 from blosc2._backends.spilled_values import SpilledValues
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.keytable import KeyTable
@@ -232,7 +232,7 @@ class TieredBackend(ABC):
                 files, entries = self._list_tiers(embedded)
             values = [key for key in entries if files.find(key) < 0] if entries else []
             more = KeyTable.of_keys(values) if values else None
-            if files.gone_groups:
+            if files.moved_groups:
                 from blosc2._core.leaves.leaf_moves import added_keys
 
                 more = added_keys(files, values)
@@ -240,13 +240,13 @@ class TieredBackend(ABC):
         return self._listing
 
     @property
-    def can_hide(self) -> bool:
+    def can_move_groups(self) -> bool:
         """Whether groups of members can be removed as they are."""
-        return self.members is not None and not self.replaces and self.members.can_hide
+        return self.members is not None and not self.replaces and self.members.can_move_groups
 
-    def hide(self, groups: Gone) -> bool:
+    def move_groups(self, groups: MovedGroups) -> bool:
         """Show the members below some groups under their new names or not at all; whether others were shown before."""
-        if self.members is None or not self.members.hide(groups):
+        if self.members is None or not self.members.move_groups(groups):
             return False
         self._listing = None
         return True

@@ -71,10 +71,10 @@ def remove_group(store: Store, group: str) -> bool:
     "" stands for all keys.
     """
     pending, backend, start = store._pending, store._backend, group + "/"
-    if not backend.can_hide or pending.block() is None or backend.listing().count(group or "/") < MANY:
+    if not backend.can_move_groups or pending.block() is None or backend.listing().count(group or "/") < MANY:
         return False
     # What has another name than it is published under, is removed key by key.
-    moved = [new + "/" for _, new in pending.gone if new is not None]
+    moved = [new + "/" for _, new in pending.moved_groups if new is not None]
     if any(name.startswith(start) or start.startswith(name) for name in moved):
         return False
     store._session.check_thread("change keys")
@@ -96,9 +96,9 @@ def _single_keys(store: Store, start: str) -> list[str]:
 def move_group(store: Store, old: str, new: str) -> bool:
     """Give a group a name that is free, within a block; False, and nothing is done, if it has to be key by key."""
     pending, backend = store._pending, store._backend
-    if not backend.can_hide or backend.members is None or backend.listing().count(old) < MANY:
+    if not backend.can_move_groups or backend.members is None or backend.listing().count(old) < MANY:
         return False
-    taken = [name + "/" for pair in pending.gone for name in pair if name is not None]
+    taken = [name + "/" for pair in pending.moved_groups for name in pair if name is not None]
     for path in (old + "/", new + "/"):
         if any(name.startswith(path) or path.startswith(name) for name in taken):
             return False

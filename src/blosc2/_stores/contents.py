@@ -123,7 +123,7 @@ class Contents:
                     removed.append(key)
         gone = KeyTable.of_keys(removed)
         new = [key for key in added if find(key) < 0]
-        names = tuple(name + "/" for _, name in table.gone_groups if name is not None)
+        names = tuple(name + "/" for _, name in table.moved_groups if name is not None)
         if not names:
             return KeyListing(table, KeyTable.of_keys(new), gone, self._backend.named)
         from blosc2._core.leaves.leaf_moves import added_keys

@@ -135,11 +135,11 @@ def _publish(store: Store, *, durable: bool) -> None:
         raise
     if not store._session.ending:
         # The next version may have other leaves below groups that were removed.
-        gone, pending.gone = pending.gone, ()
+        moved, pending.moved_groups = pending.moved_groups, ()
         try:
             show(store, backend.show_published)
         except BaseException:
-            pending.gone = gone
+            pending.moved_groups = moved
             with suppress(OSError, FormatError):
                 recount(store)
             raise
@@ -256,7 +256,7 @@ def discard(store: Store) -> None:
 def drop(store: Store) -> None:
     """Drop all pending changes, also those of leaves that somebody holds."""
     touched = {*store._leaves.edited, *store._pending.frames}
-    store._pending.revision += bool(store._pending.frames or store._pending.gone)
+    store._pending.revision += bool(store._pending.frames or store._pending.moved_groups)
     try:
         _drop_now(store, touched)
     except BaseException:

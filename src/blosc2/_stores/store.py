@@ -333,7 +333,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
     @property
     def _unpublished(self) -> bool:
         """Whether there are pending changes, or edited leaves."""
-        return bool(self._pending.frames or self._leaves.edited or self._pending.gone)
+        return bool(self._pending.frames or self._leaves.edited or self._pending.moved_groups)
 
     def _needs_closing(self) -> bool:
         """Whether there is anything to publish, or to make durable, when the store ends."""

@@ -109,7 +109,7 @@ def write_many(self: Store, items: Items, *, progress: Callable[[int, int], Any]
             with _stores.AllOrNone(self):
                 return _set_each(self, values, progress)
         self._leaves.collect(self._pending.frames)
-        if self._pending.frames or self._pending.gone:
+        if self._pending.frames or self._pending.moved_groups:
             flush(self, durable=True)
         stream = _stream_of(self)
         if stream is not None:
@@ -166,7 +166,7 @@ def _stream_update(store: DictStore, items: Iterator[tuple[str, Any]]) -> None:
     if (
         stream is None
         or store._leaves.edited
-        or pending.gone
+        or pending.moved_groups
         or any(byte_range is None or not is_in_memory(byte_range) for byte_range in pending.frames.values())
     ):
         _set_each(store, items)

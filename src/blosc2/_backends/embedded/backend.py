@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from blosc2._backends import embedded as frames
 from blosc2._backends.embedded.frame_map import Embedded, open_embedded, verify_value
-from blosc2._backends.layout import NOT_REPLACED, ByteRange, Gone, NewVersion, Renamed, taken
+from blosc2._backends.layout import NOT_REPLACED, ByteRange, MovedGroups, NewVersion, Renamed, taken
 from blosc2._backends.spilled_values import SpilledValues
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.source import Source
@@ -48,7 +48,7 @@ class EmbeddedBackend:
     replaces = must_load = False
     embedded: Embedded | None = None
     placing = members = streaming = None
-    can_hide = False
+    can_move_groups = False
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class EmbeddedBackend:
         self._waiting = SpilledValues(root)
         self._closed = False
 
-    def hide(self, groups: Gone) -> bool:  # noqa: ARG002 - there are no groups
+    def move_groups(self, groups: MovedGroups) -> bool:  # noqa: ARG002 - there are no groups
         """See `Backend`."""
         return False
 

@@ -7,12 +7,12 @@ import warnings
 from collections.abc import Callable
 from typing import Final
 
-from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED, ByteRange, Gone, pieces
+from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED, ByteRange, MovedGroups, pieces
 from blosc2._backends.zip.member_frames import SMALL_MEMBER
 from blosc2._backends.zip.version import Version
 from blosc2._core.frame.frame import Frame
 from blosc2._core.io.checksum import crc32
-from blosc2._core.keys.keytable import KeyTable
+from blosc2._core.keys.keytable import MOST_MOVED_GROUPS, KeyTable
 from blosc2._core.zip.catalog import Catalog
 from blosc2._frames import parse_dtype
 from blosc2.exceptions import FormatError
@@ -23,8 +23,6 @@ _EMBED: Final = EMBED.encode()
 _of_member = Frame.of_member
 #: A catalog that this process wrote: its offset, size and checksum, and how many keys and groups it has.
 OwnCatalog = tuple[tuple[int, int, int], int]
-# Groups that can be hidden: each key that is looked up is compared with all of them.
-_MOST_HIDDEN: Final = 16
 # An embed.b2e up to this size that has no checksums of its own is checked as a whole.
 _LARGEST_CHECKED: Final = 1 << 20
 
@@ -45,11 +43,11 @@ class Members:
     """
 
     __slots__ = ("_check", "_described", "_find", "_is_checked", "_keys", "_member", "_root", "_told", "_whole",
-                 "archive", "gone", "source", "version")  # fmt: skip
+                 "archive", "moved_groups", "source", "version")  # fmt: skip
 
     def __init__(self, version: Version, root: str, verify: bool | None, told: set[str]) -> None:
         #: Groups that are removed or have another name, and that is not published yet.
-        self.gone: Gone = ()
+        self.moved_groups: MovedGroups = ()
         self.version = version
         self.source = version.source
         self.archive = version.archive
@@ -76,21 +74,21 @@ class Members:
         return self._keys
 
     @property
-    def can_hide(self) -> bool:
-        """Whether one more group can be hidden; without a catalog that would not be worth while."""
-        return len(self.gone) < _MOST_HIDDEN and self.table().cataloged
+    def can_move_groups(self) -> bool:
+        """Whether one more group can be moved; without a catalog that would not be worth while."""
+        return len(self.moved_groups) < MOST_MOVED_GROUPS and self.table().cataloged
 
-    def hide(self, groups: Gone) -> bool:
+    def move_groups(self, groups: MovedGroups) -> bool:
         """Show the members below some groups under their new names or not at all, and all others.
 
         Returns whether others were shown before.
         """
-        if groups == self.gone:
+        if groups == self.moved_groups:
             return False
         self.table()
         assert self._whole is not None
-        self._keys = keys = self._whole.without(groups) if groups else self._whole
-        self._find, self.gone = keys.find, groups
+        self._keys = keys = self._whole.with_moved(groups) if groups else self._whole
+        self._find, self.moved_groups = keys.find, groups
         return True
 
     def whole_table(self) -> KeyTable:
@@ -106,7 +104,7 @@ class Members:
         sound = keys.sound()
         if sound is not keys:
             self._whole = sound
-            self._keys = shown = sound.without(self.gone) if self.gone else sound
+            self._keys = shown = sound.with_moved(self.moved_groups) if self.moved_groups else sound
             self._find = shown.find
         return sound
 
@@ -144,7 +142,7 @@ class Members:
         if record < 0:
             return None
         name: str = self.archive.name_at(record)
-        moved = any(now is not None and key.startswith(now + "/") for _, now in self.gone)
+        moved = any(now is not None and key.startswith(now + "/") for _, now in self.moved_groups)
         return key[1:] + os.path.splitext(name)[1] if moved else name
 
     def explain_missing(self, key: str) -> str | None:

@@ -59,7 +59,7 @@ class Publishing:
                 backend._drop(key)
             keys: Iterable[str] = files
             shown = None if fresh else backend.members
-            moved = () if shown is None else [(old, new) for old, new in shown.gone if new is not None]
+            moved = () if shown is None else [(old, new) for old, new in shown.moved_groups if new is not None]
             if moved or (
                 len(files) >= directory_records.CATALOG_LEAST
                 and (fresh or backend.members is None or backend.members.table().regular)

@@ -21,7 +21,7 @@ from blosc2._core.keys.keytable cimport DAMAGED, KeyTable, Text
 from blosc2._core.zip.archive_writer cimport ArchiveWriter, Collected
 from blosc2._core.catalog_writing.catalog_pages cimport Pages
 from blosc2._core.zip.catalog cimport (
-    FOOTER_LENGTH, LEAF_LENGTH, SAMPLE, SLOT_LENGTH, TALLY_LENGTH, Catalog, Leaf, describes_table, key_hash)
+    FOOTER_LENGTH, LEAF_LENGTH, SAMPLE, SLOT_LENGTH, TALLY_LENGTH, Catalog, Leaf, describes_table)
 from blosc2._core.catalog_writing.catalog_footer cimport Footer, write_footer
 from blosc2._core.zip.description cimport LEAF_ATTRIBUTES, Description, describe_nothing, unpack_description
 from blosc2._core.zip.external_sort cimport SortedRuns
@@ -29,14 +29,9 @@ from blosc2._core.catalog_writing.leaf_kinds cimport LeafKinds
 from blosc2._core.catalog_writing.leaf_merge cimport RecordSample
 from blosc2._core.catalog_writing.slot_changes cimport Shift, SlotChanges
 from blosc2._core.zip.sort_items cimport SortedItem
+from blosc2._core.zip.key_hash cimport key_hash, next_prefix, prefix_hashes, start_prefixes
 
 from blosc2._core.zip.catalog import NAME
-
-cdef extern from "keys/key_hash.h" nogil:
-    ctypedef struct prefix_hashes:
-        pass
-    void start_prefixes(prefix_hashes *state, uint64_t seed0, uint64_t seed1)
-    uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_t length)
 
 cdef enum:
     # Leaves whose entries are made at a time.
@@ -223,79 +218,91 @@ cdef class CatalogPatch:
     cdef bint _lay_out(self, int64_t others_size) except -1:
         """Where each piece comes to lie, which groups appear with it, and what becomes of the slots of its paths."""
         cdef Piece *piece
-        cdef Change *change
-        cdef Leaf leaf, after, stop
-        cdef Text before = Text(NULL, 0), key
-        cdef int64_t i, offset = others_size, old, group
-        cdef Py_ssize_t common, at
-        cdef prefix_hashes state
-        cdef uint64_t hashed
-        cdef int named
-        cdef Shift shift
+        cdef Text before = Text(NULL, 0)
+        cdef int64_t i, offset = others_size
         self.groups, self.hidden = 0, self.catalog.hidden
         self.undescribed, self.tables = self.catalog.undescribed, self.catalog.tables
         for i in range(self.piece_count):
             piece = <Piece *> self.pieces.data + i
-            change = NULL
-            old = -1
-            if piece.change >= 0:
-                change = <Change *> self.changes.data + piece.change
-                key = change.key
-                self.undescribed += change.kind == 0
-                if change.is_there:
-                    if not self.catalog.leaf(change.position, &leaf) or not self.catalog.leaf(change.position + 1, &after):
-                        return False
-                    old = leaf.offset
-                    self.undescribed -= leaf.kind == 0
-                    shift.start, shift.stop, shift.by = old, after.offset, offset - old
-                else:
-                    self.hidden += is_hidden(&key)
-                    self.tables += describes_table(key.bytes, key.length)
-                    # A group that is named like a leaf is not counted; which one that is, is not looked for here.
-                    if not is_hidden(&key):
-                        group = self.table.lookup_group(key.bytes, key.length)
-                        if group >= 0 or group == DAMAGED:
-                            return False
-            else:
-                if not self.table.key(piece.first, &key) or not self.catalog.leaf(piece.first, &leaf) or (
-                        not self.catalog.leaf(piece.first + 1, &after) or not self.catalog.leaf(piece.stop, &stop)):
-                    return False
-                old = leaf.offset
-                shift.start, shift.stop, shift.by = old, stop.offset, offset - old
-            common = shared(before.bytes, key.bytes, min(before.length, key.length))
-            start_prefixes(&state, self.table.seed0, self.table.seed1)
-            for at in range(common, key.length):
-                if key.bytes[at] != 0x2F:
-                    continue
-                piece.appear += 1
-                group = self.table.lookup_group(key.bytes, at)
-                if group == DAMAGED or (group < 0 and change == NULL):
-                    return False
-                if group < 0 or group != old:
-                    self.slots.note(next_prefix(&state, key.bytes, <size_t> at), group if group >= 0 else -1, offset)
-            if common < key.length and key.bytes[common] == 0x2F:
-                named = self._is_named(key.bytes, common)
-                if named < 0:
-                    return False
-                piece.appear -= named
+            if not (self._lay_leaf(piece, &before, &offset) if piece.change >= 0 else self._lay_run(piece, &before, &offset)):
+                return False
             self.groups += piece.appear
-            if old >= 0:
-                memcpy(self.shifts.more(sizeof(Shift)), &shift, sizeof(Shift))
-                self.shifts.used += sizeof(Shift)
-                self.shift_count += 1
-            if change != NULL:
-                if old < 0:
-                    hashed = key_hash(self.table.seed0, self.table.seed1, key.bytes, <size_t> key.length)
-                    self.slots.note(hashed, -1, offset)
-                offset += change.record_length
-            else:
-                self.groups += <int64_t> stop.groups - <int64_t> after.groups
-                offset += stop.offset - leaf.offset
-                if not self.table.key(piece.stop - 1, &key):
-                    return False
-            before = key
         self.offset = others_size
         return True
+
+    cdef bint _lay_leaf(self, Piece *piece, Text *before, int64_t *offset) except -1:
+        """A new leaf: it takes the place of an old one, or comes between others."""
+        cdef const Change *change = <const Change *> self.changes.data + piece.change
+        cdef Text key = change.key
+        cdef Leaf leaf, after
+        cdef int64_t old = -1, group
+        self.undescribed += change.kind == 0
+        if change.is_there:
+            if not self.catalog.leaf(change.position, &leaf) or not self.catalog.leaf(change.position + 1, &after):
+                return False
+            old = leaf.offset
+            self.undescribed -= leaf.kind == 0
+            self._add_shift(old, after.offset, offset[0] - old)
+        else:
+            self.hidden += is_hidden(&key)
+            self.tables += describes_table(key.bytes, key.length)
+            # A group that is named like a leaf is not counted; which one that is, is not looked for here.
+            if not is_hidden(&key):
+                group = self.table.lookup_group(key.bytes, key.length)
+                if group >= 0 or group == DAMAGED:
+                    return False
+        if not self._find_groups(piece, before, &key, old, offset[0]):
+            return False
+        if old < 0:
+            self.slots.note(key_hash(self.table.seed0, self.table.seed1, key.bytes, <size_t> key.length), -1, offset[0])
+        offset[0] += change.record_length
+        before[0] = key
+        return True
+
+    cdef bint _lay_run(self, Piece *piece, Text *before, int64_t *offset) except -1:
+        """Old leaves that stay: of their groups, only those that begin with the first of them may change."""
+        cdef Leaf leaf, after, stop
+        cdef Text key
+        if not self.table.key(piece.first, &key) or not self.catalog.leaf(piece.first, &leaf) or (
+                not self.catalog.leaf(piece.first + 1, &after) or not self.catalog.leaf(piece.stop, &stop)):
+            return False
+        self._add_shift(leaf.offset, stop.offset, offset[0] - leaf.offset)
+        if not self._find_groups(piece, before, &key, leaf.offset, offset[0]):
+            return False
+        self.groups += <int64_t> stop.groups - <int64_t> after.groups
+        offset[0] += stop.offset - leaf.offset
+        return self.table.key(piece.stop - 1, before)
+
+    cdef bint _find_groups(self, Piece *piece, const Text *before, const Text *key, int64_t old, int64_t offset) except -1:
+        """Which groups appear with the first leaf of a piece, and which of them had another first leaf than that at `old`."""
+        cdef Py_ssize_t common = shared(before.bytes, key.bytes, min(before.length, key.length)), at
+        cdef prefix_hashes state
+        cdef int64_t group
+        cdef int named
+        start_prefixes(&state, self.table.seed0, self.table.seed1)
+        for at in range(common, key.length):
+            if key.bytes[at] != 0x2F:
+                continue
+            piece.appear += 1
+            group = self.table.lookup_group(key.bytes, at)
+            if group == DAMAGED or (group < 0 and piece.change < 0):
+                return False
+            if group < 0 or group != old:
+                self.slots.note(next_prefix(&state, key.bytes, <size_t> at), group if group >= 0 else -1, offset)
+        if common < key.length and key.bytes[common] == 0x2F:
+            named = self._is_named(key.bytes, common)
+            if named < 0:
+                return False
+            piece.appear -= named
+        return True
+
+    cdef int _add_shift(self, int64_t start, int64_t stop, int64_t by) except -1:
+        """Old records move by so many bytes, or are replaced."""
+        cdef Shift *shift = <Shift *> self.shifts.more(sizeof(Shift))
+        shift.start, shift.stop, shift.by = start, stop, by
+        self.shifts.used += sizeof(Shift)
+        self.shift_count += 1
+        return 0
 
     cdef int _is_named(self, const uint8_t *group, Py_ssize_t length) except -2:
         """Whether there is a leaf, in the next version, that is named like a group and shown; -1 where that is not known."""

@@ -5,15 +5,10 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from blosc2._core.io.little_endian cimport put64, u64
 from blosc2._core.zip.catalog cimport SLOT_LENGTH, slot_home, slot_tag
+from blosc2._core.zip.key_hash cimport next_prefix, prefix_hashes, start_prefixes
 
 cdef extern from "io/prefetch.h" nogil:
     void prefetch(const uint8_t *start, int64_t length)
-
-cdef extern from "keys/key_hash.h" nogil:
-    ctypedef struct prefix_hashes:
-        pass
-    void start_prefixes(prefix_hashes *state, uint64_t seed0, uint64_t seed1)
-    uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_t length)
 
 
 cdef class PathSlots:

@@ -14,15 +14,10 @@ from blosc2._core.io.little_endian cimport put64, u64
 from blosc2._core.keys.keytable cimport KeyTable, Text
 from blosc2._core.zip.archive_writer cimport Collected
 from blosc2._core.zip.catalog cimport SLOT_LENGTH, OFFSET_BITS, slot_home, slot_offset, slot_tag
+from blosc2._core.zip.key_hash cimport next_prefix, prefix_hashes, start_prefixes
 
 cdef extern from "io/large_pages.h" nogil:
     void use_large_pages(void *start, size_t length)
-
-cdef extern from "keys/key_hash.h" nogil:
-    ctypedef struct prefix_hashes:
-        pass
-    void start_prefixes(prefix_hashes *state, uint64_t seed0, uint64_t seed1)
-    uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_t length)
 
 cdef enum:
     # How far from its home a new path may be put: with two slots for three paths no run is as long as that. Whoever knows

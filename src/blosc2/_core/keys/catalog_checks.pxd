@@ -6,14 +6,9 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from blosc2._core.keys.key_order cimport before_in_order, shared
 from blosc2._core.keys.key_slots cimport GROUP, LEAF, MOST_OTHERS, MOST_STEPS, kind_of
 from blosc2._core.keys.keytable cimport Entry, KeyTable, Text
-from blosc2._core.zip.catalog cimport Leaf, SLOT_LENGTH, describes_table, key_hash, slot_home, slot_offset, slot_tag
+from blosc2._core.zip.catalog cimport Leaf, SLOT_LENGTH, describes_table, slot_home, slot_offset, slot_tag
 from blosc2._core.zip.central_record cimport Member, Record, read_once
-
-cdef extern from "keys/key_hash.h" nogil:
-    ctypedef struct prefix_hashes:
-        pass
-    void start_prefixes(prefix_hashes *state, uint64_t seed0, uint64_t seed1)
-    uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_t length)
+from blosc2._core.zip.key_hash cimport key_hash, next_prefix, prefix_hashes, start_prefixes
 
 
 cdef extern from "io/prefetch.h" nogil:

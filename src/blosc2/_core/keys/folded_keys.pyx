@@ -10,17 +10,11 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from blosc2._core.keys.gone_groups cimport MOST_PATH, is_gone
+from blosc2._core.keys.moved_groups cimport MOST_PATH, is_gone
 from blosc2._core.keys.key_text cimport prefix_of, text_of
 from blosc2._core.keys.keytable cimport KeyTable, Text
 from blosc2._core.keys.moved_keys cimport moved_text, positions_below
-
-cdef extern from "keys/key_hash.h" nogil:
-    ctypedef struct prefix_hashes:
-        pass
-    uint64_t key_hash(uint64_t seed0, uint64_t seed1, const uint8_t *p, size_t length)
-    void start_prefixes(prefix_hashes *state, uint64_t seed0, uint64_t seed1)
-    uint64_t next_prefix(prefix_hashes *state, const uint8_t *p, size_t length)
+from blosc2._core.zip.key_hash cimport key_hash, next_prefix, prefix_hashes, start_prefixes
 
 cdef extern from "io/prefetch.h" nogil:
     void prefetch(const uint8_t *start, int64_t length)
@@ -126,7 +120,7 @@ cdef class KeySet:
         for position in range(table.count):
             if not table.key(position, &text):
                 return self.add_table(table.instead())
-            if table.gone.count and is_gone(&table.gone, text.bytes, text.length, False):
+            if table.moved.count and is_gone(&table.moved, text.bytes, text.length, False):
                 continue
             if text.length < SHORT and lower_plain(lower + 1, text.bytes, text.length):
                 hashes[taken] = key_hash(_seed0, _seed1, lower, <size_t> text.length + 1) | 1

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "key_hash.h"
+#include "zip/key_hash.h"
 
 /* A call would take as long as what it does for a short key. */
 #if defined(__GNUC__) || defined(__clang__)

@@ -6,7 +6,8 @@ from libc.string cimport memcmp
 
 from blosc2._core.io.little_endian cimport put64, u64
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, Entry, KeyTable, Text
-from blosc2._core.zip.catalog cimport PAGE, OFFSET_BITS, SLOT_LENGTH, key_hash, slot_home, slot_offset, slot_tag
+from blosc2._core.zip.catalog cimport PAGE, OFFSET_BITS, SLOT_LENGTH, slot_home, slot_offset, slot_tag
+from blosc2._core.zip.key_hash cimport key_hash
 from blosc2._core.zip.central_record cimport read_once
 
 cdef extern from "keys/key_match.h" nogil:

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from blosc2._core.keys.gone_groups cimport GoneGroups
+from blosc2._core.keys.moved_groups cimport MovedGroups
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.catalog cimport Catalog
 from blosc2._core.zip.central_record cimport Member, Record
@@ -55,9 +55,9 @@ cdef class KeyTable:
     cdef Py_ssize_t skipped_lengths[8]
     cdef int suffix_count, skipped_count
     cdef uint64_t skipped_starts[4]     # which bytes skipped names begin with: all others are told at once
-    cdef GoneGroups gone
-    cdef readonly tuple gone_groups
-    cdef list _gone_prefixes
+    cdef MovedGroups moved
+    cdef readonly tuple moved_groups
+    cdef list _moved_prefixes
     cdef KeyTable _instead          # what serves when something of the catalog is wrong
 
     cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil
@@ -86,5 +86,5 @@ cdef class KeyTable:
     cdef int _suffix(self, const uint8_t *suffix, Py_ssize_t length) noexcept nogil
     cdef bint _skips(self, const uint8_t *name, Py_ssize_t length) noexcept nogil
     cdef bint _is_leaf(self, Member *member) except -1
-    cdef int _set_gone(self, tuple groups) except -1
+    cdef int _set_moved(self, tuple groups) except -1
     cdef int _settle(self, int64_t offset, int64_t slot) except -1

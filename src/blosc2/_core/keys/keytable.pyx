@@ -21,7 +21,7 @@ from libc.string cimport memcmp, memcpy
 from blosc2._core.io.little_endian cimport put32, put64, u32, u64
 from blosc2._core.keys.catalog_checks cimport Walk, leaves_fit, others_fit, paths_of, totals_fit
 from blosc2._core.keys.frame_start cimport begins_like_frame
-from blosc2._core.keys.gone_groups cimport fill_gone
+from blosc2._core.keys.moved_groups cimport MOST_MOVED, fill_moved
 from blosc2._core.keys.key_order cimport bound_of, end_of_run, put_in_order
 from blosc2._core.keys.key_slots cimport GROUP, LEAF, insert, probe
 from blosc2._core.keys.key_text cimport prefix_of, text_of
@@ -29,7 +29,8 @@ from blosc2._core.keys.moved_keys cimport lookup_beside
 from blosc2._core.keys.other_members cimport other_offsets_of
 from blosc2._core.zip.archive cimport Archive, DecodedName
 from blosc2._core.zip.catalog cimport (
-    SLOT_LENGTH, Catalog, Leaf, describes_table, key_hash, slot_home, slot_offset, slot_tag, stem_length)
+    SLOT_LENGTH, Catalog, Leaf, describes_table, slot_home, slot_offset, slot_tag, stem_length)
+from blosc2._core.zip.key_hash cimport key_hash
 from blosc2._core.zip.central_record cimport (
     FLAG_UTF8, Member, Record, flags_of, is_packed, is_utf8, open_named, safe_name)
 
@@ -56,6 +57,9 @@ cdef enum:
     MOST_SLACK = 4096
     # A member with another suffix than a leaf's.
     UNKNOWN_SUFFIX = 1 << 20
+
+#: Groups that `with_moved` takes: each key that is looked up is compared with all of them.
+MOST_MOVED_GROUPS = MOST_MOVED
 
 cdef uint64_t _seed0, _seed1
 _seed0, _seed1 = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
@@ -92,7 +96,7 @@ cdef class KeyTable:
         self.shadowed = {}
         self.seed0, self.seed1 = _seed0, _seed1
         self.tables = self._paths = -1
-        self.gone_groups = ()
+        self.moved_groups = ()
 
     def __dealloc__(self):
         PyMem_Free(self.own)
@@ -160,16 +164,16 @@ cdef class KeyTable:
             other.archive = self.archive
             other._set_names(self.suffixes, self.skipped)
             other._fill()
-            other._set_gone(self.gone_groups)
+            other._set_moved(self.moved_groups)
             self._instead = other
         return self._instead
 
-    def without(self, tuple groups not None):
-        """The same without the keys below at most 16 groups, or with them below another: pairs of group and name, or None."""
+    def with_moved(self, tuple groups not None):
+        """The same with the keys below some groups under another name, or without them: pairs of group and name, or None."""
         cdef KeyTable other = KeyTable.__new__(KeyTable)
         other.archive = self.archive
         other._set_names(self.suffixes, self.skipped)
-        other._set_gone(groups)
+        other._set_moved(groups)
         if self.catalog is None or self._instead is not None:
             other._fill()
             return other
@@ -178,10 +182,10 @@ cdef class KeyTable:
         other.count, other.tables, other._plain_names = self.count, self.tables, True
         return other
 
-    cdef int _set_gone(self, tuple groups) except -1:
-        self.gone_groups = groups
-        self._gone_prefixes = [prefix_of(name or "") for pair in groups for name in pair]
-        return fill_gone(&self.gone, self._gone_prefixes)
+    cdef int _set_moved(self, tuple groups) except -1:
+        self.moved_groups = groups
+        self._moved_prefixes = [prefix_of(name or "") for pair in groups for name in pair]
+        return fill_moved(&self.moved, self._moved_prefixes)
 
     def _changed(self):
         """The error for keys that are not what they were; those in memory of the table's own always are."""
@@ -444,13 +448,13 @@ cdef class KeyTable:
 
     cdef int64_t lookup(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
         """What a key stands for, `NO_KEY`, or `DAMAGED`."""
-        if self.gone.count:
+        if self.moved.count:
             return lookup_beside(self, key, length, LEAF, False)
         return probe(self, key, length, LEAF)
 
     cdef int64_t lookup_group(self, const uint8_t *key, Py_ssize_t length) noexcept nogil:
         """The offset of the first key below a group, by the hash of a catalog; `NO_KEY`, or `DAMAGED`."""
-        if self.gone.count:
+        if self.moved.count:
             return lookup_beside(self, key, length, GROUP, True)
         return probe(self, key, length, GROUP)
 

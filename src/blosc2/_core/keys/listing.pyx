@@ -54,7 +54,7 @@ cdef class KeyListing:
         self.path = path
         self.added = None if added is None or added.count == 0 else added
         self.removed = None if removed is None or removed.count == 0 else removed
-        self._plain = self.added is None and self.removed is None and base.gone.count == 0
+        self._plain = self.added is None and self.removed is None and base.moved.count == 0
         self.ranges.count, self.ranges.total = 0, 0
 
     @property
@@ -75,7 +75,7 @@ cdef class KeyListing:
         return (self.base,) if self.added is None else (self.base, self.added)
 
     def __len__(self):
-        if self.base.gone.count:
+        if self.base.moved.count:
             self._prepare()
         # A catalog may state fewer keys than can be found.
         return max(0, self.base.count - self.ranges.total + (0 if self.added is None else self.added.count) - (
@@ -115,8 +115,8 @@ cdef class KeyListing:
     cdef int _prepare(self) except -1:
         cdef KeyTable base = self.base      # another thread may put another one there meanwhile
         base.sort()
-        if base.gone.count and self.ranges_of is not base:
-            if not find_ranges(base, base.gone_groups, &self.ranges):
+        if base.moved.count and self.ranges_of is not base:
+            if not find_ranges(base, base.moved_groups, &self.ranges):
                 return self._without_catalog()
             self.ranges_of = base
         if self.added is not None:

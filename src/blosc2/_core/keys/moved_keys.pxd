@@ -5,7 +5,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 
-from blosc2._core.keys.gone_groups cimport GONE, MOST_PATH, own_path
+from blosc2._core.keys.moved_groups cimport GONE, MOST_PATH, own_path
 from blosc2._core.keys.key_slots cimport probe
 from blosc2._core.keys.key_text cimport prefix_of
 from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable, Text
@@ -14,7 +14,7 @@ from blosc2._core.keys.keytable cimport DAMAGED, NO_KEY, KeyTable, Text
 cdef inline int64_t lookup_beside(KeyTable table, const uint8_t *path, Py_ssize_t length, int kinds, bint group) noexcept nogil:
     """What a path stands for in a table some of whose groups are gone."""
     cdef uint8_t own[MOST_PATH]
-    cdef Py_ssize_t size = own_path(&table.gone, path, length, group, own)
+    cdef Py_ssize_t size = own_path(&table.moved, path, length, group, own)
     if size == GONE:
         return NO_KEY
     return probe(table, own, size, kinds) if size else probe(table, path, length, kinds)
@@ -24,7 +24,7 @@ cdef inline bytes own_key(KeyTable table, bytes key):
     """What the table has instead of a key."""
     cdef uint8_t own[MOST_PATH]
     cdef Py_ssize_t size = own_path(
-        &table.gone, <const uint8_t *> PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), False, own)
+        &table.moved, <const uint8_t *> PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), False, own)
     return (<const char *> own)[:size] if size > 0 else key
 
 
@@ -56,9 +56,9 @@ cdef inline KeyTable moved_table(KeyTable base, list keys, KeyTable without):
     cdef bytes old, new, packed
     cdef Text key
     cdef list ranges = []
-    if base.gone.count:
+    if base.moved.count:
         base.sort()
-    for group, name in base.gone_groups:
+    for group, name in base.moved_groups:
         if name is not None:
             old, new = prefix_of(group), prefix_of(name)
             if not positions_below(base, old, &first, &stop):

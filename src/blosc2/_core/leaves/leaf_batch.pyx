@@ -14,7 +14,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 from blosc2._core.zip.archive cimport Archive
 from blosc2._core.zip.end_record cimport LOCAL_LENGTH
-from blosc2._core.zip.catalog cimport SLOT_LENGTH, key_hash, slot_home, slot_offset
+from blosc2._core.zip.catalog cimport SLOT_LENGTH, slot_home, slot_offset
+from blosc2._core.zip.key_hash cimport key_hash
 from blosc2._core.zip.central_record cimport CENTRAL_LENGTH, MEMBER_FINE, Member
 from blosc2._core.io.checksum cimport zip_checksum
 from blosc2._core.codec.codec cimport DecodeContext, reserve_stored

@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from blosc2._core.io.source cimport Source
-from blosc2._core.keys.gone_groups cimport MOST_PATH
+from blosc2._core.keys.moved_groups cimport MOST_PATH
 from blosc2._core.keys.key_text cimport prefix_of, text_of
 from blosc2._core.keys.keytable cimport KeyTable, Text
 from blosc2._core.keys.moved_keys cimport moved_table, moved_text, positions_below

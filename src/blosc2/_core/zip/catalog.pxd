@@ -2,9 +2,6 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from blosc2._core.io.source cimport Source
 
-cdef extern from "keys/key_hash.h" nogil:
-    uint64_t key_hash(uint64_t seed0, uint64_t seed1, const uint8_t *p, size_t length)
-
 cdef enum:
     PAGE = 4096             # bytes under one checksum
     FOOTER_LENGTH = 256
