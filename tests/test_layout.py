@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,6 +94,34 @@ def test_no_module_becomes_long() -> None:
     assert set(long) <= set(TOO_LONG), "split what has become long"
     assert all(lines <= TOO_LONG[name] for name, lines in long.items()), long
     assert set(TOO_LONG) <= set(long), "shorter now: take it off the list"
+
+
+def functions(path: Path) -> Iterator[tuple[str, int]]:
+    """The functions of a module, Cython's included, and how many lines of code each has after its signature."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines):
+        found = re.match(r"( *)(?:async )?(?:def|cdef|cpdef) (?!class|enum|struct|extern)[^=]*?(\w+)\(", line)
+        if not found:
+            continue
+        body = number
+        while body < len(lines) and not re.search(r":\s*(#.*)?$", lines[body]):
+            body += 1
+        indent = len(found[1])
+        end = body + 1
+        while end < len(lines) and (not lines[end].strip() or len(lines[end]) - len(lines[end].lstrip()) > indent):
+            end += 1
+        text = re.sub(r'"""[\s\S]*?"""', "", "\n".join(lines[body + 1 : end]), count=1)
+        yield found[2], sum(bool(code.strip()) for code in text.splitlines())
+
+
+def test_no_function_becomes_long() -> None:
+    """At most a screen and a half."""
+    paths = [path for path in SOURCE.rglob("*.py*") if path.suffix in (".py", ".pyx")] + [*SOURCE.rglob("*.pxd")]
+    found = {
+        path.relative_to(SOURCE).as_posix() + "::" + name: code for path in paths for name, code in functions(path)
+    }
+    assert len(found) > 2000
+    assert not {name: code for name, code in found.items() if code > 80}
 
 
 def test_no_file_of_tests_becomes_long() -> None:

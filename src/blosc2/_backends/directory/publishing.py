@@ -126,33 +126,23 @@ class Publishing:
         if not fresh:
             check_same_file(os.path.join(backend.root, EMBED), backend._identity)
         stale = set(backend.files.all()) if fresh else set()
-        renamed: dict[str, str] = {}
-        suffixes: dict[str, str] = {}
-        moves = []
-        for key, byte_range in changes.items():
-            if isinstance(byte_range, Renamed) and byte_range.aside is not None:
-                suffixes[key] = os.path.splitext(byte_range.aside)[1]
-                path = backend.tree.path_for(key, suffixes[key])
-                # The file aside stays, in case that this fails and is tried again.
-                moves.append((backend.aside.link(byte_range.aside, path), path))
-                renamed[key] = byte_range.origin
-            elif byte_range is not None:
-                suffixes[key] = suffix_of(byte_range)
-                path = backend.tree.path_for(key, suffixes[key])
-                moves.append((backend.aside.write(byte_range), path))
-        there = [key for key, byte_range in changes.items() if byte_range is not None]
+        files = self._new_files(changes)
+        renamed = {
+            key: new.origin for key, new in changes.items() if isinstance(new, Renamed) and new.aside is not None
+        }
+        paths = [path for _, path in files.values()]
         placing = backend.placing
         lost = {key for key in changes if placing.replaces(key)} if settles else set()
         unsynced = {
             path
-            for key, (_, path) in zip(there, moves, strict=True)
+            for key, (_, path) in files.items()
             if settles and key not in lost and not isinstance(changes[key], Renamed)
         }
         ordered = durable or settles
         if ordered:
             backend.aside.sync([
                 aside
-                for key, (aside, path) in zip(there, moves, strict=True)
+                for key, (aside, path) in files.items()
                 # Only what is moved may be a link.
                 if path not in unsynced and not (isinstance(changes[key], Renamed) and os.path.islink(aside))
             ])  # fmt: skip
@@ -163,46 +153,33 @@ class Publishing:
         try:
             # A fresh store replaces another one, to which nothing can be appended.
             new_embed = None if embed is None else backend._embed_file.prepare(embed, durable=durable, anew=fresh)
-            for path in in_the_way(backend, changes, [path for _, path in moves]):
+            for path in in_the_way(backend, changes, paths):
                 done.remove(path)
                 gone.add(path)
                 backend.tree.remove_empty(os.path.dirname(path))
-            touched, occupied = backend.tree.prepare([path for _, path in moves])
+            touched, occupied = backend.tree.prepare(paths)
             touched.update(folder for folder in map(os.path.dirname, gone) if os.path.isdir(folder))
-            paths = dict(zip(there, moves, strict=True))
             for key in changes:
-                known = paths[key][1] if key in paths and paths[key][1] in occupied else None
+                known = files[key][1] if key in files and files[key][1] in occupied else None
                 stale.update(backend.files.files_of(key, known))
             if settles:  # first of all: what is not noted counts as durable
                 placing.came(unsynced, touched, set(), lost)
-            steps = in_steps(there, renamed)
-            for number, step in enumerate(steps):
+            for number, step in enumerate(in_steps(list(files), renamed)):
                 if number and ordered:
                     backend.tree.sync(touched)
-                done.begin_step()
-                for key in step:
-                    aside, path = paths[key]
-                    done.put(aside, path, taken=path in occupied)
-                    occupied.add(path)
-                    stale.difference_update((path, backend.root + key + os.path.splitext(path)[1]))
-            if ordered and moves and (new_embed is not None or stale):
+                self._put(done, {key: files[key] for key in step}, occupied, stale)
+            if ordered and files and (new_embed is not None or stale):
                 backend.tree.sync(touched)
             # A value that changes its tier is in both for a moment, never in neither: each step is durable first.
             if new_embed is not None:
                 new_embed.commit()
                 done.forget()
-            done.begin_step()
-            for path in sorted(stale):
-                if new_embed is None:
-                    done.remove(path)
-                else:  # too late to go back
-                    backend._owner.unlink(path)
-                touched.add(backend.tree.remove_empty(os.path.dirname(path)))
+            self._remove(done, stale, touched, final=new_embed is not None)
             if durable:
                 backend.tree.sync(touched)
             placing.came(set(), touched if settles else set(), stale | gone, set())
             if durable:
-                placing.new.difference_update(path for _, path in moves)
+                placing.new.difference_update(paths)
         except BaseException as error:
             backend._embed_file.end_change()
             if done.is_final:
@@ -210,10 +187,43 @@ class Publishing:
                     f"{backend.root}: all values are published, but some files that they replace may be there"
                 )
             else:
-                self._take_back(done, [path for _, path in moves], error, durable=durable)
+                self._take_back(done, paths, error, durable=durable)
             raise
         backend._mark()
-        return suffixes
+        return {key: os.path.splitext(path)[1] for key, (_, path) in files.items()}
+
+    def _new_files(self, changes: dict[str, ByteRange | None]) -> dict[str, tuple[str, str]]:
+        """Write or link a file aside for each new frame; it, and the path where it belongs, by key."""
+        backend = self._backend
+        files = {}
+        for key, byte_range in changes.items():
+            if isinstance(byte_range, Renamed) and byte_range.aside is not None:
+                path = backend.tree.path_for(key, os.path.splitext(byte_range.aside)[1])
+                # The file aside stays, in case that this fails and is tried again.
+                files[key] = (backend.aside.link(byte_range.aside, path), path)
+            elif byte_range is not None:
+                path = backend.tree.path_for(key, suffix_of(byte_range))
+                files[key] = (backend.aside.write(byte_range), path)
+        return files
+
+    def _put(self, done: FileMoves, files: dict[str, tuple[str, str]], occupied: set[str], stale: set[str]) -> None:
+        """Move some new files to where they belong; they are not stale."""
+        done.begin_step()
+        for key, (aside, path) in files.items():
+            done.put(aside, path, taken=path in occupied)
+            occupied.add(path)
+            stale.difference_update((path, self._backend.root + key + os.path.splitext(path)[1]))
+
+    def _remove(self, done: FileMoves, stale: set[str], touched: set[str], *, final: bool) -> None:
+        """Remove files that are not needed any more; with `final` they could not be brought back."""
+        backend = self._backend
+        done.begin_step()
+        for path in sorted(stale):
+            if final:
+                backend._owner.unlink(path)
+            else:
+                done.remove(path)
+            touched.add(backend.tree.remove_empty(os.path.dirname(path)))
 
     def _take_back(self, done: FileMoves, paths: list[str], error: BaseException, *, durable: bool) -> None:
         """Bring back the files that were replaced before an error, and remove those that came, with their folders."""

@@ -26,6 +26,7 @@ cdef class ChunkTable(Header):
     cdef int64_t entry(self, int64_t index) noexcept nogil
     cdef int load_index(self) except -1
     cdef uint32_t *trailer_checksums(self, const int64_t *table, int64_t count, uint32_t index_checksum) except? NULL
+    cdef int _take_repeated(self, const Chunk *chunk, const uint8_t *header, int64_t at, int64_t have, int64_t count) except -1
     cdef void take_checksums(self, uint32_t *checksums) noexcept
     cdef int take_sums(self, const uint8_t *checksums, int64_t count) except -1
     cdef int check_entry(self, int64_t value, int64_t at) except -1

@@ -137,25 +137,7 @@ cdef class ChunkTable(Header):
         if chunk.nbytes != 8 * count or chunk.variable or count == 0 or chunk.needs_geometry:
             self.bad(at + 4, f"the offsets table has {chunk.nbytes} bytes, which does not fit {count} chunks")
         if chunk.kind != KIND_RAW and chunk.kind != KIND_REGULAR:
-            value = 0
-            if chunk.kind == KIND_VALUE:
-                if chunk.cbytes != CHUNK_HEADER + 8:
-                    self.bad(at + 12, "the offsets table repeats a value that is no offset")
-                value = _i64le(header + CHUNK_HEADER)
-            elif chunk.kind != KIND_ZERO:
-                self.bad(at + 31, "the offsets table is a special chunk of the wrong kind")
-            self.check_entry(value, at)
-            if value >= 0 and count > 1:
-                self.bad(at, f"{count} chunks are said to lie at one offset")
-            if self.wholes:
-                if chunk.cbytes > have:
-                    self.bad(at + 12, "the offsets table is longer than its kind is")
-                # A copy that another thread has brought meanwhile stays.
-                self.take_checksums(self.trailer_checksums(&value, 1 if value >= 0 else 0, checksum(0, header, chunk.cbytes)))
-            self.repeated = value
-            self.chunk_count = count
-            self.index_loaded = True
-            return 0
+            return self._take_repeated(&chunk, header, at, have, count)
         if 8 * count > EXPANSION * <int64_t> chunk.cbytes:
             self.bad(at, f"an offsets table of {chunk.cbytes} bytes claims {count} chunks")
         if 8 * count > SURELY_ALLOWED and 8 * count > table_limit(self.source.size):
@@ -206,6 +188,28 @@ cdef class ChunkTable(Header):
             free(raw)
             free(table)
             free(checksums)
+        return 0
+
+    cdef int _take_repeated(self, const Chunk *chunk, const uint8_t *header, int64_t at, int64_t have, int64_t count) except -1:
+        """The table of offsets is a special chunk: all entries are the same."""
+        cdef int64_t value = 0
+        if chunk.kind == KIND_VALUE:
+            if chunk.cbytes != CHUNK_HEADER + 8:
+                self.bad(at + 12, "the offsets table repeats a value that is no offset")
+            value = _i64le(header + CHUNK_HEADER)
+        elif chunk.kind != KIND_ZERO:
+            self.bad(at + 31, "the offsets table is a special chunk of the wrong kind")
+        self.check_entry(value, at)
+        if value >= 0 and count > 1:
+            self.bad(at, f"{count} chunks are said to lie at one offset")
+        if self.wholes:
+            if chunk.cbytes > have:
+                self.bad(at + 12, "the offsets table is longer than its kind is")
+            # A copy that another thread has brought meanwhile stays.
+            self.take_checksums(self.trailer_checksums(&value, 1 if value >= 0 else 0, checksum(0, header, chunk.cbytes)))
+        self.repeated = value
+        self.chunk_count = count
+        self.index_loaded = True
         return 0
 
     cdef void take_checksums(self, uint32_t *checksums) noexcept:

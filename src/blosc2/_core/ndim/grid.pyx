@@ -180,6 +180,79 @@ cdef void _work(Operation operation, DecodeContext *context, Encoder encoder) no
     operation.work(context, encoder)
 
 
+cdef struct PointAxes:
+    # The axes that points have, and the others: which blocks the box touches on each, and how items lie on it.
+    int npointed, nplain
+    int pointed[MAX_DIM]
+    int plain[MAX_DIM]
+    int64_t low[MAX_DIM]
+    int64_t many[MAX_DIM]
+    int64_t array_strides[MAX_DIM]
+    int64_t block_strides[MAX_DIM]
+
+
+cdef int64_t divide_axes(Operation self, const Box *box, PointAxes *axes) noexcept nogil:
+    """Tell the axes with points from the others; returns how many blocks of each point the others touch."""
+    cdef Grid *g = &self.geometry.c
+    cdef int64_t touched = 1
+    cdef int d, j
+    axes.npointed = axes.nplain = 0
+    for d in range(g.ndim):
+        if self.pointed[d]:
+            axes.pointed[axes.npointed] = d
+            axes.npointed += 1
+            continue
+        j = axes.nplain
+        axes.plain[j] = d
+        axes.low[j] = box.first[d] // g.blocks[d]
+        axes.many[j] = (box.first[d] + (box.count[d] - 1) * self.step[d]) // g.blocks[d] - axes.low[j] + 1
+        axes.array_strides[j] = self.strides[d]
+        axes.block_strides[j] = g.item_strides[d] * self.step[d]
+        touched *= axes.many[j]
+        axes.nplain += 1
+    return touched
+
+
+cdef int64_t same_blocks(Operation self, const PointAxes *axes, int64_t at, int64_t end, int64_t *block) noexcept nogil:
+    """The end of the points from one on that lie in the same blocks; `block` is the number of the first of these."""
+    cdef Grid *g = &self.geometry.c
+    cdef int64_t stop = at, other
+    cdef int d, j
+    while stop < end:
+        other = 0
+        for j in range(axes.npointed):
+            d = axes.pointed[j]
+            other += self.indices[d][stop] % g.chunks[d] // g.blocks[d] * g.block_strides[d]
+        if stop == at:
+            block[0] = other
+        elif other != block[0]:
+            break
+        stop += 1
+    return stop
+
+
+cdef bint clip_block(Operation self, const PointAxes *axes, const Box *box, int64_t i, int64_t *nblock, int64_t *count,
+                     int64_t *inside, int64_t *offset) noexcept nogil:
+    """What a box takes of its `i`-th block: how many items, and where they begin in the block and in the array, in bytes.
+
+    Adds the number of the block to `nblock`. False if that is nothing.
+    """
+    cdef Grid *g = &self.geometry.c
+    cdef int64_t first, index, b
+    cdef int d, j
+    inside[0] = offset[0] = 0
+    for j in range(axes.nplain - 1, -1, -1):
+        d = axes.plain[j]
+        b = axes.low[j] + i % axes.many[j]
+        i //= axes.many[j]
+        nblock[0] += b * g.block_strides[d]
+        if not clip(box.first[d], self.step[d], box.count[d], b * g.blocks[d], g.blocks[d], &first, &count[j], &index):
+            return False
+        offset[0] += (index + box.index[d]) * self.strides[d]
+        inside[0] += first * g.item_strides[d]
+    return True
+
+
 cdef class Operation:
     """A read or write of a selection, chunk by chunk, by one thread or more.
 
@@ -277,64 +350,18 @@ cdef class Operation:
         `whole` or, where every block is the same, from `constant`; from blocks that are decoded here if both are NULL.
         """
         cdef Grid *g = &self.geometry.c
-        cdef int64_t low[MAX_DIM]
-        cdef int64_t many[MAX_DIM]
-        cdef int64_t first[MAX_DIM]
+        cdef PointAxes axes
         cdef int64_t count[MAX_DIM]
-        cdef int64_t index[MAX_DIM]
-        cdef int64_t array_strides[MAX_DIM]
-        cdef int64_t block_strides[MAX_DIM]
-        cdef int axes[MAX_DIM]
-        cdef int pointed[MAX_DIM]
-        cdef int naxes = 0, npointed = 0, d, j
-        cdef int64_t touched = 1, at = begin, stop, i, rest, b, p, nblock, pointed_block, other_block, inside, offset, shift
+        cdef int64_t touched = divide_axes(self, box, &axes), at = begin, stop
+        cdef int64_t i, p, nblock, pointed_block = 0, inside, offset, shift
         cdef const uint8_t *source
         cdef uint8_t *block
-        cdef bint hit
-        cdef int status
-        for d in range(g.ndim):
-            if self.pointed[d]:
-                pointed[npointed] = d
-                npointed += 1
-                continue
-            axes[naxes] = d
-            low[naxes] = box.first[d] // g.blocks[d]
-            many[naxes] = (box.first[d] + (box.count[d] - 1) * self.step[d]) // g.blocks[d] - low[naxes] + 1
-            touched *= many[naxes]
-            array_strides[naxes] = self.strides[d]
-            block_strides[naxes] = g.item_strides[d] * self.step[d]
-            naxes += 1
+        cdef int status, d, j
         while at < end:
-            # As many points as lie in the same blocks.
-            stop = at
-            pointed_block = -1
-            while stop < end:
-                other_block = 0
-                for j in range(npointed):
-                    d = pointed[j]
-                    other_block += self.indices[d][stop] % g.chunks[d] // g.blocks[d] * g.block_strides[d]
-                if pointed_block < 0:
-                    pointed_block = other_block
-                elif other_block != pointed_block:
-                    break
-                stop += 1
+            stop = same_blocks(self, &axes, at, end, &pointed_block)
             for i in range(touched):
-                rest = i
                 nblock = pointed_block
-                inside = offset = 0
-                hit = True
-                for j in range(naxes - 1, -1, -1):
-                    d = axes[j]
-                    b = low[j] + rest % many[j]
-                    rest //= many[j]
-                    nblock += b * g.block_strides[d]
-                    if not clip(box.first[d], self.step[d], box.count[d], b * g.blocks[d], g.blocks[d],
-                                 &first[j], &count[j], &index[j]):
-                        hit = False
-                        break
-                    offset += (index[j] + box.index[d]) * self.strides[d]
-                    inside += first[j] * g.item_strides[d]
-                if not hit:
+                if not clip_block(self, &axes, box, i, &nblock, count, &inside, &offset):
                     continue
                 if constant != NULL:
                     source = constant
@@ -352,16 +379,16 @@ cdef class Operation:
                         return status
                 for p in range(at, stop):
                     shift = inside
-                    for j in range(npointed):
-                        d = pointed[j]
+                    for j in range(axes.npointed):
+                        d = axes.pointed[j]
                         shift += self.indices[d][p] % g.chunks[d] % g.blocks[d] * g.item_strides[d]
                     if chunk != NULL:
-                        copy_items(self.data + self.offsets[p] + offset, array_strides, source + shift, block_strides, count, naxes,
-                              g.itemsize)
+                        copy_items(self.data + self.offsets[p] + offset, axes.array_strides, source + shift,
+                                   axes.block_strides, count, axes.nplain, g.itemsize)
                     else:
                         block = whole + nblock * g.block_nbytes + shift
-                        copy_items(block, block_strides, self.data + self.offsets[p] + offset, array_strides, count, naxes,
-                              g.itemsize)
+                        copy_items(block, axes.block_strides, self.data + self.offsets[p] + offset, axes.array_strides,
+                                   count, axes.nplain, g.itemsize)
             at = stop
         return CHUNK_OK
 

@@ -52,6 +52,49 @@ cdef inline int whole(Read self, int64_t nchunk, DecodeContext *context, Chunk *
     return self.bring_whole(nchunk, context, chunk)
 
 
+cdef inline bint clip_block(Operation self, const Box *box, const int64_t *low, const int64_t *many, int64_t i,
+                            int64_t *nblock, Box *part, int64_t *offset) noexcept nogil:
+    """What a box takes of the `i`-th block that it touches, and where that begins in the block, in bytes; False for nothing."""
+    cdef Grid *g = &self.geometry.c
+    cdef int64_t b
+    cdef int d
+    nblock[0] = offset[0] = 0
+    for d in range(g.ndim - 1, -1, -1):
+        b = low[d] + i % many[d]
+        i //= many[d]
+        nblock[0] += b * g.block_strides[d]
+        if not clip(box.first[d], self.step[d], box.count[d], b * g.blocks[d], g.blocks[d],
+                    &part.first[d], &part.count[d], &part.index[d]):
+            return False
+        part.index[d] += box.index[d]
+        offset[0] += part.first[d] * g.item_strides[d]
+    return True
+
+
+cdef bint sum_block(Read self, const Chunk *chunk, int32_t nblock, const Box *part, uint8_t *to, uint32_t *crc,
+                    int64_t *summed) noexcept nogil:
+    """Go on with the checksum of a chunk as far as the end of a block; True if that has copied the block, too."""
+    cdef Grid *g = &self.geometry.c
+    cdef int32_t start = 0, stop = 0
+    if chunk.kind == KIND_RAW:
+        start = <int32_t> (CHUNK_HEADER + nblock * g.block_nbytes)
+        if self.covers(part, g.blocks):
+            if summed[0] < start:   # the header of the chunk
+                crc[0] = self.sum_more(crc[0], chunk.data + summed[0], start - summed[0])
+                summed[0] = start
+            if summed[0] == start and copy_and_checksum(
+                    self.own != NULL, crc, to, self.strides, part.count, g.ndim, chunk.data + start, g.itemsize):
+                summed[0] += g.block_nbytes
+                return True
+        stop = <int32_t> (CHUNK_HEADER + (nblock + 1) * g.block_nbytes)
+    elif block_span(chunk, nblock, &start, &stop):
+        stop = 0    # decoding it says what is wrong
+    if stop > summed[0]:
+        crc[0] = self.sum_more(crc[0], chunk.data + summed[0], stop - summed[0])
+        summed[0] = stop
+    return False
+
+
 cdef class Read(Operation):
     """Read a selection into a NumPy array: one with an axis for each of the array, of any strides, or a C-contiguous one."""
 
@@ -298,14 +341,12 @@ cdef class Read(Operation):
         cdef Grid *g = &self.geometry.c
         cdef Box part
         cdef int64_t source_strides[MAX_DIM]
-        cdef int64_t i, rest, b, nblock, offset
+        cdef int64_t i, nblock, offset
         cdef const uint8_t *source = NULL
         cdef uint8_t *to
-        cdef bint hit
         cdef int d, status
         cdef uint32_t crc = 0
         cdef int64_t summed = 0
-        cdef int32_t start = 0, stop = 0
         cdef int64_t plane_strides[MAX_DIM]
         cdef int64_t last
         cdef bint shuffled = (
@@ -316,40 +357,11 @@ cdef class Read(Operation):
             if shuffled:
                 plane_strides[d] = source_strides[d] // g.itemsize
         for i in range(begin, end):
-            rest = i
-            nblock = offset = 0
-            hit = True
-            for d in range(g.ndim - 1, -1, -1):
-                b = low[d] + rest % many[d]
-                rest //= many[d]
-                nblock += b * g.block_strides[d]
-                if not clip(box.first[d], self.step[d], box.count[d], b * g.blocks[d], g.blocks[d],
-                             &part.first[d], &part.count[d], &part.index[d]):
-                    hit = False
-                    break
-                part.index[d] += box.index[d]
-                offset += part.first[d] * g.item_strides[d]
-            if not hit:
+            if not clip_block(self, box, low, many, i, &nblock, &part, &offset):
                 continue
             to = self.at(&part)
-            if checked:
-                if chunk.kind == KIND_RAW:
-                    start = <int32_t> (CHUNK_HEADER + nblock * g.block_nbytes)
-                    if self.covers(&part, g.blocks):
-                        if summed < start:  # the header of the chunk
-                            crc = self.sum_more(crc, chunk.data + summed, start - summed)
-                            summed = start
-                        if summed == start and copy_and_checksum(
-                                self.own != NULL, &crc, to, self.strides, part.count, g.ndim, chunk.data + start,
-                                g.itemsize):
-                            summed += g.block_nbytes
-                            continue
-                    stop = <int32_t> (CHUNK_HEADER + (nblock + 1) * g.block_nbytes)
-                elif block_span(chunk, <int32_t> nblock, &start, &stop):
-                    stop = 0    # decoding it says what is wrong
-                if stop > summed:
-                    crc = self.sum_more(crc, chunk.data + summed, stop - summed)
-                    summed = stop
+            if checked and sum_block(self, chunk, <int32_t> nblock, &part, to, &crc, &summed):
+                continue
             if decoded != NULL:
                 if chunk.kind == KIND_RAW:
                     status = self.frame.load_span(nchunk, chunk, CHUNK_HEADER + nblock * g.block_nbytes,
