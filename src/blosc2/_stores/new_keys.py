@@ -7,21 +7,53 @@ of a leaf. Whether a key is legal by itself is decided by `_backends.key_rules`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from blosc2._arrays import raw_kinds
 from blosc2._backends import EMBED, KEY_RULES, LEAF_SUFFIXES, RESERVED, new_key, suffixed_folders
 from blosc2._core.keys.folded_keys import AGAIN, GROUP, LIKE_ANOTHER, UNKNOWN, KeyAdmission, KeySet, same_folded
+from blosc2._options import get_nthreads
 from blosc2._stores.contents import Contents
 
 if TYPE_CHECKING:
     from blosc2._backends import LeafStream
+    from blosc2._core.keys.keytable import KeyTable
     from blosc2._core.leaves.leaf_stream import SmallLeaves
     from blosc2.dict_store import DictStore
 
 # The most keys of one call that are noted. Further keys are not compared with each other.
 _MOST_KEYS: Final = 1 << 22
+
+# Keys of a store from which on it pays to check its catalog in a thread of its own.
+_MANY_KEYS: Final = 1 << 17
+
+
+@contextmanager
+def _checking_catalog(table: KeyTable) -> Iterator[None]:
+    """Compare the catalog of a large store with its directory meanwhile, as the next commit has to.
+
+    That takes about as long as taking note of all keys, and needs no GIL. The commit finds it done; what is wrong with
+    the catalog shows there.
+    """
+    beside = threading.Thread(target=_check_catalog, args=(table,), name="blosc2-catalog", daemon=True)
+    started = False
+    if len(table) >= _MANY_KEYS and table.cataloged and get_nthreads() > 1:
+        with suppress(RuntimeError):  # at exit there are no new threads
+            beside.start()
+            started = True
+    try:
+        yield
+    finally:
+        if started:
+            beside.join()
+
+
+def _check_catalog(table: KeyTable) -> None:
+    with suppress(Exception):
+        table.sound()
 
 
 class NewNames:
@@ -85,7 +117,9 @@ class NewNames:
         tables = listing.tables
         if tables is not None:  # of these keys no strings are made
             for table in tables:
-                for key in folded.add_table(table):
+                with _checking_catalog(table):
+                    dotted = folded.add_table(table)
+                for key in dotted:
                     suffixed.update(suffixed_folders(key))
             return
         for batch in contents.key_batches():

@@ -3,7 +3,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from blosc2._core.keys.key_order cimport before_in_order, shared
+from blosc2._core.keys.key_order cimport comes_behind, shared
 from blosc2._core.keys.key_slots cimport GROUP, LEAF, MOST_OTHERS, MOST_STEPS, kind_of
 from blosc2._core.keys.keytable cimport Entry, KeyTable, Text
 from blosc2._core.zip.catalog cimport Leaf, SLOT_LENGTH, describes_table, slot_home, slot_offset, slot_tag
@@ -49,29 +49,28 @@ cdef inline bint leads_to(
         if slot_tag(found) != tag:
             continue
         entry = Entry(slot_offset(found))
-        if kind == LEAF or entry.at != offset:
+        if entry.at != offset:
             # Of a path that is a leaf and a group, the slot of the one may come before that of the other.
             other = kind_of(table, entry, path.bytes, path.length)
-            if other < 0 or (other & kind and entry.at != offset):
+            if other < 0 or other & kind:
                 return False
-            if not other & kind:
-                twins += 1
-                if other == 0 or twins > 1:
-                    walk.others -= 1
-                if walk.others < 0:
-                    return False
-                continue
+            twins += 1
+            if other == 0 or twins > 1:
+                walk.others -= 1
+            if walk.others < 0:
+                return False
+            continue
         return True
     return False
 
 
-cdef inline bint groups_fit(KeyTable table, const Text *before, const Text *key, int64_t offset, Walk *walk) noexcept nogil:
-    """Whether the groups that appear with a key, behind the one before, are found by the hash."""
-    cdef Py_ssize_t at = shared(before.bytes, key.bytes, min(before.length, key.length))
+cdef inline bint groups_fit(KeyTable table, const Text *key, Py_ssize_t common, int64_t offset, Walk *walk) noexcept nogil:
+    """Whether the groups that appear with a key, which has `common` bytes from the one before, are found by the hash."""
+    cdef Py_ssize_t at
     cdef prefix_hashes state
     cdef Text group
     start_prefixes(&state, table.seed0, table.seed1)
-    for at in range(at, key.length):
+    for at in range(common, key.length):
         if key.bytes[at] == 0x2F:
             group = Text(key.bytes, at)
             if not leads_to(table, next_prefix(&state, key.bytes, <size_t> at), &group, GROUP, offset, walk):
@@ -81,12 +80,11 @@ cdef inline bint groups_fit(KeyTable table, const Text *before, const Text *key,
 
 
 cdef inline void count_claims(
-        KeyTable table, const Text *before, const Text *key, int64_t position, Walk *walk) noexcept nogil:
+        KeyTable table, const Text *key, Py_ssize_t common, const Leaf *leaf, Walk *walk) noexcept nogil:
     """Compare the counts that the catalog has at a leaf with those of the keys."""
-    cdef Leaf leaf
-    cdef Py_ssize_t common = shared(before.bytes, key.bytes, min(before.length, key.length)), at
+    cdef Py_ssize_t at
     cdef bint hidden = last_segment_is(key.bytes, <size_t> key.length, b"__vlmeta__", 10)
-    walk.claims = walk.claims and table.catalog.leaf(position, &leaf) and leaf.kind < table.catalog.kind_count and (
+    walk.claims = walk.claims and leaf.kind < table.catalog.kind_count and (
         <int64_t> leaf.groups == walk.groups and <int64_t> leaf.hidden == walk.hidden)
     if not walk.claims:
         return
@@ -117,12 +115,13 @@ cdef inline bint totals_fit(KeyTable table, const Walk *walk) noexcept nogil:
 
 cdef inline bint leaves_fit(KeyTable table, Walk *walk) noexcept nogil:
     """Whether what a catalog says of leaves is what the directory says."""
-    cdef int64_t position = 0, offset
+    cdef int64_t position = 0
     cdef Record record
     cdef Text before
     cdef Text keys[AT_ONCE]
-    cdef int64_t offsets[AT_ONCE]
+    cdef Leaf leaves[AT_ONCE]
     cdef uint64_t hashes[AT_ONCE]
+    cdef Py_ssize_t common
     cdef int i, taken
     walk.paths = walk.end = 0
     walk.claims, walk.names = True, 0
@@ -135,25 +134,25 @@ cdef inline bint leaves_fit(KeyTable table, Walk *walk) noexcept nogil:
         taken = 0
         # Some at a time: the slots of all of them are asked for before the first is needed.
         while position < table.count and taken < AT_ONCE:
-            offset = table.record_offset(position)
-            if (position and offset != walk.end) or not table.leaf_at(position, &record, &keys[taken]):
+            if not table.catalog.leaf(position, &leaves[taken]) or (position and leaves[taken].offset != walk.end) or (
+                    not table.record_at(leaves[taken].offset, &record, &keys[taken])):
                 return False
             hashes[taken] = key_hash(table.seed0, table.seed1, keys[taken].bytes, keys[taken].length)
             prefetch(table.slots + SLOT_LENGTH * slot_home(hashes[taken], table.homes), 1)
-            offsets[taken] = offset
-            walk.end = offset + record.length
+            walk.end = leaves[taken].offset + record.length
             position += 1
             taken += 1
         for i in range(taken):
-            if walk.paths == 0:
-                before = Text(keys[i].bytes, 0)
-            elif not before_in_order(&before, &keys[i]):
+            common = 0
+            if walk.paths:
+                common = shared(before.bytes, keys[i].bytes, min(before.length, keys[i].length))
+                if not comes_behind(&before, &keys[i], common):
+                    return False
+            if not leads_to(table, hashes[i], &keys[i], LEAF, leaves[i].offset, walk):
                 return False
-            if not leads_to(table, hashes[i], &keys[i], LEAF, offsets[i], walk):
+            if not groups_fit(table, &keys[i], common, leaves[i].offset, walk):
                 return False
-            if not groups_fit(table, &before, &keys[i], offsets[i], walk):
-                return False
-            count_claims(table, &before, &keys[i], position - taken + i, walk)
+            count_claims(table, &keys[i], common, &leaves[i], walk)
             walk.paths += 1
             before = keys[i]
     return True

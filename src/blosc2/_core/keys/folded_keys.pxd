@@ -8,7 +8,8 @@ cdef class KeySet:
     cdef int64_t room, used, most
 
     cdef int64_t _slot(self, uint64_t hashed) noexcept nogil
-    cdef int _grow(self) except -1
+    cdef int _reserve(self, int64_t count) except -1
+    cdef int _grow(self, int64_t most) except -1
     cdef bint _add(self, uint64_t hashed) except -1
     cdef bint _has(self, uint64_t hashed) noexcept nogil
 

@@ -16,6 +16,9 @@ from blosc2._core.keys.keytable cimport KeyTable, Text
 from blosc2._core.keys.moved_keys cimport moved_text, positions_below
 from blosc2._core.zip.key_hash cimport key_hash, next_prefix, prefix_hashes, start_prefixes
 
+cdef extern from "io/large_pages.h" nogil:
+    void use_large_pages(void *start, size_t length)
+
 cdef extern from "io/prefetch.h" nogil:
     void prefetch(const uint8_t *start, int64_t length)
 
@@ -64,14 +67,23 @@ cdef class KeySet:
             slot = (slot + 1) & (self.room - 1)
         return slot
 
-    cdef int _grow(self) except -1:
+    cdef int _reserve(self, int64_t count) except -1:
+        """Make room for so many keys."""
+        cdef int64_t room = self.room
+        while 2 * room < 3 * count + 64:
+            room *= 2
+        return self._grow(room) if room > self.room else 0
+
+    cdef int _grow(self, int64_t most) except -1:
+        """Have so many slots, a power of 2."""
         cdef uint64_t *old = self.slots
         cdef int64_t room = self.room, i
-        self.slots = <uint64_t *> PyMem_Calloc(<size_t> (2 * room), 8)
+        self.slots = <uint64_t *> PyMem_Calloc(<size_t> most, 8)
         if self.slots == NULL:
             self.slots = old
             raise MemoryError
-        self.room = 2 * room
+        use_large_pages(self.slots, <size_t> (8 * most))
+        self.room = most
         for i in range(room):
             if old[i]:
                 self.slots[self._slot(old[i])] = old[i]
@@ -87,7 +99,7 @@ cdef class KeySet:
             self.slots[slot] = hashed
             self.used += 1
             if 3 * self.used > 2 * self.room:
-                self._grow()
+                self._grow(2 * self.room)
         return False
 
     cdef bint _has(self, uint64_t hashed) noexcept nogil:
@@ -114,8 +126,7 @@ cdef class KeySet:
         cdef list found = []
         table.sort()
         if self.used == 0:
-            while 2 * self.room < 3 * min(table.count, self.most) + 64:
-                self._grow()
+            self._reserve(min(table.count, self.most))
         lower[0] = 0x2F
         for position in range(table.count):
             if not table.key(position, &text):

@@ -66,6 +66,16 @@ static inline int same_bytes(const uint8_t *a, const uint8_t *b, size_t length) 
     return (differ | (b2_word(a + length - 8) ^ b2_word(b + length - 8))) == 0;
 }
 
+/* How many bytes two keys have in common at the beginning, of the first `most`. */
+static inline size_t shared_bytes(const uint8_t *a, const uint8_t *b, size_t most) {
+    size_t i = 0;
+    while (i + 8 <= most && b2_word(a + i) == b2_word(b + i))
+        i += 8;
+    while (i < most && a[i] == b[i])
+        i++;
+    return i;
+}
+
 /* Whether the last segment of a key, which has no "/" in front, is a name. */
 static inline int last_segment_is(const uint8_t *key, size_t length, const char *name, size_t name_length) {
     return length >= name_length && memcmp(key + length - name_length, name, name_length) == 0

@@ -18,6 +18,10 @@ cdef extern from "keys/key_order.h" nogil:
     void sort_items(SortItem *items, size_t count, SortItem *scratch, uint32_t skip)
 
 
+cdef extern from "keys/key_match.h" nogil:
+    size_t shared_bytes(const uint8_t *a, const uint8_t *b, size_t most)
+
+
 cdef inline uint64_t first_bytes(const uint8_t *p, Py_ssize_t length) noexcept nogil:
     """Up to 8 bytes as a number whose order is theirs; what is behind the end counts as 0."""
     cdef uint64_t result = 0
@@ -35,10 +39,12 @@ cdef inline bint before_in_order(const Text *a, const Text *b) noexcept nogil:
 
 cdef inline Py_ssize_t shared(const uint8_t *a, const uint8_t *b, Py_ssize_t most) noexcept nogil:
     """How many bytes two keys have in common, of the first `most`."""
-    cdef Py_ssize_t i = 0
-    while i < most and a[i] == b[i]:
-        i += 1
-    return i
+    return <Py_ssize_t> shared_bytes(a, b, <size_t> most)
+
+
+cdef inline bint comes_behind(const Text *a, const Text *b, Py_ssize_t common) noexcept nogil:
+    """Whether the second of two keys, which have so many bytes in common, comes behind the first."""
+    return a.length == common < b.length or (common < a.length and common < b.length and a.bytes[common] < b.bytes[common])
 
 
 cdef inline int put_in_order(KeyTable table) except -1:

@@ -65,6 +65,7 @@ cdef class KeyTable:
     cdef int64_t lookup_either(self, const uint8_t *path, Py_ssize_t length) noexcept nogil
     cdef bint key_at(self, int64_t offset, Text *text) noexcept nogil
     cdef bint leaf_at(self, int64_t position, Record *record, Text *text) noexcept nogil
+    cdef bint record_at(self, int64_t offset, Record *record, Text *text) noexcept nogil
     cdef bint key(self, int64_t position, Text *text) noexcept nogil
     cdef int64_t record_offset(self, int64_t position) noexcept nogil
     cdef int sort(self) except -1

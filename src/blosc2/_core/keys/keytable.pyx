@@ -393,14 +393,16 @@ cdef class KeyTable:
     cdef bint key_at(self, int64_t offset, Text *text) noexcept nogil:
         """The key of the record at an offset; False where there is none, or none that a store may have."""
         cdef Record record
-        return open_named(self.archive._directory, self.archive.directory_size, offset, &record) and self._key_of(
-            &record, offset, text)
+        return self.record_at(offset, &record, text)
 
     cdef bint leaf_at(self, int64_t position, Record *record, Text *text) noexcept nogil:
         """The record and the key at a position of the order, of a table of an archive; False where `key` is."""
-        cdef int64_t offset = self.record_offset(position)
-        return self.archive is not None and open_named(
-            self.archive._directory, self.archive.directory_size, offset, record) and self._key_of(record, offset, text)
+        return self.archive is not None and self.record_at(self.record_offset(position), record, text)
+
+    cdef bint record_at(self, int64_t offset, Record *record, Text *text) noexcept nogil:
+        """The record at an offset, and its key; False where there is none, or none that a store may have."""
+        return open_named(self.archive._directory, self.archive.directory_size, offset, record) and self._key_of(
+            record, offset, text)
 
     cdef bint _key_of(self, const Record *record, int64_t offset, Text *text) noexcept nogil:
         """The key of a record."""
