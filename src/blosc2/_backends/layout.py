@@ -73,6 +73,8 @@ LOCK = "embed.b2e.b2lock"
 RESERVED = ".b2/"
 #: Suffixes of leaves. Of two files for one key, the one that comes first here counts.
 LEAF_SUFFIXES = (".b2nd", ".b2f", ".b2b")
+# What they hold mostly.
+_KINDS: Final = {".b2nd": "NDArray", ".b2f": "SChunk", ".b2b": "BatchArray"}
 #: What a frame begins with.
 FRAME_MAGIC = b"\x9e\xa8b2frame\0"
 
@@ -116,6 +118,17 @@ def suffix_of_frame(frame: Frame) -> str:
     if frame.metalayer("batcharray") is not None:
         return ".b2b"
     return ".b2nd" if frame.metalayer("b2nd") is not None else ".b2f"
+
+
+def unusual_name(root: str, name: str, key: str, frame: Frame | None) -> str:
+    """What a warning says of a leaf whose suffix is not one of `LEAF_SUFFIXES`; `frame` is None if it is unreadable."""
+    kind = "frame"
+    expected = " or ".join(map(repr, LEAF_SUFFIXES))
+    if frame is not None:
+        suffix = suffix_of_frame(frame)
+        kind = "ObjectArray" if frame.metalayer("vlarray") is not None else _KINDS[suffix]
+        expected = repr(suffix)
+    return f"{root}: {name!r} is the leaf {key!r}, of kind {kind}, under an unusual suffix; expected {expected}"
 
 
 def filed_as(byte_range: ByteRange) -> tuple[str, bytes]:

@@ -95,6 +95,10 @@ class TieredBackend(ABC):
         """The keys of all files or members."""
 
     @abstractmethod
+    def warn_early(self) -> None:
+        """Warn of leaves with unusual names when the store is opened, as far as looking for them takes little time."""
+
+    @abstractmethod
     def write(
         self, files: dict[str, ByteRange | None], embed: EmbeddedChanges | None, *, fresh: bool, durable: bool = True,
         lazy: bool = False,

@@ -47,6 +47,7 @@ def open_or_begin(store: DictStore, path: str) -> None:
         raise taken(path, "mode='x' only creates, and there is something already")
     if exists and mode != "w":
         load(store)
+        backend.warn_early()
         if mode != "r":
             backend.cut_tail()
         return

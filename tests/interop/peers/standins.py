@@ -12,7 +12,8 @@ import importlib.machinery
 import pkgutil
 import sys
 import types
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -44,11 +45,26 @@ class Absent:
     def __getitem__(self, key: object) -> Absent:
         return Absent()
 
+    # Else indexing it with 0, 1, 2, ... would never end.
+    __iter__ = None
+
 
 def _stand_in(name: str) -> Absent:
     if name.startswith("__"):
         raise AttributeError(name)
     return Absent()
+
+
+def _or_stand_in(own: Callable[[str], Any] | None) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module that has `own`, which imports names when they are first used."""
+
+    def find(name: str) -> Any:
+        if own is not None:
+            with suppress(AttributeError):
+                return own(name)
+        return _stand_in(name)
+
+    return find
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -81,8 +97,10 @@ def pytest_make_collect_report(collector: Any) -> Generator[None, Any, Any]:
     modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "blosc2"]
     before = [(module, module.__dict__.get("__getattr__")) for module in modules]
     finder = _Finder()
-    for module in modules:
-        module.__getattr__ = _stand_in  # type: ignore[method-assign]
+    for module, own in before:
+        if own is None and hasattr(type(module), "__getattr__"):
+            own = module.__getattr__  # the package itself is of a class of its own, whose method finds its names
+        module.__getattr__ = _or_stand_in(own)  # type: ignore[method-assign]
     sys.meta_path.append(finder)
     try:
         return (yield)

@@ -21,13 +21,12 @@ from blosc2._backends.directory.files import has_dead_bytes
 from blosc2._backends.directory.folders import Folders
 from blosc2._backends.directory.leaf_files import LeafFiles
 from blosc2._backends.directory.placing import Placing, Unsettled
+from blosc2._backends.directory.scan import is_empty
 from blosc2._backends.embedded.file import EmbeddedFile
 from blosc2._backends.embedded.frame_map import Embedded, read_embedded
 from blosc2._backends.layout import (
     EMBED,
     LEAF_SUFFIXES,
-    LOCK,
-    RESERVED,
     ByteRange,
     NewVersion,
     Renamed,
@@ -106,8 +105,11 @@ class DirectoryBackend(TieredBackend):
             return False
         if not os.path.isdir(self.root):
             raise NotADirectoryError(errno.ENOTDIR, "a .b2d store is a directory, and this is a file", self.root)
-        # What a writer leaves there before it has published anything does not count.
-        return any(name not in (LOCK, RESERVED.rstrip("/")) for name in os.listdir(self.root))
+        return os.path.exists(os.path.join(self.root, EMBED)) or not is_empty(self.root)
+
+    def warn_early(self) -> None:
+        """See `TieredBackend`."""
+        self.files.warn_early()
 
     def check_replaceable(self) -> None:
         """Refuse to replace a directory that is no store."""

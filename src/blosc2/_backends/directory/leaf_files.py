@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-from blosc2._backends.directory.scan import Folder, scan
+from blosc2._backends.directory.scan import Folder, first_unusual, scan
 from blosc2._backends.key_rules import is_path
-from blosc2._backends.layout import LEAF_SUFFIXES, RESERVED, ByteRange, open_source
+from blosc2._backends.layout import LEAF_SUFFIXES, RESERVED, ByteRange, open_source, unusual_name
+from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.header_parser import file_range
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
+from blosc2.exceptions import FormatError
 
 _RESERVED: Final = "/" + RESERVED
 # Errors of a file system if a file does not exist, or cannot exist.
@@ -39,13 +41,14 @@ class LeafFiles:
         The advice for each file that is opened.
     """
 
-    __slots__ = ("_files", "_folders", "_mmap_mode", "_root", "_table", "_table_is_old", "_warned", "advice")
+    __slots__ = ("_files", "_folders", "_mmap_mode", "_root", "_table", "_table_is_old", "_told", "advice")
 
     def __init__(self, root: str, mmap_mode: str | None) -> None:
         self._root = root
         self._mmap_mode = mmap_mode
         self.advice: str | None = None
-        self._warned = False
+        # Files warned about, and "" for keys that have several.
+        self._told: set[str] = set()
         self.forget()
 
     def forget(self) -> None:
@@ -169,17 +172,24 @@ class LeafFiles:
         if others:
             others.pop(key, None)
 
+    def warn_early(self) -> None:
+        """Warn of leaves under unusual suffixes when the store is opened, as far as that takes little time."""
+        self._warn_of(first_unusual(self._root))
+
+    def _warn_of(self, files: dict[str, str]) -> None:
+        for key, name in files.items():
+            if name not in self._told:
+                self._told.add(name)
+                frame = None
+                with suppress(FormatError, OSError):
+                    byte_range = self.open(os.path.join(self._root, name))
+                    frame = None if byte_range is None else Frame.open(*byte_range, key)
+                warnings.warn(unusual_name(self._root, name, key, frame), UserWarning, stacklevel=2)
+
     def _warn(self, ranked: list[dict[str, str]]) -> None:
-        if self._warned:
-            return
-        self._warned = True
-        for key, name in ranked[-1].items():
-            warnings.warn(
-                f"{self._root}: {name} is a frame under an unusual suffix; it is the leaf {key!r}",
-                UserWarning,
-                stacklevel=2,
-            )
-        if sum(map(len, ranked)) > len(set().union(*ranked)):
+        self._warn_of(ranked[-1])
+        if "" not in self._told and sum(map(len, ranked)) > len(set().union(*ranked)):
+            self._told.add("")
             warnings.warn(
                 f"{self._root}: some keys have more than one file; of these, the suffixes "
                 f"{', '.join(LEAF_SUFFIXES)} win in this order",

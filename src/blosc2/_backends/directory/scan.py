@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from typing import Final
 
 from blosc2._backends.layout import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, RESERVED
 from blosc2.exceptions import FormatError
+
+_RESERVED: Final = RESERVED.rstrip("/")
+# What opening a store looks at: so many names in so many folders; a file that must be read counts as so many more.
+_NAMES: Final = 256
+_FOLDERS: Final = 4
+_OPENED: Final = 15
 
 
 class Folder:
@@ -57,6 +65,36 @@ class Folder:
 def _has_unusual_suffix(name: str) -> bool:
     # Of what begins with a dot, that is no suffix.
     return name.startswith(".") or not name.endswith(LEAF_SUFFIXES)
+
+
+def is_empty(root: str) -> bool:
+    """Whether a directory holds nothing but what a writer leaves there before it has published anything."""
+    with os.scandir(root) as entries:
+        return all(entry.name in (LOCK, _RESERVED) for entry in entries)
+
+
+def first_unusual(root: str) -> dict[str, str]:
+    """Frames under unusual suffixes, as far as a look that takes little time finds any: key -> file."""
+    found: dict[str, str] = {}
+    left, folders = _NAMES, ["/"]
+    with suppress(OSError):  # whoever needs what cannot be read gets the error
+        for base in folders:
+            with os.scandir(root + base) as entries:
+                for entry in entries:
+                    name = entry.name
+                    left -= 1
+                    if left < 0:
+                        return found
+                    if name.endswith(LEAF_SUFFIXES) or (base == "/" and name in (EMBED, LOCK, _RESERVED)):
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        if len(folders) < _FOLDERS:
+                            folders.append(f"{base}{name}/")
+                    elif entry.is_file():
+                        left -= _OPENED
+                        if _begins_like_frame(entry.path):
+                            found[base + os.path.splitext(name)[0]] = f"{base[1:]}{name}"
+    return found
 
 
 def scan(root: str) -> list[dict[str, str]]:

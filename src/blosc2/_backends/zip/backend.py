@@ -156,6 +156,11 @@ class ZipBackend(TieredBackend):
             return KeyTable.of_keys(())
         return self.members.table()
 
+    def warn_early(self) -> None:
+        """See `TieredBackend`."""
+        if self.members is not None:
+            self.members.warn_early()
+
     def locate_file(self, key: str) -> ByteRange | None:
         """The member of a key; None where there is none."""
         members = self.members

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
-from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED, ByteRange, MovedGroups, pieces
+from blosc2._backends.layout import EMBED, LEAF_SUFFIXES, LOCK, RESERVED, ByteRange, MovedGroups, pieces, unusual_name
 from blosc2._backends.zip.member_frames import SMALL_MEMBER
 from blosc2._backends.zip.version import Version
 from blosc2._core.frame.frame import Frame
@@ -23,6 +24,8 @@ _EMBED: Final = EMBED.encode()
 _of_member = Frame.of_member
 #: A catalog that this process wrote: its offset, size and checksum, and how many keys and groups it has.
 OwnCatalog = tuple[tuple[int, int, int], int]
+# Archives with fewer members are listed when they are opened; with more, leaves of this package have a catalog.
+_FEW: Final = 256
 # An embed.b2e up to this size that has no checksums of its own is checked as a whole.
 _LARGEST_CHECKED: Final = 1 << 20
 
@@ -70,8 +73,15 @@ class Members:
             self._keys = self._whole = keys = KeyTable.of_archive(self.archive, _SUFFIXES, _SKIPPED)
             self._find = keys.find
             if keys.unknown_suffixes or keys.clashes or keys.packed:
-                _tell(self._root, keys, self._told)
+                self._tell(keys)
         return self._keys
+
+    def warn_early(self) -> None:
+        """Warn of unusual members when the archive is opened, if it has so few that its keys are listed at no cost."""
+        archive = self.archive
+        if archive.count < _FEW and archive.catalog is None:
+            with suppress(FormatError, OSError):  # whoever needs what cannot be read gets the error
+                self.table()
 
     @property
     def can_move_groups(self) -> bool:
@@ -206,25 +216,28 @@ class Members:
                 path=self._root, key=key, offset=offset,
             )  # fmt: skip
 
-
-def _tell(root: str, keys: KeyTable, told: set[str]) -> None:
-    """Warn once of keys that writers of this package would not leave."""
-    if root in told:
-        return
-    told.add(root)
-    for key in keys.unknown_suffixes:
-        warnings.warn(f"{root}: {key!r} is a frame under an unusual suffix", UserWarning, stacklevel=2)
-    for key in keys.packed:
-        warnings.warn(
-            f"{root}: {key!r} is not shown, because another tool has compressed its member, and members are "
-            "read in place: unzip the file and pack it without compression (zip -0)",
-            UserWarning,
-            stacklevel=2,
-        )
-    for key in keys.clashes:
-        warnings.warn(
-            f"{root}: {key!r} has more than one member; of these, the suffixes "
-            f"{', '.join(LEAF_SUFFIXES)} win in this order",
-            UserWarning,
-            stacklevel=2,
-        )
+    def _tell(self, keys: KeyTable) -> None:
+        """Warn once of keys that writers of this package would not leave."""
+        root = self._root
+        if root in self._told:
+            return
+        self._told.add(root)
+        for key in keys.unknown_suffixes:
+            frame, record = None, keys.find(key)
+            with suppress(FormatError, OSError):
+                frame = _of_member(self.archive, record, key, self._check)
+            warnings.warn(unusual_name(root, self.archive.name_at(record), key, frame), UserWarning, stacklevel=2)
+        for key in keys.packed:
+            warnings.warn(
+                f"{root}: {key!r} is not shown, because another tool has compressed its member, and members are "
+                "read in place: unzip the file and pack it without compression (zip -0)",
+                UserWarning,
+                stacklevel=2,
+            )
+        for key in keys.clashes:
+            warnings.warn(
+                f"{root}: {key!r} has more than one member; of these, the suffixes "
+                f"{', '.join(LEAF_SUFFIXES)} win in this order",
+                UserWarning,
+                stacklevel=2,
+            )
