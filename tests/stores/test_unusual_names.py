@@ -82,7 +82,7 @@ def test_opening_tells_of_a_renamed_leaf(make: Any, kind: str, mode: str, tmp_pa
     value, suffix = KINDS[kind]
     path = make(tmp_path, {"/g/leaf": value(), "/other": np.arange(3)})
     rename(path, "g/leaf" + suffix, "g/leaf.weird")
-    for cls in (blosc2.DictStore, blosc2.TreeStore):
+    for cls in (blosc2.DictStore, blosc2.TreeStore, blosc2.open):
         (text,) = said(lambda cls=cls: cls(path, mode=mode).close())  # type: ignore[misc]
         assert str(path) in text
         assert "'g/leaf.weird'" in text

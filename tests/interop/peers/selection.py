@@ -70,7 +70,6 @@ DIFFERENT: Final = (
     (r"test_dict_store.py::test_to_b2z_from_readonly", "a store that is read can be packed"),
     (r"test_dict_store.py::test_without_embed", "one writer at a time"),
     (r"test_locking.py::test_(embed|dict)_store_", "one writer at a time, so no locking= of stores"),
-    (r"_store.py::test_discovery_reopens_renamed", "renamed leaves: the warning comes when leaves are listed"),
     (r"test_embed_store.py::test_with_many_nodes", "when an EmbedStore publishes"),
     (r"test_swmr.py::|test_locking.py::test_growth_swmr_cross_process\[False\]", "growth is seen at refresh()"),
 )  # fmt: skip
