@@ -1,7 +1,7 @@
 """What does it cost to write, replace and delete small leaves? Microseconds for each, beside LMDB if it is installed.
 
     python bench/small_writes.py                    all rows, some minutes
-    python bench/small_writes.py --only single,bulk   some of: single, bulk, change, mixed, commit, million
+    python bench/small_writes.py --only single,bulk   some of: single, bulk, change, mixed, commit, larger, million
 
 Values are 200 bytes. Flat keys are like ``/k0000123``, nested ones lie five groups deep. Each figure is the best of
 `--repeat` runs: wall time, and in brackets the time of a processor. Everything is durable at the end of a time, unless
@@ -27,7 +27,7 @@ import numpy as np
 import blosc2
 
 VALUES = [np.random.default_rng(n).integers(0, 256, 200).astype("u1") for n in range(64)]
-ROWS = ("single", "bulk", "change", "mixed", "commit", "million")
+ROWS = ("single", "bulk", "change", "mixed", "commit", "larger", "million")
 
 
 def each_key(count: int, *, nested: bool, first: int = 0) -> Iterator[str]:
@@ -251,6 +251,30 @@ def commit(folder: Path, repeat: int) -> None:
         os.unlink(base)
 
 
+def larger(folder: Path, repeat: int) -> None:
+    """Arrays of 4 KB to 1 MB, with one thread and with two; "main" is the processor time of the thread that calls."""
+    rng = np.random.default_rng(0)
+    for kind in (".b2z", ".b2e"):
+        for size, number in ((4 << 10, 4000), (32 << 10, 1000), (64 << 10, 500), (256 << 10, 150), (1 << 20, 48)):
+            values = [np.cumsum(rng.integers(-3, 4, size // 4)).astype("i4") for _ in range(8)]
+            items = [(f"/k{n}", values[n % 8]) for n in range(number)]
+            for nthreads in (1, 2):
+                blosc2.set_nthreads(nthreads)
+                times, mains = [], []
+                for _ in range(repeat):
+                    path = str(folder / f"l{kind}")
+                    store = make(kind, path)
+                    main = -time.thread_time()
+                    with Timed() as timed:
+                        store.write_many(items)
+                        store.close()
+                    mains.append(main + time.thread_time())
+                    times.append(timed)
+                    os.unlink(path)
+                what = f"write_many of {size >> 10} KB, {kind}, {nthreads} thread{'s' * (nthreads > 1)}, durable"
+                show(what, times, number, f"main {min(mains) / number * 1e6:8.2f} us")
+
+
 BUILD = """
 import resource, sys
 sys.path.insert(0, {bench!r})
@@ -292,7 +316,8 @@ def main() -> None:
     options = parser.parse_args()
     print(f"file {blosc2.__file__}, peak before {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MB")
     functions: dict[str, Callable[[Path, int], None]] = {
-        "single": single, "bulk": bulk, "change": change, "mixed": mixed, "commit": commit, "million": million,
+        "single": single, "bulk": bulk, "change": change, "mixed": mixed, "commit": commit, "larger": larger,
+        "million": million,
     }  # fmt: skip
     for name in options.only.split(","):
         with tempfile.TemporaryDirectory(prefix="small_writes_", dir=options.data) as folder:

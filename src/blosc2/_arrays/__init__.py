@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from blosc2._arrays.readable import ChunkInfo, ReadableArray
     from blosc2._arrays.resize import resize_update, resized_geometry, rows_to_append
     from blosc2._arrays.slabs import Shape, Snapshot, compressed_box, converted, plan_like, slabs_in
-    from blosc2._arrays.small_frames import TINY, cframe_of, forget_templates, raw_kinds, tiny_frame
+    from blosc2._arrays.small_frames import TINY, cframe_of, forget_templates, raw_kinds, template_of, tiny_frame
     from blosc2._arrays.spec import ArrayPlan, plain_dtype
     from blosc2._arrays.streams import joined_rows, made, slab_height, slabs_of
     from blosc2._arrays.transform import matrix_axes, permuted, reshaped, selected, shape_for, taken, taken_along
@@ -40,7 +40,7 @@ else:
         "readable": "ChunkInfo ReadableArray",
         "resize": "resize_update resized_geometry rows_to_append",
         "slabs": "Shape Snapshot compressed_box converted plan_like slabs_in",
-        "small_frames": "TINY cframe_of forget_templates raw_kinds tiny_frame",
+        "small_frames": "TINY cframe_of forget_templates raw_kinds template_of tiny_frame",
         "spec": "ArrayPlan plain_dtype",
         "streams": "joined_rows made slab_height slabs_of",
         "transform": "matrix_axes permuted reshaped selected shape_for taken taken_along",
@@ -93,5 +93,6 @@ __all__ = [
     "squeezed_axes",
     "taken",
     "taken_along",
+    "template_of",
     "tiny_frame",
 ]  # fmt: skip

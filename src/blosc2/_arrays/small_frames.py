@@ -108,9 +108,20 @@ def tiny_frame(items: Items, keywords: dict[str, Any], *, asked: bool | None = N
     """
     if (bool(keywords) if asked is None else asked) or items.nbytes > TINY:
         return None
-    known = _tiny_kind(items, keywords)
+    known = _kind_of(items, keywords)
     frame = None if known is None or known.template is None else known.template.raw_frame(items)
     return None if known is None or frame is None else (frame, _description(known, frame))
+
+
+def template_of(items: Items, keywords: dict[str, Any]) -> Template | None:
+    """What makes the frames of arrays like this one, in several threads; None for arrays without a template.
+
+    These are the frames of `cframe_of`.
+    """
+    if not TINY < items.nbytes <= _SMALL or items.dtype.hasobject:
+        return None
+    known = _kind_of(items, keywords)
+    return None if known is None else known.template
 
 
 def raw_kinds(keywords: dict[str, Any]) -> RawKinds | None:
@@ -120,7 +131,7 @@ def raw_kinds(keywords: dict[str, Any]) -> RawKinds | None:
         return None
 
     def learn(items: Items) -> tuple[Template, bytes] | None:
-        known = _tiny_kind(items, keywords) if items.nbytes <= TINY and not items.dtype.hasobject else None
+        known = _kind_of(items, keywords) if items.nbytes <= TINY and not items.dtype.hasobject else None
         frame = None if known is None or known.template is None else known.template.raw_frame(items)
         if known is None or known.template is None or frame is None:
             return None
@@ -136,7 +147,7 @@ def _description(known: _Known, frame: bytes) -> bytes:
     return known.description
 
 
-def _tiny_kind(items: Items, keywords: dict[str, Any]) -> _Known | None:
+def _kind_of(items: Items, keywords: dict[str, Any]) -> _Known | None:
     """What is known of the kind of a small array; None if the keywords may say more than how to compress."""
     templates = _set_of(keywords)
     if templates is None:

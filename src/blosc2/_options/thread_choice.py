@@ -19,7 +19,7 @@ PARALLEL_WORK = 3 << 16
 share_from(PARALLEL_WORK)
 
 #: Bytes of an array from which compressing it in another thread takes less time than handing it over.
-COMPRESSED_BESIDE = 128 << 10
+COMPRESSED_BESIDE = 64 << 10
 
 #: What is compressed at a time at least: as much as caches hold, as long as all threads have something to do.
 BATCH_NBYTES = 4 << 20

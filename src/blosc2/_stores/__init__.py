@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from blosc2._stores.leaves.descriptions import LeafInfo
     from blosc2._stores.leaves.leaf import leaf_reader, live_leaf
     from blosc2._stores.leaves.leaf_setting import ready_setter, set_leaf
-    from blosc2._stores.leaves.many_frames import FrameMaker, nbytes_of
+    from blosc2._stores.leaves.many_frames import FrameMaker, nbytes_of, with_frames
     from blosc2._stores.leaves.statistics import GroupStats, describe_leaf, store_stats
     from blosc2._stores.leaves.value_to_frame import metadata_frame, new_frame
     from blosc2._stores.new_keys import NewKeys, NewNames
@@ -46,7 +46,7 @@ else:
         "leaves.leaf": "leaf_reader live_leaf",
         "leaves.statistics": "GroupStats describe_leaf store_stats",
         "leaves.leaf_setting": "ready_setter set_leaf",
-        "leaves.many_frames": "FrameMaker nbytes_of",
+        "leaves.many_frames": "FrameMaker nbytes_of with_frames",
         "leaves.value_to_frame": "metadata_frame new_frame",
         "new_keys": "NewKeys NewNames",
         "open_stores": "end_all end_forgotten note_writable",
@@ -110,4 +110,5 @@ __all__ = [
     "to_b2z",
     "tree_changes",
     "walking",
+    "with_frames",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ stores, and in transactions, they are set one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain, islice
@@ -106,8 +106,8 @@ def write_many(self: Store, items: Items, *, progress: Callable[[int, int], Any]
         if session.streaming:  # begun while this waited for the lock
             session.check_writable("write many items")
         if session.transaction is not None:
-            with _stores.AllOrNone(self):
-                return _set_each(self, values, progress)
+            with _stores.AllOrNone(self), closing(_framed(self, values)) as framed:
+                return _set_each(self, framed, progress)
         self._leaves.collect(self._pending.frames)
         if self._pending.frames or self._pending.moved_groups:
             flush(self, durable=True)
@@ -115,8 +115,8 @@ def write_many(self: Store, items: Items, *, progress: Callable[[int, int], Any]
         if stream is not None:
             count = _write_as_they_come(cast("DictStore", self), stream, values, progress)
         else:
-            with self.transaction():
-                count = _set_each(self, values, progress)
+            with self.transaction(), closing(_framed(self, values)) as framed:
+                count = _set_each(self, framed, progress)
     session.check_own()  # a child that `items` has forked has stored nothing
     return count
 
@@ -152,6 +152,11 @@ def _set_each(store: Store, items: Iterable[tuple[str, Any]], progress: Progress
             progress(count, nbytes)
     progress(count, nbytes)
     return count
+
+
+def _framed(store: Store, items: Iterator[tuple[str, Any]]) -> Generator[tuple[str, Any], None, None]:
+    """The same items, of which some are compressed in several threads."""
+    return _stores.with_frames(items, store._path, store._encoding())
 
 
 def _stream_of(store: Store) -> LeafStream | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,13 @@ from blosc2.schunk import SChunk
 
 # Arrays of more uncompressed bytes get their frame in a file, not in memory.
 _LARGE: Final = 64 << 20
+
+
+class FramedValue(NamedTuple):
+    """A value whose frame is made already, and its uncompressed bytes."""
+
+    byte_range: Any
+    nbytes: int
 
 
 def new_frame(frame: bytes, suffix: str, description: bytes | None = None) -> NewFrame:
@@ -39,6 +46,9 @@ def frame_of(
     """
     if type(value) is np.ndarray and not value.dtype.hasobject:  # most values
         return compressed(value, path, encoding, asked=asked)
+    if type(value) is FramedValue:
+        made: NewFrame = value.byte_range
+        return made
     if isinstance(value, Stored):
         byte_range = value._handle.byte_range()
         return NewFrame(byte_range, suffix_of_frame(value._handle.frame))
