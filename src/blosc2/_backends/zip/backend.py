@@ -239,6 +239,7 @@ class ZipBackend(TieredBackend):
             writer = self._begin(self.embedded is None)
             self._check_own()
             writer.collect(self._folder)
+            writer.eager = True  # `LeafStream.end` waits for the disk
         except BaseException:
             self._give_up()
             raise

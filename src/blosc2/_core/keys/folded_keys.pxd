@@ -21,6 +21,9 @@ cdef class KeyAdmission:
     cdef public bint alone, suffixed
     cdef bytes reserved
     cdef bint grouped
+    # The group of the last plain key, which was found to exclude nothing; a length of -1 for none.
+    cdef uint8_t last_parent[256]
+    cdef Py_ssize_t last_length
 
     cdef int admit_key(self, key) except -1
     cdef bint _open_group(self, str key, const uint8_t *text, Py_ssize_t parent) except -1

@@ -39,6 +39,11 @@ cdef uint64_t _seed0, _seed1
 _seed0, _seed1 = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
 
 
+cdef inline int64_t home(KeySet keys, uint64_t hashed) noexcept nogil:
+    """The slot that a hash has unless others took it; the lowest bit is set in all hashes, and tells nothing."""
+    return <int64_t> (hashed >> 1 & <uint64_t> (keys.room - 1))
+
+
 cdef class KeySet:
     """Keys by their hashes; of 2**32 keys, two would be taken for one with a probability of one half.
 
@@ -62,7 +67,7 @@ cdef class KeySet:
         return self.used
 
     cdef int64_t _slot(self, uint64_t hashed) noexcept nogil:
-        cdef int64_t slot = <int64_t> (hashed & <uint64_t> (self.room - 1))
+        cdef int64_t slot = home(self, hashed)
         while self.slots[slot] and self.slots[slot] != hashed:
             slot = (slot + 1) & (self.room - 1)
         return slot
@@ -141,7 +146,7 @@ cdef class KeySet:
                     found.append(key)
                 hashes[taken] = folded_hash(key)
             # Some at a time: the slots of all of them are asked for before the first is needed.
-            prefetch(<const uint8_t *> (self.slots + (hashes[taken] & <uint64_t> (self.room - 1))), 1)
+            prefetch(<const uint8_t *> (self.slots + home(self, hashes[taken])), 1)
             taken += 1
             if taken == AT_ONCE:
                 for i in range(taken):
@@ -236,6 +241,7 @@ cdef class KeyAdmission:
         self.grouped = grouped
         self.leaves, self.folded, self.groups, self.parents = KeySet(most), KeySet(most), KeySet(most), KeySet(1 << 20)
         self.reserved = reserved.encode()
+        self.last_length = -1
 
     def admit(self, key):
         """Take note of a plain key whose group excludes nothing, and say which of the five it is."""
@@ -244,19 +250,31 @@ cdef class KeyAdmission:
     cdef int admit_key(self, key) except -1:
         cdef Py_ssize_t length, parent
         cdef const uint8_t *text = ascii_text(<PyObject *> key, &length)
-        cdef uint64_t hashed
+        cdef uint64_t hashed, other
+        cdef uint8_t lower[SHORT + 8]
         if text == NULL or self.suffixed:
             return 2
         parent = plain_parent(text, length)
         if parent < 0 or (length > PyBytes_GET_SIZE(self.reserved) and memcmp(
                 text + 1, PyBytes_AS_STRING(self.reserved), PyBytes_GET_SIZE(self.reserved)) == 0):
             return 2
-        if not self.parents._has(path_hash(text, parent)) and not self._open_group(key, text, parent):
-            return 2
+        # Mostly a key lies in the group of the one before. A group that excludes nothing stays so.
+        if not (parent == self.last_length and memcmp(text, self.last_parent, <size_t> parent) == 0):
+            if not self.parents._has(path_hash(text, parent)) and not self._open_group(key, text, parent):
+                return 2
+            memcpy(self.last_parent, text, <size_t> parent)
+            self.last_length = parent
         hashed = path_hash(text, length)
+        if not lower_plain(lower, text, length):
+            other = folded_hash(key)
+        elif memcmp(lower, text, <size_t> length) == 0:
+            other = hashed
+        else:
+            other = key_hash(_seed0, _seed1, lower, <size_t> length) | 1
+        prefetch(<const uint8_t *> (self.folded.slots + home(self.folded, other)), 1)
         if self.leaves._add(hashed):
             return 1
-        if self.folded._add(folded_hash(key)):
+        if self.folded._add(other):
             return 3
         return 4 if self.groups.used and self.groups._has(hashed) else 0
 
