@@ -50,6 +50,9 @@ cdef enum:
 cdef object _monotonic = time.monotonic
 cdef str _suffix = ".b2nd"
 
+# What a block notes of a key without a pending change, whose leaf nobody holds; one for all of them.
+cdef tuple _unchanged = (..., None, None, None, False)
+
 
 cdef class SessionState:
     """Whether a store may be changed now: what is asked at each change.
@@ -338,7 +341,9 @@ cdef class LeafSetter:
                 block.note(key)
             elif not PyDict_Contains(<dict> block._before, key):
                 # What `note` finds of a key whose leaf nobody holds.
-                before = pending.frames.get(key, ...), pending.tiers.get(key), None, None, False
+                before = _unchanged
+                if change != NULL or PyDict_Contains(pending.tiers, key):
+                    before = pending.frames.get(key, ...), pending.tiers.get(key), None, None, False
                 PyDict_SetItem(<dict> block._before, key, before)
         try:
             if self.tiered:
