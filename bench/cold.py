@@ -27,7 +27,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sides import Side, reference_python
+from sides import once, reference_python
 
 HERE = Path(__file__).resolve().parent
 WORKER = HERE / "cold_worker.py"
@@ -42,15 +42,6 @@ NETWORK = [
 OURS, THEIRS = "this package", "reference"
 
 
-def once(python: str, job: dict[str, Any], *, isolated: bool) -> dict[str, Any]:
-    """One job in a process of its own."""
-    side = Side(python, python, isolated=isolated, worker=WORKER)
-    try:
-        return side.ask(**job)
-    finally:
-        side.close()
-
-
 def sample(
     jobs: dict[str, tuple[int, dict[str, Any]]], pythons: tuple[str, str], repeat: int
 ) -> dict[str, dict[str, Any]]:
@@ -58,7 +49,7 @@ def sample(
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in jobs}
     for _ in range(repeat):
         for name, (side, job) in jobs.items():
-            found[name].append(once(pythons[side], job, isolated=side == 1))
+            found[name].append(once(pythons[side], job, worker=WORKER, isolated=side == 1))
     sums = {one["sum"] for samples in found.values() for one in samples if one["sum"]}
     if len(sums) > 1:
         raise SystemExit(f"the packages read different values: {sums}")
@@ -76,7 +67,7 @@ def disk(pythons: tuple[str, str], folder: str, repeat: int, counts: list[int]) 
     """Random patches of a store on a disk."""
     path = str(Path(folder) / "volumes.b2z")
     about = VOLUMES | {"path": path}
-    size = once(pythons[0], about | {"job": "make"}, isolated=False)["ns"]
+    size = once(pythons[0], about | {"job": "make"}, worker=WORKER, isolated=False)["ns"]
     print(f"\ndisk: {size / 1e6:.0f} MB, patches of 48x48x48\n")
     result: dict[str, Any] = {}
     for count in counts:
@@ -110,7 +101,7 @@ def network(pythons: tuple[str, str], folder: str, repeat: int, delay: float) ->
     served.mkdir()
     for number, (_, _, chunks, blocks) in enumerate(NETWORK):
         about = {"job": "make", "path": str(served / f"{number}.b2z"), "volumes": 1, "side": 192}
-        once(pythons[0], about | {"chunks": chunks, "blocks": blocks}, isolated=False)
+        once(pythons[0], about | {"chunks": chunks, "blocks": blocks}, worker=WORKER, isolated=False)
     result: dict[str, Any] = {}
     with SlowFiles(served, Path(folder) / "slow") as files:
         files.tell(delay=delay)

@@ -79,3 +79,12 @@ class Side:
         self._child.stdin.close()
         self._child.wait()
         self._child.stdout.close()
+
+
+def once(python: str, job: dict[str, Any], *, worker: Path, isolated: bool) -> dict[str, Any]:
+    """One job in a process of its own."""
+    side = Side(python, python, isolated=isolated, worker=worker)
+    try:
+        return side.ask(**job)
+    finally:
+        side.close()

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from figures import seconds, spread, table
-from sides import Side, reference_python
+from sides import once, reference_python
 
 WORKER = Path(__file__).resolve().with_name("volumes_worker.py")
 RESULTS = Path(__file__).resolve().parent / "results" / "volumes.json"
@@ -55,22 +55,13 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def once(python: str, job: dict[str, Any], *, isolated: bool) -> dict[str, Any]:
-    """One job in a process of its own."""
-    side = Side(python, python, isolated=isolated, worker=WORKER)
-    try:
-        return side.ask(**job)
-    finally:
-        side.close()
-
-
 def measure(name: str, job: dict[str, Any], pythons: tuple[str, str], repeat: int) -> dict[str, Any]:
     """Pairs of samples, the two packages in turns; both must have read the same values."""
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(-1, repeat):
         found = {}
         for side in (0, 1) if number % 2 else (1, 0):
-            found[side] = once(pythons[side], job, isolated=side == 1)
+            found[side] = once(pythons[side], job, worker=WORKER, isolated=side == 1)
             if number >= 0:
                 times[side].append(found[side]["ns"])
         if not math.isclose(found[0]["sum"], found[1]["sum"], rel_tol=1e-9):
@@ -103,7 +94,8 @@ def main() -> None:
     options = parser.parse_args()
     repeat = options.repeat or (2 if options.quick else 7)
     pythons = (sys.executable, reference_python(options.python_upstream))
-    sides = [once(python, {"job": "about"}, isolated=number == 1) for number, python in enumerate(pythons)]
+    about = {"job": "about"}
+    sides = [once(python, about, worker=WORKER, isolated=number == 1) for number, python in enumerate(pythons)]
     if sides[0]["reference"] or not sides[1]["reference"]:
         raise SystemExit(f"these are not the two packages: {json.dumps(sides, indent=1)}")
     found: dict[str, list[dict[str, Any]]] = {"r": [], "None": []}
@@ -112,7 +104,7 @@ def main() -> None:
         for name, what in (("zstd", ZSTD), ("lz4", LZ4)):
             about = what | ({"side": 128, "volumes": 6, "chunks": None, "blocks": None} if options.quick else {})
             stores[name] = about | {"path": str(Path(folder) / f"{name}.b2z")}
-            once(pythons[0], stores[name] | {"job": "make"}, isolated=False)
+            once(pythons[0], stores[name] | {"job": "make"}, worker=WORKER, isolated=False)
         for mmap_mode in ("r", None):
             for name, label, job in ROWS:
                 if options.only and options.only not in label:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import struct
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fixture_kit import limits
+from fixture_kit.cold_files import device_bytes, drop
 
 import blosc2
 
@@ -28,20 +28,6 @@ def path(tmp_path: Path) -> str:
     name = str(tmp_path / "volume.b2nd")
     blosc2.asarray(volume(), urlpath=name, chunks=CHUNKS, blocks=BLOCKS)
     return name
-
-
-def device_bytes() -> int:
-    """Bytes that this process had a disk read so far."""
-    return int(Path("/proc/self/io").read_text().split("read_bytes: ")[1].split()[0])
-
-
-def drop(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
 
 
 @pytest.mark.skipif(not limits.LINUX, reason="device bytes are counted in /proc")

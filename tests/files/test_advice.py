@@ -15,6 +15,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from fixture_kit import limits
+from fixture_kit.cold_files import drop
 from hypothesis import given
 
 import blosc2
@@ -92,16 +93,6 @@ def cached(path: str) -> np.ndarray[Any, Any]:
     finally:
         os.close(descriptor)
     return np.frombuffer(pages.raw, "u1") & 1 == 1
-
-
-def drop(path: str) -> None:
-    """Take a file out of the system's memory, where it lies on a disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
 
 
 # ---------------------------------------------------------------------- which calls it becomes
