@@ -1,4 +1,4 @@
-/* The few atomic operations that threads of one operation need. */
+/* The few atomic operations that threads need. A number orders nothing else: it is whole, and that is all. */
 #ifndef B2_ATOMICS_H
 #define B2_ATOMICS_H
 #include <stdint.h>
@@ -11,6 +11,11 @@ static __inline void state_set(atomic_state *state, long value) { _InterlockedEx
 static __inline int state_change(atomic_state *state, long from, long to) {
     return _InterlockedCompareExchange(state, to, from) == from;
 }
+static __inline int64_t number_get(int64_t *number) { return _InterlockedCompareExchange64(number, 0, 0); }
+static __inline void number_set(int64_t *number, int64_t value) {
+    int64_t before = *(volatile int64_t *)number, found;
+    while ((found = _InterlockedCompareExchange64(number, value, before)) != before) before = found;
+}
 #else
 typedef long atomic_state;
 /* A counter that threads draw their next piece of work from. */
@@ -21,5 +26,7 @@ static inline void state_set(atomic_state *state, long value) { __atomic_store_n
 static inline int state_change(atomic_state *state, long from, long to) {
     return __atomic_compare_exchange_n(state, &from, to, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
+static inline int64_t number_get(int64_t *number) { return __atomic_load_n(number, __ATOMIC_RELAXED); }
+static inline void number_set(int64_t *number, int64_t value) { __atomic_store_n(number, value, __ATOMIC_RELAXED); }
 #endif
 #endif

@@ -2,10 +2,13 @@
 """Asking for all bytes that a read needs before it begins, so that it waits for the disk once and not once for each block.
 
 Of bytes that are in memory nobody needs to ask. How long the system takes for a request tells whether they were. After
-32 requests in a row for which they were, as many reads go without asking, for 10 ms at most; then there is another
-request. The first bytes that were not in memory end that. Whole leaves that are asked for ahead are counted by
-themselves: reads find them in memory because they were asked for. So reading from memory costs nothing that can be measured,
-and of a file that is half in memory no read goes without.
+32 requests in a row for which they were, as many reads go without asking, and twice as many after each request that finds
+the same, up to 1,024, for 10 ms at most. The first bytes that were not in memory end that. Whole leaves that are asked for
+ahead are counted by themselves: reads find them in memory because they were asked for. So reading from memory costs nothing
+that can be measured, and of a file that is half in memory no read goes without.
+
+Of reads that follow each other the system brings what comes next; then nothing is asked for. They count as found in
+memory, though nobody knows whether they were: asking would gain them nothing.
 """
 
 from libc.stdint cimport int64_t, uint8_t
@@ -16,6 +19,8 @@ from blosc2._core.io.source cimport NOT_GUESSING, AskState, Source
 cdef extern from "io/atomics.h" nogil:
     long state_get(long *state)
     void state_set(long *state, long value)
+    int64_t number_get(int64_t *number)
+    void number_set(int64_t *number, int64_t value)
 
 cdef extern from "io/readahead.h" nogil:
     const bint B2_ASKS
@@ -29,6 +34,7 @@ cdef extern from "io/readahead.h" nogil:
 cdef enum:
     # Requests in a row that found all bytes in memory, before reads go without, how many do, and for how many ms.
     LEAST_STREAK = 32
+    FEW_MORE = 8
     MOST_UNASKED = 1024
     UNASKED_MS = 10
     # Byte ranges that are sorted and merged before they are asked for.
@@ -116,47 +122,60 @@ cdef inline void note_wait(AskState *state, int64_t since) noexcept nogil:
         state_set(&state.slow, slow - 1)
 
 
-cdef inline bint join(const AskState *state, Span *before, int64_t start, int64_t stop) noexcept nogil:
+cdef inline bint join(AskState *state, Span *before, int64_t start, int64_t stop) noexcept nogil:
     """Have a byte range reach as far as another that begins in it or not far behind it."""
     cdef int64_t gap = start - before.stop
     if start < before.start or (gap > PAGE and gap > min((before.stop - before.start) // 4, <int64_t> WIDEST_GAP) and not (
-            state.slow and gap <= SLOW_GAP and stop - before.start <= ONE_REQUEST)):
+            state_get(&state.slow) and gap <= SLOW_GAP and stop - before.start <= ONE_REQUEST)):
         return False
     before.stop = max(before.stop, stop)
     return True
 
 
-cdef inline bint system_reads_on(
-        int fd, const uint8_t *base, int64_t size, AskState *state, int64_t start, int64_t stop) noexcept nogil:
-    """Where requests follow each other, as when one leaf after the other is read, see to it that what comes next is read.
+cdef inline bint follows_on(AskState *state, int64_t start, int64_t stop) noexcept nogil:
+    """Note which bytes are needed, and tell whether requests follow each other, as when leaves are read in their order."""
+    cdef int64_t last = number_get(&state.last)
+    cdef long follows = state_get(&state.follows)
+    if start < last and last - start <= AHEAD_BYTES:
+        return follows == FOLLOWING     # the same bytes again, or others nearby
+    if start < last or start - last > FORWARD:
+        follows = 0                     # a program that is somewhere else now
+    else:
+        follows = min(follows + 1, <long> FOLLOWING)
+    number_set(&state.last, stop)
+    state_set(&state.follows, follows)
+    return follows == FOLLOWING
 
-    Of positional reads the system notices that by itself, unless it is asked; then nothing is to be asked. Where it was
-    told not to, as of mappings, the next bytes are asked for here.
-    """
-    cdef int64_t before = state.last, onward = state.onward
-    cdef bint by_itself = base == NULL and state_get(&state.told) != NOT_GUESSING
-    if start < before:
-        # The same bytes again, or others nearby; or a program that is somewhere else now.
-        if before - start > AHEAD_BYTES:
-            state.last = stop
-            state.follows = 0
-        return by_itself and state.follows == FOLLOWING
-    state.last = max(stop, before)
-    if start - before > FORWARD and not (state.follows == FOLLOWING and start <= onward):
-        state.follows = 0
-        return False
-    state.follows = min(state.follows + 1, <long> FOLLOWING)
-    if state.follows < FOLLOWING:
-        return False
-    if by_itself:
-        return True
+
+cdef inline bint system_guesses(const uint8_t *base, AskState *state) noexcept nogil:
+    """Whether the system notices by itself that positional reads follow each other, and reads what comes next."""
+    return base == NULL and state_get(&state.told) != NOT_GUESSING
+
+
+cdef inline void ask_onward(int fd, const uint8_t *base, int64_t size, AskState *state, int64_t stop) noexcept nogil:
+    """Ask for what comes behind the bytes that are needed, if half of what was asked for last is reached."""
+    cdef int64_t onward = number_get(&state.onward), reach = min(stop + AHEAD_BYTES, size)
     if onward > stop + AHEAD_BYTES:     # of another part of the file
         onward = stop
-    if onward - stop <= AHEAD_BYTES // 2:
-        onward = max(onward, stop)
-        state.onward = min(stop + AHEAD_BYTES, size)
-        if state.onward > onward:
-            ask_for(fd, base, onward, state.onward - onward)
+    if onward - stop > AHEAD_BYTES // 2:
+        return
+    onward = max(onward, stop)
+    number_set(&state.onward, reach)
+    if reach > onward:
+        ask_for(fd, base, onward, reach - onward)
+
+
+cdef inline bint reads_on(
+        int fd, const uint8_t *base, int64_t size, AskState *state, int64_t start, int64_t stop) noexcept nogil:
+    """Note which bytes a read needs, and see to it that those behind them are read where reads follow each other.
+
+    Whether the system does that, so that nothing has to be asked for.
+    """
+    if not follows_on(state, start, stop):
+        return False
+    if system_guesses(base, state):
+        return True
+    ask_onward(fd, base, size, state, stop)
     return False
 
 
@@ -170,7 +189,7 @@ cdef inline void send_requests(Wanted *wanted) noexcept nogil:
         if not join(wanted.state, &wanted.spans[kept], wanted.spans[i].start, wanted.spans[i].stop):
             kept += 1
             wanted.spans[kept] = wanted.spans[i]
-    if wanted.reads and system_reads_on(
+    if wanted.reads and reads_on(
             wanted.fd, wanted.base, wanted.size, wanted.state, wanted.spans[0].start, wanted.spans[kept].stop):
         wanted.count = 0
         return
@@ -197,7 +216,14 @@ cdef inline void want(Wanted *wanted, int64_t offset, int64_t length) noexcept n
 
 cdef inline void note_found(AskState *state, bint absent, long requests) noexcept nogil:
     """Take note of whether bytes that were asked for were in memory."""
-    cdef long streak = 0 if absent else min(state_get(&state.streak) + requests, <long> MOST_UNASKED)
+    cdef long streak = state_get(&state.streak)
+    if absent:
+        # After so many that were in memory it may be that the thread only had to wait for a processor.
+        streak = LEAST_STREAK - FEW_MORE if streak == MOST_UNASKED else 0
+    else:
+        streak += requests
+        if streak > LEAST_STREAK:
+            streak = min(2 * streak, <long> MOST_UNASKED)
     state_set(&state.streak, streak)
     if streak >= LEAST_STREAK:
         state_set(&state.until, <long> (coarse_ms() + UNASKED_MS))
@@ -215,7 +241,7 @@ cdef inline void ask_range(Source source, int64_t offset, int64_t length) noexce
     if not is_due(source.asking) or offset < 0 or offset >= source.size or length <= 0:
         return
     length = min(length, source.size - offset)
-    if not system_reads_on(source.fd, source.base, source.size, source.asking, offset, offset + length):
+    if not reads_on(source.fd, source.base, source.size, source.asking, offset, offset + length):
         note_found(source.asking, ask_for(source.fd, source.base, offset, length), 1)
 
 
@@ -225,14 +251,18 @@ cdef inline void ask_near(Source source, int64_t offset) noexcept nogil:
     If the system guesses it notices that itself.
     """
     cdef AskState *state = source.asking
-    if state == NULL or (source.base == NULL and state.told != NOT_GUESSING) or state.near <= offset < state.ready:
+    cdef int64_t near, ready
+    if state == NULL or system_guesses(source.base, state):
         return
-    if state.near < offset and offset - max(state.near, state.ready) < NEAR:
-        state.ready = offset + NEAR
+    near, ready = number_get(&state.near), number_get(&state.ready)
+    if near <= offset < ready:
+        return
+    if near < offset and offset - max(near, ready) < NEAR:
+        number_set(&state.ready, offset + NEAR)
         ask_range(source, offset, NEAR)
     else:
-        state.ready = offset
-    state.near = offset
+        number_set(&state.ready, offset)
+    number_set(&state.near, offset)
 
 
 cdef inline void stop_guessing(Source source) noexcept nogil:

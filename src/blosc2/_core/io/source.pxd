@@ -7,22 +7,22 @@ cdef enum:
 
 
 cdef enum:
-    # What the system was told of how a mapping is read: by the user, or that it is not to guess.
-    TOLD = 1
-    NOT_GUESSING = 2
+    # What the system was told of how a file is read. Nothing is 0.
+    TOLD = 1            # by the user
+    NOT_GUESSING = 2    # that it is not to guess
 
 cdef struct AskState:
-    # Of a file, for all of its sources: see readahead.pxd. Threads change it without a lock; each value is whole.
+    # Of a file, for all of its sources: see readahead.pxd. Threads change it without a lock, by atomics.h.
     long unasked    # reads that need not ask
     long streak     # as many were found in memory one after the other
     long until      # ms of the coarse clock
     long slow       # whether bytes that were asked for came late, as over a network; for how many more waits
-    long told       # what the system was told of the mapping: TOLD or NOT_GUESSING
+    long told       # what the system was told
+    long follows    # how many reads followed each other
     int64_t near    # where the last small read ended of those that follow each other
     int64_t ready   # and how far it was asked for then
     int64_t last    # where the last bytes ended that were needed
-    int64_t onward  # how far was asked for ahead of requests that follow each other
-    long follows    # how many requests followed each other
+    int64_t onward  # how far was asked for ahead of reads that follow each other
 
 
 cdef class OpenFile:

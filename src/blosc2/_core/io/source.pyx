@@ -42,6 +42,10 @@ cdef extern from "io/large_pages.h" nogil:
     const int64_t LARGE_READ
     void use_large_pages(void *start, size_t length)
 
+cdef extern from "io/atomics.h" nogil:
+    long state_get(long *state)
+    void state_set(long *state, long value)
+
 cdef extern from "io/readahead.h" nogil:
     bint drops_requests(int fd)
 
@@ -144,7 +148,8 @@ cdef class Source:
         # The number of a device that is none is 0, or has 0 as its first part.
         if self.size >= GUESSED and self.identity[0] >> 8 & 0xFFF == 0 and drops_requests(file.fd):
             _advise(file, ADVICE.index("random"), 0, 0)
-            file.asking[0].told, file.asking[0].slow = NOT_GUESSING, STAYS_SLOW
+            state_set(&file.asking[0].told, NOT_GUESSING)
+            state_set(&file.asking[0].slow, STAYS_SLOW)
         return self
 
     @staticmethod
@@ -512,7 +517,7 @@ cdef class Source:
     def __getbuffer__(self, Py_buffer *view, int flags):
         if self.fd >= 0 or self.runs != NULL:
             raise BufferError("a source read by position has no buffer; open it with mmap_mode='r'")
-        if self.asking != NULL and self.asking.told == NOT_GUESSING:
+        if self.asking != NULL and state_get(&self.asking.told) == NOT_GUESSING:
             # Nobody asks before these bytes are read.
             _advise(self.file, 0, 0, self.size)
         PyBuffer_FillInfo(view, self, <void *> self.base, self.size, 1, flags)
@@ -550,7 +555,7 @@ cdef _advise(OpenFile file, int kind, int64_t offset, int64_t length):
     cdef int fd = file.fd
     cdef const char *base = <const char *> file.base
     if kind < _LASTING:
-        file.asking[0].told = TOLD
+        state_set(&file.asking[0].told, TOLD)
         # All of a file is no length: it goes on to hold when the file grows. A mapping of which parts are told apart
         # would count as several.
         offset, length = 0, 0 if fd >= 0 else file.room
