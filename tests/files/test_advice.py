@@ -414,3 +414,54 @@ def test_a_pickled_store_takes_its_advice_along(store_path: str) -> None:
         copy = pickle.loads(pickle.dumps(store))
         assert copy._session.advice == "sequential"
         copy.close()
+
+
+# ---------------------------------------------------------------------- what the system is told without being asked to
+def window(path: str) -> int:
+    """KiB that the system reads ahead of a file on a disk; 0 where unknown."""
+    device = os.stat(path).st_dev
+    about = Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb")
+    return int(about.read_text()) if os.major(device) and about.exists() else 0
+
+
+@pytest.fixture
+def volumes(tmp_path: Path) -> str:
+    """Twelve leaves of 1 MB in a file that the system has not in memory: each is one chunk of 64 blocks."""
+    path = str(tmp_path / "volumes.b2z")
+    with blosc2.DictStore(path, mode="w", cparams={"clevel": 0}) as store:
+        for n in range(12):
+            leaf = noise(1 << 20, n).reshape(1 << 10, 1 << 10)
+            store[f"/{n:02}"] = blosc2.asarray(leaf, chunks=(1 << 10, 1 << 10), blocks=(1 << 7, 1 << 7))
+    drop(path)
+    if cached(path).any():
+        pytest.skip("pages of this file system are not dropped")
+    return path
+
+
+@counted
+def test_the_system_may_guess_while_leaves_are_read_in_order(volumes: str) -> None:
+    with blosc2.open(volumes, mmap_mode="r") as store:
+        assert flags(volumes) == {"rr"}
+        for n in range(6):
+            np.testing.assert_array_equal(store[f"/{n:02}"][:].ravel(), noise(1 << 20, n))
+        assert flags(volumes) == (set() if window(volumes) >= 512 else {"rr"})
+        np.testing.assert_array_equal(store["/11"][0], noise(1 << 20, 11)[: 1 << 10])
+        assert flags(volumes) == {"rr"}
+
+
+@counted
+def test_what_the_user_says_stays_while_leaves_are_read_in_order(volumes: str) -> None:
+    with blosc2.open(volumes, mmap_mode="r", advise="random") as store:
+        for n in range(6):
+            np.testing.assert_array_equal(store[f"/{n:02}"][:].ravel(), noise(1 << 20, n))
+        assert flags(volumes) == {"rr"}
+
+
+@counted
+def test_small_parts_of_leaves_in_order_let_nothing_guess(volumes: str) -> None:
+    with blosc2.open(volumes, mmap_mode="r") as store:
+        for n in range(12):
+            items = noise(1 << 20, n).reshape(1 << 10, 1 << 10)
+            np.testing.assert_array_equal(store[f"/{n:02}"][100:700:500, 50:60], items[100:700:500, 50:60])
+        assert flags(volumes) == {"rr"}
+        assert cached(volumes).mean() < 0.5

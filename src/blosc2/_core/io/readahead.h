@@ -20,10 +20,17 @@ static inline int ask_for(int fd, const uint8_t *base, int64_t offset, int64_t l
   (void)fd, (void)base, (void)offset, (void)length;
   return 0;
 }
+static inline long window_of(int64_t device) {
+  (void)device;
+  return -1;
+}
 #else
 #define B2_ASKS 1
 #include <time.h>
 #ifdef __linux__
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #endif
 
@@ -56,6 +63,30 @@ static inline int drops_requests(int fd) {
 #else
   (void)fd;
   return 0;
+#endif
+}
+
+/* How many KiB the system reads ahead of reads that follow each other, of a file on a disk; -1 where that is unknown.
+   Over a network it is few, and FUSE drops requests after it. */
+static inline long window_of(int64_t device) {
+#ifdef __linux__
+  char text[80];
+  ssize_t length;
+  int fd;
+  if (major((dev_t)device) == 0)
+    return -1;
+  snprintf(text, sizeof text, "/sys/class/bdi/%u:%u/read_ahead_kb", major((dev_t)device), minor((dev_t)device));
+  fd = open(text, O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return -1;
+  length = read(fd, text, sizeof text - 1);
+  close(fd);
+  text[length > 0 ? length : 0] = 0;
+  length = strtol(text, NULL, 10);
+  return length > 0 ? (long)length : -1;
+#else
+  (void)device;
+  return -1;
 #endif
 }
 

@@ -14,11 +14,12 @@ memory, though nobody knows whether they were: asking would gain them nothing.
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport qsort
 
-from blosc2._core.io.source cimport NOT_GUESSING, AskState, Source
+from blosc2._core.io.source cimport NOT_GUESSING, READING_ON, TOLD_RANDOM, AskState, Source
 
 cdef extern from "io/atomics.h" nogil:
     long state_get(long *state)
     void state_set(long *state, long value)
+    bint state_change(long *state, long before, long after)
     int64_t number_get(int64_t *number)
     void number_set(int64_t *number, int64_t value)
 
@@ -27,9 +28,12 @@ cdef extern from "io/readahead.h" nogil:
     int64_t coarse_ms()
     int64_t fine_ns()
     bint ask_for(int fd, const uint8_t *base, int64_t offset, int64_t length)
+    bint drops_requests(int fd)
+    long window_of(int64_t device)
     void advise_mapping(const void *start, int64_t length, int advice)
     enum:
         B2_RANDOM
+        B2_NORMAL
 
 cdef enum:
     # Requests in a row that found all bytes in memory, before reads go without, how many do, and for how many ms.
@@ -59,6 +63,10 @@ cdef enum:
     # of more.
     FOLLOWING = 3
     FORWARD = 1 << 20
+    # From its first byte to its last a read that others follow has no more than so many times its bytes.
+    SPARSE = 4
+    # KiB that the system must read ahead for it to be faster than requests of our own.
+    WIDE_WINDOW = 512
 
 
 cdef struct Span:
@@ -71,8 +79,10 @@ cdef struct Wanted:
     int fd
     const uint8_t *base
     int64_t size
+    int64_t room
     AskState *state
-    bint reads          # whether they are for reads, and not for leaves that are opened next
+    bint noted          # whether it was noted where they lie; for leaves that are opened next it is not
+    bint left           # whether they are left to the system, which reads on by itself
     bint absent         # whether bytes were not in memory
     int count
     Span spans[MOST_SPANS]
@@ -103,9 +113,10 @@ cdef inline bint goes_without(AskState *state) noexcept nogil:
 
 
 cdef inline void begin_asking(Source source, AskState *state, Wanted *wanted) noexcept nogil:
-    wanted.fd, wanted.base, wanted.size, wanted.state = source.fd, source.base, source.size, state
-    wanted.reads = state == source.asking
-    wanted.absent = False
+    wanted.fd, wanted.base, wanted.state = source.fd, source.base, state
+    wanted.size, wanted.room = source.size, source.room
+    wanted.noted = state != source.asking
+    wanted.left = wanted.absent = False
     wanted.count = 0
 
 
@@ -132,14 +143,20 @@ cdef inline bint join(AskState *state, Span *before, int64_t start, int64_t stop
     return True
 
 
-cdef inline bint follows_on(AskState *state, int64_t start, int64_t stop) noexcept nogil:
-    """Note which bytes are needed, and tell whether requests follow each other, as when leaves are read in their order."""
+cdef inline bint follows_on(AskState *state, int64_t start, int64_t stop, int64_t nbytes) noexcept nogil:
+    """Note where the bytes of a read lie, `nbytes` of them, and tell whether reads follow each other, as of leaves in order.
+
+    Of a read that leaves most bytes out nobody can tell what comes next.
+    """
     cdef int64_t last = number_get(&state.last)
     cdef long follows = state_get(&state.follows)
-    if start < last and last - start <= AHEAD_BYTES:
-        return follows == FOLLOWING     # the same bytes again, or others nearby
-    if start < last or start - last > FORWARD:
-        follows = 0                     # a program that is somewhere else now
+    cdef bint dense = stop - start <= SPARSE * nbytes + FORWARD // 8
+    if dense and follows == FOLLOWING and start < last and last - start <= AHEAD_BYTES:
+        return True     # the same bytes again, or others nearby
+    if not dense:
+        follows = 0
+    elif start < last or start - last > FORWARD:
+        follows = 1     # a program that is somewhere else now
     else:
         follows = min(follows + 1, <long> FOLLOWING)
     number_set(&state.last, stop)
@@ -148,8 +165,28 @@ cdef inline bint follows_on(AskState *state, int64_t start, int64_t stop) noexce
 
 
 cdef inline bint system_guesses(const uint8_t *base, AskState *state) noexcept nogil:
-    """Whether the system notices by itself that positional reads follow each other, and reads what comes next."""
-    return base == NULL and state_get(&state.told) != NOT_GUESSING
+    """Whether the system looks for reads that follow each other by itself."""
+    cdef long told = state_get(&state.told)
+    return told != NOT_GUESSING and told != TOLD_RANDOM and (base == NULL or told != 0)
+
+
+cdef inline bint reads_far(const uint8_t *base, AskState *state) noexcept nogil:
+    """Whether the system reads so far ahead that it is faster than requests of our own.
+
+    Where that is unknown, it is left alone with positional reads, and not told to read on in a mapping.
+    """
+    cdef long window = state_get(&state.window)
+    if window == 0:
+        window = window_of(state.device)
+        state_set(&state.window, window)
+    return window >= WIDE_WINDOW or (window < 0 and base == NULL)
+
+
+cdef inline void tell_to_read_on(const uint8_t *base, int64_t room, AskState *state, bint onward) noexcept nogil:
+    """Have the system read ahead of a mapping by itself, as long as reads follow each other; or no longer."""
+    if state_change(&state.told, NOT_GUESSING if onward else READING_ON, READING_ON if onward else NOT_GUESSING):
+        if room >= GUESSED:
+            advise_mapping(base, room, B2_NORMAL if onward else B2_RANDOM)
 
 
 cdef inline void ask_onward(int fd, const uint8_t *base, int64_t size, AskState *state, int64_t stop) noexcept nogil:
@@ -165,18 +202,38 @@ cdef inline void ask_onward(int fd, const uint8_t *base, int64_t size, AskState 
         ask_for(fd, base, onward, reach - onward)
 
 
-cdef inline bint reads_on(
-        int fd, const uint8_t *base, int64_t size, AskState *state, int64_t start, int64_t stop) noexcept nogil:
-    """Note which bytes a read needs, and see to it that those behind them are read where reads follow each other.
+cdef inline bint reads_on(Wanted *wanted, int64_t start, int64_t stop, int64_t nbytes) noexcept nogil:
+    """Note where the bytes of a read lie, and see to it that those behind them are read where reads follow each other.
 
-    Whether the system does that, so that nothing has to be asked for.
+    Whether the system does that, so that nothing has to be asked for. What it reads by itself costs half as much time as
+    what it is asked for, because it takes larger pages.
     """
-    if not follows_on(state, start, stop):
+    cdef AskState *state = wanted.state
+    if not follows_on(state, start, stop, nbytes):
+        if state_get(&state.told) == READING_ON:
+            tell_to_read_on(wanted.base, wanted.room, state, False)
         return False
-    if system_guesses(base, state):
-        return True
-    ask_onward(fd, base, size, state, stop)
+    if state_get(&state.told) != TOLD_RANDOM and reads_far(wanted.base, state):
+        if wanted.base != NULL:
+            tell_to_read_on(wanted.base, wanted.room, state, True)
+        if system_guesses(wanted.base, state):
+            return True
+    ask_onward(wanted.fd, wanted.base, wanted.size, state, stop)
     return False
+
+
+cdef inline void note_spans(Wanted *wanted) noexcept nogil:
+    """Note where the bytes of a read lie, by those that it asks for first; others follow them."""
+    cdef int64_t nbytes = 0, stop = wanted.spans[wanted.count - 1].stop
+    cdef int i
+    if wanted.noted:
+        if stop > number_get(&wanted.state.last):
+            number_set(&wanted.state.last, stop)
+        return
+    wanted.noted = True
+    for i in range(wanted.count):
+        nbytes += wanted.spans[i].stop - wanted.spans[i].start
+    wanted.left = reads_on(wanted, wanted.spans[0].start, stop, nbytes)
 
 
 cdef inline void send_requests(Wanted *wanted) noexcept nogil:
@@ -189,13 +246,12 @@ cdef inline void send_requests(Wanted *wanted) noexcept nogil:
         if not join(wanted.state, &wanted.spans[kept], wanted.spans[i].start, wanted.spans[i].stop):
             kept += 1
             wanted.spans[kept] = wanted.spans[i]
-    if wanted.reads and reads_on(
-            wanted.fd, wanted.base, wanted.size, wanted.state, wanted.spans[0].start, wanted.spans[kept].stop):
-        wanted.count = 0
-        return
-    for i in range(kept + 1):
-        if ask_for(wanted.fd, wanted.base, wanted.spans[i].start, wanted.spans[i].stop - wanted.spans[i].start):
-            wanted.absent = True
+    wanted.count = kept + 1
+    note_spans(wanted)
+    if not wanted.left:
+        for i in range(wanted.count):
+            if ask_for(wanted.fd, wanted.base, wanted.spans[i].start, wanted.spans[i].stop - wanted.spans[i].start):
+                wanted.absent = True
     wanted.count = 0
 
 
@@ -238,11 +294,26 @@ cdef inline void end_asking(Wanted *wanted, long requests) noexcept nogil:
 
 cdef inline void ask_range(Source source, int64_t offset, int64_t length) noexcept nogil:
     """Ask for one byte range, if now is the time."""
+    cdef Wanted wanted
     if not is_due(source.asking) or offset < 0 or offset >= source.size or length <= 0:
         return
     length = min(length, source.size - offset)
-    if not reads_on(source.fd, source.base, source.size, source.asking, offset, offset + length):
+    begin_asking(source, source.asking, &wanted)
+    if not reads_on(&wanted, offset, offset + length, length):
         note_found(source.asking, ask_for(source.fd, source.base, offset, length), 1)
+
+
+cdef inline void look_whether_still(Source source, int64_t offset) noexcept nogil:
+    """Notice it when a small read is no longer one of those that follow each other."""
+    cdef AskState *state = source.asking
+    cdef int64_t last = number_get(&state.last)
+    if last - AHEAD_BYTES <= offset <= last + FORWARD:
+        if offset - last > NEAR:
+            number_set(&state.last, offset)
+    else:
+        number_set(&state.last, offset)
+        state_set(&state.follows, 0)
+        tell_to_read_on(source.base, source.room, state, False)
 
 
 cdef inline void ask_near(Source source, int64_t offset) noexcept nogil:
@@ -252,7 +323,11 @@ cdef inline void ask_near(Source source, int64_t offset) noexcept nogil:
     """
     cdef AskState *state = source.asking
     cdef int64_t near, ready
-    if state == NULL or system_guesses(source.base, state):
+    if state == NULL:
+        return
+    if system_guesses(source.base, state):
+        if state_get(&state.told) == READING_ON:
+            look_whether_still(source, offset)
         return
     near, ready = number_get(&state.near), number_get(&state.ready)
     if near <= offset < ready:

@@ -7,9 +7,11 @@ cdef enum:
 
 
 cdef enum:
-    # What the system was told of how a file is read. Nothing is 0.
-    TOLD = 1            # by the user
-    NOT_GUESSING = 2    # that it is not to guess
+    # What the system was told of how a file is read; 0 where nothing was.
+    TOLD = 1            # by the user, who did not forbid it to guess
+    TOLD_RANDOM = 2     # by the user
+    NOT_GUESSING = 3    # that it is not to guess
+    READING_ON = 4      # of a mapping: that it may guess, as long as reads follow each other
 
 cdef struct AskState:
     # Of a file, for all of its sources: see readahead.pxd. Threads change it without a lock, by atomics.h.
@@ -23,6 +25,8 @@ cdef struct AskState:
     int64_t ready   # and how far it was asked for then
     int64_t last    # where the last bytes ended that were needed
     int64_t onward  # how far was asked for ahead of reads that follow each other
+    int64_t device  # that the file lies on
+    long window     # KiB that the system reads ahead by itself; below 0 where unknown, 0 before it was looked at
 
 
 cdef class OpenFile:

@@ -23,7 +23,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
-from blosc2._core.io.readahead cimport GUESSED, STAYS_SLOW, is_due
+from blosc2._core.io.readahead cimport B2_RANDOM, GUESSED, STAYS_SLOW, drops_requests, is_due, state_get, state_set
 
 from blosc2.exceptions import FormatError, ShortReadError
 
@@ -41,13 +41,6 @@ cdef extern from "io/small_file.h" nogil:
 cdef extern from "io/large_pages.h" nogil:
     const int64_t LARGE_READ
     void use_large_pages(void *start, size_t length)
-
-cdef extern from "io/atomics.h" nogil:
-    long state_get(long *state)
-    void state_set(long *state, long value)
-
-cdef extern from "io/readahead.h" nogil:
-    bint drops_requests(int fd)
 
 cdef extern from "io/mapping.h" nogil:
     const bint B2_MAPS_FILES
@@ -398,6 +391,8 @@ cdef class Source:
         self.base = <const uint8_t *> file.base
         self.asking, self.room = file.asking, file.room
         self.size = size
+        if self.identity is not None:
+            file.asking[0].device = self.identity[0]
         return 0
 
     def __dealloc__(self):
@@ -517,7 +512,7 @@ cdef class Source:
     def __getbuffer__(self, Py_buffer *view, int flags):
         if self.fd >= 0 or self.runs != NULL:
             raise BufferError("a source read by position has no buffer; open it with mmap_mode='r'")
-        if self.asking != NULL and state_get(&self.asking.told) == NOT_GUESSING:
+        if self.asking != NULL and state_get(&self.asking.told) >= NOT_GUESSING:
             # Nobody asks before these bytes are read.
             _advise(self.file, 0, 0, self.size)
         PyBuffer_FillInfo(view, self, <void *> self.base, self.size, 1, flags)
@@ -555,7 +550,7 @@ cdef _advise(OpenFile file, int kind, int64_t offset, int64_t length):
     cdef int fd = file.fd
     cdef const char *base = <const char *> file.base
     if kind < _LASTING:
-        state_set(&file.asking[0].told, TOLD)
+        state_set(&file.asking[0].told, TOLD_RANDOM if kind == B2_RANDOM else TOLD)
         # All of a file is no length: it goes on to hold when the file grows. A mapping of which parts are told apart
         # would count as several.
         offset, length = 0, 0 if fd >= 0 else file.room
