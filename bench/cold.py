@@ -6,8 +6,9 @@
 
 *Disk*: a `.b2z` of 100 MB of zstd volumes, as `volumes.py` has them; its folder should be on a disk, not in memory.
 Before each sample the file is taken out of the system's memory. A sample opens the store and reads random patches of
-48x48x48. Beside it stand the reference package and, for `read_many`, 16 threads that only read the bytes of the same
-blocks. "device" is what the disk read, in MB; "needed" the pages of those blocks.
+48x48x48. Beside it stand the reference package and what only reads the bytes of the same blocks: 16 threads all of
+them, for `read_many`, and one thread those of one patch after the other. "device" is what the disk read, in MB;
+"needed" the pages of those blocks.
 
 *Network*: the file system of `tests/fixture_kit/slow_files.py`, which answers each request 5 ms late; it needs the
 right to mount. A sample reads one patch of 27 blocks of an open array; a round trip is the time of a read of one byte.
@@ -81,12 +82,13 @@ def disk(pythons: tuple[str, str], folder: str, repeat: int, counts: list[int]) 
         for name in ("mapped", "positional"):
             jobs[f"{OURS}, {name}, read_many"] = (0, job | modes[name] | {"together": True, "held": True})
         jobs["16 threads that only read"] = (0, job | {"job": "bare_reads", "threads": 16, "mmap_mode": None})
+        jobs["one thread that only reads, patch after patch"] = (0, job | {"job": "bare_patches", "mmap_mode": None})
         rows = sample(jobs, pythons, repeat)
         needed = rows["16 threads that only read"]["needed"]
         theirs = rows[f"{THEIRS}, mapped"]["ns"]
         print(f"{count} patches, needed {needed / 1e6:.1f} MB")
         for name, row in rows.items():
-            print(f"  {name:38} {row['ns'] / 1e6:8.1f} ms   device {row['bytes'] / 1e6:6.1f} MB   "
+            print(f"  {name:46} {row['ns'] / 1e6:8.1f} ms   device {row['bytes'] / 1e6:6.1f} MB   "
                   f"{theirs / row['ns']:5.2f} x the reference mapped")  # fmt: skip
         result[str(count)] = {"needed": needed, "rows": rows}
     return result

@@ -28,6 +28,7 @@ cnp.import_array()
 
 cdef extern from "io/atomics.h" nogil:
     bint state_change(long *state, long before, long after)
+    long state_get(long *state)
 
 cdef extern from "codec/unshuffle.h" nogil:
     bint unshuffles_parts(int itemsize)
@@ -40,6 +41,8 @@ cdef extern from "numpy/arrayobject.h":
 cdef enum:
     # Pieces for each thread: they do not all take the same time.
     PIECES = 4
+    # How many times less work is worth a second thread where bytes were not in memory just now.
+    COLD = 4
     # Of a shuffled block: items that are undone together, and which part of a block is few items.
     SHORTEST_RUN = 8
     FEW = 32
@@ -526,6 +529,11 @@ cdef inline int _go(Read self, int threads) except -1:
     return 0
 
 
+cdef inline bint _pays(Frame frame, int64_t work) noexcept:
+    """Whether a second thread pays. It does so earlier where one waits for the disk."""
+    return worth_threads(work) or (worth_threads(COLD * work) and frame.source.asking != NULL and state_get(&frame.source.asking.streak) == 0)
+
+
 cdef inline Read _parsed(tuple version, key):
     """A reader of what a key selects, which has no array yet; None for keys that `parse_key` does not take."""
     cdef Geometry geometry = version[0]
@@ -557,7 +565,7 @@ def read_basic(tuple version not None, key, handle):
     cdef cnp.ndarray out = _new(self, version[1])
     cdef int64_t work = _aim(self, out)
     cdef int threads = 1
-    if worth_threads(work):
+    if _pays(self.frame, work):
         threads = handle.nthreads
     if self.tasks:
         _go(self, threads)
@@ -577,5 +585,5 @@ def read_basic_into(tuple version not None, key, int nthreads, out):
         check_out(out, tuple([self.count[d] for d in range(self.geometry.c.ndim) if not self.flags >> d & 1]), version[1])
     work = _aim(self, out)
     if self.tasks:
-        _go(self, nthreads if worth_threads(work) else 1)
+        _go(self, nthreads if _pays(self.frame, work) else 1)
     return out
