@@ -50,6 +50,8 @@ class TieredBackend(ABC):
     all_or_none: bool
     embedded: Embedded | None = None
     replaces = False
+    #: Whether `warn_early` may have something to say.
+    warns_early = True
     lock: WriterLock | None = None
     placing: Placing | None = None
     members: Members | None = None

@@ -61,7 +61,8 @@ def opened_store(
         backend = backend_of(path, options)
         backend.lock = lock
         backend.open()
-        backend.warn_early()
+        if backend.warns_early:
+            backend.warn_early()
         if lock is not None:
             backend.cut_tail()
         return _store_of(backend, path, options, given)

@@ -47,7 +47,8 @@ def open_or_begin(store: DictStore, path: str) -> None:
         raise taken(path, "mode='x' only creates, and there is something already")
     if exists and mode != "w":
         load(store)
-        backend.warn_early()
+        if backend.warns_early:
+            backend.warn_early()
         if mode != "r":
             backend.cut_tail()
         return

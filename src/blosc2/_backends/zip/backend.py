@@ -130,7 +130,8 @@ class ZipBackend(TieredBackend):
             ) from None  # fmt: skip
         if byte_range is None:
             raise FormatError(f"not a store: the archive has no member {EMBED}", path=self.root)
-        self.members = Members(version, self.root, self.how.verify, self._told)
+        self.members = members = Members(version, self.root, self.how.verify, self._told)
+        self.warns_early = members.few is not None and not members.few.regular
         self._identity = version.source.identity
         self._floor = 0
         self.behind = self.must_load = False
@@ -158,8 +159,7 @@ class ZipBackend(TieredBackend):
 
     def warn_early(self) -> None:
         """See `TieredBackend`."""
-        if self.members is not None:
-            self.members.warn_early()
+        self.table()
 
     def locate_file(self, key: str) -> ByteRange | None:
         """The member of a key; None where there is none."""

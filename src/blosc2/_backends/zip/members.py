@@ -46,7 +46,7 @@ class Members:
     """
 
     __slots__ = ("_check", "_described", "_find", "_is_checked", "_keys", "_member", "_root", "_told", "_whole",
-                 "archive", "moved_groups", "source", "version")  # fmt: skip
+                 "archive", "few", "moved_groups", "source", "version")  # fmt: skip
 
     def __init__(self, version: Version, root: str, verify: bool | None, told: set[str]) -> None:
         #: Groups that are removed or have another name, and that is not published yet.
@@ -66,22 +66,25 @@ class Members:
         self._described: Catalog | None = None
         # Whether its embedded values were checked.
         self._is_checked = False
+        #: The keys, of an archive that has few members: listing them is part of opening it.
+        self.few: KeyTable | None = None
+        if version.archive.count < _FEW and version.archive.catalog is None:
+            try:
+                self.few = KeyTable.of_archive(version.archive, _SUFFIXES, _SKIPPED)
+            except (FormatError, OSError):  # whoever needs what cannot be read gets the error
+                pass
 
     def table(self) -> KeyTable:
         """The keys of all members."""
         if self._keys is None:
-            self._keys = self._whole = keys = KeyTable.of_archive(self.archive, _SUFFIXES, _SKIPPED)
+            keys = self.few
+            if keys is None:
+                keys = KeyTable.of_archive(self.archive, _SUFFIXES, _SKIPPED)
+            self._keys = self._whole = keys
             self._find = keys.find
             if keys.unknown_suffixes or keys.clashes or keys.packed:
                 self._tell(keys)
         return self._keys
-
-    def warn_early(self) -> None:
-        """Warn of unusual members when the archive is opened, if it has so few that its keys are listed at no cost."""
-        archive = self.archive
-        if archive.count < _FEW and archive.catalog is None:
-            with suppress(FormatError, OSError):  # whoever needs what cannot be read gets the error
-                self.table()
 
     @property
     def can_move_groups(self) -> bool:
