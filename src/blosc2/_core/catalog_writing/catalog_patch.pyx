@@ -172,11 +172,13 @@ cdef class CatalogPatch:
         return 0
 
     cdef int _add_removed(self, int64_t first, int64_t stop) except -1:
-        cdef int64_t *last = <int64_t *> (self.removed.data + self.removed.used) - 2
+        cdef int64_t *last
         self.gone += stop - first
-        if self.removed_count and last[1] == first:
-            last[1] = stop
-            return 0
+        if self.removed_count:
+            last = <int64_t *> (self.removed.data + self.removed.used) - 2
+            if last[1] == first:
+                last[1] = stop
+                return 0
         last = <int64_t *> self.removed.more(2 * sizeof(int64_t))
         last[0], last[1] = first, stop
         self.removed.used += 2 * sizeof(int64_t)
