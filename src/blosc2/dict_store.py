@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from types import EllipsisType, MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from blosc2 import _backends, _stores
 from blosc2._backends import ByteRange, Renamed, TieredBackend, absolute
 from blosc2._core.keys.listing import KeyListing
 from blosc2._files import check_advice
-from blosc2._options import StoreOptions, local_path, refuse_locking, store_options
-from blosc2._stores import Store, backend_of, leaf_reader, live_leaf, open_or_begin, publish, recount
+from blosc2._options import StoreOptions, local_path, store_options
+from blosc2._stores import Store, backend_of, leaf_reader, live_leaf, lock_of, open_or_begin, publish, recount
 from blosc2.info import InfoReporter
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 
@@ -130,7 +130,7 @@ class DictStore(Store):
         mmap_mode: str | None = None,
         locking: bool = False,
         deserialize: str | None = None,
-        timeout: float | None = 0,
+        timeout: float | EllipsisType | None = ...,
         exclusive: bool = True,
         verify: bool | None = None,
         advise: str | None = None,
@@ -140,19 +140,19 @@ class DictStore(Store):
         if storage is not None:
             storage = storage_from(storage)
             mode, mmap_mode = storage.mode, storage.mmap_mode if mmap_mode is None else mmap_mode
-        options = store_options(
-            mode, mmap_mode, deserialize, verify=verify, advise=advise, timeout=timeout, exclusive=exclusive
-        )
+            locking = locking or storage.locking
         path = local_path(localpath)
+        options = store_options(
+            mode, mmap_mode, deserialize, verify=verify, advise=advise, timeout=timeout, exclusive=exclusive,
+            locking=locking, path=path,
+        )  # fmt: skip
         if threshold is not None and (
             isinstance(threshold, bool) or not hasattr(threshold, "__index__") or threshold < 0
         ):
             raise ValueError(f"threshold must be None or a number of bytes, not {threshold!r}")
-        if locking or (isinstance(storage, Storage) and storage.locking):
-            refuse_locking(path, mmap_mode)
         self._threshold = threshold
         self._set_parameters(cparams, dparams)
-        lock = None if mode == "r" else _backends.WriterLock(absolute(path), timeout, exclusive=exclusive)
+        lock = None if mode == "r" else lock_of(absolute(path), options)
         try:
             backend = backend_of(path, options, self._metalayer)
             backend.lock = lock
@@ -195,7 +195,7 @@ class DictStore(Store):
     # ------------------------------------------------------------------ reading
     def _shows_published_keys(self) -> bool:
         """Whether exactly the published keys are shown, so that their listing can answer."""
-        return self._backend.lists_cheaply and self._backend.embedded is not None
+        return self._session.sharing is None and self._backend.lists_cheaply and self._backend.embedded is not None
 
     def _leaf(self, key: str) -> Any | None:
         if self._session.mode != "r":
@@ -421,7 +421,8 @@ class DictStore(Store):
     def storage(self) -> Storage:
         """Path, modes and kind of the store as one object."""
         meta = {self._metalayer: {"version": 1}}
-        return Storage(urlpath=self._path, mode=self.mode, mmap_mode=self._mmap_mode, meta=meta)
+        locking = self._session.sharing is not None
+        return Storage(urlpath=self._path, mode=self.mode, mmap_mode=self._mmap_mode, meta=meta, locking=locking)
 
     @property
     def estore(self) -> EmbedStore:
@@ -469,7 +470,8 @@ class DictStore(Store):
     def _stand_in(cls, path: str, error: Exception, recipe: tuple[Any, ...]) -> Self:
         self = cls.__new__(cls)
         self._set_up(path, StoreOptions(), _backends.ZipBackend(path))
-        self._session.lost, self._session.closed = (error.with_traceback(None), recipe), True
+        self._session.lost = (error.with_traceback(None), recipe)
+        self._session.end()
         return self
 
     def __repr__(self) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
+from types import EllipsisType
 from typing import Any, Self
 
-from blosc2 import _backends, _stores
+from blosc2 import _stores
 from blosc2._backends import Embedded, EmbeddedBackend, absolute, missing, taken
 from blosc2._core.io.source import Source
 from blosc2._files import check_advice, through_link
 from blosc2._frames import pack
-from blosc2._options import StoreOptions, local_path, refuse_locking, store_options
+from blosc2._options import StoreOptions, local_path, store_options
 from blosc2._stores import NOTHING, Store, publish
 from blosc2.storage import CParams, DParams, Storage, cparams_from, dparams_from, storage_from
 
@@ -113,7 +115,8 @@ class EmbedStore(Store):
         mmap_mode: str | None = None,
         meta: Mapping[str, Any] | None = None,
         deserialize: str | None = None,
-        timeout: float | None = 0,
+        timeout: float | EllipsisType | None = ...,
+        locking: bool = False,
         exclusive: bool = True,
         verify: bool | None = None,
         advise: str | None = None,
@@ -122,8 +125,7 @@ class EmbedStore(Store):
             check_advice(advise)
         if storage is not None:
             storage = storage_from(storage)
-            if storage.locking:
-                refuse_locking(storage.urlpath, mmap_mode)
+            locking = locking or storage.locking
             urlpath = storage.urlpath if urlpath is None else urlpath
             mode, mmap_mode = storage.mode, storage.mmap_mode if mmap_mode is None else mmap_mode
         path = None if urlpath is None else local_path(urlpath)
@@ -133,8 +135,9 @@ class EmbedStore(Store):
         # What is in memory only was made here, so it is trusted.
         policy = deserialize or ("safe" if path is not None or _from_schunk is not None else "full")
         options = store_options(
-            mode, mmap_mode, policy, verify=verify, advise=advise, timeout=timeout, exclusive=exclusive
-        )
+            mode, mmap_mode, policy, verify=verify, advise=advise, timeout=timeout, exclusive=exclusive,
+            locking=locking, path=path,
+        )  # fmt: skip
         file, lock = None if path is None else absolute(path), None
         if file is None:
             if mode == "r" and _from_schunk is None:
@@ -142,7 +145,7 @@ class EmbedStore(Store):
         elif mode != "r" and _from_schunk is None:
             if mode != "x":  # which refuses a link
                 file = through_link(file)
-            lock = _backends.WriterLock(file, timeout, exclusive=exclusive)
+            lock = _stores.lock_of(file, options)
         try:
             backend = EmbeddedBackend(file, options, lock, packed, chunksize)
             backend.called = path
@@ -150,11 +153,15 @@ class EmbedStore(Store):
             if _from_schunk is not None:
                 backend.load_frame(Source.of_buffer(_from_schunk.to_cframe(), _from_schunk.urlpath))
             elif file is not None:
-                self._open_file(file)
+                writing = self._session.writing
+                if writing is None:
+                    self._open_file(file)
+                else:
+                    writing.open(self, partial(self._open_file, file))
         except BaseException:
             # At once: the traceback keeps the object for a while.
             if hasattr(self, "_session"):
-                self._session.closed = True
+                self._session.end()
             if lock is not None:
                 lock.release()
             raise
@@ -220,7 +227,8 @@ class EmbedStore(Store):
         self = cls.__new__(cls)
         self._cparams, self._dparams = CParams(), DParams()
         Store.__init__(self, path, StoreOptions(), EmbeddedBackend(path, StoreOptions()))
-        self._session.lost, self._session.closed = (error.with_traceback(None), recipe), True
+        self._session.lost = (error.with_traceback(None), recipe)
+        self._session.end()
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -247,7 +255,8 @@ class EmbedStore(Store):
     def storage(self) -> Storage:
         """Path, modes and kind of the store as one object."""
         meta = {"b2embed": {"version": 1}}
-        return Storage(urlpath=self._path, mode=self.mode, mmap_mode=self._mmap_mode, meta=meta)
+        locking = self._session.sharing is not None
+        return Storage(urlpath=self._path, mode=self.mode, mmap_mode=self._mmap_mode, meta=meta, locking=locking)
 
     @property
     def chunksize(self) -> int:

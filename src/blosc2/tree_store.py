@@ -144,8 +144,8 @@ class TreeStore(DictStore):
     def _open(self, key: str) -> Any:
         if self._prefix:
             return self if key == "/" else self._tree[self._absolute(key)]
-        if self._session.closed:
-            raise self._session.closed_error()
+        if self._session.asks:
+            self._session.check_open()
         if type(key) is not str:
             return self[plain_key(key)]
         if key == "/":
@@ -192,8 +192,8 @@ class TreeStore(DictStore):
         )
 
     def _contains(self, key: object) -> bool:
-        if self._session.closed:
-            raise self._session.closed_error()
+        if self._session.asks:
+            self._session.check_open()
         if not isinstance(key, str) or not key or (key.endswith("/") and key != "/"):
             return False
         if self._prefix:

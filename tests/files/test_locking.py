@@ -321,28 +321,6 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
         blosc2.open(path, "a", locking=True)
 
 
-@pytest.mark.parametrize("name", ["store.b2z", "store.b2d", "store.b2e"])
-def test_stores_have_no_locking(name: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    kinds: list[Any] = [blosc2.DictStore, blosc2.TreeStore]
-    if name.endswith(".b2e"):
-        kinds = [blosc2.EmbedStore]
-    text = "zip" if name.endswith(".b2z") else "one writer"
-    for kind in kinds:
-        with pytest.raises(ValueError, match=text):
-            kind(path, mode="w", storage={"urlpath": path, "mode": "w", "locking": True})
-        if kind is not blosc2.EmbedStore:
-            with pytest.raises(ValueError, match=text):
-                kind(path, mode="w", locking=True)
-            with pytest.raises(ValueError, match="mmap_mode"):
-                kind(path, mode="r", mmap_mode="r", locking=True)
-        assert not path.exists()
-        kind(path, mode="w").close()
-        with pytest.raises(ValueError, match=text):
-            blosc2.open(path, locking=True)
-        blosc2.remove_urlpath(path)
-
-
 def test_the_raw_open_locks(tmp_path: Path) -> None:
     path = tmp_path / "array.b2nd"
     array = blosc2.zeros(3, urlpath=path, locking=True)

@@ -436,5 +436,3 @@ def test_description(path: Path) -> None:
         assert "DictStore" in repr(store.info)
         assert path.name in repr(store)
         assert len(store.estore) == 0
-    with pytest.raises(ValueError, match="locking"):
-        blosc2.DictStore(path, locking=True)

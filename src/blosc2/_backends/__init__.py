@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         Renamed,
         filed_as,
         missing,
+        shared_lock_path,
         suffix_of,
         suffix_of_frame,
         taken,
@@ -85,7 +86,7 @@ else:
         ),
         "layout": (
             "EMBED FRAME_MAGIC LEAF_SUFFIXES LOCK NOT_REPLACED RESERVED ByteRange MovedGroups NewFrame NewVersion "
-            "Renamed filed_as missing suffix_of suffix_of_frame taken"
+            "Renamed filed_as missing shared_lock_path suffix_of suffix_of_frame taken"
         ),
         "protocol": "Backend",
         "publish_pace": "MAP_BYTES Pace",
@@ -147,6 +148,7 @@ __all__ = [
     "open_embedded",
     "plain_key",
     "read_embedded",
+    "shared_lock_path",
     "stored_value",
     "suffix_of",
     "suffix_of_frame",

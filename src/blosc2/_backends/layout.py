@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, Self
 
@@ -15,6 +16,11 @@ from blosc2.exceptions import ExistingFileError, FormatError, MissingFileError
 
 #: Where the bytes of a frame lie: a source, the offset in it, and how many.
 ByteRange = tuple[Source, int, int]
+
+
+def shared_lock_path(root: str, suffix: str) -> str:
+    """The file by which handles of a store with ``locking=True`` take turns; the older package locks the same."""
+    return os.path.join(root, LOCK) if suffix == ".b2d" else root + ".b2lock"
 
 
 class Renamed(tuple[Source, int, int]):  # noqa: SLOT001 - tuples cannot have any

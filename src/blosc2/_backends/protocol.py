@@ -30,6 +30,9 @@ class Settles(Protocol):
     def make_durable(self) -> None:
         """Make it durable."""
 
+    def followed(self) -> None:
+        """Others have changed the store since, and may have made their changes durable."""
+
 
 class Backend(Protocol):
     """Where the leaves of one store lie.

@@ -172,6 +172,11 @@ class TieredBackend(ABC):
         self._closed = self.replaces = True
         self.embedded = self._newer = self._listing = None
 
+    @property
+    def _is_alone(self) -> bool:
+        """Whether nobody else may be changing the store now."""
+        return self.lock is not None and self.lock.is_alone
+
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedStoreError("this is a closed store; leaves taken from it before stay valid", path=self.root)

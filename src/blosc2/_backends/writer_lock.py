@@ -44,11 +44,15 @@ class WriterLock:
         How many seconds to wait for another writer; None waits as long as it takes.
     exclusive : bool
         False takes no lock, for file systems that have none.
+    shared : bool
+        Whether it is held during changes alone: from `acquire` to `let_go`, and not from its making.
 
     Attributes
     ----------
     owner : Owner
         The process that made it.
+    shared : bool
+        As given.
 
     Raises
     ------
@@ -60,18 +64,20 @@ class WriterLock:
         The file system has no locks.
     """
 
-    __slots__ = ("__weakref__", "_creation", "_descriptor", "_exclusive", "_next", "_path", "owner")
+    __slots__ = ("__weakref__", "_creation", "_descriptor", "_exclusive", "_next", "_path", "owner", "shared")
 
-    def __init__(self, path: str, timeout: float | None = 0, *, exclusive: bool = True) -> None:
+    def __init__(self, path: str, timeout: float | None = 0, *, exclusive: bool = True, shared: bool = False) -> None:
         self._descriptor = self._next = -1
         # What is locked instead of a store that is still to be made.
         self._creation: CreationLock | None = None
         self._path = path
         self.owner = Owner()
+        self.shared = shared
         check_permission(path)
         self._exclusive = exclusive and sys.platform != "win32"
         if self._exclusive:
-            self._acquire(timeout)
+            if not shared:
+                self.acquire(timeout)
             _held.add(self)
 
     @property
@@ -84,7 +90,23 @@ class WriterLock:
         """Whether this is a copy in a forked child. Such a copy locks nothing."""
         return not self.owner.is_here
 
-    def _acquire(self, timeout: float | None) -> None:
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody else may be changing the store now."""
+        return not self.shared or self._descriptor >= 0
+
+    @property
+    def creates(self) -> bool:
+        """Whether there was no store when it was locked."""
+        return self._creation is not None
+
+    @property
+    def descriptor(self) -> int:
+        """By which the store is locked; -1 if it is not."""
+        return self._descriptor
+
+    def acquire(self, timeout: float | None) -> None:
+        """Wait for the lock, and hold it."""
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = _PAUSE
         while True:
@@ -198,9 +220,10 @@ class WriterLock:
     def release(self) -> None:
         """Let other writers in. A second call does nothing."""
         self.forget_taken()
-        self._let_go()
+        self.let_go()
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
+        """Let others in until the next `acquire`. A second call does nothing."""
         if self._descriptor < 0:
             return
         descriptor, creation = self._descriptor, self._creation
@@ -211,7 +234,7 @@ class WriterLock:
             self._unlock(descriptor)
         finally:
             # In this order: an interrupt in between leaves it open, but unlocked, and never lets it be closed twice.
-            self._descriptor = -1
+            self._descriptor, self._creation = -1, None
             os.close(descriptor)
 
     def __del__(self) -> None:

@@ -26,6 +26,7 @@ from blosc2._files.retry import Retry
 from blosc2._files.shared_lock import Sidecar
 from blosc2._files.sync import SyncsBeside, sync_file, sync_files, sync_folder, sync_names
 from blosc2._files.temporary_bytes import BUDGET, Spool, Spooled, TemporaryFile, held, waiting_items
+from blosc2._files.turns import Turn
 
 __all__ = [
     "BUDGET",
@@ -47,6 +48,7 @@ __all__ = [
     "Spooled",
     "SyncsBeside",
     "TemporaryFile",
+    "Turn",
     "advise_byte_ranges",
     "advise_frame",
     "begins_with",

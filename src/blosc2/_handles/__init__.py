@@ -31,11 +31,11 @@ from blosc2._handles.schunk_methods import ChangeableChunks
 
 if TYPE_CHECKING:
     from blosc2._handles.directory import DirectoryHandle, ReadOnlyDirectoryHandle, directory_handle
-    from blosc2._handles.shared import shared_handle
+    from blosc2._handles.shared import FollowingHandle, shared_handle
 else:
     __getattr__ = on_demand(__name__, {
         "directory": "DirectoryHandle ReadOnlyDirectoryHandle directory_handle",
-        "shared": "shared_handle",
+        "shared": "FollowingHandle shared_handle",
     })  # fmt: skip
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "ChangeableChunks",
     "DirectoryHandle",
     "FileHandle",
+    "FollowingHandle",
     "FrameContent",
     "FrameHandle",
     "FrameVersion",

@@ -29,16 +29,10 @@ from blosc2.exceptions import MissingFileError
 Array = tuple[Geometry, np.dtype[Any], Frame]
 
 
-class _Shared(FrameHandle):
-    """What the kinds share: the lock, and following the versions that others publish."""
+class FollowingHandle(FrameHandle):
+    """A handle that looks for a newer version before each read."""
 
     __slots__ = ()
-    _sidecar: Sidecar
-
-    def _share(self, sidecar: Sidecar) -> None:
-        """Take the shared lock, before anything else."""
-        self._sidecar = sidecar  # type: ignore[misc]  # each kind has a slot for it
-        sidecar.seen = sidecar.count()
 
     @property
     def locking(self) -> bool:  # type: ignore[override]  # a constant of other kinds
@@ -47,12 +41,17 @@ class _Shared(FrameHandle):
     @property
     def frame(self) -> Frame:
         self._follow()
-        frame: Frame = _FRAME.__get__(self)
-        return frame
+        return self.shown
 
     @frame.setter
     def frame(self, value: Frame) -> None:
         _FRAME.__set__(self, value)
+
+    @property
+    def shown(self) -> Frame:
+        """The frame as of the last read or change. Nothing is looked up."""
+        frame: Frame = _FRAME.__get__(self)
+        return frame
 
     @property
     def array(self) -> Array | None:
@@ -67,6 +66,22 @@ class _Shared(FrameHandle):
     def described(self) -> Array | None:
         array: Array | None = _ARRAY.__get__(self)
         return array
+
+    def _follow(self) -> None:
+        """Show the newest version."""
+        raise NotImplementedError
+
+
+class _Shared(FollowingHandle):
+    """What the kinds share: the lock, and following the versions that others publish."""
+
+    __slots__ = ()
+    _sidecar: Sidecar
+
+    def _share(self, sidecar: Sidecar) -> None:
+        """Take the shared lock, before anything else."""
+        self._sidecar = sidecar  # type: ignore[misc]  # each kind has a slot for it
+        sidecar.seen = sidecar.count()
 
     def _follow(self) -> None:
         if not self._sidecar.held and self._sidecar.count() != self._sidecar.seen:

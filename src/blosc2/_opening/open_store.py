@@ -7,11 +7,11 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
-from blosc2 import _backends, _stores
+from blosc2 import _stores
 from blosc2._backends import REGISTRY, TieredBackend, absolute
 from blosc2._core.frame.frame import Frame
-from blosc2._options import StoreOptions, refuse_locking, store_options
-from blosc2._stores import Store, backend_of
+from blosc2._options import StoreOptions, store_options
+from blosc2._stores import Store, backend_of, lock_of
 from blosc2.dict_store import DictStore
 from blosc2.exceptions import MissingFileError
 from blosc2.tree_store import TreeStore
@@ -40,10 +40,8 @@ def opened_store(
         )
     options = store_options(
         mode, mmap_mode, policy, verify=given.get("verify"), advise=given.get("advise"),
-        timeout=given.get("timeout", 0), exclusive=given.get("exclusive", True),
+        timeout=given.get("timeout", ...), exclusive=given.get("exclusive", True), locking=locking, path=path,
     )  # fmt: skip
-    if locking:
-        refuse_locking(path, mmap_mode)
     if not os.path.lexists(path):
         raise MissingFileError(
             errno.ENOENT,
@@ -52,11 +50,11 @@ def opened_store(
             path,
         )
     if suffix == ".b2e" and not os.path.isdir(path):
-        return _embed_store()(path, mode=mode, mmap_mode=mmap_mode, deserialize=policy, **given)
+        return _embed_store()(path, mode=mode, mmap_mode=mmap_mode, deserialize=policy, locking=locking, **given)
     lock = None
     if options.mode == "a":
         # Before anything is read: what is read must stay the newest.
-        lock = _backends.WriterLock(absolute(path), options.timeout, exclusive=options.exclusive)
+        lock = lock_of(absolute(path), options)
     try:
         backend = backend_of(path, options)
         backend.lock = lock

@@ -32,7 +32,6 @@ from blosc2._options.modes import (
     check_modes,
     check_new_modes,
     check_open_modes,
-    refuse_locking,
     refuse_without_path,
 )
 from blosc2._options.out_of_scope import OPAQUE_KINDS, Absent, explain_absent, explain_name
@@ -77,7 +76,6 @@ __all__ = [
     "ncores",
     "plain_encoding",
     "reads_beside",
-    "refuse_locking",
     "refuse_without_path",
     "run",
     "set_nthreads",

@@ -119,9 +119,8 @@ def check_store_modes(mode: str, mmap_mode: str | None) -> None:
         raise ValueError(f"mmap_mode='r' requires mode='r', not {mode!r}: a mapped store is read-only")
 
 
-def refuse_locking(path: str | None, mmap_mode: str | None) -> Never:
-    """Say why a store cannot be changed by several programs at a time."""
-    if mmap_mode is not None:
-        raise ValueError("locking=True and mmap_mode do not go together, and stores have no locking here")
-    kind = "a zip store" if path is not None and path.endswith(".b2z") else "a store"
-    raise ValueError(f"locking=True is not possible: {kind} has one writer at a time, and readers need no lock")
+def check_store_locking(path: str | None, mmap_mode: str | None, *, exclusive: bool) -> None:
+    """Refuse to share a store that is in memory, mapped, or not locked at all."""
+    check_locking(path, mmap_mode)
+    if not exclusive:
+        raise ValueError("locking=True shares a lock, and exclusive=False goes without: leave one of them out")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from types import EllipsisType
 from typing import NamedTuple
 
 from blosc2._options.deserialization import deserialize_mode
-from blosc2._options.modes import check_store_modes
+from blosc2._options.modes import check_store_locking, check_store_modes
 
 
 class StoreOptions(NamedTuple):
@@ -27,6 +28,8 @@ class StoreOptions(NamedTuple):
         How many seconds to wait for another writer.
     exclusive : bool
         Whether other writers are kept out.
+    locking : bool
+        Whether handles change the store in turns, and follow each other.
     """
 
     mmap_mode: str | None = None
@@ -36,6 +39,7 @@ class StoreOptions(NamedTuple):
     deserialize: str = "safe"
     timeout: float | None = 0
     exclusive: bool = True
+    locking: bool = False
 
 
 def store_options(
@@ -45,10 +49,14 @@ def store_options(
     *,
     verify: bool | None = None,
     advise: str | None = None,
-    timeout: float | None = 0,
+    timeout: float | EllipsisType | None = 0,
     exclusive: bool = True,
+    locking: bool = False,
+    path: str | None = None,
 ) -> StoreOptions:
     """Check the options of a store, except for `advise`.
+
+    If `timeout` is `...`, handles with `locking` wait for others as long as it takes, and others do not wait.
 
     Examples
     --------
@@ -61,4 +69,7 @@ def store_options(
         deserialize = "safe"
     elif deserialize != "safe":
         deserialize = str(deserialize_mode(deserialize))
-    return StoreOptions(mmap_mode, verify, advise, mode, str(deserialize), timeout, exclusive)
+    if locking:
+        check_store_locking(path, mmap_mode, exclusive=exclusive)
+    seconds = (None if locking else 0) if isinstance(timeout, EllipsisType) else timeout
+    return StoreOptions(mmap_mode, verify, advise, mode, str(deserialize), seconds, exclusive, bool(locking))

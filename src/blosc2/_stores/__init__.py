@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from blosc2._stores.open_stores import end_all, end_forgotten, note_writable
     from blosc2._stores.paced_publishing import PacedPublishing
     from blosc2._stores.publish import NOTHING
+    from blosc2._stores.shared.leaf import SharedLeaf
+    from blosc2._stores.shared.session import SharedPending, SharedSession
     from blosc2._stores.store import Store
-    from blosc2._stores.tiered_backends import backend_of, file_names, open_or_begin
+    from blosc2._stores.tiered_backends import backend_of, file_names, lock_of, open_or_begin
     from blosc2._stores.transaction import Transaction
     from blosc2._stores.tree import tree_changes, walking
     from blosc2._stores.tree.attributes import GroupAttributes
@@ -52,8 +54,10 @@ else:
         "open_stores": "end_all end_forgotten note_writable",
         "paced_publishing": "PacedPublishing",
         "publish": "NOTHING",
+        "shared.leaf": "SharedLeaf",
+        "shared.session": "SharedPending SharedSession",
         "store": "Store",
-        "tiered_backends": "backend_of file_names open_or_begin",
+        "tiered_backends": "backend_of file_names lock_of open_or_begin",
         "transaction": "Transaction",
         "tree.attributes": "GroupAttributes",
         "tree.drawing": "FEW_LINES Drawing draw_store listed",
@@ -81,6 +85,9 @@ __all__ = [
     "NewKeys",
     "NewNames",
     "PacedPublishing",
+    "SharedLeaf",
+    "SharedPending",
+    "SharedSession",
     "Store",
     "Transaction",
     "advise_all",
@@ -96,6 +103,7 @@ __all__ = [
     "leaf_reader",
     "listed",
     "live_leaf",
+    "lock_of",
     "metadata_frame",
     "nbytes_of",
     "new_frame",

@@ -84,10 +84,13 @@ def flush(store: Store, *, durable: bool) -> None:
 def flush_checked(store: Store, *, durable: bool) -> None:
     """Publish all pending changes of a store, if it may be published now."""
     session = store._session
-    session.check_open()
+    if session.closed:
+        raise session.closed_error()
     if session.mode == "r":
         return
     session.check_own()
+    if session.writing is not None and (session.writing.is_gone or not store._needs_closing()):
+        return  # and wait for nobody: all is published
     with store._lock:
         session.check_not_streaming("flush")
         if session.transaction is not None:
@@ -210,6 +213,8 @@ def load_if_behind(store: Store) -> None:
 def refresh(store: Store) -> bool:
     """Show the published version; False if it is the one shown."""
     session = store._session
+    if session.sharing is not None and not session.closed:
+        return session.sharing.follow()
     session.check_open()
     with store._lock:
         session.check_not_streaming("refresh")
@@ -285,7 +290,7 @@ def end(store: Store) -> None:
 def _end_now(store: Store) -> None:
     """Release everything; it may be called again."""
     session = store._session
-    session.closed = True
+    session.end()
     store._pending.frames = {}
     try:
         store._forget_leaves()

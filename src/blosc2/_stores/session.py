@@ -12,6 +12,8 @@ from blosc2.exceptions import ClosedStoreError, ReadOnlyError
 if TYPE_CHECKING:
     from blosc2._backends import WriterLock
     from blosc2._core.io.forking import Lock
+    from blosc2._stores.shared.following import Following
+    from blosc2._stores.shared.writing import SharedWriting
     from blosc2._stores.transaction import Transaction
 
 
@@ -29,7 +31,7 @@ class Session(SessionState):
     advice : str or None
         The advice for the whole store that lasts until the next one.
     lock : Lock
-        Held by a thread that changes the store.
+        Held by a thread that changes the store or opens a leaf. With ``locking=True`` that of the store is another one.
     writer_lock : WriterLock or None
         Keeps other writers out; None in mode "r" and in memory.
     closed : bool
@@ -39,6 +41,12 @@ class Session(SessionState):
         Whether a call writes many leaves as they come. Nothing else may change the store meanwhile.
     transaction : Transaction or None
         The transaction under way.
+    asks : bool
+        Whether `check_open` is called before each use: the store is closed, or follows others.
+    sharing : Following or None
+        What follows others, with ``locking=True``.
+    writing : SharedWriting or None
+        What takes turns with others, with ``locking=True`` and for writing.
     lost : tuple or None
         For a store that was unpickled and could not be opened: the error, and what pickles it again.
     """
@@ -49,7 +57,13 @@ class Session(SessionState):
     writer_lock: WriterLock | None
     advice: str | None = None
     transaction: Transaction | None
+    sharing: Following | None = None
+    writing: SharedWriting | None = None
     lost: tuple[Exception, tuple[Any, ...]] | None = None
+
+    def end(self) -> None:
+        """The store is closed."""
+        self.closed = self.asks = True
 
     def check_open(self) -> None:
         """Raise an error if the store is closed."""

@@ -38,6 +38,7 @@ from blosc2._stores.leaves.ask_ahead import LeafItems, Values
 from blosc2._stores.leaves.leaf import live_leaf, read_only
 from blosc2._stores.leaves.open_leaves import OpenLeaves
 from blosc2._stores.leaves.read_many import batch_of_members, read_and_learn, read_many
+from blosc2._stores.leaves.taking_out import clear, pop, popitem, setdefault
 from blosc2._stores.pending import PendingChanges
 from blosc2._stores.session import Session
 from blosc2._stores.write_many import Items, update_store, write_many
@@ -79,17 +80,20 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         self._mmap_mode, self._verify, advice, mode, self._deserialize, *_ = options
         self._backend = backend
         self._publishing = publishing
-        self._session = session = Session()
+        session: Any
+        self._session = session = _stores.SharedSession() if options.locking else Session()
         session.path, session.mode, session.writer_lock = path, mode, backend.lock
         self._lock = session.lock = Lock()
         if advice is not None:
             session.advice = lasting(advice)
-        self._pending = PendingChanges()
+        self._pending = _stores.SharedPending() if options.locking else PendingChanges()
         self._contents = Contents(backend, self._pending, in_order=self._in_order)
         self._followers: tuple[KeyFollower, ...] = ()
         self._leaves = leaves = OpenLeaves()
-        self._use_open_leaves(leaves.held, self._hidden_name)
+        self._use_open_leaves(leaves.held, self._hidden_name, not options.locking)
         self._sweep_at = leaves.limit
+        if options.locking:
+            session.share(self, options.timeout)
         if mode != "r":
             _stores.note_writable(self)
 
@@ -126,8 +130,8 @@ class Store(LeafLookup, MutableMapping[str, Any]):
 
     def _open(self, key: str) -> Any:
         """The leaf of a key that is not open yet."""
-        if self._session.closed:
-            raise self._session.closed_error()
+        if self._session.asks:
+            self._session.check_open()
         if type(key) is not str:
             return self[plain_key(key)]
         leaf = self._leaf(key)
@@ -157,7 +161,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
     def _forget_leaves(self) -> None:
         """Forget all open leaves: keys get other ones."""
         self._leaves.forget_all()
-        self._use_open_leaves(self._leaves.held, self._hidden_name)
+        self._use_open_leaves(self._leaves.held, self._hidden_name, self._session.sharing is None)
         self._sweep()
 
     def _missing_key(self, key: str) -> StoreKeyError:
@@ -205,8 +209,8 @@ class Store(LeafLookup, MutableMapping[str, Any]):
     # ------------------------------------------------------------------ keys
     def _contains(self, key: object) -> bool:
         """Whether a key exists, when `LeafLookup` has no listing to ask."""
-        if self._session.closed:
-            raise self._session.closed_error()
+        if self._session.asks:
+            self._session.check_open()
         if not isinstance(key, str):
             return False
         return self._contents.has(key) or (not key.startswith("/") and self._contents.has("/" + key))
@@ -267,13 +271,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
             _stores.changes.remove_at_once(self, key)
             _stores.ready_setter(self)
 
-    def clear(self) -> None:
-        """Delete all keys."""
-        self._session.check_writable("delete items")
-        with self._lock, _stores.AllOrNone(self):
-            _stores.changes.remove_group(self, "")
-            for key in self._contents.keys():  # noqa: SIM118 - no mapping
-                _stores.changes.remove(self, key)
+    clear, pop, popitem, setdefault = clear, pop, popitem, setdefault
 
     def update(self, other: Items = (), /, **more: Any) -> None:  # type: ignore[override]  # one for all of its forms
         """Set many keys, from a mapping or from pairs of key and value, like a dict; if anything raises, none of them.
@@ -476,7 +474,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
             raise TypeError(f"{self!r} is open for writing; only a store in mode 'r' can be pickled")
         how = {
             "mmap_mode": self._mmap_mode, "deserialize": self._deserialize, "verify": self._verify,
-            "advise": session.advice, **self._pickled_arguments(),
+            "advise": session.advice, "locking": session.sharing and True, **self._pickled_arguments(),
         }  # fmt: skip
         return _reopen, (type(self), self._file, {name: value for name, value in how.items() if value is not None})
 

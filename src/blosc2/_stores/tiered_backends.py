@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from functools import partial
 from typing import TYPE_CHECKING
 
 from blosc2 import _backends
@@ -19,6 +20,7 @@ from blosc2._options import StoreOptions
 from blosc2._stores.publish import load
 
 if TYPE_CHECKING:
+    from blosc2._backends import WriterLock
     from blosc2.dict_store import DictStore
 
 
@@ -39,8 +41,21 @@ def backend_of(path: str, options: StoreOptions, kind: str = "b2dict") -> Tiered
     return backend
 
 
+def lock_of(path: str, options: StoreOptions) -> WriterLock:
+    """What keeps other writers out of the store at a path, from now on or during changes."""
+    return _backends.WriterLock(path, options.timeout, exclusive=options.exclusive, shared=options.locking)
+
+
 def open_or_begin(store: DictStore, path: str) -> None:
     """Read what lies at the path of a store, or begin a new store, as the mode says."""
+    writing = store._session.writing
+    if writing is None:
+        _open_or_begin(store, path)
+    else:
+        writing.open(store, partial(_open_or_begin, store, path))
+
+
+def _open_or_begin(store: DictStore, path: str) -> None:
     backend, mode = store._backend, store.mode
     exists = backend.exists()
     if mode == "x" and (exists or os.path.islink(path)):

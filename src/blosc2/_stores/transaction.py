@@ -24,7 +24,7 @@ class Transaction(Block):
         The thread that began it. Until it ends, no other thread can change the store.
     """
 
-    __slots__ = ("_before", "_published", "_store", "_touched", "thread")
+    __slots__ = ("_before", "_held", "_published", "_store", "_touched", "thread")
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -34,12 +34,17 @@ class Transaction(Block):
         self._touched: set[str] = set()
         # The table of changes that is published at the end. After success the store has a new table.
         self._published: dict[str, Any] | None = None
+        # The lock of a store that others change, too: until the end, they wait.
+        self._held: Any = None
 
     def __enter__(self) -> Store:
         """Begin, and return the store itself."""
         store = self._store
         session = store._session
         session.check_writable("begin a transaction")
+        if session.writing is not None:
+            session.writing.hold()
+            self._held = session.writing
         try:
             with store._lock:
                 if session.transaction is not None:
@@ -52,10 +57,24 @@ class Transaction(Block):
         except BaseException:
             if session.transaction is self:  # nobody would end it
                 session.transaction = None
+            self._let_go(failed=True)
             raise
+
+    def _let_go(self, *, failed: bool) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            held.let_go(failed=failed)
 
     def _leave(self, failed: bool) -> None:
         """Publish the changes, or take them back. A second call does nothing."""
+        try:
+            self._end(failed=failed)
+        except BaseException:
+            self._let_go(failed=True)
+            raise
+        self._let_go(failed=failed)
+
+    def _end(self, *, failed: bool) -> None:
         store = self._store
         session = store._session
         if self._before is None:

@@ -41,6 +41,11 @@ _PROGRESS_EACH: Final = 1024
 
 def update_store(store: Store, items: Items, more: Mapping[str, Any]) -> None:
     """Set many keys, or none; see `Store.update`."""
+    if store._session.sharing is not None:
+        store._session.check_writable("set items")
+        with store._lock, _stores.AllOrNone(store):
+            _set_each(store, _absolute(store, _pairs(items, more)))
+        return
     with _stores.AllOrNone(store):
         values = _absolute(store, _pairs(items, more))
         session = store._session

@@ -200,7 +200,7 @@ class DirectoryBackend(TieredBackend):
         Once keys are listed, keys that came later do not belong to the store until `refresh`.
         """
         listed = self._listing
-        if self.lock is not None or (listed is not None and key not in listed):
+        if self._is_alone or (listed is not None and key not in listed):
             return None
         for _ in range(_TRIES):
             # Mostly there is none, and looking for it is cheaper than opening it.
@@ -219,7 +219,7 @@ class DirectoryBackend(TieredBackend):
 
     def _list_tiers(self, embedded: Embedded) -> tuple[KeyTable, dict[str, Any]]:
         """The keys of all files and embedded values, and none is missed that a writer moves."""
-        if self.lock is not None:
+        if self._is_alone:
             return super()._list_tiers(embedded)
         newest = self._newer or embedded
         files = self.files.table()

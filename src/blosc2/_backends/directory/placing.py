@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 class Unsettled:
     """What was published in one `.b2d` by its writer, and may not be durable."""
 
-    __slots__ = ("doubtful", "folders", "new", "removed")
+    __slots__ = ("doubtful", "earlier", "folders", "new", "removed")
 
     def __init__(self) -> None:
         # Files whose bytes may not be durable, each of a leaf that was not there before.
         self.new: set[str] = set()
+        # The same, but others may have replaced them since by durable ones.
+        self.earlier: set[str] = set()
         # Folders in which names were changed.
         self.folders: set[str] = set()
         # Keys whose durable files were removed, or whose embedded values are to be hidden by files.
@@ -59,11 +61,12 @@ class Placing(Unsettled):
     def __init__(self, backend: DirectoryBackend, known: Unsettled) -> None:
         self._backend = backend
         self.new, self.folders, self.removed, self.doubtful = known.new, known.folders, known.removed, known.doubtful
+        self.earlier = known.earlier
 
     @property
     def unsettled(self) -> bool:
         """Whether something was published that a power cut may take."""
-        return bool(self.new or self.folders) or self._backend._embed_file.unsettled
+        return bool(self.new or self.folders or self.earlier) or self._backend._embed_file.unsettled
 
     def replaces(self, key: str) -> bool:
         """Whether a key has a durable file, or had one when all was durable last."""
@@ -172,9 +175,9 @@ class Placing(Unsettled):
         if not self.unsettled:
             return
         backend._embed_file.make_durable()
-        for path in self.doubtful & self.new:
+        for path in self.doubtful & (self.new | self.earlier):
             self._write_again(path)
-        new = [path for path in self.new if os.path.lexists(path)]
+        new = [path for path in (*self.new, *self.earlier) if os.path.lexists(path)]
         folders = [folder for folder in self.folders if os.path.isdir(folder)]
         try:
             sync_files(new, folders)
@@ -182,8 +185,13 @@ class Placing(Unsettled):
             # After a failure the system counts unwritten bytes as written: another sync would report nothing.
             self.doubtful.update(new)
             raise
-        for names in (self.new, self.folders, self.removed, self.doubtful):
+        for names in (self.new, self.earlier, self.folders, self.removed, self.doubtful):
             names.clear()
+
+    def followed(self) -> None:
+        """Others have changed the store since: what they put in the place of new files may be durable."""
+        self.earlier |= self.new
+        self.new.clear()
 
     def _write_again(self, path: str) -> None:
         """Write a file once more, from what the system still has of it."""

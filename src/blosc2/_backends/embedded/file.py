@@ -156,6 +156,9 @@ class EmbeddedFile:
         sync_folder(path)
         self.unsettled = self._doubtful = False
 
+    def followed(self) -> None:
+        """Others have changed the file: nothing depends on what they did."""
+
     def end_change(self) -> None:
         """Take back an unfinished change, wherever it stopped; without one, do nothing."""
         change, self._change = self._change, None

@@ -386,7 +386,7 @@ class ZipBackend(TieredBackend):
             if new == old:
                 return False
             # A writer may be appending bytes that it has not published yet.
-            appended = self.lock is None and new[:2] == old[:2] and members.archive.file_checksum is not None
+            appended = not self._is_alone and new[:2] == old[:2] and members.archive.file_checksum is not None
             if appended and self._open().record == members.version.record:
                 return False
         self._cut_off()

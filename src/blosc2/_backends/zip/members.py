@@ -167,6 +167,12 @@ class Members:
             "unzip the file and pack it without compression (zip -0)"
         )
 
+    def used_bytes(self) -> int:
+        """Bytes of the archive that a new one with the same members would have, about."""
+        archive = self.archive
+        stored = sum(archive.extent_at(archive.record_offset(number))[1] for number in range(len(archive)))
+        return stored + 2 * archive.directory_size
+
     # ------------------------------------------------------------------ what a catalog knows
     def catalog(self) -> Catalog | None:
         """The catalog, if the file has one."""

@@ -22,7 +22,7 @@ cdef class LeafLookup:
 
     cdef KeyListing _listed
     cdef str _unseen
-    cdef dict _alive
+    cdef dict _alive, _remembered
     cdef LeafReader _leaves
     cdef public LeafSetter _setter      # sets simple leaves; None where nothing may be set, or in a view
     cdef public Py_ssize_t _sweep_at    # how many references to leaves there may be before the dead ones are removed
@@ -41,13 +41,15 @@ cdef class LeafLookup:
         """Let a listing answer `key in store` from now on."""
         self._listed = listing
 
-    def _use_open_leaves(self, dict held not None, str hidden):
+    def _use_open_leaves(self, dict held not None, str hidden, bint find=True):
         """Find open leaves in a dictionary of references by key from now on, and remember leaves there.
 
-        Leaves whose last segment is `hidden` are not shown. If it is not None, groups are shown.
+        Leaves whose last segment is `hidden` are not shown. If it is not None, groups are shown. Without `find` each
+        leaf is asked for by `_open`.
         """
         self._unseen = hidden
-        self._alive = held
+        self._alive = held if find else None
+        self._remembered = held
 
     def _use_reader(self, LeafReader reader not None):
         """Let a reader open leaves from now on."""
@@ -73,7 +75,7 @@ cdef class LeafLookup:
 
     def _hold(self, str key not None, leaf):
         """Remember a leaf as long as somebody holds it. Returns the one that another thread has opened before."""
-        cdef dict held = self._alive
+        cdef dict held = self._remembered
         leaf = hold(held, key, leaf)
         if PyDict_Size(held) > self._sweep_at:
             self._sweep()

@@ -11,7 +11,7 @@ from blosc2._core.leaves.leaf_reader cimport LeafReader
 cdef class SessionState:
     """Whether a store may be changed now; see leaf_setter.pyx."""
 
-    cdef public bint closed, ending, streaming
+    cdef public bint closed, ending, streaming, asks
     cdef public object transaction
 
 

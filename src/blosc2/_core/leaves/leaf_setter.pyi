@@ -13,6 +13,7 @@ class SessionState:
     closed: bool
     ending: bool
     streaming: bool
+    asks: bool
     transaction: Any
 
 class PendingFrames:

@@ -59,7 +59,7 @@ cdef class SessionState:
 
     Attributes
     ----------
-    closed, ending, streaming : bool
+    closed, ending, streaming, asks : bool
     transaction : object or None
         The transaction under way; it has its `thread`.
     """

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from blosc2._stores.store import Store
 
+# Stands for a leaf that was deleted.
+_GONE: Final = object()
 #: Leaves that are asked for at a time while a store is iterated over.
 ASKED: Final = 64
 
@@ -57,6 +59,9 @@ class Values(ValuesView[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         store = self._mapping
+        if store._session.sharing is not None:
+            yield from (leaf for _, leaf in _still_there(store))
+            return
         for key in _keys(store):
             yield store[key]
 
@@ -68,5 +73,16 @@ class LeafItems(ItemsView[str, Any]):
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         store = self._mapping
+        if store._session.sharing is not None:
+            yield from _still_there(store)
+            return
         for key in _keys(store):
             yield key, store[key]
+
+
+def _still_there(store: Store) -> Iterator[tuple[str, Any]]:
+    """The leaves of a store that others change: those that are deleted before it is their turn are left out."""
+    for key in _keys(store):
+        leaf = store.get(key, _GONE)
+        if leaf is not _GONE:
+            yield key, leaf

@@ -6,6 +6,7 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from blosc2 import _stores
 from blosc2._backends import ByteRange
 from blosc2._core.frame.frame import Frame
 from blosc2._core.keys.keytable import KeyTable
@@ -107,7 +108,8 @@ def leaf_reader(
 
 def live_leaf(store: Store, key: str) -> Any | None:
     """Open a leaf of a store that is open for writing; None if there is none."""
-    with store._lock:
+    session = store._session
+    with session.lock:
         # Array, super-chunk and metadata views of one leaf share one handle, or an edit would get lost.
         handles = store._leaves.handles
         handle = handles.get(key)
@@ -117,7 +119,8 @@ def live_leaf(store: Store, key: str) -> Any | None:
                 return None
             verify = store._verify
             options = HandleOptions("a", None, store._deserialize, verify=None if verify is None else False)
-            handle = LiveHandle(frame, store, options, store._path, key)
+            kind = LiveHandle if session.sharing is None else _stores.SharedLeaf
+            handle = kind(frame, store, options, store._path, key)
             if verify:
                 store._backend.verify(key, handle.frame)
                 handle.verify = True

@@ -50,9 +50,14 @@ def ready_setter(store: Store) -> LeafSetter | None:
 
 
 def _new_setter(store: Store) -> LeafSetter | None:
-    """What sets leaves of a store in one step; None for stores whose leaves may get files of their own."""
+    """What sets leaves of a store in one step; None for stores whose leaves may get files of their own.
+
+    Nor for stores that others change, too.
+    """
     backend, session = store._backend, store._session
     is_archive = backend.suffix == ".b2z"
+    if session.sharing is not None:
+        return None
     if store._threshold != 0 or not (is_archive or backend.suffix == ".b2e"):
         return None
     owner = None if session.writer_lock is None else session.writer_lock.owner

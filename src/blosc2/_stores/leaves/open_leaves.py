@@ -120,6 +120,16 @@ class OpenLeaves(HeldLeaves):
                         continue
             self.forget(key)
 
+    def follow(self, byte_range_of: Callable[[str], ByteRange | None]) -> None:
+        """Another version of the store is shown: open leaves show what it has, as in `reload`."""
+        shared: list[tuple[str, Any]] = list(self.handles.items())
+        for key, handle in shared:
+            with suppress(OSError, FormatError, UnsupportedKindError):  # a damaged leaf is not shown
+                byte_range = byte_range_of(key)
+                if byte_range is not None and handle.take_up(byte_range):
+                    continue
+            self.forget(key)
+
     def restore(self, key: str, store: Any, handle: LiveHandle | None, leaf: Any, *, edited: bool) -> None:
         """The key gets back a leaf that was open before."""
         if handle is not None:

@@ -40,6 +40,8 @@ def read_and_learn(store: Store, key: str) -> Items:
         if store._reader is not None:
             store._reader.learn(frame, geometry, dtype)
         return items
+    if store._session.sharing is not None:
+        return items
     with store._lock:
         setter = None if store._session.closed or store._session.streaming else _stores.ready_setter(store)
         if setter is not None:
@@ -105,10 +107,19 @@ def read_many(
     array([[4, 4],
            [1, 1]])
     """
-    self._session.check_open()
     if isinstance(keys, (str, bytes)):
         raise TypeError("keys must be an iterable of keys, not one key")
     names = list(keys)
+    session = self._session
+    if session.asks:
+        session.check_open()
+        assert session.sharing is not None
+        return session.sharing.of_one_version(_read_named, self, names, out)
+    return _read_named(self, names, out)
+
+
+def _read_named(self: Store, names: list[Any], out: Items | None) -> Items | list[Items]:
+    """The same for a list of keys, or of pairs, of the version that is shown."""
     if not names:
         return [] if out is None else _without_rows(out)
     if not isinstance(names[0], str):

@@ -57,8 +57,8 @@ class GroupAttributes(MutableMapping[str, Any]):
     def _set(self, values: Mapping[str, Any]) -> None:
         """Set entries of the hidden leaf, and make the leaf if there is none."""
         store, key = self._store, self._key
-        check_not_inside(store, key)
         with store._lock:
+            check_not_inside(store, key)
             if store._contents.has(key):
                 store._hidden_leaf(key).vlmeta.update(values)
                 return
@@ -70,11 +70,11 @@ class GroupAttributes(MutableMapping[str, Any]):
 
     def __delitem__(self, name: str) -> None:
         self._store._session.check_writable("delete attributes", self._key)
-        if name not in self:
-            raise self._missing(name)
         store, key = self._store, self._key
-        check_not_inside(store, key)
         with store._lock:
+            if name not in self:
+                raise self._missing(name)
+            check_not_inside(store, key)
             values = store._hidden_leaf(key).vlmeta
             if list(values) == [name]:
                 remove(store, key)  # the leaf is removed with its last entry
@@ -98,8 +98,8 @@ class GroupAttributes(MutableMapping[str, Any]):
         """Delete all attributes."""
         self._store._session.check_writable("delete attributes", self._key)
         store, key = self._store, self._key
-        check_not_inside(store, key)
         with store._lock:
+            check_not_inside(store, key)
             if store._contents.has(key):
                 remove(store, key)  # it holds all of them
 

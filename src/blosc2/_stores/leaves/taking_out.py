@@ -1,0 +1,68 @@
+"""Methods of a dictionary that find leaves and remove or set them, and nobody else comes between."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from blosc2 import _stores
+from blosc2.exceptions import StoreKeyError
+
+if TYPE_CHECKING:
+    from blosc2._stores.store import Store
+
+# Marks an argument that was not given.
+_MISSING: Any = object()
+
+
+def clear(self: Store) -> None:
+    """Delete all keys."""
+    self._session.check_writable("delete items")
+    with self._lock, _stores.AllOrNone(self):
+        _stores.changes.remove_group(self, "")
+        for key in self._contents.keys():  # noqa: SIM118 - no mapping
+            _stores.changes.remove(self, key)
+
+
+def pop(self: Store, key: str, default: Any = _MISSING) -> Any:
+    """Remove a leaf and return it; it stays readable. For a missing key, return the default if given.
+
+    Raises
+    ------
+    KeyError
+        There is no such key, and no default is given.
+    """
+    with self._lock:
+        try:
+            leaf = self[key]
+        except KeyError:
+            if default is _MISSING:
+                raise
+            return default
+        del self[key]
+        return leaf
+
+
+def popitem(self: Store) -> tuple[str, Any]:
+    """Remove the first leaf, in the order of the keys, and return its key and the leaf.
+
+    Raises
+    ------
+    KeyError
+        There is no leaf.
+    """
+    with self._lock:
+        for key in self:
+            leaf = self[key]
+            del self[key]
+            return key, leaf
+    raise StoreKeyError("popitem(): there is no leaf", path=self._path)
+
+
+def setdefault(self: Store, key: str, default: Any = None) -> Any:
+    """Return the leaf of a key; if there is none, set it to the default first."""
+    with self._lock:
+        try:
+            return self[key]
+        except KeyError:
+            self[key] = default
+        return default
