@@ -74,6 +74,10 @@ class StoreContract:
             return self.kind(mode=mode, **self.options, **more)
         return self.kind(str(path), mode=mode, **self.options, **more)
 
+    def beside(self, path: Path) -> list[str]:
+        """What lies in the folder of a store."""
+        return [path.name]
+
     def read_back(self, store: Any, path: Path, mmap_mode: str | None) -> Any:
         """Close a store and open what it left, read-only."""
         if not self.suffix:
@@ -312,7 +316,7 @@ class StoreContract:
         store.close()
         if self.suffix:
             assert tree_state(path) == before
-            assert sorted(os.listdir(path.parent)) == [path.name]
+            assert sorted(os.listdir(path.parent)) == self.beside(path)
 
     @pytest.mark.parametrize("mode", ["q", "", "rw", "r+", None, 5])
     def test_unknown_modes(self, path: Path, mode: Any) -> None:

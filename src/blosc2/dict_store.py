@@ -47,11 +47,13 @@ class DictStore(Store):
     mmap_mode : {None, 'r'}
         ``"r"`` maps each file, and requires ``mode="r"``; see the notes.
     locking : bool
-        Must be False.
+        Share the store with other handles that change it, in any process: see the notes. Not with `mmap_mode`, and not
+        on Windows. `storage` can say it, too.
     deserialize : {'safe', 'full'}
         Whether to refuse active values in the metadata of leaves, or to open them.
     timeout : float or None
-        How many seconds a mode other than 'r' waits for another writer; None waits without limit.
+        How many seconds a mode other than 'r' waits for another writer; None waits without limit. With `locking`, each
+        change waits so long, by default without limit; without it, opening does, by default not at all.
     verify : bool, optional
         By default, data read as a whole is verified against the checksums of the store; True verifies each read, False
         none. See `blosc2.open`.
@@ -81,6 +83,13 @@ class DictStore(Store):
     interpreter exits, with a `ResourceWarning`. `discard` drops pending changes, and a `transaction` publishes all of
     its changes or none. Leaves of a store open for writing are live: their changes are published with the store's next
     flush. Replaced members leave unused bytes in a `.b2z`; `compact` removes them.
+
+    **Sharing.** With ``locking=True`` a handle does not hold the writer's lock. Each change, and each `transaction`,
+    waits for its turn, starts from the newest version, is published and lets the lock go. Handles take turns in the
+    order in which they asked, and a killed process only loses its turn. Every access shows the newest version:
+    leaves that you hold of a store open for writing follow it, too, those of a reader stay as they are. `read_many` and
+    iteration use one version. Mode 'w' empties the store at once. A handle without `locking` that is open for writing
+    makes the others wait. Many changes cost less in one `transaction`. A small file, ``.b2lock``, stays beside it.
 
     **Mapping.** With ``mmap_mode="r"`` a `.b2z` is mapped once, however many leaves are open: a leaf is a byte range of
     that mapping and needs no descriptor. In a `.b2d` each leaf is a file, mapped when it is opened. Mapping costs a few

@@ -44,7 +44,11 @@ class EmbedStore(Store):
     deserialize : {'safe', 'full'}
         Whether to refuse active values in the metadata of leaves, or to open them.
     timeout : float or None
-        How many seconds a mode other than 'r' waits for another writer; None waits without limit.
+        How many seconds a mode other than 'r' waits for another writer; None waits without limit. With `locking`, each
+        change waits so long, by default without limit; without it, opening does, by default not at all.
+    locking : bool
+        Share the file with other handles that change it, in any process: see the notes. Not with `mmap_mode`, not in
+        memory, and not on Windows. `storage` can say it, too.
     exclusive : bool
         False takes no lock, for file systems without locks; make sure that there is no other writer.
     verify : bool, optional
@@ -73,6 +77,13 @@ class EmbedStore(Store):
     was assigned. So does a store that is never closed, when it is garbage-collected or the interpreter exits, with a
     `ResourceWarning`. `discard` drops pending changes. Replaced or deleted values leave unused bytes in the file, until
     these exceed twice the bytes in use, or until `compact` is called: then a new file replaces the old one.
+
+    **Sharing.** With ``locking=True`` a handle does not hold the writer's lock. Each change, and each `transaction`,
+    waits for its turn, starts from the newest version, is published and lets the lock go. Handles take turns in the
+    order in which they asked, and a killed process only loses its turn. Every access shows the newest version:
+    leaves that you hold of a store open for writing follow it, too, those of a reader stay as they are. `read_many` and
+    iteration use one version. Mode 'w' empties the store at once. A handle without `locking` that is open for writing
+    makes the others wait. Many changes cost less in one `transaction`. A small file, ``.b2lock``, stays beside it.
 
     **Mapping.** With ``mmap_mode="r"`` the file is mapped once, however many leaves are open. Leaves read from the
     mapping without a system call or a copy of compressed bytes. Mapping costs a few microseconds at open, and address

@@ -231,7 +231,7 @@ class Storage(_Parameters):
     initial_mapping_size : int, optional
         Bytes to map at first, for a mapping that is written.
     locking : bool
-        Take an advisory lock around changes.
+        Take an advisory lock around changes, and follow those of other programs.
     meta : dict, optional
         Metalayers, fixed at creation.
     durable : bool

@@ -286,6 +286,32 @@ def test_a_transaction_makes_others_wait(make: Maker) -> None:
         assert make.values() == {"/a": [1], "/b": [2], "/c": [3]}
 
 
+def test_who_wants_the_lock_alone_gets_it_in_turn(make: Maker) -> None:
+    with make("w", locking=True) as store:
+        store["/a"] = [0]
+        ends = threading.Event()
+
+        def change(me: int) -> None:
+            with make(locking=True) as other:
+                while not ends.is_set():
+                    with other.transaction():
+                        other["/a"][0] += 1
+                        time.sleep(0.002)
+
+        threads = [threading.Thread(target=change, args=(me,)) for me in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            for n in range(5):
+                with make("a", timeout=20) as alone:
+                    alone[f"/alone{n}"] = [n]
+        finally:
+            ends.set()
+            for thread in threads:
+                thread.join()
+        assert all(store[f"/alone{n}"][0] == n for n in range(5))
+
+
 @pytest.mark.parametrize("queue", [True, False])
 def test_threads_lose_nothing(make: Maker, queue: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four threads, of which two share a handle; without the queue they try as they come."""

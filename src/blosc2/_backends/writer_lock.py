@@ -18,9 +18,9 @@ import time
 import weakref
 from contextlib import suppress
 
-from blosc2._backends.layout import LOCK
+from blosc2._backends.layout import LOCK, shared_lock_path
 from blosc2._core.io.forking import in_child
-from blosc2._files import CreationLock, Owner, check_permission, flock
+from blosc2._files import CreationLock, Owner, Turn, check_permission, flock
 from blosc2.exceptions import StoreLockedError
 
 if sys.platform != "win32":  # Windows locks would keep readers out too
@@ -107,7 +107,14 @@ class WriterLock:
 
     def acquire(self, timeout: float | None) -> None:
         """Wait for the lock, and hold it."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        turns: list[Turn] = []
+        try:
+            self._acquire(None if timeout is None else time.monotonic() + timeout, turns)
+        finally:
+            for turn in turns:
+                turn.end()
+
+    def _acquire(self, deadline: float | None, turns: list[Turn]) -> None:
         pause = _PAUSE
         while True:
             creation = None
@@ -139,9 +146,27 @@ class WriterLock:
                     os.close(descriptor)
                 if creation is not None:
                     creation.remove_folders()
+            if not (self.shared or turns) and self._wait_among_others(deadline, turns):
+                continue
             wait = pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic()))
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _wait_among_others(self, deadline: float | None, turns: list[Turn]) -> bool:
+        """Wait for one's turn if handles take turns with this store, which would seldom be found free; whether it came.
+
+        The turn is put into `turns`, and ends when the lock was taken.
+        """
+        root = os.path.realpath(self._path)
+        path = shared_lock_path(root, ".b2d" if os.path.isdir(root) else "")
+        if not os.path.exists(path):
+            return False
+        turns.append(Turn(path, self.owner))
+        try:
+            turns[0].wait(deadline)
+        except (StoreLockedError, PermissionError):
+            return False
+        return True
 
     def _try(self, descriptor: int, path: str) -> bool:
         """Lock an open file or directory, unless somebody else holds the lock. The descriptor may change."""

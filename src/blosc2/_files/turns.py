@@ -155,8 +155,8 @@ class Turn:
         now = time.monotonic()
         if deadline is not None and now >= deadline:
             raise StoreLockedError(
-                "other handles with locking=True are changing the store, and it was not this one's turn in time: "
-                "wait longer with timeout=, or make fewer and larger changes with transaction()",
+                "other handles are changing the store or wait to, and it was not this one's turn in time: wait longer "
+                "with timeout=, or make fewer and larger changes with transaction()",
                 path=self._path.removesuffix(".b2lock"),
             )
         time.sleep(_PAUSE if deadline is None else max(0.0, min(_PAUSE, deadline - now)))

@@ -82,8 +82,8 @@ def open(
     advise : {None, "normal", "random", "sequential", "willneed", "dontneed"}
         How the file will be read, as advice to the operating system; see `NDArray.advise` and `DictStore.advise`.
     **kwargs
-        ``cparams`` and ``dparams``; ``locking=True`` to change a file together with other programs, see
-        `NDArray.holding_lock`; ``durable=False`` for arrays whose changes do not wait for the disk, see
+        ``cparams`` and ``dparams``; ``locking=True`` to change a file or a store together with other programs, see
+        `NDArray.holding_lock` and `DictStore`; ``durable=False`` for arrays whose changes do not wait for the disk, see
         `blosc2.Storage`; ``exclusive=False`` to change it without a lock, on file systems without locks; for
         stores ``timeout``, see `DictStore`. Other keywords are ignored with a warning.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import EllipsisType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from blosc2._options.deserialization import deserialize_mode
 from blosc2._options.modes import check_store_locking, check_store_modes
@@ -69,7 +69,10 @@ def store_options(
         deserialize = "safe"
     elif deserialize != "safe":
         deserialize = str(deserialize_mode(deserialize))
+    seconds: Any = timeout
+    if seconds is ...:
+        seconds = None if locking else 0
     if locking:
         check_store_locking(path, mmap_mode, exclusive=exclusive)
-    seconds = (None if locking else 0) if isinstance(timeout, EllipsisType) else timeout
-    return StoreOptions(mmap_mode, verify, advise, mode, str(deserialize), seconds, exclusive, bool(locking))
+        locking = True
+    return StoreOptions(mmap_mode, verify, advise, mode, str(deserialize), seconds, exclusive, locking)

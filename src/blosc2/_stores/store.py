@@ -77,23 +77,23 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         publishing: publish.Publishing = publish.NOTHING,
     ) -> None:
         self._path = path
-        self._mmap_mode, self._verify, advice, mode, self._deserialize, *_ = options
+        self._mmap_mode, self._verify, advice, mode, self._deserialize, timeout, _, locking = options
         self._backend = backend
         self._publishing = publishing
         session: Any
-        self._session = session = _stores.SharedSession() if options.locking else Session()
+        self._session = session = _stores.SharedSession() if locking else Session()
         session.path, session.mode, session.writer_lock = path, mode, backend.lock
         self._lock = session.lock = Lock()
         if advice is not None:
             session.advice = lasting(advice)
-        self._pending = _stores.SharedPending() if options.locking else PendingChanges()
+        self._pending = _stores.SharedPending() if locking else PendingChanges()
         self._contents = Contents(backend, self._pending, in_order=self._in_order)
         self._followers: tuple[KeyFollower, ...] = ()
         self._leaves = leaves = OpenLeaves()
-        self._use_open_leaves(leaves.held, self._hidden_name, not options.locking)
+        self._use_open_leaves(leaves.held, self._hidden_name, not locking)
         self._sweep_at = leaves.limit
-        if options.locking:
-            session.share(self, options.timeout)
+        if locking:
+            session.share(self, timeout)
         if mode != "r":
             _stores.note_writable(self)
 
@@ -390,8 +390,8 @@ class Store(LeafLookup, MutableMapping[str, Any]):
     def refresh(self) -> bool:
         """Show the newest version; True if it differs from the one before.
 
-        Until then, a store shows the version that it opened. Leaves that you hold do not change: get them from the
-        store again.
+        Until then, a store shows the version that it opened; with ``locking=True`` each access does this. Leaves that
+        you hold do not change: get them from the store again.
 
         Raises
         ------
