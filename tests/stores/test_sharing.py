@@ -209,6 +209,57 @@ def test_a_change_that_is_refused_changes_nothing_and_lets_go(make: Maker, both:
     assert "/z" in first
 
 
+def test_a_change_that_stops_half_way_is_dropped(make: Maker, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = both
+    first["/a"] = [1]
+
+    def stop(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("blosc2._backends.publish_pace.Pace.is_due", lambda *given: False)
+    with monkeypatch.context() as patch:
+        for name in ("leaf_publishing.LeafPublishing.put", "shared.writing.SharedWriting._publish"):
+            patch.setattr(f"blosc2._stores.{name}", stop)
+        with pytest.raises(KeyboardInterrupt):
+            first["/b"] = [2]
+    with monkeypatch.context() as patch:
+        patch.setattr("blosc2._stores.leaves.leaf_setting.ready_setter", stop)
+        if make.path.suffix != ".b2d" or make.options:
+            with pytest.raises(KeyboardInterrupt):
+                first["/b"] = [2]
+    assert not first._unpublished
+    assert list(first) == list(second) == ["/a"]
+    second["/c"] = [3]
+    first["/d"] = [4]
+    assert values_of(second) == make.values() == {"/a": [1], "/c": [3], "/d": [4]}
+
+
+def test_a_change_that_leaves_no_trace_in_the_time(make: Maker, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = both
+    now = time.time_ns() + 10**12
+    monkeypatch.setattr("blosc2._stores.shared.following.file_identity", lambda path: (1, 2, 3, now))
+    assert "/a" not in second
+    first["/a"] = [1]
+    assert "/a" in second
+    del second["/a"]
+    assert "/a" not in first
+
+
+def test_holding_a_leaf_publishes_what_it_changed(make: Maker, both: Any) -> None:
+    """As that of an array in a file of its own does, also when it raises."""
+    first, second = both
+    first["/a"] = [1, 2]
+    with pytest.raises(ZeroDivisionError), first["/a"].holding_lock() as _:
+        first["/a"][0] = 5
+        _ = 1 / 0
+    assert second["/a"][:].tolist() == make.values()["/a"] == [5, 2]
+    leaf = second["/a"].schunk
+    leaf.lock()
+    leaf.unlock()
+    with pytest.raises(RuntimeError, match="without lock"):
+        leaf.unlock()
+
+
 def test_a_publication_that_fails_is_dropped(make: Maker, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = both
     first.update({"/a": np.arange(3), "/leaf": np.arange(3)})

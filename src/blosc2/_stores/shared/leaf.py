@@ -40,15 +40,13 @@ class SharedLeaf(FollowingHandle, LiveHandle):
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Block changes by all other handles, start from the newest version, and publish at the end."""
+        """Block changes by all other handles, start from the newest version, and publish at the end in any case."""
         writing = self._writing()
         writing.hold()
-        failed = True
         try:
             yield
-            failed = False
         finally:
-            writing.let_go(failed=failed)
+            writing.let_go(failed=False)
 
     def lock(self) -> None:
         """Enter `holding`; `unlock` leaves it."""
