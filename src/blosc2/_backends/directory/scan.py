@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from operator import attrgetter
 from typing import Final
 
 from blosc2._backends.layout import EMBED, FRAME_MAGIC, LEAF_SUFFIXES, LOCK, RESERVED
@@ -14,6 +15,8 @@ _RESERVED: Final = RESERVED.rstrip("/")
 _NAMES: Final = 256
 _FOLDERS: Final = 4
 _OPENED: Final = 15
+_RANKS: Final = {suffix: rank for rank, suffix in enumerate(LEAF_SUFFIXES)}
+_name_of = attrgetter("name")
 
 
 class Folder:
@@ -40,11 +43,19 @@ class Folder:
     def __init__(self, root: str, base: str, *, unusual: bool = False) -> None:
         self.ranked: list[dict[str, str]] = [{} for _ in range(len(LEAF_SUFFIXES) + 1)]
         self.folders: list[str] = []
-        top = base == "/"
+        top, inner = base == "/", base[1:]
         with os.scandir(root + base) as entries:
-            found = [entry for entry in entries if not unusual or _has_unusual_suffix(entry.name)]
-            for entry in sorted(found, key=lambda entry: entry.name):
+            found = [entry for entry in entries if _has_unusual_suffix(entry.name)] if unusual else list(entries)
+            for entry in sorted(found, key=_name_of):
                 name = entry.name
+                dot = name.rfind(".")
+                usual = _RANKS.get(name[dot:]) if dot > 0 and name[0] != "." else None
+                if usual is not None and entry.is_file(follow_symlinks=False):  # as most are
+                    key = base + name[:dot]
+                    if not key.isascii():
+                        _check_name(root, key)
+                    self.ranked[usual][key] = inner + name
+                    continue
                 # Links to folders are not followed: they may lead out of the tree, or in circles.
                 if entry.is_dir(follow_symlinks=False):
                     if not (top and name + "/" == RESERVED):
@@ -59,7 +70,7 @@ class Folder:
                 key = base + stem
                 if not key.isascii():
                     _check_name(root, key)
-                self.ranked[rank][key] = f"{base[1:]}{name}"
+                self.ranked[rank][key] = inner + name
 
 
 def _has_unusual_suffix(name: str) -> bool:
