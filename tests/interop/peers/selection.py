@@ -69,7 +69,8 @@ DIFFERENT: Final = (
     (r"test_zeros.py::test_nd_dtype", "a dtype with a shape becomes axes"),
     (r"test_dict_store.py::test_to_b2z_from_readonly", "a store that is read can be packed"),
     (r"test_dict_store.py::test_without_embed", "one writer at a time"),
-    (r"test_locking.py::test_(embed|dict)_store_", "one writer at a time, so no locking= of stores"),
+    (r"test_locking.py::test_dict_store_locking_validation", "locking=True works for a .b2z, too"),
+    (r"test_locking.py::test_dict_store_overwrite_never", "which method saves a leaf"),
     (r"test_embed_store.py::test_with_many_nodes", "when an EmbedStore publishes"),
     (r"test_swmr.py::|test_locking.py::test_growth_swmr_cross_process\[False\]", "growth is seen at refresh()"),
 )  # fmt: skip
