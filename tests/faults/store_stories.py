@@ -32,12 +32,17 @@ class StoreKind(Kind):
     @property
     def at_once(self) -> bool:  # type: ignore[override]
         """Whether assignments and deletions may be published when they return, and a new store when it is opened."""
-        return not self.name.endswith(".b2z")
+        return self.shared or not self.name.endswith(".b2z")
+
+    @property
+    def shared(self) -> bool:
+        """Whether each change is published when it returns."""
+        return bool(self.options.get("locking"))
 
     @property
     def there_when_opened(self) -> bool:
         """Whether a new store is there when it is opened."""
-        return self.make is blosc2.EmbedStore
+        return self.shared or self.make is blosc2.EmbedStore
 
     def open(self, path: str, mode: str) -> Any:
         handle = self.make(path, mode=mode, **self.options)
@@ -116,6 +121,14 @@ class StoreStory:
             act()
         play.now = version
 
+    def change_leaf(self, play: Play, version: dict[str, Value], act: Callable[[], Any]) -> None:
+        """The same for a live leaf, which waits for a publication if nobody else changes the store."""
+        if self.kind.shared:
+            self.change(play, version, act)
+        else:
+            act()
+            play.now = version
+
     def put(self, key: str, array: Any) -> None:
         array = np.asarray(array)
 
@@ -163,11 +176,11 @@ class StoreStory:
         def step(play: Play) -> None:
             if key not in play.now:
                 return
-            play.handle[key][at : at + len(part)] = part
             dtype, shape, data, metadata = play.now[key]
             array = np.frombuffer(data, dtype).reshape(shape).copy()
             array[at : at + len(part)] = part
-            play.now = {**play.now, key: (dtype, shape, array.tobytes(), metadata)}
+            version = {**play.now, key: (dtype, shape, array.tobytes(), metadata)}
+            self.change_leaf(play, version, lambda: play.handle[key].__setitem__(slice(at, at + len(part)), part))
 
         self.steps.append(step)
 
@@ -176,8 +189,8 @@ class StoreStory:
 
         def step(play: Play) -> None:
             if key in play.now:
-                play.handle[key].vlmeta.update(metadata)
-                play.now = {**play.now, key: (*play.now[key][:3], repr(sorted(metadata.items())))}
+                version = {**play.now, key: (*play.now[key][:3], repr(sorted(metadata.items())))}
+                self.change_leaf(play, version, lambda: play.handle[key].vlmeta.update(metadata))
 
         self.steps.append(step)
 

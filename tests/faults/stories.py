@@ -71,6 +71,13 @@ def stories() -> dict[str, Story]:
         "tree b2d tiers": _store("treetiers.b2d", blosc2.TreeStore, threshold=1000),
         "tree b2z embedded": _store("embedded.b2z", blosc2.TreeStore, threshold=None),
     }
+    shared = {
+        "shared embed": _store("sharedembed.b2e", blosc2.EmbedStore, locking=True),
+        "shared b2z": _store("shared.b2z", blosc2.TreeStore, locking=True),
+        "shared b2d": _store("shared.b2d", blosc2.TreeStore, locking=True, threshold=1000),
+    }
+    for name, kind in shared.items():
+        found[name] = store_story(kind)
     for name, kind in kinds.items():
         found[name] = store_story(kind)
         found[f"{name}, upkeep"] = upkeep_story(kind)

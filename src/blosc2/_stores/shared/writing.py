@@ -182,9 +182,10 @@ class SharedWriting:
                 self._is_following = False
                 _changing.pop(self._path, None)
                 self._following.end_change(is_known=is_known)
-            self._writer_lock.let_go()
         finally:
-            self._turn.end()
+            for let_go in (self._writer_lock.let_go, self._turn.end):
+                with suppress(OSError):  # of closing what is not locked any more
+                    let_go()
 
     def open(self, store: Store, begin: Callable[[], None]) -> None:
         """Open the store by `begin`; if it is new, or mode "w" replaces it, make it now, under the lock."""
