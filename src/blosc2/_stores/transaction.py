@@ -43,8 +43,7 @@ class Transaction(Block):
         session = store._session
         session.check_writable("begin a transaction")
         if session.writing is not None:
-            session.writing.hold()
-            self._held = session.writing
+            self._held = session.writing.hold()
         try:
             with store._lock:
                 if session.transaction is not None:
@@ -63,7 +62,7 @@ class Transaction(Block):
     def _let_go(self, *, failed: bool) -> None:
         held, self._held = self._held, None
         if held is not None:
-            held.let_go(failed=failed)
+            held.let_go(failed)
 
     def _leave(self, failed: bool) -> None:
         """Publish the changes, or take them back. A second call does nothing."""

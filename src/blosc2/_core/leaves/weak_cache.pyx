@@ -9,6 +9,8 @@ from cpython.dict cimport PyDict_GetItem, PyDict_SetItem
 from cpython.ref cimport PyObject
 from cpython.weakref cimport PyWeakref_NewRef
 
+from blosc2._core.io.forking import Lock
+
 cdef extern from *:
     """
     static inline PyObject *b2_alive(PyObject *reference) {
@@ -70,3 +72,88 @@ cdef class Block:
         except BaseException:
             self._leave(True)
             raise
+
+
+cdef class OuterBlock:
+    """A context manager that its thread may enter again: the first entry begins something, the last exit ends it.
+
+    Other threads wait. A subclass has some of the methods `_begin`, `_end` (which is told whether the block failed), and
+    `_clean_up`, which is called if one of these raised, or was interrupted (Ctrl-C), and does what is left to be done;
+    `_enter` and `_leave` are called at each entry and exit. Between these calls no interrupt comes, as the steps here are
+    no Python code.
+    """
+
+    def _begin(self):
+        """Begin."""
+
+    def _end(self, failed):
+        """End."""
+
+    def _clean_up(self):
+        """What `_begin` or `_end` has not done."""
+
+    def _enter(self):
+        """An entry, also a further one."""
+
+    def _leave(self):
+        """An exit."""
+
+    cdef object lock
+    cdef readonly Py_ssize_t depth      # how often the thread that is in it has entered it
+
+    def __cinit__(self, *given, **more):
+        self.lock = Lock()
+
+    def __enter__(self):
+        self.hold()
+        try:
+            self._enter()
+        except BaseException:
+            self.let_go(True)
+            raise
+
+    def __exit__(self, kind, error, traceback):
+        failed = kind is not None
+        try:
+            self._leave()
+        except BaseException:
+            failed = True
+            raise
+        finally:
+            self.let_go(failed)
+
+    def hold(self):
+        """Begin, or go in once more, without `_enter`; returns itself."""
+        self.lock.__enter__()
+        try:
+            if self.depth == 0:
+                try:
+                    self._begin()
+                except BaseException:
+                    self._clean_up()
+                    raise
+            self.depth += 1
+        except BaseException:
+            self.lock.__exit__(None, None, None)
+            raise
+        return self
+
+    def let_go(self, bint failed):
+        """End what `hold` has begun."""
+        try:
+            if self.depth == 1:
+                try:
+                    self._end(failed)
+                except BaseException:
+                    self._clean_up()
+                    raise
+        finally:
+            self.depth -= 1
+            self.lock.__exit__(None, None, None)
+
+    def _renew(self):
+        """In a forked child: be free, unless the thread that forked was in it; whether another one was."""
+        lost = self.lock.renew()
+        if lost:
+            self.depth = 0
+        return lost

@@ -6,11 +6,10 @@ import os
 import time
 import weakref
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from blosc2._backends import EMBED
-from blosc2._core.io.forking import Lock
+from blosc2._core.leaves.weak_cache import OuterBlock
 from blosc2._files import file_identity
 from blosc2._stores.publish import show
 
@@ -24,10 +23,11 @@ _Result = TypeVar("_Result")
 _TICK: Final = 20 * 10**6
 
 
-class Following:
+class Following(OuterBlock):
     """Shows the newest version of one store at each access. The store is not kept alive.
 
-    As a context manager it lets the store show one version: the newest one when the block begins.
+    As a context manager it lets the store show one version: the newest one when the block begins. Other threads do not
+    wait for its end unless they need another version.
     """
 
     def __init__(self, store: Store) -> None:
@@ -35,20 +35,25 @@ class Following:
         root = str(backend.root)
         self._store = weakref.ref(store)
         self._paths = (root, os.path.join(root, EMBED)) if backend.suffix == ".b2d" else (root,)
-        # Held by a thread that shows another version, or needs that none is shown.
-        self._showing = Lock()
-        # How often it was asked that the version stays, by threads that had the lock then.
-        self._stay = 0
         # The files of the version that is shown; None if it is not known.
         self._seen: tuple[Any, ...] | None = None
+        # Whether another version is being read just now; whether the last block began with another one.
+        self._is_reading = self._took_up = False
+        #: Whether nobody else can publish a version now.
+        self.is_changing = False
 
     def follow(self) -> bool:
         """Show the newest version; whether another one was shown before."""
-        return False if self._stay or self._is_newest() else self._follow_now()
+        if self.depth or self.is_changing or self._is_reading or self._is_newest():
+            return False
+        with self:
+            return self._took_up
 
-    def _follow_now(self) -> bool:
-        with self._showing:
-            return False if self._stay else self._take_up()
+    def _begin(self) -> None:
+        self._took_up = not (self.is_changing or self._is_newest()) and self._take_up()
+
+    def _clean_up(self) -> None:
+        self._is_reading = False
 
     def _is_newest(self) -> bool:
         seen = self._seen
@@ -62,7 +67,7 @@ class Following:
         store = self._store()
         if store is None or store._session.closed:
             return False
-        self._stay += 1
+        self._is_reading = True
         try:
             self._seen = None
             seen = tuple(map(file_identity, self._paths))  # before it is read: a change meanwhile is then noticed
@@ -70,7 +75,7 @@ class Following:
             self._seen = seen
             return changed
         finally:
-            self._stay -= 1
+            self._is_reading = False
 
     def _show_newest(self, store: Store) -> bool:
         if not store._backend.lists_cheaply:
@@ -81,21 +86,6 @@ class Following:
         store._forget_leaves()
         return True
 
-    def __enter__(self) -> None:
-        self._showing.__enter__()
-        try:
-            self.follow()
-            self._stay += 1
-        except BaseException:
-            self._showing.__exit__(None, None, None)
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._stay -= 1
-        self._showing.__exit__(None, None, None)
-
     def of_one_version(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
         """What a function finds that reads several leaves."""
         with self:
@@ -103,10 +93,8 @@ class Following:
 
     def renew(self) -> bool:
         """In a forked child: see `Lock.renew`."""
-        lost = self._showing.renew()
-        if lost:
-            self._stay = 0
-        return lost
+        self._is_reading = False
+        return self._renew()
 
 
 class SharedFollowing(Following):
@@ -140,17 +128,12 @@ class SharedFollowing(Following):
 
     # ------------------------------------------------------------------ while the store is changed
     def begin_change(self) -> None:
-        """Show the newest version, which nobody changes now, and stay there."""
-        with self._showing:
-            self._stay += 1
-            try:
-                self._take_up()
-            except BaseException:
-                self._stay -= 1
-                raise
+        """Show the newest version, which nobody else changes now, and stay there until `end_change`."""
+        with self:
+            self.is_changing = True
+            self._take_up()
 
     def end_change(self, *, is_known: bool) -> None:
         """Others may change the store again; `is_known` says that the version shown is the published one."""
-        with self._showing:
-            self._stay -= 1
-            self._seen = tuple(map(file_identity, self._paths)) if is_known else None
+        self._seen = tuple(map(file_identity, self._paths)) if is_known else None
+        self.is_changing = self._is_reading = False

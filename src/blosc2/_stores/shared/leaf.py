@@ -46,7 +46,7 @@ class SharedLeaf(FollowingHandle, LiveHandle):
         try:
             yield
         finally:
-            writing.let_go(failed=False)
+            writing.let_go(False)
 
     def lock(self) -> None:
         """Enter `holding`; `unlock` leaves it."""
@@ -58,7 +58,7 @@ class SharedLeaf(FollowingHandle, LiveHandle):
         writing = None if store is None else store._session.writing
         if writing is None or not writing.is_held:
             raise RuntimeError("unlock() without lock()")
-        writing.let_go(failed=False)
+        writing.let_go(False)
 
     def editing(self) -> AbstractContextManager[Any]:
         """Block changes by everybody else, in any process, and start from the newest version."""

@@ -9,11 +9,10 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from blosc2._backends import shared_lock_path
-from blosc2._core.io.forking import Lock
+from blosc2._core.leaves.weak_cache import OuterBlock
 from blosc2._files import Turn
 from blosc2._stores.publish import drop, flush, load_if_behind, show
 from blosc2.exceptions import FormatError, MissingFileError, StoreLockedError, explain
@@ -26,11 +25,11 @@ if TYPE_CHECKING:
 #: An archive is written anew when its unused bytes exceed twice the others and this.
 _SLACK: Final = 1 << 20
 
-# The thread that is changing a store through some handle of this process, by the path of the shared lock.
-_changing: dict[str, int] = {}
+# The thread that changes a store, and the object by which it does, by the path of the shared lock.
+_changing: dict[str, tuple[int, int]] = {}
 
 
-class SharedWriting:
+class SharedWriting(OuterBlock):
     """The lock of one store that is changed in turns, as a context manager for one change.
 
     Parameters
@@ -51,104 +50,81 @@ class SharedWriting:
         self._root = str(store._backend.root)
         self._path = shared_lock_path(self._root, store._backend.suffix)
         self._turn = Turn(self._path, lock.owner)
-        # Held by the thread that changes the store; how often it has begun to.
-        self._changes = Lock()
-        self._depth = 0
-        self._is_following = False
         # Bytes of an archive up to which nobody has to look at how many of them are used.
         self._compact_at = _SLACK
 
     @property
     def is_held(self) -> bool:
         """Whether the store is being changed."""
-        return self._depth > 0
+        return self.depth > 0
 
     @property
     def is_gone(self) -> bool:
         """Whether somebody removed the store."""
         return not os.path.lexists(self._root)
 
-    def __enter__(self) -> None:
-        self.hold()
+    def _enter(self) -> None:
         self._following.__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            self._following.__exit__(None, None, None)
-        finally:
-            self.let_go(failed=kind is not None)
-
-    def hold(self) -> None:
-        """Begin a change, or a part of one. Other threads may read meanwhile."""
-        self._changes.__enter__()
-        try:
-            if self._depth == 0:
-                self._begin()
-            self._depth += 1
-        except BaseException:
-            self._changes.__exit__(None, None, None)
-            raise
-
-    def let_go(self, *, failed: bool) -> None:
-        """End what `hold` has begun. At the end of the change it is published, or dropped if it failed."""
-        try:
-            if self._depth == 1:
-                self._end(failed=failed)
-        finally:
-            self._depth -= 1
-            self._changes.__exit__(None, None, None)
+    def _leave(self) -> None:
+        self._following.__exit__(None, None, None)
 
     def _begin(self) -> None:
         """Wait for the turn and the lock, and show the newest version."""
         lock = self._writer_lock
         lock.owner.check(self._root)
-        if _changing.get(self._path) == _thread.get_ident():
+        if _changing.get(self._path, (0, 0))[0] == _thread.get_ident():
             raise StoreLockedError(
                 "this thread is changing the store through another handle, and would wait for itself: use one handle, "
                 "or end that change first",
                 path=self._root,
             )
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
-        try:
-            if self.is_gone:
-                raise self._missing()
-            self._turn.wait(deadline)
-            lock.acquire(None if deadline is None else max(0.0, deadline - time.monotonic()))
-            if lock.creates:
-                raise self._missing()
-            self._turn.count(deadline, lock.descriptor)
-            self._following.begin_change()
-            self._is_following = True
-            _changing[self._path] = _thread.get_ident()
-        except BaseException:
-            self._release(is_known=False)
-            raise
+        if self.is_gone:
+            raise self._missing()
+        self._turn.wait(deadline)
+        lock.acquire(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        if lock.creates:
+            raise self._missing()
+        self._turn.count(deadline, lock.descriptor)
+        _changing[self._path] = _thread.get_ident(), id(self)
+        self._following.begin_change()
 
     def _missing(self) -> MissingFileError:
         return MissingFileError(errno.ENOENT, "the store is gone: somebody removed it while it was open", self._root)
 
-    def _end(self, *, failed: bool) -> None:
+    def _end(self, failed: bool) -> None:
         """Publish what was changed, or drop it; then let others have their turn."""
-        store = self._store()
-        is_known = False
-        try:
-            if store is None or store._session.closed or self._writer_lock.inherited:
-                return
+        store = self._own_store()
+        if store is not None:
             with self._following:
                 if failed:
                     self._drop(store)
-                    return
-                try:
-                    self._publish(store)
-                except BaseException as error:
-                    explain(error, "the handle shows what is published")
+                else:
+                    self._publish_or_drop(store)
+        self._release(is_known=store is not None and not failed)
+
+    def _clean_up(self) -> None:
+        """A change could not begin, or ended by an error."""
+        store = self._own_store()
+        try:
+            if store is not None and self._following.is_changing:
+                with self._following:
                     self._drop(store)
-                    raise
-            is_known = True
         finally:
-            self._release(is_known=is_known)
+            self._release(is_known=False)
+
+    def _own_store(self) -> Store | None:
+        """The store, unless it is closed, or that of the process of which this one is a fork."""
+        store = None if self._writer_lock.inherited else self._store()
+        return None if store is None or store._session.closed else store
+
+    def _publish_or_drop(self, store: Store) -> None:
+        try:
+            self._publish(store)
+        except BaseException as error:
+            explain(error, "the handle shows what is published")
+            raise
 
     def _publish(self, store: Store) -> None:
         backend = store._backend
@@ -175,17 +151,16 @@ class SharedWriting:
             load_if_behind(store)
 
     def _release(self, *, is_known: bool) -> None:
+        """Let others have their turn. It may be called again, if it was interrupted."""
         if self._writer_lock.inherited:
             return
-        try:
-            if self._is_following:
-                self._is_following = False
-                _changing.pop(self._path, None)
-                self._following.end_change(is_known=is_known)
-        finally:
-            for let_go in (self._writer_lock.let_go, self._turn.end):
-                with suppress(OSError):  # of closing what is not locked any more
-                    let_go()
+        if _changing.get(self._path, (0, 0))[1] == id(self):
+            _changing.pop(self._path, None)
+        self._following.end_change(is_known=is_known)
+        with suppress(OSError):  # of closing what is not locked any more
+            self._writer_lock.let_go()
+        with suppress(OSError):
+            self._turn.end()
 
     def open(self, store: Store, begin: Callable[[], None]) -> None:
         """Open the store by `begin`; if it is new, or mode "w" replaces it, make it now, under the lock."""
@@ -202,7 +177,6 @@ class SharedWriting:
 
     def renew(self) -> bool:
         """In a forked child: see `Lock.renew`. The lock for writing is the parent's."""
-        if self._changes.renew():
-            self._depth = 0
+        self._renew()
         _changing.pop(self._path, None)
         return self._following.renew()
