@@ -29,6 +29,8 @@ Filed: TypeAlias = tuple[str, bytes, ByteRange | bytes]
 # How far compression runs ahead of the value that is yielded: bytes, and values.
 _AHEAD: Final = 32 << 20
 _AHEAD_VALUES: Final = 256
+# Large values that are handed to each thread at a time.
+_EACH: Final = 3
 # Uncompressed bytes from which a value is worth handing to another thread.
 _LEAST: Final = 4 << 10
 # Uncompressed bytes of small values that are compressed together.
@@ -176,10 +178,9 @@ class _Waiting(NamedTuple):
     batch: _Batch | None = None
     number: int = 0
 
-    def is_ready(self) -> bool:
-        if self.batch is not None:
-            return self.batch.is_full
-        return isinstance(self.frame, tuple) or cast("Future[Filed]", self.frame).done()
+    def is_made(self) -> bool:
+        """Whether its frame is there. Other threads are not asked: their speed must not decide when leaves are set."""
+        return self.batch.is_full if self.batch is not None else isinstance(self.frame, tuple)
 
 
 def with_frames(
@@ -222,14 +223,15 @@ def _together(
     pool: ThreadPoolExecutor | None = None
     frames = FrameBatch()
     batch = _Batch(frames)
-    ahead = others = 0
+    ahead = others = handed = 0
     owner = Owner()
 
     def first() -> tuple[str, int, Filed]:
         """The first one that waits, whose frame is made now if it must be."""
-        nonlocal ahead, batch
+        nonlocal ahead, batch, handed
         key, nbytes, copied, frame, own, number = waiting.popleft()
         ahead -= copied
+        handed -= copied > 0
         if own is not None:
             if own is batch:
                 own.make(path, encoding, nthreads)
@@ -251,6 +253,7 @@ def _together(
                 frame = pool.submit(_filed, value.copy(), key, path, encoding)
                 waiting.append(_Waiting(key, value.nbytes, value.nbytes, frame))
                 ahead += value.nbytes
+                handed += 1
                 others = 0
             elif other is not None:
                 while waiting:
@@ -260,7 +263,9 @@ def _together(
                 return
             else:
                 waiting.append(_Waiting(key, nbytes_of(value), 0, _filed(value, key, path, encoding)))
-            while waiting and (ahead > _AHEAD or len(waiting) > _AHEAD_VALUES or waiting[0].is_ready()):
+            while waiting and (
+                ahead > _AHEAD or handed > _EACH * nthreads or len(waiting) > _AHEAD_VALUES or waiting[0].is_made()
+            ):
                 yield first()
                 owner.check(path)
             if others >= _FEW and not waiting:
