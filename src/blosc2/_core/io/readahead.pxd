@@ -14,7 +14,7 @@ memory, though nobody knows whether they were: asking would gain them nothing.
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport qsort
 
-from blosc2._core.io.source cimport NOT_GUESSING, READING_ON, TOLD_RANDOM, AskState, Source
+from blosc2._core.io.source cimport NOT_GUESSING, READING_ON, SCANS, TOLD_RANDOM, AskState, Scan, Source
 
 cdef extern from "io/atomics.h" nogil:
     long state_get(long *state)
@@ -81,6 +81,7 @@ cdef struct Wanted:
     int64_t size
     int64_t room
     AskState *state
+    Scan *scan          # the reads that they belong to
     bint noted          # whether it was noted where they lie; for leaves that are opened next it is not
     bint left           # whether they are left to the system, which reads on by itself
     bint absent         # whether bytes were not in memory
@@ -116,6 +117,7 @@ cdef inline void begin_asking(Source source, AskState *state, Wanted *wanted) no
     wanted.fd, wanted.base, wanted.state = source.fd, source.base, state
     wanted.size, wanted.room = source.size, source.room
     wanted.noted = state != source.asking
+    wanted.scan = NULL
     wanted.left = wanted.absent = False
     wanted.count = 0
 
@@ -143,25 +145,48 @@ cdef inline bint join(AskState *state, Span *before, int64_t start, int64_t stop
     return True
 
 
-cdef inline bint follows_on(AskState *state, int64_t start, int64_t stop, int64_t nbytes) noexcept nogil:
+cdef inline Scan *scan_of(AskState *state, int64_t start) noexcept nogil:
+    """The reads that one follows, or goes back among; else those that it begins, in the place of others."""
+    cdef int64_t last
+    cdef long i
+    for i in range(SCANS):
+        last = number_get(&state.scans[i].last)
+        if last <= start <= last + FORWARD or (
+                start < last <= start + AHEAD_BYTES and state_get(&state.scans[i].follows) == FOLLOWING):
+            return &state.scans[i]
+    i = (state_get(&state.replaced) + 1) % SCANS
+    state_set(&state.replaced, i)
+    state_set(&state.scans[i].follows, 0)
+    number_set(&state.scans[i].last, start)
+    return &state.scans[i]
+
+
+cdef inline bint follows_on(AskState *state, Scan *scan, int64_t start, int64_t stop, int64_t nbytes) noexcept nogil:
     """Note where the bytes of a read lie, `nbytes` of them, and tell whether reads follow each other, as of leaves in order.
 
     Of a read that leaves most bytes out nobody can tell what comes next.
     """
-    cdef int64_t last = number_get(&state.last)
-    cdef long follows = state_get(&state.follows)
-    cdef bint dense = stop - start <= SPARSE * nbytes + FORWARD // 8
-    if dense and follows == FOLLOWING and start < last and last - start <= AHEAD_BYTES:
-        return True     # the same bytes again, or others nearby
-    if not dense:
+    cdef long follows = state_get(&scan.follows), i
+    if stop - start > SPARSE * nbytes + FORWARD // 8:
+        for i in range(SCANS):
+            state_set(&state.scans[i].follows, 0)
         follows = 0
-    elif start < last or start - last > FORWARD:
-        follows = 1     # a program that is somewhere else now
+    elif start < number_get(&scan.last):
+        return True     # the same bytes again, or others nearby
     else:
         follows = min(follows + 1, <long> FOLLOWING)
-    number_set(&state.last, stop)
-    state_set(&state.follows, follows)
+    number_set(&scan.last, stop)
+    state_set(&scan.follows, follows)
     return follows == FOLLOWING
+
+
+cdef inline bint some_follow(AskState *state) noexcept nogil:
+    """Whether there are reads that follow each other."""
+    cdef int i
+    for i in range(SCANS):
+        if state_get(&state.scans[i].follows) == FOLLOWING:
+            return True
+    return False
 
 
 cdef inline bint system_guesses(const uint8_t *base, AskState *state) noexcept nogil:
@@ -189,15 +214,15 @@ cdef inline void tell_to_read_on(const uint8_t *base, int64_t room, AskState *st
             advise_mapping(base, room, B2_NORMAL if onward else B2_RANDOM)
 
 
-cdef inline void ask_onward(int fd, const uint8_t *base, int64_t size, AskState *state, int64_t stop) noexcept nogil:
+cdef inline void ask_onward(int fd, const uint8_t *base, int64_t size, Scan *scan, int64_t stop) noexcept nogil:
     """Ask for what comes behind the bytes that are needed, if half of what was asked for last is reached."""
-    cdef int64_t onward = number_get(&state.onward), reach = min(stop + AHEAD_BYTES, size)
+    cdef int64_t onward = number_get(&scan.onward), reach = min(stop + AHEAD_BYTES, size)
     if onward > stop + AHEAD_BYTES:     # of another part of the file
         onward = stop
     if onward - stop > AHEAD_BYTES // 2:
         return
     onward = max(onward, stop)
-    number_set(&state.onward, reach)
+    number_set(&scan.onward, reach)
     if reach > onward:
         ask_for(fd, base, onward, reach - onward)
 
@@ -209,8 +234,9 @@ cdef inline bint reads_on(Wanted *wanted, int64_t start, int64_t stop, int64_t n
     what it is asked for, because it takes larger pages.
     """
     cdef AskState *state = wanted.state
-    if not follows_on(state, start, stop, nbytes):
-        if state_get(&state.told) == READING_ON:
+    wanted.scan = scan_of(state, start)
+    if not follows_on(state, wanted.scan, start, stop, nbytes):
+        if state_get(&state.told) == READING_ON and not some_follow(state):
             tell_to_read_on(wanted.base, wanted.room, state, False)
         return False
     if state_get(&state.told) != TOLD_RANDOM and reads_far(wanted.base, state):
@@ -218,7 +244,7 @@ cdef inline bint reads_on(Wanted *wanted, int64_t start, int64_t stop, int64_t n
             tell_to_read_on(wanted.base, wanted.room, state, True)
         if system_guesses(wanted.base, state):
             return True
-    ask_onward(wanted.fd, wanted.base, wanted.size, state, stop)
+    ask_onward(wanted.fd, wanted.base, wanted.size, wanted.scan, stop)
     return False
 
 
@@ -227,8 +253,8 @@ cdef inline void note_spans(Wanted *wanted) noexcept nogil:
     cdef int64_t nbytes = 0, stop = wanted.spans[wanted.count - 1].stop
     cdef int i
     if wanted.noted:
-        if stop > number_get(&wanted.state.last):
-            number_set(&wanted.state.last, stop)
+        if wanted.scan != NULL and stop > number_get(&wanted.scan.last):
+            number_set(&wanted.scan.last, stop)
         return
     wanted.noted = True
     for i in range(wanted.count):
@@ -306,13 +332,10 @@ cdef inline void ask_range(Source source, int64_t offset, int64_t length) noexce
 cdef inline void look_whether_still(Source source, int64_t offset) noexcept nogil:
     """Notice it when a small read is no longer one of those that follow each other."""
     cdef AskState *state = source.asking
-    cdef int64_t last = number_get(&state.last)
-    if last - AHEAD_BYTES <= offset <= last + FORWARD:
-        if offset - last > NEAR:
-            number_set(&state.last, offset)
-    else:
-        number_set(&state.last, offset)
-        state_set(&state.follows, 0)
+    cdef Scan *scan = scan_of(state, offset)
+    if offset - number_get(&scan.last) > NEAR:
+        number_set(&scan.last, offset)
+    if not some_follow(state):
         tell_to_read_on(source.base, source.room, state, False)
 
 

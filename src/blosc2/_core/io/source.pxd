@@ -13,6 +13,16 @@ cdef enum:
     NOT_GUESSING = 3    # that it is not to guess
     READING_ON = 4      # of a mapping: that it may guess, as long as reads follow each other
 
+cdef enum:
+    # Of a store some of whose leaves are embedded, two parts are read in turn.
+    SCANS = 2
+
+cdef struct Scan:
+    # Reads of which each begins not far behind the one before.
+    int64_t last    # where the bytes of the last one end
+    int64_t onward  # how far was asked for ahead of them
+    long follows    # how many there were, up to some
+
 cdef struct AskState:
     # Of a file, for all of its sources: see readahead.pxd. Threads change it without a lock, by atomics.h.
     long unasked    # reads that need not ask
@@ -20,11 +30,10 @@ cdef struct AskState:
     long until      # ms of the coarse clock
     long slow       # whether bytes that were asked for came late, as over a network; for how many more waits
     long told       # what the system was told
-    long follows    # how many reads followed each other
     int64_t near    # where the last small read ended of those that follow each other
     int64_t ready   # and how far it was asked for then
-    int64_t last    # where the last bytes ended that were needed
-    int64_t onward  # how far was asked for ahead of reads that follow each other
+    Scan scans[SCANS]  # reads that may follow each other
+    long replaced   # which of them was replaced last
     int64_t device  # that the file lies on
     long window     # KiB that the system reads ahead by itself; below 0 where unknown, 0 before it was looked at
 
