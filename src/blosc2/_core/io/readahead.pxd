@@ -55,6 +55,8 @@ cdef enum:
     GUESSED = 1 << 20
     # Bytes that are asked for where small reads follow each other, in which such a read may begin.
     NEAR = 1 << 18
+    # Files up to this size are asked for as a whole then, and once.
+    ALL_NEAR = 1 << 20
     # Bytes of a mapping behind its leaves that are asked for when the first of them is needed.
     TAIL = 1 << 20
     # Bytes that are asked for ahead of the decoder.
@@ -356,6 +358,11 @@ cdef inline void ask_near(Source source, int64_t offset) noexcept nogil:
     if near <= offset < ready:
         return
     if near < offset and offset - max(near, ready) < NEAR:
+        if source.size <= ALL_NEAR:
+            number_set(&state.near, 0)
+            number_set(&state.ready, source.size)
+            ask_range(source, 0, source.size)
+            return
         number_set(&state.ready, offset + NEAR)
         ask_range(source, offset, NEAR)
     else:
