@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from blosc2._arrays import raw_kinds
@@ -31,24 +31,20 @@ _MOST_KEYS: Final = 1 << 22
 _MANY_KEYS: Final = 1 << 17
 
 
-@contextmanager
-def _checking_catalog(table: KeyTable) -> Iterator[None]:
-    """Compare the catalog of a large store with its directory meanwhile, as the next commit has to.
+def _begin_check(table: KeyTable) -> threading.Thread | None:
+    """Begin to compare the catalog of a large store with its directory in another thread, as the next commit has to.
 
     That takes about as long as taking note of all keys, and needs no GIL. The commit finds it done; what is wrong with
     the catalog shows there.
     """
-    beside = threading.Thread(target=_check_catalog, args=(table,), name="blosc2-catalog", daemon=True)
-    started = False
-    if len(table) >= _MANY_KEYS and table.cataloged and get_nthreads() > 1:
-        with suppress(RuntimeError):  # at exit there are no new threads
-            beside.start()
-            started = True
+    if len(table) < _MANY_KEYS or not table.cataloged or get_nthreads() == 1:
+        return None
+    thread = threading.Thread(target=_check_catalog, args=(table,), name="blosc2-catalog", daemon=True)
     try:
-        yield
-    finally:
-        if started:
-            beside.join()
+        thread.start()
+    except RuntimeError:  # at exit there are no new threads
+        return None
+    return thread
 
 
 def _check_catalog(table: KeyTable) -> None:
@@ -117,10 +113,13 @@ class NewNames:
         tables = listing.tables
         if tables is not None:  # of these keys no strings are made
             for table in tables:
-                with _checking_catalog(table):
-                    dotted = folded.add_table(table)
-                for key in dotted:
-                    suffixed.update(suffixed_folders(key))
+                check = _begin_check(table)
+                try:
+                    for key in folded.add_table(table):
+                        suffixed.update(suffixed_folders(key))
+                finally:
+                    if check is not None:
+                        check.join()
             return
         for batch in contents.key_batches():
             for key in batch:
