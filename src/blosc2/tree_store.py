@@ -26,9 +26,6 @@ from blosc2.exceptions import StoreKeyError
 if TYPE_CHECKING:
     from blosc2._stores import Drawing, GroupAttributes, LeafInfo
 
-# Marks an argument that was not given.
-_MISSING: Any = object()
-
 
 class TreeStore(DictStore):
     """A tree of groups and arrays: a `.b2d` directory or a `.b2z` file, like a `DictStore`.
@@ -322,29 +319,10 @@ class TreeStore(DictStore):
         with suppress(StoreKeyError):
             del self["/"]
 
-    def pop(self, key: str, default: Any = _MISSING) -> Any:
-        """Remove a leaf and return it; it stays readable. For a missing key, return the default if given.
-
-        Raises
-        ------
-        KeyError
-            There is no such key, and no default is given.
-        TypeError
-            The key is that of a group, or of an object of another package; ``del`` removes these and all below them.
-        """
-        with self._lock:
-            try:
-                leaf = self[key]
-            except KeyError:
-                if default is _MISSING:
-                    raise
-                return default
-            if isinstance(leaf, (TreeStore, ForeignObject)):
-                raise TypeError(
-                    f"Key {key!r} is no leaf: pop() takes out leaves alone; del removes it with all below it"
-                )
-            self._remove_leaf(key)
-            return leaf
+    def _remove_taken(self, key: str, leaf: Any) -> None:
+        if isinstance(leaf, (TreeStore, ForeignObject)):
+            raise TypeError(f"Key {key!r} is no leaf: pop() takes out leaves alone; del removes it with all below it")
+        self._remove_leaf(key)
 
     def popitem(self) -> tuple[str, Any]:
         """Remove the first leaf, in the order of the keys, and return its key and the leaf.

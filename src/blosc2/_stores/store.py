@@ -10,7 +10,7 @@ backend, which knows where the frames lie, and these objects, each in a module o
 - `Publishing`: when changes are published without `flush`;
 - followers of its keys, which are told of each change; see `followers.KeyFollower`.
 
-A view of a group shares the objects of its tree. Methods make keys absolute first (`_absolute`), for all other code.
+A view of a group shares the objects of its tree. Methods make keys absolute (`_absolute`); other code knows only such.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from blosc2._stores.leaves.ask_ahead import LeafItems, Values
 from blosc2._stores.leaves.leaf import live_leaf, read_only
 from blosc2._stores.leaves.open_leaves import OpenLeaves
 from blosc2._stores.leaves.read_many import batch_of_members, read_and_learn, read_many
-from blosc2._stores.leaves.taking_out import clear, pop, popitem, setdefault
+from blosc2._stores.leaves.taking_out import clear, pop, popitem, remove_taken, setdefault
 from blosc2._stores.pending import PendingChanges
 from blosc2._stores.session import Session
 from blosc2._stores.write_many import Items, update_store, write_many
@@ -271,7 +271,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
             _stores.changes.remove_at_once(self, key)
             _stores.ready_setter(self)
 
-    clear, pop, popitem, setdefault = clear, pop, popitem, setdefault
+    clear, pop, popitem, setdefault, _remove_taken = clear, pop, popitem, setdefault, remove_taken
 
     def update(self, other: Items = (), /, **more: Any) -> None:  # type: ignore[override]  # one for all of its forms
         """Set many keys, from a mapping or from pairs of key and value, like a dict; if anything raises, none of them.
@@ -474,7 +474,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
             raise TypeError(f"{self!r} is open for writing; only a store in mode 'r' can be pickled")
         how = {
             "mmap_mode": self._mmap_mode, "deserialize": self._deserialize, "verify": self._verify,
-            "advise": session.advice, "locking": session.sharing and True, **self._pickled_arguments(),
+            "advise": session.advice, "locking": True if session.sharing else None, **self._pickled_arguments(),
         }  # fmt: skip
         return _reopen, (type(self), self._file, {name: value for name, value in how.items() if value is not None})
 

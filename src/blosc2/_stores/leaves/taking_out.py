@@ -30,6 +30,8 @@ def pop(self: Store, key: str, default: Any = _MISSING) -> Any:
     ------
     KeyError
         There is no such key, and no default is given.
+    TypeError
+        The key is that of a group, or of an object of another package; ``del`` removes these and all below them.
     """
     with self._lock:
         try:
@@ -38,8 +40,13 @@ def pop(self: Store, key: str, default: Any = _MISSING) -> Any:
             if default is _MISSING:
                 raise
             return default
-        del self[key]
+        self._remove_taken(key, leaf)
         return leaf
+
+
+def remove_taken(self: Store, key: str, _: Any) -> None:
+    """Remove a leaf that is taken out; a `TreeStore` refuses what is none."""
+    del self[key]
 
 
 def popitem(self: Store) -> tuple[str, Any]:
