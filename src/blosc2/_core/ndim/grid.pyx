@@ -31,6 +31,9 @@ cnp.import_array()
 cdef extern from "io/atomics.h" nogil:
     int64_t counter_next(int64_t *counter)
 
+cdef extern from "ndim/copy_rows.h" nogil:
+    void copy_rows(uint8_t *to, int64_t to_step, const uint8_t *source, int64_t source_step, int64_t n, int64_t run)
+
 cdef extern from *:
     """
     static inline int asks_for_all(PyObject *key) {
@@ -130,7 +133,7 @@ cdef void copy_items(uint8_t *to, const int64_t *to_strides, const uint8_t *sour
     """Copy a box of items between two strided buffers."""
     cdef int64_t run = itemsize
     cdef int64_t at[MAX_DIM]
-    cdef int64_t i, n, ts, ss
+    cdef int64_t n, ts, ss
     cdef int d
     # Trailing axes that are one run on both sides become part of the item.
     while ndim and (count[ndim - 1] == 1 or (to_strides[ndim - 1] == run and source_strides[ndim - 1] == run)):
@@ -146,21 +149,7 @@ cdef void copy_items(uint8_t *to, const int64_t *to_strides, const uint8_t *sour
     ts = to_strides[ndim]
     ss = source_strides[ndim]
     while True:
-        if run == 8:
-            for i in range(n):
-                memcpy(to + i * ts, source + i * ss, 8)
-        elif run == 4:
-            for i in range(n):
-                memcpy(to + i * ts, source + i * ss, 4)
-        elif run == 2:
-            for i in range(n):
-                memcpy(to + i * ts, source + i * ss, 2)
-        elif run == 1:
-            for i in range(n):
-                to[i * ts] = source[i * ss]
-        else:
-            for i in range(n):
-                memcpy(to + i * ts, source + i * ss, <size_t> run)
+        copy_rows(to, ts, source, ss, n, run)
         d = ndim - 1
         while d >= 0:
             at[d] += 1
