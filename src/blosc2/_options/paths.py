@@ -48,6 +48,8 @@ def local_path(path: object) -> str:
     if not isinstance(path, (str, bytes, os.PathLike)):
         raise TypeError(f"a path must be a str, bytes or a path object, not {reprlib.repr(path)}")
     text = os.fsdecode(path)
+    if "://" not in text:
+        return text
     remote = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", text)
     if remote and remote[1].lower() == "file":
         return _path_of_url(text)

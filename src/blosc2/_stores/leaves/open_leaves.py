@@ -82,9 +82,10 @@ class OpenLeaves(HeldLeaves):
     def forget_all(self) -> None:
         """All keys get other leaves. `held` is another dictionary afterwards."""
         self.held = {}
-        for handle in list(self.handles.values()):
-            handle.detach()
-        self.handles = weakref.WeakValueDictionary()
+        if self.handles:
+            for handle in list(self.handles.values()):
+                handle.detach()
+            self.handles = weakref.WeakValueDictionary()
         self.edited = {}
 
     def note_change(self, handle: LiveHandle) -> None:
