@@ -144,6 +144,11 @@ cdef inline int _inspect_pipeline(const uint8_t *h, Chunk *chunk) noexcept nogil
     return CHUNK_OK
 
 
+cdef inline int32_t block_start(const Chunk *chunk, int32_t block) noexcept nogil:
+    """Where the table of starts, which must be loaded, has the stored bytes of a block begin; it is not checked."""
+    return i32(chunk.data + CHUNK_HEADER + 4 * <int64_t> block)
+
+
 cdef inline bint in_order(const Chunk *chunk, int32_t block) noexcept nogil:
     """Whether the next block starts behind this one, as it usually does."""
     cdef const uint8_t *start = chunk.data + CHUNK_HEADER + 4 * <int64_t> block

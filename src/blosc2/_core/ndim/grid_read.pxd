@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from blosc2._core.codec.codec cimport Chunk, DecodeContext
 from blosc2._core.ndim.grid cimport Box, Operation
 from blosc2._core.frame.member_chunks cimport ChunkChecksum
+from blosc2._core.ndim.piece_checks cimport PieceSum
 
 
 cdef class Read(Operation):
@@ -14,21 +15,24 @@ cdef class Read(Operation):
     cdef bint together              # whether the chunk at hand is to be decoded once, for all that read of it
     cdef const uint8_t *aside       # that chunk, once it is decoded
     cdef ChunkChecksum *own              # of each chunk, where all are read and the sum of all is known; else NULL
+    # Where chunks are read in pieces: what each summed, and how many of each chunk are left.
+    cdef PieceSum *sums
+    cdef long *left
+    cdef object keep_sums
 
     cdef uint32_t flags             # of `parse_key`
 
     cdef int take(self, cnp.ndarray out) except -1
     cdef int watch(self) except -1
+    cdef int share_sums(self) except -1
     cdef int bring_whole(self, int64_t nchunk, DecodeContext *context, Chunk *chunk) noexcept nogil
     cdef int open_padded(self, int64_t nchunk, DecodeContext *context, Chunk *chunk) noexcept nogil
     cdef int decode_aside(self, int64_t nchunk, DecodeContext *context, Chunk *chunk, uint8_t **scratch) noexcept nogil
     cdef int read_points(self, DecodeContext *context, int64_t nchunk, const Box *box, int64_t begin, int64_t end) noexcept nogil
-    cdef int read_chunk(self, DecodeContext *context, int64_t nchunk, const Box *box, int64_t piece) noexcept nogil
+    cdef int read_chunk(self, DecodeContext *context, int64_t task, int64_t nchunk, const Box *box) noexcept nogil
     cdef int read_opened(
-        self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box, int64_t piece) noexcept nogil
-    cdef bint takes_all(self, int64_t nchunk, const Box *box) noexcept nogil
+        self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box, int64_t piece, PieceSum *sum) noexcept nogil
     cdef int read_blocks(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box, const int64_t *low,
-                         const int64_t *many, int64_t begin, int64_t end, const uint8_t *decoded, bint checked) noexcept nogil
+                         const int64_t *many, int64_t begin, int64_t end, const uint8_t *decoded, PieceSum *sum) noexcept nogil
     cdef bint unshuffles_less(self, const Box *part) noexcept nogil
-    cdef uint32_t sum_more(self, uint32_t crc, const uint8_t *data, int64_t size) noexcept nogil
     cdef int fill_special(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil

@@ -9,10 +9,9 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
 
-from blosc2._core.io.checksum cimport checksum, copy_and_checksum, zip_checksum
 from blosc2._core.codec.codec cimport (
-    BAD_LENGTH, BAD_SPECIAL, BAD_SUM, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
-    Chunk, DecodeContext, Encoder, block_bytes, block_span, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch)
+    BAD_LENGTH, BAD_SPECIAL, CHUNK_HEADER, CHUNK_OK, KIND_RAW, KIND_REGULAR, KIND_VALUE, MOST_STEPS, NO_MEMORY,
+    Chunk, DecodeContext, Encoder, block_bytes, borrow, decode_block, decode_whole, fill, give_back, reserve_scratch)
 from blosc2._core.codec.chunk_checks cimport FILTER_SHUFFLE
 from blosc2._core.codec.block_runs cimport LARGE_BLOCK
 from blosc2._core.codec.thread_pool cimport is_quick, worth_threads
@@ -22,6 +21,8 @@ from blosc2._core.frame.part_blocks cimport part_block
 from blosc2._core.ndim.ask_ahead cimport asks, begin_tasks
 from blosc2._core.ndim.geometry cimport MAX_DIM, Geometry, Grid
 from blosc2._core.ndim.grid cimport REVERSED, Box, Operation, clip, copy_items, locate, parse_key
+from blosc2._core.ndim.piece_checks cimport CHUNK_CHECKED, SUMMED, PieceSum, begin_piece, is_last
+from blosc2._core.ndim.read_checks cimport compare, join_pieces, sum_block, sum_more, takes_all, whole
 from blosc2._core.frame.member_chunks cimport ChunkChecksum, check_chunk_checksums, chunk_checksums, note_checksum
 
 cnp.import_array()
@@ -48,13 +49,6 @@ cdef enum:
     FEW = 32
 
 
-cdef inline int whole(Read self, int64_t nchunk, DecodeContext *context, Chunk *chunk) noexcept nogil:
-    """Bring and check a chunk all of which is wanted."""
-    if self.own == NULL:
-        return self.frame.load_whole(nchunk, context, chunk)
-    return self.bring_whole(nchunk, context, chunk)
-
-
 cdef inline bint clip_block(Operation self, const Box *box, const int64_t *low, const int64_t *many, int64_t i,
                             int64_t *nblock, Box *part, int64_t *offset) noexcept nogil:
     """What a box takes of the `i`-th block that it touches, and where that begins in the block, in bytes; False for nothing."""
@@ -72,30 +66,6 @@ cdef inline bint clip_block(Operation self, const Box *box, const int64_t *low, 
         part.index[d] += box.index[d]
         offset[0] += part.first[d] * g.item_strides[d]
     return True
-
-
-cdef bint sum_block(Read self, const Chunk *chunk, int32_t nblock, const Box *part, uint8_t *to, uint32_t *crc,
-                    int64_t *summed) noexcept nogil:
-    """Go on with the checksum of a chunk as far as the end of a block; True if that has copied the block, too."""
-    cdef Grid *g = &self.geometry.c
-    cdef int32_t start = 0, stop = 0
-    if chunk.kind == KIND_RAW:
-        start = <int32_t> (CHUNK_HEADER + nblock * g.block_nbytes)
-        if self.covers(part, g.blocks):
-            if summed[0] < start:   # the header of the chunk
-                crc[0] = self.sum_more(crc[0], chunk.data + summed[0], start - summed[0])
-                summed[0] = start
-            if summed[0] == start and copy_and_checksum(
-                    self.own != NULL, crc, to, self.strides, part.count, g.ndim, chunk.data + start, g.itemsize):
-                summed[0] += g.block_nbytes
-                return True
-        stop = <int32_t> (CHUNK_HEADER + (nblock + 1) * g.block_nbytes)
-    elif block_span(chunk, nblock, &start, &stop):
-        stop = 0    # decoding it says what is wrong
-    if stop > summed[0]:
-        crc[0] = self.sum_more(crc[0], chunk.data + summed[0], stop - summed[0])
-        summed[0] = stop
-    return False
 
 
 cdef class Read(Operation):
@@ -139,8 +109,24 @@ cdef class Read(Operation):
         for d in range(self.geometry.c.ndim):
             blocks *= self.geometry.c.block_grid[d]
         self.pieces = min(blocks, (PIECES * threads + self.tasks - 1) // self.tasks)
+        self.share_sums()
         self.tasks *= self.pieces
         self.stop_task = self.tasks
+        return 0
+
+    cdef int share_sums(self) except -1:
+        """Room for the checksums of pieces, if chunks are checked when they are read as a whole."""
+        cdef bytes sums, left
+        cdef int64_t i
+        if self.pieces == 1 or self.frame.each_read or (self.frame.checksums == NULL and self.own == NULL):
+            return 0
+        sums = bytes(self.tasks * self.pieces * <int64_t> sizeof(PieceSum))
+        left = bytes(self.tasks * <int64_t> sizeof(long))
+        self.keep_sums = (sums, left)
+        self.sums = <PieceSum *> PyBytes_AS_STRING(sums)
+        self.left = <long *> PyBytes_AS_STRING(left)
+        for i in range(self.tasks):
+            self.left[i] = self.pieces
         return 0
 
     def __init__(self, Frame frame not None, Geometry geometry not None, start, step, count, cnp.ndarray out not None,
@@ -204,7 +190,7 @@ cdef class Read(Operation):
                     continue
                 status = self.read_points(context, nchunk, &box, begin, end)
             elif self.box_of(task // self.pieces, &nchunk, &box):
-                status = self.read_chunk(context, nchunk, &box, task % self.pieces)
+                status = self.read_chunk(context, task, nchunk, &box)
             else:
                 continue
             if status:
@@ -257,21 +243,32 @@ cdef class Read(Operation):
             return status if status else self.move_points(context, nchunk, &chunk, box, begin, end, scratch, NULL)
         return self.move_points(context, nchunk, &chunk, box, begin, end, NULL, NULL)
 
-    cdef int read_chunk(self, DecodeContext *context, int64_t nchunk, const Box *box, int64_t piece) noexcept nogil:
+    cdef int read_chunk(self, DecodeContext *context, int64_t task, int64_t nchunk, const Box *box) noexcept nogil:
         cdef Chunk chunk
+        cdef int64_t unit = task // self.pieces
         cdef int status = self.open_padded(nchunk, context, &chunk)
-        return status if status else self.read_opened(context, nchunk, &chunk, box, piece)
+        if status == CHUNK_OK:
+            status = self.read_opened(
+                context, nchunk, &chunk, box, task % self.pieces, NULL if self.sums == NULL else self.sums + task)
+        if self.sums != NULL and is_last(self.left + unit) and status == CHUNK_OK:
+            status = join_pieces(self, context, unit * self.pieces, nchunk)
+        return status
 
     cdef int read_opened(
-            self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box, int64_t piece) noexcept nogil:
-        """The part of the selection in a chunk, or a piece of that part."""
+            self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box, int64_t piece, PieceSum *sum) noexcept nogil:
+        """The part of the selection in a chunk, or a piece of that part.
+
+        If all of the chunk is read, it is checked: block by block, each before it is decoded; or as a whole by the first
+        piece, where its blocks are in disorder. `sum` is of this piece; NULL if pieces are not joined.
+        """
         cdef Grid *g = &self.geometry.c
         cdef const uint8_t *decoded = NULL  # the whole chunk, where it is at hand
         cdef uint8_t *scratch = NULL
         cdef int64_t touched = 1
         cdef bint known = False     # whether all of the chunk was brought
-        cdef bint checked = False   # whether it is checked block by block, each before it is decoded
         cdef bint aside             # whether it is decoded as a whole, not block by block
+        cdef PieceSum all_of_it
+        cdef int64_t begin, end
         cdef int64_t[MAX_DIM] low
         cdef int64_t[MAX_DIM] many
         cdef int d
@@ -289,18 +286,26 @@ cdef class Read(Operation):
         aside = chunk.kind != KIND_RAW and (
             chunk.whole or chunk.needs_geometry or chunk.blocksize != g.block_nbytes
             or touched * chunk.nblocks > MOST_STEPS or self.together or self.aside != NULL)
-        if (piece == 0 and not aside and (self.frame.checksums != NULL or self.own != NULL)
-                and nchunk < self.frame.chunk_count and self.takes_all(nchunk, box)):
-            # Where threads share a chunk one of them checks it: not before others decode, but before anybody sees it.
-            if self.pieces > 1 or self.frame.each_read:
-                status = whole(self, nchunk, context, chunk)
-            else:
+        begin, end = piece * touched // self.pieces, (piece + 1) * touched // self.pieces
+        if (not aside and (self.frame.checksums != NULL or self.own != NULL) and nchunk < self.frame.chunk_count
+                and takes_all(self, nchunk, box)):
+            if self.pieces == 1 and not self.frame.each_read:
+                sum = &all_of_it
+                sum.start, sum.stop = 0, chunk.cbytes
                 status = self.frame.load_span(nchunk, chunk, chunk.loaded, chunk.cbytes)
                 chunk.loaded = chunk.cbytes
-                checked = True
+            elif sum == NULL or not begin_piece(
+                    self.frame, nchunk, chunk, g, low, many, begin, end, touched, sum, &status):
+                if piece == 0 and status == CHUNK_OK:
+                    status = whole(self, nchunk, context, chunk)
+                    if sum != NULL:
+                        sum.state = CHUNK_CHECKED
+                sum = NULL
             if status:
                 return status
             known = True
+        else:
+            sum = NULL
         if chunk.kind == KIND_RAW:
             if self.pieces == 1 and not known and is_most(touched * g.block_nbytes, chunk.nbytes):
                 status = self.frame.load_chunk(nchunk, context, chunk)
@@ -318,28 +323,19 @@ cdef class Read(Operation):
             status = self.frame.load_chunk(nchunk, context, chunk)
         if status:
             return status
-        if self.pieces == 1 or (decoded != NULL and chunk.kind == KIND_REGULAR):
-            return self.read_blocks(context, nchunk, chunk, box, low, many, 0, touched, decoded, checked)
-        return self.read_blocks(context, nchunk, chunk, box, low, many, piece * touched // self.pieces,
-                                (piece + 1) * touched // self.pieces, decoded, False)
-
-    cdef bint takes_all(self, int64_t nchunk, const Box *box) noexcept nogil:
-        """Whether a box takes all items that a chunk has; what it has beyond the end of an axis does not count."""
-        cdef Grid *g = &self.geometry.c
-        cdef int64_t start
-        cdef int d
-        for d in range(g.ndim):
-            start = nchunk // g.chunk_strides[d] % g.grid[d] * g.chunks[d]
-            if box.count[d] != min(g.chunks[d], g.shape[d] - start):
-                return False
-        return True
+        if decoded != NULL and chunk.kind == KIND_REGULAR:
+            begin, end = 0, touched
+        status = self.read_blocks(context, nchunk, chunk, box, low, many, begin, end, decoded, sum)
+        if status or sum != &all_of_it:
+            return status
+        return compare(self, nchunk, sum.crc, sum.stop)
 
     cdef int read_blocks(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box, const int64_t *low,
-                         const int64_t *many, int64_t begin, int64_t end, const uint8_t *decoded, bint checked) noexcept nogil:
+                         const int64_t *many, int64_t begin, int64_t end, const uint8_t *decoded, PieceSum *sum) noexcept nogil:
         """Blocks ``begin .. end`` of those that the selection touches in a chunk.
 
-        `checked` has all bytes of the chunk compared with their checksum: those of a block while they are in the cache
-        for it, the rest at the end.
+        If `sum` is not NULL, the stored bytes that it says are summed: those of a block while they are in the cache for
+        it, the rest at the end.
         """
         cdef Grid *g = &self.geometry.c
         cdef Box part
@@ -349,7 +345,7 @@ cdef class Read(Operation):
         cdef uint8_t *to
         cdef int d, status
         cdef uint32_t crc = 0
-        cdef int64_t summed = 0
+        cdef int64_t summed = 0 if sum == NULL else sum.start
         cdef int64_t plane_strides[MAX_DIM]
         cdef int64_t last
         cdef bint shuffled = (
@@ -363,7 +359,7 @@ cdef class Read(Operation):
             if not clip_block(self, box, low, many, i, &nblock, &part, &offset):
                 continue
             to = self.at(&part)
-            if checked and sum_block(self, chunk, <int32_t> nblock, &part, to, &crc, &summed):
+            if sum != NULL and sum_block(self, chunk, <int32_t> nblock, &part, to, &crc, &summed):
                 continue
             if decoded != NULL:
                 if chunk.kind == KIND_RAW:
@@ -396,11 +392,11 @@ cdef class Read(Operation):
                 if status:
                     return status
             copy_items(to, self.strides, source + offset, source_strides, part.count, g.ndim, g.itemsize)
-        if checked:
-            crc = self.sum_more(crc, chunk.data + summed, chunk.cbytes - summed)
-            if self.own == NULL:
-                return CHUNK_OK if crc == self.frame.checksums[nchunk] else BAD_SUM
-            self.own[nchunk].crc, self.own[nchunk].size = crc, chunk.cbytes
+        if sum != NULL:
+            if summed < sum.stop:
+                crc = sum_more(self, crc, chunk.data + summed, sum.stop - summed)
+                summed = sum.stop
+            sum.crc, sum.stop, sum.state = crc, summed, SUMMED
         return CHUNK_OK
 
     cdef bint unshuffles_less(self, const Box *part) noexcept nogil:
@@ -414,10 +410,6 @@ cdef class Read(Operation):
         if part.count[d] >= SHORTEST_RUN and self.step[d] == 1:
             return items * g.itemsize < g.block_nbytes
         return items * g.itemsize <= g.block_nbytes // FEW
-
-    cdef uint32_t sum_more(self, uint32_t crc, const uint8_t *data, int64_t size) noexcept nogil:
-        """Go on with the checksum of a chunk."""
-        return zip_checksum(crc, data, size) if self.own != NULL else checksum(crc, data, size)
 
     cdef int fill_special(self, DecodeContext *context, int64_t nchunk, Chunk *chunk, const Box *box) noexcept nogil:
         """Zeros, NaN or one value into a box, without decoding anything."""

@@ -491,7 +491,7 @@ cdef class ReadMany(Operation):
                          &box.first[d], &box.count[d], &box.index[d])
                 reader.data = self.targets[part.selection]
                 reader.together = part.together
-                status = reader.read_opened(context, part.chunk, &chunk, &box, task % self.pieces)
+                status = reader.read_opened(context, part.chunk, &chunk, &box, task % self.pieces, NULL)
                 if status:
                     self.failed = part.chunk
                     self.status = status
