@@ -151,21 +151,19 @@ cdef inline int32_t block_start(const Chunk *chunk, int32_t block) noexcept nogi
 
 cdef inline bint in_order(const Chunk *chunk, int32_t block) noexcept nogil:
     """Whether the next block starts behind this one, as it usually does."""
-    cdef const uint8_t *start = chunk.data + CHUNK_HEADER + 4 * <int64_t> block
-    return block + 1 < chunk.nblocks and i32(start + 4) > i32(start)
+    return block + 1 < chunk.nblocks and block_start(chunk, block + 1) > block_start(chunk, block)
 
 
 cdef inline int block_span(const Chunk *chunk, int32_t block, int32_t *start, int32_t *stop) noexcept nogil:
     """Where the stored bytes of a block lie in its chunk; the table of starts must be loaded."""
-    cdef const uint8_t *starts = chunk.data + CHUNK_HEADER
-    cdef int32_t first = i32(starts + 4 * <int64_t> block)
+    cdef int32_t first = block_start(chunk, block)
     cdef int32_t end = chunk.cbytes
     cdef int32_t other
     if first < CHUNK_HEADER + 4 * <int64_t> chunk.nblocks or first > chunk.cbytes - 4:
         return BAD_STARTS
     # Where blocks follow each other, the next one ends this; where they do not, only the chunk does.
     if block + 1 < chunk.nblocks:
-        other = i32(starts + 4 * <int64_t> (block + 1))
+        other = block_start(chunk, block + 1)
         if first < other and other < end:
             end = other
     start[0] = first
@@ -213,7 +211,7 @@ cdef inline int check_starts(const Chunk *chunk) noexcept nogil:
     cdef int32_t i, start, size
     cdef int32_t before = 0
     for i in range(chunk.nblocks):
-        start = i32(chunk.data + CHUNK_HEADER + 4 * <int64_t> i)
+        start = block_start(chunk, i)
         if start < lowest or start > chunk.cbytes - 4:
             return BAD_STARTS
         if chunk.variable:
