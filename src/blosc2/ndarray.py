@@ -93,7 +93,13 @@ class NDArray(ReadableArray):
         handle = self._handle
         with handle.editing():
             version: Version = handle.array  # type: ignore[assignment]
-            chunks = changed(version)
+            try:
+                chunks = changed(version)
+            except IndexError:
+                if not handle.has_grown():
+                    raise
+                version = handle.array  # type: ignore[assignment]
+                chunks = changed(version)
             if chunks:
                 update = FrameUpdate(version[2])
                 for nchunk, stored in chunks.items():

@@ -179,6 +179,8 @@ class SChunk(ChangeableChunks):
             return self._read(key)
         index = operator.index(key)
         length = len(self)
+        if not -length <= index < length and self._handle.has_grown():
+            length = len(self)
         if not -length <= index < length:
             raise IndexError(f"index {index} is out of bounds for {length} items")
         index %= length
@@ -194,6 +196,14 @@ class SChunk(ChangeableChunks):
     def _read(self, items: slice) -> bytes:
         frame = self._handle.frame
         return read_bytes(frame, *_byte_range(frame, items), self._handle.nthreads)
+
+    def _chunk(self, nchunk: Any) -> tuple[Frame, int]:
+        """The number of an existing chunk, checked, and the frame that holds it."""
+        index = operator.index(nchunk)
+        if index >= self._handle.frame.nchunks:
+            self._handle.has_grown()
+        frame = self._handle.frame
+        return frame, existing_chunk(frame, index)
 
     def get_slice(self, start: int = 0, stop: int | None = None, out: Any = None) -> bytes | None:
         """Return items ``start .. stop`` as bytes, or write them into `out`.
@@ -252,8 +262,7 @@ class SChunk(ChangeableChunks):
         >>> schunk.decompress_chunk(1)
         b'ef'
         """
-        frame = self._handle.frame
-        index = existing_chunk(frame, nchunk)
+        frame, index = self._chunk(nchunk)
         span = chunk_range(frame, index)
         if dst is None:
             if span is not None:
@@ -285,8 +294,8 @@ class SChunk(ChangeableChunks):
         >>> len(chunk), int.from_bytes(chunk[4:8], "little")
         (32, 1000)
         """
-        frame = self._handle.frame
-        stored: bytes = frame.chunk(existing_chunk(frame, nchunk))
+        frame, index = self._chunk(nchunk)
+        stored: bytes = frame.chunk(index)
         return stored
 
     def get_lazychunk(self, nchunk: int) -> bytes:
@@ -302,8 +311,7 @@ class SChunk(ChangeableChunks):
         >>> len(blosc2.SChunk(data=b"0123456789" * 1000).get_lazychunk(0))
         32
         """
-        frame = self._handle.frame
-        return lazy_chunk(self._handle, existing_chunk(frame, nchunk))
+        return lazy_chunk(self._handle, self._chunk(nchunk)[1])
 
     def get_vlblock(self, nchunk: int, nblock: int) -> bytes:
         """Return the uncompressed bytes of one block of a chunk whose blocks have different lengths, as in a
@@ -316,8 +324,7 @@ class SChunk(ChangeableChunks):
         ValueError
             The blocks of this super-chunk have one length.
         """
-        frame = self._handle.frame
-        index = existing_chunk(frame, nchunk)
+        frame, index = self._chunk(nchunk)
         if not frame.vlblocks:
             raise ValueError("the chunks of this super-chunk do not have blocks of variable length")
         number = operator.index(nblock)

@@ -187,12 +187,17 @@ class ReadableArray(Stored):
     def __getitem__(self, key: Any) -> Any:
         handle = self._handle
         version: Version = handle.array  # type: ignore[assignment]  # set by `_of`
-        items = read_basic(version, key, handle)
-        if items is not None:
-            return items
-        if type(key) is str:
-            return self._field(key)
-        return read_other(version, key, handle.nthreads)
+        try:
+            items = read_basic(version, key, handle)
+            if items is not None:
+                return items
+            if type(key) is str:
+                return self._field(key)
+            return read_other(version, key, handle.nthreads)
+        except IndexError:
+            if not handle.has_grown():
+                raise
+        return self[key]
 
     def read(self, key: Any = ..., out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         """Read the items of a key into an existing array.
@@ -229,7 +234,12 @@ class ReadableArray(Stored):
         if type(key) is str:
             found: np.ndarray[Any, Any] = self._field(key).read(out=out)
             return found
-        return read(handle.array, key, handle.nthreads, out)  # type: ignore[arg-type]
+        try:
+            return read(handle.array, key, handle.nthreads, out)  # type: ignore[arg-type]
+        except IndexError:
+            if not handle.has_grown():
+                raise
+        return self.read(key, out)
 
     def read_many(
         self, selections: Iterable[Any], out: np.ndarray[Any, Any] | None = None
@@ -275,7 +285,12 @@ class ReadableArray(Stored):
         """
         keys = list(selections)
         handle = self._handle
-        return read_many(handle.array, keys, handle.nthreads, out)  # type: ignore[arg-type]
+        try:
+            return read_many(handle.array, keys, handle.nthreads, out)  # type: ignore[arg-type]
+        except IndexError:
+            if not handle.has_grown():
+                raise
+        return self.read_many(keys, out)
 
     def _snapshot(self) -> Snapshot:
         return _arrays.Snapshot.of(self._handle)

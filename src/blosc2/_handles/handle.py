@@ -306,6 +306,13 @@ class FrameHandle:
         self._adopt(frame)
         return True
 
+    def has_grown(self) -> bool:
+        """Take up a newer version before an index is refused: somebody may have appended the item since."""
+        try:
+            return self.refresh()
+        except (OSError, FormatError):
+            return False  # the index is what the caller has to hear of
+
 
 def vlmeta_chunk(packed: bytes) -> bytes:
     """A packed value as it is stored in the trailer."""

@@ -25,7 +25,12 @@ class OrthogonalIndex:
     def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
         handle = self._array._handle
         version = handle.array
-        fancy = orthogonal_selection(_keys(key), version[0].shape)
+        try:
+            fancy = orthogonal_selection(_keys(key), version[0].shape)
+        except IndexError:
+            if not handle.has_grown():
+                raise
+            return self[key]
         out = np.empty(fancy.shape, version[1])
         read_fancy(version, fancy, handle.nthreads, out)
         return out
