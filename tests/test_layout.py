@@ -67,11 +67,7 @@ def test_others_import_what_a_package_lists(path: Path) -> None:
     own = package_of(name_of(path))
     for module, names in imports(path):
         package = package_of(module)
-        if (
-            package == own
-            or not package.split(".")[-1].startswith("_")
-            or package in ("blosc2._core", "blosc2._mixed_install")
-        ):
+        if package == own or not package.split(".")[-1].startswith("_") or package == "blosc2._core":
             continue
         assert module == package, f"{module} is a module of {package}: import what that lists"
         assert not set(names) - set(importlib.import_module(package).__all__)

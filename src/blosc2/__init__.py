@@ -22,7 +22,7 @@ from typing import Any as _Any
 
 import numpy as _np  # noqa: ICN001 - no name of the package
 
-from blosc2._mixed_install import refuse_mixed_install as _refuse_mixed_install
+from blosc2._core.mixed_install import refuse_mixed_install as _refuse_mixed_install
 
 _refuse_mixed_install(__path__)
 

@@ -16,7 +16,7 @@ import pytest
 
 import blosc2
 import blosc2._core
-from blosc2._mixed_install import _FOREIGN, refuse_mixed_install
+from blosc2._core.mixed_install import _FOREIGN, refuse_mixed_install
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "src" / "blosc2" / "_core"

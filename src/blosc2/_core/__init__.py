@@ -2,5 +2,5 @@
 
 It knows no modes, no defaults, and no paths except to open them. Of the Python layers it imports only `exceptions`.
 `allocation` has the rule for how much memory an operation on a file may use; `on_demand` serves packages that import
-their modules when they are needed.
+their modules when they are needed; `mixed_install` refuses a folder with the files of two distributions.
 """
