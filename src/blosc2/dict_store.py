@@ -482,8 +482,3 @@ class DictStore(Store):
         self._session.lost = (error.with_traceback(None), recipe)
         self._session.end()
         return self
-
-    def __repr__(self) -> str:
-        if self.closed:
-            return f"<{type(self).__name__} {self._path}, closed>"
-        return f"<{type(self).__name__} {self._path}: mode {self.mode!r}>"

@@ -275,11 +275,6 @@ class EmbedStore(Store):
         embedded = self._backend.embedded
         return self._backend.chunksize if embedded is None else int(embedded.frame.chunksize)
 
-    def __repr__(self) -> str:
-        if self.closed:
-            return f"<EmbedStore {self._path or 'in memory'}, closed>"
-        return f"<EmbedStore {self._path or 'in memory'}: {len(self)} keys, mode {self.mode!r}>"
-
 
 def _from_bytes(kind: type[EmbedStore], frame: bytes, mode: str, deserialize: str) -> EmbedStore:
     return kind._from_buffer(frame, mode, deserialize)

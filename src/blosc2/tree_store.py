@@ -377,8 +377,8 @@ class TreeStore(DictStore):
         return info._replace(key=info.key[len(self._prefix) :]) if self._prefix else info
 
     def _contents_shown(self) -> tuple[str, Any]:
-        inner = _stores.draw_store(self, None, _stores.FEW_LINES, opening=False)
-        return "contents", _stores.Drawing(self.subtree_path + inner.removeprefix("/"))
+        few = _stores.FEW_LINES
+        return "contents", _stores.drawn_outline(self, self._prefix, most=few, most_in_group=few // 2)
 
     def tree(self, group: str = "/", depth: int | None = None, *, lines: int = 1000) -> Drawing:
         """Draw the groups and leaves below a group, with shapes and dtypes.
@@ -406,7 +406,7 @@ class TreeStore(DictStore):
             └── raw (4, 4) int16
         """
         self._session.check_open()
-        return _stores.draw_store(self.get_subtree(group), depth, lines, opening=True)
+        return _stores.draw_store(self.get_subtree(group), depth, lines)
 
 
 class SubtreeView(TreeStore):
@@ -448,6 +448,3 @@ class SubtreeView(TreeStore):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SubtreeView, (self._tree, self._prefix)
-
-    def __repr__(self) -> str:
-        return f"<TreeStore view of {self._prefix!r} in {self._tree!r}>"

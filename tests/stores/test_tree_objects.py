@@ -15,7 +15,7 @@ from blosc2._stores import ForeignObjects, Groups, has_group
 from blosc2.tree_store import SubtreeView
 
 #: What a view may not do, does for the whole tree, or says of itself.
-OWN_OF_A_VIEW = {"to_b2z", "to_b2d", "refresh", "close", "__init__", "__exit__", "__del__", "__reduce__", "__repr__"}
+OWN_OF_A_VIEW = {"to_b2z", "to_b2d", "refresh", "close", "__init__", "__exit__", "__del__", "__reduce__"}
 
 
 @pytest.fixture(params=[".b2z", ".b2d"])

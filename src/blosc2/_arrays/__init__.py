@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from blosc2._arrays.ranges import Box, Range, Spaced, eye_part, positions
     from blosc2._arrays.readable import ChunkInfo, ReadableArray
     from blosc2._arrays.resize import resize_update, resized_geometry, rows_to_append
+    from blosc2._arrays.shown import html, one_line
     from blosc2._arrays.slabs import Shape, Snapshot, compressed_box, converted, plan_like, slabs_in
     from blosc2._arrays.small_frames import TINY, cframe_of, forget_templates, raw_kinds, template_of, tiny_frame
     from blosc2._arrays.spec import ArrayPlan, plain_dtype
@@ -43,6 +44,7 @@ else:
         "small_frames": "TINY cframe_of forget_templates raw_kinds template_of tiny_frame",
         "spec": "ArrayPlan plain_dtype",
         "streams": "joined_rows made slab_height slabs_of",
+        "shown": "html one_line",
         "transform": "matrix_axes permuted reshaped selected shape_for taken taken_along",
     })  # fmt: skip
 
@@ -71,10 +73,12 @@ __all__ = [
     "expanded_axes",
     "eye_part",
     "forget_templates",
+    "html",
     "joined",
     "joined_rows",
     "made",
     "matrix_axes",
+    "one_line",
     "permuted",
     "plain_dtype",
     "plan_like",

@@ -21,7 +21,6 @@ from blosc2._indexing import (
     read_many,
     read_other,
     read_whole,
-    short_text,
     view_items,
 )
 from blosc2.exceptions import FormatError
@@ -174,8 +173,10 @@ class ReadableArray(Stored):
         return InfoReporter(self)
 
     def __repr__(self) -> str:
-        where = f" in {self.urlpath}" if self.urlpath else ""
-        return f"<NDArray {self.shape} {short_text(self.dtype)}, chunks {self.chunks}, blocks {self.blocks}{where}>"
+        return _arrays.one_line(self)
+
+    def _repr_html_(self) -> str:
+        return _arrays.html(self)
 
     def __len__(self) -> int:
         shape = self.shape

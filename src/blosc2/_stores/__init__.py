@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from blosc2._stores.publish import NOTHING
     from blosc2._stores.shared.leaf import SharedLeaf
     from blosc2._stores.shared.session import SharedPending, SharedSession
+    from blosc2._stores.shown.completions import completions
+    from blosc2._stores.shown.outline import drawn_outline
+    from blosc2._stores.shown.summary import html, one_line
     from blosc2._stores.store import Store
     from blosc2._stores.tiered_backends import backend_of, file_names, lock_of, open_or_begin
     from blosc2._stores.transaction import Transaction
@@ -56,6 +59,9 @@ else:
         "publish": "NOTHING",
         "shared.leaf": "SharedLeaf",
         "shared.session": "SharedPending SharedSession",
+        "shown.completions": "completions",
+        "shown.outline": "drawn_outline",
+        "shown.summary": "html one_line",
         "store": "Store",
         "tiered_backends": "backend_of file_names lock_of open_or_begin",
         "transaction": "Transaction",
@@ -93,13 +99,16 @@ __all__ = [
     "advise_all",
     "backend_of",
     "changes",
+    "completions",
     "describe_leaf",
     "draw_store",
+    "drawn_outline",
     "end_all",
     "end_forgotten",
     "file_names",
     "gets_file",
     "has_group",
+    "html",
     "leaf_reader",
     "listed",
     "live_leaf",
@@ -108,6 +117,7 @@ __all__ = [
     "nbytes_of",
     "new_frame",
     "note_writable",
+    "one_line",
     "open_or_begin",
     "publish",
     "ready_setter",

@@ -49,7 +49,8 @@ def end_forgotten(store: Store) -> None:
     """
     if store._session.closed or store._session.is_inherited or not store._needs_closing():
         return
-    name = repr(store)
+    # Not its repr: that counts leaves, and imports what nothing else needs now.
+    name = f"<{type(store).__name__} {store._path or 'in memory'}: mode {store.mode!r}>"
     lost = store._session.transaction is not None or store._session.streaming
     try:
         if not lost:

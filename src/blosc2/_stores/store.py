@@ -1,7 +1,7 @@
 """What all stores do: find, set and delete leaves by key, and publish changes.
 
-A store maps keys such as ``/scans/007`` to leaves: arrays and super-chunks, each one compressed frame. It has a
-backend, which knows where the frames lie, and these objects, each in a module of its own:
+A store maps keys such as ``/scans/007`` to leaves: arrays and super-chunks, each one compressed frame. Its backend
+knows where they lie. It has these objects, each in a module of its own:
 
 - `Session`: how it was opened, and whether it may be changed now;
 - `PendingChanges`: new frames by key, which `flush` publishes together;
@@ -16,7 +16,6 @@ A view of a group shares the objects of its tree. Methods make keys absolute (`_
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, MutableMapping, ValuesView
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -57,8 +56,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
     _hidden_name: ClassVar[str | None] = None
     # Values of fewer bytes are embedded.
     _threshold: int | None = 0
-    # Whether keys come in sorted order, or in the order in which they were added.
-    _in_order: ClassVar[bool] = True
+    _in_order: ClassVar[bool] = True  # whether keys come in sorted order, or in that in which they were added
     # The path of the group that a view shows; keys that the view is given are relative to it.
     _prefix = ""
     _asked = False  # whether somebody asked for a compression of values
@@ -120,13 +118,11 @@ class Store(LeafLookup, MutableMapping[str, Any]):
     # ------------------------------------------------------------------ reading
     @property
     def _owner(self) -> Store:
-        """The whole store: this one, or the tree that it is a view of."""
-        return self
+        return self  # a view is of another one
 
     @property
     def _file(self) -> str | None:
-        """The absolute path."""
-        return self._backend.named
+        return self._backend.named  # the absolute path
 
     def _open(self, key: str) -> Any:
         """The leaf of a key that is not open yet."""
@@ -201,7 +197,6 @@ class Store(LeafLookup, MutableMapping[str, Any]):
             return found
         return read_and_learn(self, key)
 
-    # Methods that are functions of other modules.
     advise = advise
     read_many = read_many
     write_many = write_many
@@ -432,9 +427,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         self._session.check_open()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         publish.leave(self, failed=kind is not None)
 
     def __del__(self) -> None:
@@ -449,6 +442,15 @@ class Store(LeafLookup, MutableMapping[str, Any]):
             forget_published_keys(self)
 
     # ------------------------------------------------------------------ description
+    def __repr__(self) -> str:
+        return _stores.one_line(self)
+
+    def _repr_html_(self) -> str:
+        return _stores.html(self)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return _stores.completions(self)
+
     @property
     def mode(self) -> str:
         """The mode that the store was opened with."""

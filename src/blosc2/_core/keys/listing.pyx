@@ -215,21 +215,21 @@ cdef class KeyListing:
         """All keys below a group, in order."""
         return KeyCursor(self, path, None, False).take(-1)
 
-    def children(self, str path not None):
-        """Names of the groups and of the leaves right below a group, each in order."""
+    def children(self, str path not None, int64_t most=-1):
+        """Names of the groups and leaves right below a group, each in order; if `most` is given, the first so many."""
         cdef Range r = self._range(prefix_of(path))
-        return self._sound_children(path, &r, False)[:2]
+        return self._sound_children(path, &r, False, most)[:2]
 
-    cdef tuple _sound_children(self, str path, Range *range, bint ranges):
+    cdef tuple _sound_children(self, str path, Range *range, bint ranges, int64_t most=-1):
         """The same for a range, with the ranges of the groups; without the catalog where that is damaged."""
         while True:
             try:
-                return self._children(path, range, ranges)
+                return self._children(path, range, ranges, most)
             except Damaged:
                 self._without_catalog()     # an error where there is no catalog
                 range[0] = self._range(prefix_of(path))
 
-    cdef tuple _children(self, str path, const Range *range, bint ranges):
+    cdef tuple _children(self, str path, const Range *range, bint ranges, int64_t most):
         cdef bytes prefix = prefix_of(path)
         cdef Py_ssize_t skip = PyBytes_GET_SIZE(prefix), length
         cdef Range r = range[0], before
@@ -242,10 +242,11 @@ cdef class KeyListing:
         cdef Archive archive = self.base.archive
         if path.count("/") > MAX_GROUPS:
             raise self._too_deep(path)
-        while True:
+        while most:
             which = self._next(&r, &key)
             if which == 2:
                 break
+            most -= 1
             if not is_below(&key, prefix, skip):
                 raise Damaged
             rest = key.bytes + skip
@@ -266,8 +267,7 @@ cdef class KeyListing:
                     raise Damaged   # the file changed
                 if ranges:
                     ranges_of[name] = before.i, r.i, before.j, r.j
-        # Groups came in the order of their keys, which go on with "/": "a.b" before "a".
-        groups.sort()
+        groups.sort()   # they came in the order of their keys, which go on with "/": "a.b" before "a"
         return groups, leaves, ranges_of
 
     def walk(self, str path not None="/", bint topdown=True, str hidden=None):

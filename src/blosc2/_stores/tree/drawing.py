@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from blosc2.tree_store import TreeStore
 
 #: The largest number of lines of a description.
-FEW_LINES = 100
+FEW_LINES = 20
 
 Children = Callable[[str], tuple[list[str], list[str]]]
 
@@ -59,27 +59,21 @@ def drawn(
     return Drawing("\n".join(found))
 
 
-def draw_store(store: TreeStore, depth: int | None, lines: int, *, opening: bool) -> Drawing:
-    """Draw the groups and leaves of a store or a view of a group.
-
-    Without `opening`, leaves are described only if a catalog knows them.
-    """
+def draw_store(store: TreeStore, depth: int | None, lines: int) -> Drawing:
+    """Draw the groups and leaves of a store or a view of a group."""
 
     def children(path: str) -> tuple[list[str], list[str]]:
         store._session.check_open()
-        return walking.children(store, store._prefix + path)
+        return walking.children(store, store._prefix + path, lines + 1)
 
-    return drawn("", children, lambda key: _label(store, key, opening=opening), depth, lines)
+    return drawn("", children, lambda key: _label(store, key), depth, lines)
 
 
-def _label(store: TreeStore, key: str, *, opening: bool) -> str:
+def _label(store: TreeStore, key: str) -> str:
     """The text behind the name of a leaf."""
     description = store._foreign.at(store._prefix + key, store)
     if description is not None:
         return str(description.get("kind", "object"))
-    members = store._backend.members
-    if not opening and (members is None or members.catalog() is None):
-        return ""
     try:
         return str(store.describe(key))
     except StoreKeyError:  # it was removed since it was listed, or the catalog is wrong

@@ -34,12 +34,15 @@ def count_below(store: TreeStore, path: str) -> int:
     return count
 
 
-def children(store: TreeStore, path: str) -> tuple[list[str], list[str]]:
-    """The names of the groups and of the leaves right below a group; objects of other packages count as leaves."""
+def children(store: TreeStore, path: str, most: int = -1) -> tuple[list[str], list[str]]:
+    """The names of the groups and of the leaves right below a group; objects of other packages count as leaves.
+
+    Of a large group only the first `most` names, if that is given.
+    """
     foreign = store._foreign
     if path and foreign.above(path + "/", store) is not None:
         return [], []
-    groups, leaves = store._contents.listing().children(path or "/")
+    groups, leaves = store._contents.listing().children(path or "/", most)
     leaves = [name for name in leaves if name != ATTRIBUTES]
     if foreign.are_possible(store):
         objects = {name for name in groups if foreign.at(f"{path}/{name}", store) is not None}

@@ -1,0 +1,81 @@
+"""An array in one line, and as HTML with a drawing of its chunks."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from blosc2 import _display
+from blosc2._core.frame.frame import Frame
+from blosc2._indexing import short_text
+from blosc2.storage import Codec
+
+if TYPE_CHECKING:
+    from blosc2._arrays.readable import ReadableArray
+
+
+def one_line(array: ReadableArray) -> str:
+    """Shape, dtype, where it is, chunks, blocks, codec and ratio."""
+    frame = _frame(array)
+    where = _where(array)
+    ratio = _display.ratio_text(array.nbytes, int(frame.cbytes))
+    return (
+        f"<NDArray {array.shape} {short_text(array.dtype)}{f' in {where}' if where else ''}, chunks {array.chunks}, "
+        f"blocks {array.blocks}, {_codec(int(frame.codec))}{f' {ratio}' if ratio else ''}>"
+    )
+
+
+def _frame(array: ReadableArray) -> Frame:
+    """The frame as of the last read: nothing is looked up."""
+    described = array._handle.described
+    assert described is not None
+    return described[2]
+
+
+def _where(array: ReadableArray) -> str:
+    """The file, and the key in it; "" for an array in memory."""
+    path, key = array.urlpath, array._handle.key
+    parts = [repr(key)] if key else []
+    if path:
+        parts.append(str(path))
+    return _display.printable(" of ".join(parts))
+
+
+def _codec(number: int) -> str:
+    try:
+        return Codec(number).name
+    except ValueError:
+        return f"codec {number}"
+
+
+def html(array: ReadableArray) -> str:
+    """What a notebook shows."""
+    frame = _frame(array)
+    counts = [-(-n // c) if c else 0 for n, c in zip(array.shape, array.chunks, strict=True)]
+    rows: list[tuple[str, object]] = [
+        ("shape", array.shape),
+        ("dtype", short_text(array.dtype)),
+        ("bytes", _display.sizes_text(array.nbytes, int(frame.cbytes))),
+        ("chunks", f"{array.chunks}, {_display.number(math.prod(counts), 'chunk')}"),
+        ("blocks", array.blocks),
+        ("codec", f"{_codec(int(frame.codec))}, level {array.cparams.clevel}, {_filters(array)}"),
+    ]
+    where = _where(array)
+    if where:
+        rows.append(("in", where))
+    mode = getattr(array._handle, "mmap_mode", None)
+    if mode:
+        rows.append(("mapped", "yes" if mode == "r" else f"yes, mmap_mode={mode!r}"))
+    names = list(frame.vlmeta_chunks())
+    if names:
+        rows.append(
+            ("attributes", ", ".join(names[:10]) + (f", ... {len(names) - 10} more" if len(names) > 10 else ""))
+        )
+    grid = _display.chunk_grid(array.shape, array.chunks)
+    parts = f'<div class="parts"><div>{_display.definition_table(rows)}</div><div>{grid}</div></div>'
+    return _display.page("NDArray", parts)
+
+
+def _filters(array: ReadableArray) -> str:
+    names = [getattr(item, "name", str(item)).lower() for item in array.cparams.filters]
+    return ", ".join(name for name in names if name != "nofilter") or "no filter"

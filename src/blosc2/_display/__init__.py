@@ -1,0 +1,37 @@
+"""How arrays and stores are shown: numbers for people, HTML for notebooks, drawings of chunk grids.
+
+Everything here makes text of plain values; the packages that own the objects decide what the values are. All text that
+comes from a file is escaped here.
+"""
+
+from typing import TYPE_CHECKING
+
+from blosc2._core.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from blosc2._display.chunk_drawing import chunk_grid
+    from blosc2._display.notebook import byte_bar, definition_table, page
+    from blosc2._display.outline import Node, as_html, as_text
+    from blosc2._display.units import human_size, number, printable, ratio_text, sizes_text
+else:
+    __getattr__ = on_demand(__name__, {
+        "chunk_drawing": "chunk_grid",
+        "notebook": "byte_bar definition_table page",
+        "outline": "Node as_html as_text",
+        "units": "human_size number printable ratio_text sizes_text",
+    })  # fmt: skip
+
+__all__ = [
+    "Node",
+    "as_html",
+    "as_text",
+    "byte_bar",
+    "chunk_grid",
+    "definition_table",
+    "human_size",
+    "number",
+    "page",
+    "printable",
+    "ratio_text",
+    "sizes_text",
+]
