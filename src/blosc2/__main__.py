@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from blosc2 import demo
+from blosc2._cli import demo
 from blosc2._integrity import check, salvage
 from blosc2.version import __version__
 

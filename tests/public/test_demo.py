@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import blosc2
 from blosc2.__main__ import main
-from blosc2.demo import convert, images, patches, pyramid, timing
-from blosc2.demo.progress import Progress
+from blosc2._cli.demo import convert, images, patches, pyramid, timing
+from blosc2._cli.demo.progress import Progress
 
 
 @pytest.fixture
