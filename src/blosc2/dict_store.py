@@ -454,7 +454,7 @@ class DictStore(Store):
     def info_items(self) -> list[tuple[str, Any]]:
         """What `info` shows, as pairs."""
         return [
-            ("type", type(self).__name__),
+            ("type", type(self._owner).__name__),
             ("urlpath", self.localpath),
             ("mode", self.mode),
             ("mmap_mode", self._mmap_mode),

@@ -23,7 +23,7 @@ from fixture_kit.checked_files import (
 from fixture_kit.isolated import Worker
 
 import blosc2
-from blosc2.__main__ import main
+from blosc2._cli import main
 from blosc2._integrity.report import CheckReport, Finding
 
 

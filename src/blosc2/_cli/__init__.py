@@ -1,6 +1,24 @@
 """The command line, and the demo that it runs.
 
-Programs do not import this package; `python -m blosc2` and the command `blosc2` do.
+Programs do not import this package; `python -m blosc2` and the command `blosc2` do. The commands need the extra
+``cli``; `basics` has those that work without it.
 """
 
-__all__ = ["demo"]
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        import click  # noqa: F401 - an extra
+    except ImportError:
+        from blosc2._cli.basics import run_basics
+
+        return run_basics(arguments)
+    from blosc2._cli.app import run
+
+    return run(arguments)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from blosc2._stores.shared.leaf import SharedLeaf
     from blosc2._stores.shared.session import SharedPending, SharedSession
     from blosc2._stores.shown.completions import completions
-    from blosc2._stores.shown.outline import drawn_outline
+    from blosc2._stores.shown.outline import children_of, drawn_outline, outline
     from blosc2._stores.shown.summary import html, one_line
     from blosc2._stores.store import Store
     from blosc2._stores.tiered_backends import backend_of, file_names, lock_of, open_or_begin
@@ -60,7 +60,7 @@ else:
         "shared.leaf": "SharedLeaf",
         "shared.session": "SharedPending SharedSession",
         "shown.completions": "completions",
-        "shown.outline": "drawn_outline",
+        "shown.outline": "children_of drawn_outline outline",
         "shown.summary": "html one_line",
         "store": "Store",
         "tiered_backends": "backend_of file_names lock_of open_or_begin",
@@ -99,6 +99,7 @@ __all__ = [
     "advise_all",
     "backend_of",
     "changes",
+    "children_of",
     "completions",
     "describe_leaf",
     "draw_store",
@@ -119,6 +120,7 @@ __all__ = [
     "note_writable",
     "one_line",
     "open_or_begin",
+    "outline",
     "publish",
     "ready_setter",
     "recount",

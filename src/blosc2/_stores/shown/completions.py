@@ -6,7 +6,7 @@ import re
 import sys
 from typing import Any
 
-from blosc2._stores.shown.outline import children
+from blosc2._stores.shown.outline import children_of
 from blosc2.exceptions import FormatError
 
 #: More keys than this are of no use to a person.
@@ -33,7 +33,7 @@ def completions(store: Any) -> list[str]:
         while groups and len(found) < MOST:
             inner = []
             for path in groups:
-                names, leaves = children(store, store._prefix + path, MOST - len(found))
+                names, leaves = children_of(store, store._prefix + path, MOST - len(found))
                 found += [f"{path}/{name}" for name in dict.fromkeys(sorted(names + leaves))]
                 inner += [f"{path}/{name}" for name in names]
                 if len(found) >= MOST:

@@ -29,7 +29,7 @@ class Totals(NamedTuple):
     cbytes: int | None = None
 
 
-def children(store: Any, path: str, most: int = -1) -> tuple[list[str], list[str]]:
+def children_of(store: Any, path: str, most: int = -1) -> tuple[list[str], list[str]]:
     """The names of the groups and leaves right below an absolute path, "" for the root; the first `most` of them."""
     if store._hidden_name:
         return walking.children(store, path, most)
@@ -88,7 +88,7 @@ def outline(store: Store, group: str = "", depth: int | None = None, most: int =
             here = min(left, (most if level == 0 else most_in_group) or most)
             if here <= 0:
                 break
-            groups, leaves = children(store, path, here)
+            groups, leaves = children_of(store, path, here)
             groups, leaves = groups[:here], leaves[: here - len(groups[:here])]
             shown[path] = groups, leaves
             left -= len(groups) + len(leaves)

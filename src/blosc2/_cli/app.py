@@ -1,0 +1,105 @@
+"""The commands, and what they share: errors in one line, exit codes, output as JSON."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from blosc2._cli import basics, changing, demo, looking
+from blosc2.exceptions import UnsupportedKindError
+from blosc2.version import __version__
+
+_HELP = """Look into compressed arrays and stores, and change them.
+
+A LOCATION is a file, a store, or a key in a store: scans.b2z/patients/007/ct. Keys may have *, ?, [...] and **, in
+quotes so that the shell leaves them alone.
+"""
+
+
+@click.group("blosc2", help=_HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="python-blosc2", message="%(prog)s %(version)s")
+def blosc2() -> None:
+    pass
+
+
+@blosc2.command("check")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+def _check(paths: tuple[str, ...]) -> int:
+    """Read all of arrays and stores, and say what is damaged (exit code 1)."""
+    return basics.check_paths(paths)
+
+
+@blosc2.command("salvage")
+@click.argument("path")
+@click.argument("out")
+@click.option("--fill", type=float, help="Recover arrays that miss chunks too, with this in their place.")
+def _salvage(path: str, out: str, fill: float | None) -> int:
+    """Write what is whole of a damaged array or store to a new one.
+
+    PATH is only read; the suffix of OUT says what it is.
+    """
+    return basics.salvage_path(path, out, fill)
+
+
+@blosc2.command("demo", help=demo.__doc__)
+@click.option("--output", type=click.Path(path_type=Path), default="blosc2-demo.b2z", show_default=True)
+@click.option("--patches", type=click.IntRange(1), default=2000, show_default=True, help="Random patches to check.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the choice of patches.")
+def _demo(output: Path, patches: int, seed: int) -> int:
+    return basics.run_demo(output, patches, seed)
+
+
+@blosc2.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def _completion(shell: str) -> None:
+    """Print what makes a SHELL complete commands and options.
+
+    For example in ~/.bashrc: eval "$(blosc2 completion bash)"
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(blosc2, {}, "blosc2", "_BLOSC2_COMPLETE").source())
+
+
+for _command in (*looking.COMMANDS, *changing.COMMANDS):
+    blosc2.add_command(_command)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; return the exit code. Errors are one line on stderr."""
+    if "_BLOSC2_COMPLETE" in os.environ:
+        blosc2(prog_name="blosc2")  # answers the shell, and exits
+    try:
+        return int(blosc2.main(list(arguments), prog_name="blosc2", standalone_mode=False) or basics.FINE)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except SystemExit:  # click ends so, and only so, when whoever reads the output wants no more
+        return basics.FINE
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("blosc2: interrupted", err=True)
+        return 130
+    except (OSError, ValueError, KeyError, IndexError, TypeError, UnsupportedKindError, MemoryError) as error:
+        command = next((argument for argument in arguments if argument in blosc2.commands), "")
+        click.echo(f"blosc2 {command}: {one_line(error)}", err=True)
+        return basics.FAILED
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, in one line."""
+    text = str(error)
+    if isinstance(error, KeyError) and type(error) is KeyError:
+        text = str(error.args[0]) if error.args else ""
+    if isinstance(error, OSError) and error.strerror:
+        names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+        text = ": ".join([*names, error.strerror])
+    if isinstance(error, MemoryError) and not text:
+        text = "not enough memory"
+    return " ".join(text.split()) or type(error).__name__

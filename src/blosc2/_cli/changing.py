@@ -1,0 +1,265 @@
+"""Commands that write: cp, mv, rm, pack, unpack, compact."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+import click
+
+import blosc2
+from blosc2._cli.locations import (
+    STORE_SUFFIXES,
+    Location,
+    LocationError,
+    has_leaf,
+    is_group,
+    leaves_below,
+    located,
+    matches,
+    need_store,
+    opened,
+)
+from blosc2._display import human_size, number
+from blosc2._files import Progress
+from blosc2._stores import Store
+
+_FORCE = click.option("-f", "--force", is_flag=True, help="Replace what exists.")
+_WAIT = click.option("--timeout", type=click.FloatRange(0), default=0.0, help="Seconds to wait for another writer.")
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Progress | None]:
+    """What shows the progress of an operation, on stderr when that is a terminal; else None."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with click.progressbar(length=1, label=label, file=sys.stderr) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.length = max(total, 1)
+            bar.update(done - bar.pos)
+
+        yield show
+
+
+def writer(path: str, timeout: float) -> Any:
+    """A store open for changes; made if it does not exist."""
+    if not path.endswith(STORE_SUFFIXES) and not os.path.exists(path):
+        raise LocationError(f"{path} does not exist, and a new store ends in {', '.join(STORE_SUFFIXES)}")
+    how: dict[str, Any] = {"timeout": timeout} if timeout else {}
+    if os.path.exists(path):
+        return need_store(blosc2.open(path, mode="a", **how), Location(path, ""))
+    kind = blosc2.EmbedStore if path.endswith(".b2e") else blosc2.TreeStore
+    return kind(path, mode="a", **how)
+
+
+# ------------------------------------------------------------------ cp
+@click.command()
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("target")
+@_FORCE
+@_WAIT
+def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> None:
+    """Copy arrays, leaves and groups into a store, or one array to a file.
+
+    TARGET is a store (the keys stay), a key in a store (a group if it exists or ends in '/'), or a file such as
+    scan.b2nd. Compressed chunks are copied as they are.
+    """
+    where = located(target)
+    if not where.key and not _is_store_path(where.path):
+        _copy_to_file(sources, where.path, force=force)
+        return
+    with ExitStack() as sources_open, writer(where.path, timeout) as store:
+        copies: list[_Copy] = []
+        for text in sources:
+            source = located(text)
+            if os.path.exists(where.path) and os.path.exists(source.path) and os.path.samefile(source.path, where.path):
+                raise LocationError(f"{text}: source and target are one store; mv renames keys")
+            found = sources_open.enter_context(opened(source.path))
+            into = target.endswith("/") or len(sources) > 1 or is_group(store, where.key)
+            copies += _planned(found, source, where.key, into=into)
+        leaves = [copy for copy in copies if copy.attributes is None]
+        for copy in leaves:
+            if has_leaf(store, copy.new_key) and not force:
+                raise LocationError(f"{where.path}: {copy.new_key!r} exists; --force replaces it")
+        with store.transaction():
+            for copy in copies:
+                if copy.attributes is None:
+                    store[copy.new_key] = copy.found if copy.key is None else copy.found[copy.key]
+                elif isinstance(store, blosc2.TreeStore):
+                    store.get_subtree(copy.new_key or "/").attrs[:] = copy.attributes
+    click.echo(f"{number(len(leaves), 'leaf', 'leaves')} copied to {where.path}", err=True)
+
+
+class _Copy(NamedTuple):
+    """What is copied, and its new key: a leaf of a store, all of `found` if `key` is None, or attributes of a group."""
+
+    found: Any
+    key: str | None
+    new_key: str
+    attributes: Any = None
+
+
+def _is_store_path(path: str) -> bool:
+    if not os.path.exists(path):
+        return path.endswith(STORE_SUFFIXES)
+    with opened(path) as found:
+        return isinstance(found, Store)
+
+
+def _planned(found: Any, source: Location, target: str, *, into: bool) -> Iterator[_Copy]:
+    """What is copied of one source.
+
+    Parameters
+    ----------
+    found : object
+        What is open at its path.
+    source : Location
+    target : str
+        The key of the target, "" for the root.
+    into : bool
+        Whether the target is a group that takes the source under its own name. Otherwise it is the new name.
+    """
+    if not isinstance(found, Store):
+        if source.key:
+            need_store(found, source)
+        name = os.path.basename(source.path).partition(".")[0]
+        yield _Copy(found, None, f"{target}/{name}" if into else target)
+        return
+    keys = list(matches(found, source))
+    for key in keys:
+        kept = len(key.rpartition("/")[0] if into or len(keys) > 1 else key)
+        for leaf in leaves_below(found, key):
+            yield _Copy(found, leaf, target + leaf[kept:])
+        if isinstance(found, blosc2.TreeStore) and not has_leaf(found, key):
+            for group, _, _ in found.walk(key or "/"):
+                if attributes := found.get_subtree(group).attrs[:]:
+                    yield _Copy(found, group, target + group.rstrip("/")[kept:], attributes)
+
+
+def _copy_to_file(sources: tuple[str, ...], path: str, *, force: bool) -> None:
+    if len(sources) != 1:
+        raise LocationError(f"{path} is one file, and there are {len(sources)} sources; a store takes several")
+    if os.path.lexists(path) and not force:
+        raise LocationError(f"{path} exists; --force replaces it")
+    source = located(sources[0])
+    with opened(source.path) as found:
+        leaf = found
+        if source.key:
+            store = need_store(found, source)
+            keys = list(matches(store, source))
+            if len(keys) != 1 or not has_leaf(store, keys[0]):
+                raise LocationError(
+                    f"{sources[0]}: a file takes one array, this is {number(len(keys), 'key')} or a group"
+                )
+            leaf = store[keys[0]]
+        elif isinstance(found, Store):
+            raise LocationError(f"{source.path} is a store; a copy of it ends in .b2z or .b2d: use pack or unpack")
+        leaf.copy(urlpath=path, mode="w", contiguous=True)
+
+
+# ------------------------------------------------------------------ mv, rm
+@click.command()
+@click.argument("source")
+@click.argument("new_key")
+@_WAIT
+def mv(source: str, new_key: str, timeout: float) -> None:
+    """Rename a leaf or a group inside of a store: mv scans.b2z/old /new."""
+    where = located(source)
+    if not where.key:
+        raise LocationError(f"{source}: name a key in a store")
+    with writer(_existing(where.path), timeout) as store:
+        list(matches(store, where))  # says what is close to a key that does not exist
+        store.rename(where.key, new_key)
+
+
+@click.command()
+@click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
+@click.option("-r", "--recursive", is_flag=True, help="Groups too, with everything below them.")
+@_WAIT
+def rm(locations: tuple[str, ...], recursive: bool, timeout: float) -> None:
+    """Remove leaves and groups from stores. Their space becomes free with 'blosc2 compact'."""
+    count = 0
+    for text in locations:
+        where = located(text)
+        if not where.key:
+            raise LocationError(f"{text}: name a key in a store; files are removed with the tools of the system")
+        with writer(_existing(where.path), timeout) as store:
+            keys = list(matches(store, where))
+            groups = [key for key in keys if not has_leaf(store, key)]
+            if groups and not recursive:
+                raise LocationError(
+                    f"{where.path}: {groups[0]!r} is a group; --recursive removes it with all its leaves"
+                )
+            with store.transaction():
+                for key in keys:
+                    for leaf in list(leaves_below(store, key)):
+                        del store[leaf]
+                        count += 1
+    click.echo(f"{number(count, 'leaf', 'leaves')} removed", err=True)
+
+
+def _existing(path: str) -> str:
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"{path} does not exist")
+    return path
+
+
+# ------------------------------------------------------------------ whole stores
+@click.command()
+@click.argument("source")
+@click.argument("target", required=False)
+@_FORCE
+def pack(source: str, target: str | None, force: bool) -> None:
+    """Make one .b2z file of a store, with the keys and bytes of its leaves."""
+    path = _new_path(source, target, ".b2z", force=force)
+    _convert(source, lambda store: store.to_b2z(overwrite=force, filename=path))
+
+
+@click.command()
+@click.argument("source")
+@click.argument("target", required=False)
+@_FORCE
+def unpack(source: str, target: str | None, force: bool) -> None:
+    """Make a .b2d directory of a store, with a file for each leaf."""
+    path = _new_path(source, target, ".b2d", force=force)
+    _convert(source, lambda store: store.to_b2d(path, overwrite=force))
+
+
+def _new_path(source: str, target: str | None, suffix: str, *, force: bool) -> str:
+    """The path of a new store: the given one, or that of the source with another suffix."""
+    path = target or os.path.splitext(source.rstrip("/"))[0] + suffix
+    if os.path.lexists(path) and not force:
+        raise LocationError(f"{path} exists; --force replaces it, a second argument names another")
+    return path
+
+
+def _convert(source: str, convert: Callable[[Any], str]) -> None:
+    with opened(source) as found:
+        store = need_store(found, Location(source, ""))
+        if isinstance(store, blosc2.EmbedStore):
+            raise LocationError(f"{source} is an EmbedStore: copy its leaves: blosc2 cp {source} TARGET.b2z")
+        click.echo(convert(store))
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@_WAIT
+def compact(paths: tuple[str, ...], timeout: float) -> None:
+    """Rewrite arrays and stores without the bytes that changes left behind."""
+    how: dict[str, Any] = {"timeout": timeout} if timeout else {}
+    for path in paths:
+        found = blosc2.open(_existing(path), mode="a", **how)
+        if isinstance(found, Store):
+            with found, progress_bar(path) as progress:
+                before, after = found.compact(progress)
+        else:
+            before, after = found.compact()
+        click.echo(f"{path}: {human_size(before)} -> {human_size(after)}")
+
+
+COMMANDS = (cp, mv, rm, pack, unpack, compact)

@@ -1,0 +1,351 @@
+"""Commands that only read: ls, tree, info, stats, cat, diff."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+import numpy as np
+
+from blosc2._cli.comparing import differences
+from blosc2._cli.locations import (
+    Location,
+    LocationError,
+    has_leaf,
+    has_pattern,
+    is_group,
+    leaves_below,
+    located,
+    matches,
+    need_store,
+    opened,
+)
+from blosc2._display import Node, as_text, human_size, number, printable, ratio_text, sizes_text
+from blosc2._files import NewFile
+from blosc2._stores import Store, children_of, describe_leaf, outline
+from blosc2.exceptions import FormatError
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def print_json(value: Any) -> None:
+    """A value as JSON in one line."""
+    click.echo(json.dumps(value, default=str))
+
+
+def columns(rows: Sequence[Sequence[str]]) -> Iterable[str]:
+    """Rows as lines with aligned columns; numbers and sizes to the right."""
+    if not rows:
+        return
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
+        yield "  ".join([*cells, row[-1]]).rstrip()
+
+
+# ------------------------------------------------------------------ ls
+@click.command()
+@click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
+@click.option("-l", "--long", is_flag=True, help="With shape, dtype, codec and sizes.")
+@click.option("-r", "--recursive", is_flag=True, help="All leaves below a group, with their full keys.")
+@_JSON
+def ls(locations: tuple[str, ...], long: bool, recursive: bool, as_json: bool) -> None:
+    """List the groups and leaves of stores."""
+    rows: list[dict[str, Any]] = []
+    for text in locations:
+        where = located(text)
+        with opened(where.path) as found:
+            if not isinstance(found, Store):
+                if where.key:
+                    need_store(found, where)
+                rows.append(_row_of_object(where.path, found))
+                continue
+            stream = not (long or as_json)
+            if has_pattern(where.key) and not recursive:
+                _show(
+                    found, [(key, not has_leaf(found, key)) for key in matches(found, where)], "", rows, stream=stream
+                )
+                continue
+            for key in matches(found, where):
+                _list(found, key, rows, recursive=recursive, stream=stream)
+    if as_json:
+        print_json(rows)
+    elif long:
+        cells = [
+            (row.get("kind", ""), row.get("shape_text", ""), row.get("dtype", ""), row.get("codec", ""),
+             row.get("size", ""), printable(row["name"]))
+            for row in rows
+        ]  # fmt: skip
+        for line in columns(cells):
+            click.echo(line)
+    else:
+        for row in rows:
+            click.echo(printable(row["name"]))
+
+
+def _list(store: Store, key: str, rows: list[dict[str, Any]], *, recursive: bool, stream: bool) -> None:
+    """Show a leaf, what is right below a group, or all leaves below it."""
+    if recursive:
+        _show(store, ((leaf, False) for leaf in leaves_below(store, key)), "", rows, stream=stream)
+    elif has_leaf(store, key):
+        _show(store, [(key, False)], "", rows, stream=stream)
+    else:
+        groups, leaves = children_of(store, key)
+        inner = set(groups)
+        names = [(name, name in inner) for name in dict.fromkeys(sorted(groups + leaves))]
+        _show(store, names, key + "/", rows, stream=stream)
+
+
+def _show(
+    store: Store, names: Iterable[tuple[str, bool]], base: str, rows: list[dict[str, Any]], *, stream: bool
+) -> None:
+    """Print names of groups and leaves at once, or describe them in rows."""
+    for name, group in names:
+        if stream:
+            click.echo(printable(name) + ("/" if group else ""))
+        else:
+            rows.append((_row_of_group if group else _row_of_leaf)(store, base + name, name))
+
+
+def _row_of_group(store: Store, key: str, name: str) -> dict[str, Any]:
+    node = outline(store, key, depth=0)
+    size = ""
+    if node.nbytes is not None and node.cbytes is not None:
+        size = sizes_text(node.nbytes, node.cbytes)
+    return {
+        "name": name + "/", "key": key, "kind": "group", "leaves": node.leaves, "nbytes": node.nbytes,
+        "cbytes": node.cbytes, "shape_text": number(node.leaves or 0, "leaf", "leaves"), "size": size,
+    }  # fmt: skip
+
+
+def _row_of_leaf(store: Store, key: str, name: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": name, "key": key}
+    try:
+        info = describe_leaf(store, key)  # type: ignore[arg-type]  # of all stores
+    except (OSError, FormatError, NotImplementedError) as error:
+        return {**row, "kind": "damaged", "size": type(error).__name__}
+    return {
+        **row, "kind": info.kind, "shape": None if info.shape is None else list(info.shape),
+        "shape_text": "" if info.shape is None else str(info.shape),
+        "dtype": "" if info.dtype is None else str(info.dtype), "codec": info.codec,
+        "nbytes": info.nbytes, "cbytes": info.cbytes, "stored": info.stored,
+        "size": sizes_text(info.nbytes, info.cbytes),
+    }  # fmt: skip
+
+
+def _row_of_object(path: str, found: Any) -> dict[str, Any]:
+    shape, dtype = getattr(found, "shape", None), getattr(found, "dtype", None)
+    return {
+        "name": path, "key": None, "kind": type(found).__name__, "shape": None if shape is None else list(shape),
+        "shape_text": "" if shape is None else str(shape), "dtype": "" if dtype is None else str(dtype),
+        "codec": found.cparams.codec.name, "nbytes": found.nbytes, "cbytes": found.cbytes,
+        "size": sizes_text(found.nbytes, found.cbytes),
+    }  # fmt: skip
+
+
+# ------------------------------------------------------------------ tree
+@click.command()
+@click.argument("location")
+@click.option("-d", "--depth", type=click.IntRange(0), help="How many levels.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(1), default=1000, show_default=True, help="How many groups and leaves."
+)
+@_JSON
+def tree(location: str, depth: int | None, lines: int, as_json: bool) -> None:
+    """Draw the groups and leaves of a store."""
+    where = located(location)
+    with opened(where.path) as found:
+        store = need_store(found, where)
+        roots = [outline(store, key, depth, lines) for key in matches(store, where)]
+    for root in roots:
+        if as_json:
+            print_json(_tree_of(root))
+        else:
+            click.echo(as_text(root))
+
+
+def _tree_of(node: Node) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": node.name, "kind": "group" if node.is_group else "leaf"}
+    if node.text:
+        found["what"] = node.text
+    found |= {name: value for name in ("leaves", "nbytes", "cbytes") if (value := getattr(node, name)) is not None}
+    if node.children:
+        found["children"] = [_tree_of(child) for child in node.children]
+    if node.more:
+        found["more"] = node.more
+    return found
+
+
+# ------------------------------------------------------------------ info and stats
+@click.command()
+@click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
+@_JSON
+def info(locations: tuple[str, ...], as_json: bool) -> None:
+    """Describe arrays, stores and groups."""
+    for text in locations:
+        where = located(text)
+        with opened(where.path) as found:
+            if not where.key:
+                _describe(found, as_json=as_json)
+                continue
+            store = need_store(found, where)
+            for key in matches(store, where):
+                _describe(store[key] if has_leaf(store, key) or key else store, as_json=as_json)
+
+
+def _describe(found: Any, *, as_json: bool) -> None:
+    items = dict(found.info_items) if hasattr(found, "info_items") else {"contents": repr(found)}
+    attributes = found.vlmeta if hasattr(found, "vlmeta") else {}
+    if as_json:
+        print_json({**items, "attributes": dict(attributes[:]) if attributes else {}})
+        return
+    click.echo(repr(found.info) if hasattr(found, "info") else repr(found))
+    for name, value in (attributes[:] if attributes else {}).items():
+        shown = printable(repr(value))
+        click.echo(f"  {printable(name)}: {shown if len(shown) <= 200 else shown[:200] + ' ...'}")
+
+
+@click.command()
+@click.argument("location")
+@click.option(
+    "-d", "--depth", type=click.IntRange(0), default=1, show_default=True, help="Levels of groups with a row."
+)
+@click.option("--by", multiple=True, type=click.Choice(["kind", "dtype", "codec"]), help="Separate rows by this, too.")
+@_JSON
+def stats(location: str, depth: int, by: tuple[str, ...], as_json: bool) -> None:
+    """Count leaves and bytes by group, kind, dtype and codec."""
+    where = located(location)
+    with opened(where.path) as found:
+        store = need_store(found, where)
+        if not hasattr(store, "stats"):
+            raise LocationError(f"{where.path}: an EmbedStore has no groups to count; see 'blosc2 ls -l'")
+        rows = store.stats(where.key or "/", depth, by=by or None)
+    if as_json:
+        print_json([row._asdict() for row in rows])
+        return
+    cells = [("group", *by, "leaves", "bytes", "compressed", "ratio")]
+    for row in rows:
+        parts = [str(getattr(row, name)) for name in by]
+        cells.append(
+            (printable(row.group), *parts, f"{row.leaves:,}", human_size(row.nbytes), human_size(row.cbytes),
+             ratio_text(row.nbytes, row.cbytes))
+        )  # fmt: skip
+    for line in columns(cells):
+        click.echo(line)
+
+
+# ------------------------------------------------------------------ cat
+@click.command()
+@click.argument("location")
+@click.argument("selection", default="...")
+@click.option("-f", "--format", "kind", type=click.Choice(["text", "npy", "csv"]), default="text", show_default=True)
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="A file to write to; '-' is the standard output.")
+@click.option("--all", "everything", is_flag=True, help="Print all items; without it long texts are shortened.")
+def cat(location: str, selection: str, kind: str, output: str | None, everything: bool) -> None:
+    """Print items of an array, or the values of a list.
+
+    SELECTION is a NumPy index such as '0:5, 3' or '..., ::10'; all items by default.
+    """
+    where = located(location)
+    with opened(where.path) as found:
+        leaf = found
+        if where.key:
+            store = need_store(found, where)
+            keys = list(matches(store, where))
+            if len(keys) != 1 or not has_leaf(store, keys[0]):
+                raise LocationError(f"{where}: name one array; this is {number(len(keys), 'key')}, or a group")
+            leaf = store[keys[0]]
+        elif isinstance(found, Store):
+            raise LocationError(f"{where.path} is a store: name one of its keys, as 'blosc2 ls' shows them")
+        items = np.asarray(leaf[parsed_selection(selection)])
+    _write(items, kind, output, everything=everything)
+
+
+_INDEX = re.compile(r"-?\d+|\.\.\.|(-?\d+)?:(-?\d+)?(:(-?\d+)?)?")
+
+
+def parsed_selection(text: str) -> Any:
+    """A NumPy index from its text; only integers, slices and `...`."""
+    parts = [part.strip() for part in text.strip().strip("[]").split(",")]
+    if parts and not parts[-1]:
+        parts.pop()
+    keys: list[Any] = []
+    for part in parts:
+        if not _INDEX.fullmatch(part):
+            raise click.BadParameter(f"{part!r} is no integer, slice or '...'", param_hint="SELECTION")
+        if part == "...":
+            keys.append(...)
+        elif ":" in part:
+            keys.append(slice(*(int(number) if number else None for number in part.split(":"))))
+        else:
+            keys.append(int(part))
+    return tuple(keys)
+
+
+def _write(items: np.ndarray[Any, Any], kind: str, output: str | None, *, everything: bool) -> None:
+    if kind == "text" and output in (None, "-"):
+        threshold = sys.maxsize if everything else 1000
+        click.echo(np.array2string(items, threshold=threshold))
+        return
+    buffer = io.BytesIO()
+    if kind == "npy":
+        if output is None and sys.stdout.isatty():
+            raise click.UsageError("a .npy file is no text: name a file with --output")
+        np.lib.format.write_array(buffer, items, allow_pickle=False)
+    elif kind == "csv":
+        if items.ndim > 2:
+            raise click.BadParameter(
+                f"a table has at most two axes, the selection has {items.ndim}", param_hint="SELECTION"
+            )
+        exact = "%s" if items.dtype.kind not in "fc" else "%r"
+        rows = np.atleast_1d(items).tolist()
+        lines = (",".join(map(repr if exact == "%r" else str, row if isinstance(row, list) else [row])) for row in rows)
+        buffer.write("".join(f"{line}\n" for line in lines).encode())
+    else:
+        buffer.write((np.array2string(items, threshold=sys.maxsize) + "\n").encode())
+    if output in (None, "-"):
+        sys.stdout.buffer.write(buffer.getvalue())
+        sys.stdout.buffer.flush()
+    else:
+        assert output is not None
+        if os.path.exists(output) and not os.path.isfile(output):
+            raise LocationError(f"{output} is not a file that can be replaced; '-o -' writes to the standard output")
+        with NewFile(output, replace=True, durable=False) as file:
+            file.write(buffer.getvalue())
+
+
+# ------------------------------------------------------------------ diff
+@click.command()
+@click.argument("first")
+@click.argument("second")
+@click.option("--keys", "keys_only", is_flag=True, help="Compare keys, shapes and dtypes, not the items.")
+@_JSON
+def diff(first: str, second: str, keys_only: bool, as_json: bool) -> int:
+    """Compare two arrays or stores: keys, metadata and values (exit code 1 if they differ)."""
+    one, other = located(first), located(second)
+    with opened(one.path) as a, opened(other.path) as b:
+        found = list(differences(_part(a, one), _part(b, other), values=not keys_only))
+    if as_json:
+        print_json([difference._asdict() for difference in found])
+    else:
+        for difference in found:
+            click.echo(printable(str(difference)))
+    return 1 if found else 0
+
+
+def _part(found: Any, where: Location) -> Any:
+    if not where.key:
+        return found
+    store = need_store(found, where)
+    if not (has_leaf(store, where.key) or is_group(store, where.key)):
+        list(matches(store, where))  # says what is close
+    return store[where.key]
+
+
+COMMANDS = (ls, tree, info, stats, cat, diff)

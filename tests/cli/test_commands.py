@@ -1,0 +1,337 @@
+"""The commands of the command line, each over real files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+from blosc2._cli import main
+
+RAW = np.arange(60.0).reshape(3, 4, 5)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a tree, a dictionary of arrays, embedded values, an array, and a list."""
+    monkeypatch.chdir(tmp_path)
+    with blosc2.TreeStore("s.b2z", mode="w") as store:
+        store["/mri/007/raw"], store["/mri/008/raw"], store["/age"] = RAW, np.ones(5, "i2"), np.arange(3)
+        store["/mri"].attrs["unit"] = "mm"
+        store.attrs["who"] = "me"
+    with blosc2.DictStore("d.b2d", mode="w") as store:
+        store["/x/y"] = np.arange(4)
+    with blosc2.EmbedStore("e.b2e", mode="w") as store:
+        store["/z"] = np.arange(5)
+    blosc2.asarray(np.arange(10), urlpath="a.b2nd")
+    values = blosc2.ObjectArray(urlpath="o.b2frame", mode="w")
+    values.extend([1, "two"])
+    return tmp_path
+
+
+class Answer:
+    def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
+        self.capfd = capfd
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        self.capfd.readouterr()
+        got = main(list(arguments))
+        out, self.err = self.capfd.readouterr()
+        assert got == code, self.err
+        assert "Traceback" not in self.err
+        return out
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Answer:
+    return Answer(capfd)
+
+
+def failing(run: Answer, *arguments: str) -> str:
+    """The message of a command that fails: one line, and nothing else."""
+    assert run(*arguments, code=2) == ""
+    assert run.err.count("\n") == 1
+    start = f"blosc2 {arguments[0]}: "
+    assert run.err.startswith(start)
+    return run.err.removeprefix(start).rstrip("\n")
+
+
+# ------------------------------------------------------------------ looking
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        (["s.b2z"], ["age", "mri/"]),
+        (["s.b2z/mri"], ["007/", "008/"]),
+        (["s.b2z/mri/"], ["007/", "008/"]),
+        (["s.b2z/mri/*"], ["/mri/007/", "/mri/008/"]),
+        (["s.b2z/**/raw"], ["/mri/007/raw", "/mri/008/raw"]),
+        (["s.b2z/m?i/00[8-9]/raw"], ["/mri/008/raw"]),
+        (["s.b2z/age"], ["/age"]),
+        (["-r", "s.b2z"], ["/age", "/mri/007/raw", "/mri/008/raw"]),
+        (["d.b2d"], ["x/"]),
+        (["d.b2d/x"], ["y"]),
+        (["e.b2e"], ["z"]),
+        (["a.b2nd"], ["a.b2nd"]),
+        (["a.b2nd", "e.b2e"], ["z", "a.b2nd"]),
+    ],
+)
+def test_ls(folder: Path, run: Answer, arguments: list[str], lines: list[str]) -> None:
+    assert run("ls", *arguments).splitlines() == lines
+
+
+def test_ls_long(folder: Path, run: Answer) -> None:
+    lines = run("ls", "-l", "s.b2z", "a.b2nd").splitlines()
+    assert [line.split()[0] for line in lines] == ["array", "group", "NDArray"]
+    assert "(3,)" in lines[0]
+    assert lines[0].endswith("  age")
+    assert "2 leaves" in lines[1]
+    rows = json.loads(run("ls", "--json", "-r", "s.b2z"))
+    assert [(row["key"], row["shape"], row["dtype"], row["nbytes"]) for row in rows] == [
+        ("/age", [3], "int64", 24), ("/mri/007/raw", [3, 4, 5], "float64", 480), ("/mri/008/raw", [5], "int16", 10),
+    ]  # fmt: skip
+
+
+def test_tree(folder: Path, run: Answer) -> None:
+    lines = run("tree", "s.b2z").splitlines()
+    assert [line.split("  ")[0] for line in lines[:3]] == ["/", "├── age", "└── mri/"]
+    assert len(lines) == 7
+    assert run("tree", "-d", "1", "s.b2z/mri").count("\n") == 3
+    drawn = json.loads(run("tree", "--json", "s.b2z"))
+    assert (drawn["leaves"], [child["name"] for child in drawn["children"]]) == (3, ["age", "mri"])
+    assert "more lea" in run("tree", "-n", "2", "s.b2z")
+
+
+def test_info(folder: Path, run: Answer) -> None:
+    assert "(3, 4, 5)" in run("info", "s.b2z/mri/007/raw")
+    group = run("info", "s.b2z/mri")
+    assert "unit: 'mm'" in group
+    assert "TreeStore" in group
+    assert json.loads(run("info", "--json", "s.b2z"))["attributes"] == {"who": "me"}
+    for path in ("a.b2nd", "d.b2d", "e.b2e", "o.b2frame"):
+        assert run("info", path)
+
+
+def test_stats(folder: Path, run: Answer) -> None:
+    lines = run("stats", "s.b2z").splitlines()
+    assert [line.split()[:2] for line in lines] == [["group", "leaves"], ["/", "3"], ["/mri", "2"]]
+    rows = json.loads(run("stats", "--json", "--by", "dtype", "-d", "0", "s.b2z"))
+    assert {row["dtype"]: row["leaves"] for row in rows} == {"<f8": 1, "<i2": 1, "<i8": 1}
+    assert "EmbedStore" in failing(run, "stats", "e.b2e")
+
+
+def test_cat(folder: Path, run: Answer) -> None:
+    assert run("cat", "a.b2nd", "2:8:3") == "[2 5]\n"
+    assert run("cat", "s.b2z/mri/007/raw", "0,:,-1") == f"{RAW[0, :, -1]}\n"
+    assert run("cat", "s.b2z/mri/007/raw", "1, ..., 0:2", "-f", "csv").splitlines() == [
+        ",".join(map(repr, row)) for row in RAW[1, ..., 0:2].tolist()
+    ]
+    run("cat", "s.b2z/mri/007/raw", "-f", "npy", "-o", "raw.npy")
+    np.testing.assert_array_equal(np.load("raw.npy"), RAW)
+    assert run("cat", "s.b2z/mri/*7/raw", "0,0") == f"{RAW[0, 0]}\n"
+    assert "not a file" in failing(run, "cat", "a.b2nd", "-f", "npy", "-o", os.devnull)
+    assert "out of bounds" in failing(run, "cat", "a.b2nd", "99")
+    assert "name one of its keys" in failing(run, "cat", "s.b2z")
+    assert "name one array" in failing(run, "cat", "s.b2z/mri/*/raw")
+    run("cat", "a.b2nd", "__import__('os')", code=2)
+    assert "no integer, slice" in run.err
+    run("cat", "s.b2z/mri/007/raw", "-f", "csv", code=2)
+    assert "at most two axes" in run.err
+
+
+def test_what_is_not_there_names_what_is_close(folder: Path, run: Answer) -> None:
+    assert failing(run, "ls", "s.b2z/mir/007") == "s.b2z: nothing is at '/mir/007'; is it '/mri'?"
+    assert failing(run, "cat", "s.b2z/mri/007/rwa").endswith("is it '/mri/007/raw'?")
+    assert failing(run, "info", "s.b2z/nothing/*").endswith("nothing is at '/nothing/*'")
+    assert failing(run, "ls", "none.b2z").startswith("none.b2z: ")
+    assert "not a store" in failing(run, "ls", "a.b2nd/key")
+    (folder / "text.txt").write_text("no array")
+    assert "text.txt, byte 0: " in failing(run, "info", "text.txt")
+
+
+# ------------------------------------------------------------------ changing
+def test_cp_of_a_whole_store(folder: Path, run: Answer) -> None:
+    for target in ("t.b2z", "t.b2d", "t.b2e"):
+        run("cp", "s.b2z", target)
+        assert "3 leaves copied" in run.err
+        found = run("diff", "s.b2z", target, code=int(target == "t.b2e")).splitlines()
+        assert found == (["/: attributes: who", "/mri: attributes: unit"] if target == "t.b2e" else [])
+        with blosc2.open(target) as store:
+            np.testing.assert_array_equal(store["/mri/007/raw"][:], RAW)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keys"),
+    [
+        (["a.b2nd", "n.b2z"], ["/a"]),
+        (["a.b2nd", "n.b2z/b"], ["/b"]),
+        (["a.b2nd", "n.b2z/g/"], ["/g/a"]),
+        (["s.b2z/age", "n.b2z"], ["/age"]),
+        (["s.b2z/age", "n.b2z/years"], ["/years"]),
+        (["s.b2z/mri", "n.b2z"], ["/mri/007/raw", "/mri/008/raw"]),
+        (["s.b2z/mri", "n.b2z/scans"], ["/scans/007/raw", "/scans/008/raw"]),
+        (["s.b2z/mri", "n.b2z/g/"], ["/g/mri/007/raw", "/g/mri/008/raw"]),
+        (["s.b2z/mri/*", "n.b2z/g"], ["/g/007/raw", "/g/008/raw"]),
+        (["s.b2z/age", "a.b2nd", "d.b2d", "n.b2z/g"], ["/g/a", "/g/age", "/g/x/y"]),
+    ],
+)
+def test_cp_into_a_new_store(folder: Path, run: Answer, arguments: list[str], keys: list[str]) -> None:
+    run("cp", *arguments)
+    assert run("ls", "-r", "n.b2z").splitlines() == keys
+
+
+def test_cp_into_a_group_that_exists(folder: Path, run: Answer) -> None:
+    run("cp", "a.b2nd", "s.b2z/mri")
+    run("cp", "d.b2d/x", "s.b2z/mri")
+    assert run("ls", "s.b2z/mri").splitlines() == ["007/", "008/", "a", "x/"]
+
+
+def test_cp_replaces_nothing_unasked(folder: Path, run: Answer) -> None:
+    before = Path("s.b2z").read_bytes()
+    assert failing(run, "cp", "a.b2nd", "s.b2z/age") == "s.b2z: '/age' exists; --force replaces it"
+    assert Path("s.b2z").read_bytes() == before
+    run("cp", "-f", "a.b2nd", "s.b2z/age")
+    assert run("cat", "s.b2z/age") == "[0 1 2 3 4 5 6 7 8 9]\n"
+    assert "one store" in failing(run, "cp", "s.b2z/age", "s.b2z/other")
+
+
+def test_cp_to_a_file(folder: Path, run: Answer) -> None:
+    run("cp", "s.b2z/mri/007/raw", "raw.b2nd")
+    np.testing.assert_array_equal(blosc2.open("raw.b2nd")[:], RAW)
+    assert "--force" in failing(run, "cp", "s.b2z/age", "raw.b2nd")
+    assert "a file takes one array" in failing(run, "cp", "s.b2z/mri", "mri.b2nd")
+    assert "is a store" in failing(run, "cp", "s.b2z", "s.b2nd")
+    assert not Path("mri.b2nd").exists()
+    assert not Path("s.b2nd").exists()
+
+
+def test_mv_and_rm(folder: Path, run: Answer) -> None:
+    run("mv", "s.b2z/age", "/patients/age")
+    run("mv", "s.b2z/mri", "/scans")
+    assert run("ls", "-r", "s.b2z").splitlines() == ["/patients/age", "/scans/007/raw", "/scans/008/raw"]
+    assert "--recursive" in failing(run, "rm", "s.b2z/scans")
+    run("rm", "s.b2z/scans/007/raw")
+    run("rm", "-r", "s.b2z/scans", "d.b2d/x/*")
+    assert run("ls", "-r", "s.b2z", "d.b2d").splitlines() == ["/patients/age"]
+    assert "nothing is at" in failing(run, "rm", "s.b2z/scans")
+    assert "does not exist" in failing(run, "rm", "none.b2z/x")
+    assert not Path("none.b2z").exists()
+    assert "name a key" in failing(run, "rm", "a.b2nd")
+
+
+def test_pack_and_unpack(folder: Path, run: Answer) -> None:
+    run("unpack", "s.b2z")
+    assert run("diff", "s.b2z", "s.b2d") == ""
+    assert failing(run, "unpack", "s.b2z").startswith("s.b2d exists; --force")
+    run("unpack", "-f", "s.b2z")
+    run("pack", "s.b2d", "again.b2z")
+    assert run("diff", "again.b2z", "s.b2d/mri", code=1)
+    assert run("diff", "again.b2z/mri", "s.b2d/mri") == ""
+    assert "blosc2 cp" in failing(run, "pack", "e.b2e")
+
+
+def test_compact_check_and_salvage(folder: Path, run: Answer) -> None:
+    run("rm", "s.b2z/mri/007/raw")
+    size = Path("s.b2z").stat().st_size
+    assert "->" in run("compact", "s.b2z", "a.b2nd", "d.b2d", "e.b2e")
+    assert Path("s.b2z").stat().st_size < size
+    assert ": ok" in run("check", "s.b2z", "a.b2nd")
+    damaged = bytearray(Path("a.b2nd").read_bytes())
+    damaged[-60] ^= 1
+    Path("a.b2nd").write_bytes(damaged)
+    assert "damage" in run("check", "a.b2nd", code=1)
+    run("salvage", "s.b2z", "saved.b2z")
+    assert run("diff", "s.b2z", "saved.b2z") == ""
+
+
+def test_diff(folder: Path, run: Answer) -> None:
+    run("cp", "s.b2z", "t.b2z")
+    with blosc2.TreeStore("t.b2z", mode="a") as store:
+        store["/mri/007/raw"][1, 2, 3:] = np.nan
+        del store["/age"]
+        store["/new"] = np.arange(2)
+        store["/mri/008/raw"] = np.ones((5, 1), "i2")
+        store["/mri"].attrs["unit"] = "cm"
+    assert run("diff", "s.b2z", "t.b2z", code=1).splitlines() == [
+        "/age: only in the first", "/new: only in the second", "/mri: attributes: unit",
+        "/mri/007/raw: values: 2 of 60 items, the first at (1, 2, 3)", "/mri/008/raw: shape: (5,), (5, 1)",
+    ]  # fmt: skip
+    assert len(json.loads(run("diff", "--json", "--keys", "s.b2z", "t.b2z", code=1))) == 4
+    assert "kind" in run("diff", "s.b2z", "a.b2nd", code=1)
+    assert run("diff", "t.b2z/mri/007/raw", "t.b2z/mri/007/raw") == ""  # NaN is NaN here
+    assert run("diff", "o.b2frame", "o.b2frame") == ""
+
+
+def test_diff_reads_arrays_in_pieces(folder: Path, run: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    from blosc2._cli import comparing
+
+    monkeypatch.setattr(comparing, "_PIECE", 1000)
+    big = np.arange(5000).reshape(100, 50)
+    blosc2.asarray(big, urlpath="one.b2nd", chunks=(7, 50))
+    big[93, 4] = -1
+    blosc2.asarray(big, urlpath="two.b2nd", chunks=(10, 20))
+    assert run("diff", "one.b2nd", "two.b2nd", code=1) == "the array: values: 1 of 5,000 items, the first at (93, 4)\n"
+    for value in (b"x" * 5000, b"x" * 4999 + b"y"):
+        blosc2.SChunk(chunksize=700, data=value, cparams={"typesize": 1}, urlpath=f"{value[-1]}.b2frame", mode="w")
+    assert run("diff", "120.b2frame", "121.b2frame", code=1) == "the array: values\n"
+
+
+# ------------------------------------------------------------------ the program
+def program(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "blosc2", *arguments], capture_output=True, text=True, check=False, **options
+    )
+
+
+def test_without_the_extra(folder: Path) -> None:
+    """The three basic commands work, and the others say what to install."""
+    (folder / "click.py").write_text("raise ImportError('no click here')")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
+    assert program("check", "s.b2z", env=env).returncode == 0
+    assert program("salvage", "s.b2z", "out.b2z", env=env).returncode == 0
+    assert "demo" in program("-h", env=env).stdout
+    refused = program("ls", "s.b2z", env=env)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("blosc2 ls: this command needs the package 'click': pip install")
+
+
+def test_a_reader_that_stops_is_no_error(folder: Path) -> None:
+    with blosc2.DictStore("many.b2z", mode="w") as store:
+        store.write_many((f"/k{i:05}", np.arange(2)) for i in range(20_000))
+    listing = subprocess.Popen(
+        [sys.executable, "-m", "blosc2", "ls", "many.b2z"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert listing.stdout is not None
+    assert listing.stderr is not None
+    assert listing.stdout.readline() == b"k00000\n"
+    listing.stdout.close()
+    assert listing.stderr.read() == b""
+    listing.stderr.close()
+    assert listing.wait() == 0
+
+
+def test_completion_of_shells(folder: Path) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert "_BLOSC2_COMPLETE" in program("completion", shell).stdout
+    env = {**os.environ, "_BLOSC2_COMPLETE": "bash_complete", "COMP_WORDS": "blosc2 c", "COMP_CWORD": "1"}
+    words = program(env=env).stdout.splitlines()
+    assert {"plain,cat", "plain,cp", "plain,check"} <= set(words)
+
+
+def test_names_change_no_terminal(folder: Path, run: Answer) -> None:
+    import zipfile
+
+    frame = blosc2.asarray(np.arange(3)).to_cframe()
+    with zipfile.ZipFile("n.b2z", "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("\x1b[31mred\n.b2nd", frame)
+        archive.writestr("plain.b2nd", frame)
+        archive.writestr("embed.b2e", blosc2.EmbedStore().to_cframe())
+    for command in (["ls"], ["ls", "-l"], ["ls", "-r"], ["tree"], ["info"], ["stats"]):
+        assert "\x1b" not in run(*command, "n.b2z")
+    assert r"\x1b[31mred\n" in run("ls", "n.b2z")
