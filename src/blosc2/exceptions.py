@@ -7,6 +7,7 @@ expected, and what to do.
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import Any
 
 
@@ -175,7 +176,21 @@ class StoreLockedError(_PlacedError, OSError):
 
 
 class StoreKeyError(_PlacedError, KeyError):
-    """A store has no such key."""
+    """A store has no such key. While the store is open, the message names those that are like it."""
+
+    #: What is asked for the end of the message when somebody reads it: most of these errors are caught, and never read.
+    ending: Callable[[], str] | None = None
+
+    def __str__(self) -> str:
+        ending, self.ending = self.ending, None
+        if ending is not None:
+            more = ending()
+            self.reason, self.args = self.reason + more, (f"{self.args[0]}{more}",)
+        return super().__str__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        str(self)
+        return super().__reduce__()
 
 
 class UnsupportedKindError(_PlacedError, NotImplementedError):

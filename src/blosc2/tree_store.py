@@ -180,7 +180,8 @@ class TreeStore(DictStore):
         error = super()._missing_key(key)
         if self._session.mode == "r" or "not found" not in error.reason:
             return error
-        return StoreKeyError(f"Key {key!r} not found in the store; create_group(key) makes a group", path=self._path)
+        error.args = (f"{error.args[0]}; create_group(key) makes a group",)
+        return error
 
     def _shows_published_keys(self) -> bool:
         possible = self._foreign.possible

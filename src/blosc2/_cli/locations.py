@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import blosc2
-from blosc2._stores import Store, children_of
+from blosc2._stores import Store, children_of, close_keys
 
 STORE_SUFFIXES = (".b2z", ".b2d", ".b2e")
 
@@ -99,7 +99,7 @@ def matches(store: Store, where: Location) -> Iterator[str]:
         found = True
         yield key
     if not found:
-        raise LocationError(f"{where.path}: nothing is at {where.key!r}{_closest(store, where.key)}")
+        raise LocationError(f"{where.path}: nothing is at {where.key!r}{close_keys(store, where.key)}")
 
 
 def _expanded(store: Store, base: str, segments: list[str]) -> Iterator[str]:
@@ -119,21 +119,6 @@ def _expanded(store: Store, base: str, segments: list[str]) -> Iterator[str]:
             yield from _expanded(store, f"{base}/{name}", segments if name in groups else rest)
         elif fnmatchcase(name, first):
             yield from _expanded(store, f"{base}/{name}", rest)
-
-
-def _closest(store: Store, key: str) -> str:
-    """The names that a mistyped key may have meant; "" if none is like it."""
-    from difflib import get_close_matches
-
-    base = ""
-    for segment in key.split("/")[1:]:
-        if is_group(store, f"{base}/{segment}"):
-            base = f"{base}/{segment}"
-            continue
-        groups, leaves = children_of(store, base, 1000)
-        close = get_close_matches(segment, groups + leaves, 3)
-        return f"; is it {' or '.join(repr(f'{base}/{name}') for name in close)}?" if close else ""
-    return ""
 
 
 def leaves_below(store: Store, key: str) -> Iterator[str]:

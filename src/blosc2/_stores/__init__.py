@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from blosc2._stores.publish import NOTHING
     from blosc2._stores.shared.leaf import SharedLeaf
     from blosc2._stores.shared.session import SharedPending, SharedSession
+    from blosc2._stores.shown.close_keys import close_keys
     from blosc2._stores.shown.completions import completions
     from blosc2._stores.shown.outline import children_of, drawn_outline, outline
     from blosc2._stores.shown.summary import html, one_line
@@ -59,6 +60,7 @@ else:
         "publish": "NOTHING",
         "shared.leaf": "SharedLeaf",
         "shared.session": "SharedPending SharedSession",
+        "shown.close_keys": "close_keys",
         "shown.completions": "completions",
         "shown.outline": "children_of drawn_outline outline",
         "shown.summary": "html one_line",
@@ -100,6 +102,7 @@ __all__ = [
     "backend_of",
     "changes",
     "children_of",
+    "close_keys",
     "completions",
     "describe_leaf",
     "draw_store",

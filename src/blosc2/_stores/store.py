@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, MutableMapping, ValuesView
 from typing import TYPE_CHECKING, Any, ClassVar, Self
+from weakref import ref
 
 import numpy as np
 
@@ -52,20 +53,16 @@ if TYPE_CHECKING:
 class Store(LeafLookup, MutableMapping[str, Any]):
     """What every store does; see `EmbedStore`, `DictStore` and `TreeStore`."""
 
-    # The last segment of keys that are not shown.
-    _hidden_name: ClassVar[str | None] = None
-    # Values of fewer bytes are embedded.
-    _threshold: int | None = 0
+    _hidden_name: ClassVar[str | None] = None  # the last segment of keys that are not shown
+    _threshold: int | None = 0  # values of fewer bytes are embedded
     _in_order: ClassVar[bool] = True  # whether keys come in sorted order, or in that in which they were added
-    # The path of the group that a view shows; keys that the view is given are relative to it.
-    _prefix = ""
+    _prefix = ""  # the group that a view shows; keys that the view is given are relative to it
     _asked = False  # whether somebody asked for a compression of values
     # The names, the groups and the foreign objects that new keys are compared with; None for what there is not.
     _names: Any = None
     _groups: Any = None
     _foreign: Any = None
-    # Turns a key from a caller into a key of the whole store.
-    _absolute: Callable[[object], str] = staticmethod(canonical_key)
+    _absolute: Callable[[object], str] = staticmethod(canonical_key)  # a key of a caller as one of the whole store
 
     def __init__(
         self,
@@ -161,9 +158,12 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         self._sweep()
 
     def _missing_key(self, key: str) -> StoreKeyError:
-        members = self._backend.members
-        why = None if members is None else members.explain_missing(key)
-        return StoreKeyError(why or f"Key {key!r} not found in the store", path=self._path)
+        why = None if self._backend.members is None else self._backend.members.explain_missing(key)
+        error = StoreKeyError(why or f"Key {key!r} not found in the store", path=self._path)
+        if why is None:
+            me = ref(self)  # an error that somebody keeps does not keep the store open
+            error.ending = lambda: "" if (store := me()) is None else _stores.close_keys(store, key)
+        return error
 
     def read(self, key: str) -> np.ndarray[Any, Any]:
         """Read all items of an array: ``store[key][...]`` in one step, without an object for the array.

@@ -39,7 +39,7 @@ def _counts(store: Any) -> list[str]:
     """How many leaves and groups there are, and their bytes; only that something waits, where counting takes long."""
     waiting = ["unpublished changes"] if store._unpublished else []
     try:
-        if not (store._backend.lists_cheaply or _has_few_files(store._path)):
+        if not lists_fast(store):
             return waiting
         sums = outline.totals(store, store._prefix)
     except (OSError, FormatError) as error:
@@ -63,6 +63,11 @@ def _file_size(store: Any) -> int | None:
         return os.path.getsize(store._path) if store._path and os.path.isfile(store._path) else None
     except OSError:
         return None
+
+
+def lists_fast(store: Any) -> bool:
+    """Whether listing the keys takes a moment only."""
+    return store._backend.lists_cheaply or _has_few_files(store._path)
 
 
 def _has_few_files(path: str) -> bool:
