@@ -182,15 +182,17 @@ class StoreKeyError(_PlacedError, KeyError):
     ending: Callable[[], str] | None = None
 
     def __str__(self) -> str:
-        ending, self.ending = self.ending, None
-        if ending is not None:
-            more = ending()
-            self.reason, self.args = self.reason + more, (f"{self.args[0]}{more}",)
-        return super().__str__()
+        text = super().__str__()
+        if self.ending is None:
+            return text
+        found = self.__dict__.get("_found")
+        if found is None:  # of threads that read it together, the first one's counts
+            found = self.__dict__.setdefault("_found", self.ending())
+        return f"{text}{found}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        str(self)
-        return super().__reduce__()
+        ending = str(self)[len(self.args[0]) :]
+        return _rebuild_placed_error, (type(self), self.reason + ending, self.path, self.key)
 
 
 class UnsupportedKindError(_PlacedError, NotImplementedError):

@@ -180,7 +180,8 @@ class TreeStore(DictStore):
         error = super()._missing_key(key)
         if self._session.mode == "r" or "not found" not in error.reason:
             return error
-        error.args = (f"{error.args[0]}; create_group(key) makes a group",)
+        more = "; create_group(key) makes a group"
+        error.reason, error.args = error.reason + more, (f"{error.args[0]}{more}",)
         return error
 
     def _shows_published_keys(self) -> bool:

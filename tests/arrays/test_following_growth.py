@@ -111,6 +111,6 @@ def test_elements_of_a_list(tmp_path, kind):
     writer.append([1, 2])
     reader = blosc2.open(path, mode="r")
     writer.append([3, 4])
-    assert list(reader[1]) == [3, 4]
+    assert list(reader[np.int64(1)]) == [3, 4]
     with pytest.raises(IndexError):
         reader[2]

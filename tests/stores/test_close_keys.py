@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import pickle
+import subprocess
+import sys
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -79,3 +82,29 @@ def test_a_writer_says_how_to_make_a_group(tmp_path: Path) -> None:
             tree["/gruop"]
         with pytest.raises(KeyError, match=r"is it '/group/image'\?"):
             tree["/group"]["/imag"]
+
+
+def test_threads_read_one_message(tmp_path: Path) -> None:
+    with blosc2.TreeStore(str(tmp_path / "t.b2z"), mode="w") as tree:
+        tree.write_many((f"/group/leaf{i:04}", [i]) for i in range(500))
+        for _ in range(10):
+            error = tree._missing_key("/gruop")
+            with ThreadPoolExecutor(4) as pool:
+                texts = set(pool.map(lambda _, e=error: str(e), range(8)))
+            assert len(texts) == 1
+            assert str(pickle.loads(pickle.dumps(error))) in texts
+
+
+def test_a_store_that_an_error_keeps_is_closed_at_exit(tmp_path: Path) -> None:
+    program = """
+import sys, blosc2
+store = blosc2.TreeStore(sys.argv[1], mode="w")
+store["/a"] = [1]
+store.flush()
+try:
+    store["/b"]
+except KeyError as error:
+    kept = error
+"""
+    run = subprocess.run([sys.executable, "-c", program, str(tmp_path / "t.b2z")], capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")

@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 
 from blosc2._cli import basics, changing, demo, looking
-from blosc2.exceptions import UnsupportedKindError
 from blosc2.version import __version__
 
 _HELP = """Look into compressed arrays and stores, and change them.
@@ -86,7 +85,7 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("blosc2: interrupted", err=True)
         return 130
-    except (OSError, ValueError, KeyError, IndexError, TypeError, UnsupportedKindError, MemoryError) as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, it becomes one line
         command = next((argument for argument in arguments if argument in blosc2.commands), "")
         click.echo(f"blosc2 {command}: {one_line(error)}", err=True)
         return basics.FAILED

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 import blosc2
+from blosc2._cli.comparing import same_value
 from blosc2._cli.locations import (
     STORE_SUFFIXES,
     Location,
@@ -21,6 +22,7 @@ from blosc2._cli.locations import (
     located,
     matches,
     need_store,
+    one_key,
     opened,
 )
 from blosc2._display import human_size, number
@@ -66,8 +68,8 @@ def writer(path: str, timeout: float) -> Any:
 def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> None:
     """Copy arrays, leaves and groups into a store, or one array to a file.
 
-    TARGET is a store (the keys stay), a key in a store (a group if it exists or ends in '/'), or a file such as
-    scan.b2nd. Compressed chunks are copied as they are.
+    TARGET is a store or a group, which takes each SOURCE under its last name, a new key in a store, or a file such
+    as scan.b2nd. A target that ends in '/' is a group. Compressed chunks are copied as they are.
     """
     where = located(target)
     if not where.key and not _is_store_path(where.path):
@@ -83,9 +85,7 @@ def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> No
             into = target.endswith("/") or len(sources) > 1 or is_group(store, where.key)
             copies += _planned(found, source, where.key, into=into)
         leaves = [copy for copy in copies if copy.attributes is None]
-        for copy in leaves:
-            if has_leaf(store, copy.new_key) and not force:
-                raise LocationError(f"{where.path}: {copy.new_key!r} exists; --force replaces it")
+        _check_targets(store, where.path, copies, force=force)
         with store.transaction():
             for copy in copies:
                 if copy.attributes is None:
@@ -93,6 +93,30 @@ def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> No
                 elif isinstance(store, blosc2.TreeStore):
                     store.get_subtree(copy.new_key or "/").attrs[:] = copy.attributes
     click.echo(f"{number(len(leaves), 'leaf', 'leaves')} copied to {where.path}", err=True)
+    lost = 0 if isinstance(store, blosc2.TreeStore) else len(copies) - len(leaves)
+    if lost:
+        click.echo(f"the attributes of {number(lost, 'group')} were left out: only a TreeStore has them", err=True)
+
+
+def _check_targets(store: Store, path: str, copies: list[_Copy], *, force: bool) -> None:
+    """Refuse to lose anything: two sources for one key, and, without `force`, what exists."""
+    taken: set[str] = set()
+    for copy in copies:
+        if copy.attributes is not None:
+            if force or not isinstance(store, blosc2.TreeStore):
+                continue
+            there = store.get_subtree(copy.new_key or "/").attrs[:]
+            for name, value in copy.attributes.items():
+                if name in there and not same_value(there[name], value):
+                    raise LocationError(
+                        f"{path}: the group {copy.new_key or '/'!r} has another attribute {name!r}; --force replaces it"
+                    )
+            continue
+        if copy.new_key in taken:
+            raise LocationError(f"{path}: two of the sources would become {copy.new_key!r}; copy them one by one")
+        taken.add(copy.new_key)
+        if has_leaf(store, copy.new_key) and not force:
+            raise LocationError(f"{path}: {copy.new_key!r} exists; --force replaces it")
 
 
 class _Copy(NamedTuple):
@@ -127,7 +151,7 @@ def _planned(found: Any, source: Location, target: str, *, into: bool) -> Iterat
     if not isinstance(found, Store):
         if source.key:
             need_store(found, source)
-        name = os.path.basename(source.path).partition(".")[0]
+        name = os.path.splitext(os.path.basename(source.path))[0]
         yield _Copy(found, None, f"{target}/{name}" if into else target)
         return
     keys = list(matches(found, source))
@@ -173,8 +197,7 @@ def mv(source: str, new_key: str, timeout: float) -> None:
     if not where.key:
         raise LocationError(f"{source}: name a key in a store")
     with writer(_existing(where.path), timeout) as store:
-        list(matches(store, where))  # says what is close to a key that does not exist
-        store.rename(where.key, new_key)
+        store.rename(one_key(store, where), new_key)
 
 
 @click.command()
@@ -183,24 +206,36 @@ def mv(source: str, new_key: str, timeout: float) -> None:
 @_WAIT
 def rm(locations: tuple[str, ...], recursive: bool, timeout: float) -> None:
     """Remove leaves and groups from stores. Their space becomes free with 'blosc2 compact'."""
-    count = 0
-    for text in locations:
+    wanted: dict[str, dict[str, None]] = {}
+    for text in locations:  # all are looked at before the first one is removed
         where = located(text)
         if not where.key:
             raise LocationError(f"{text}: name a key in a store; files are removed with the tools of the system")
-        with writer(_existing(where.path), timeout) as store:
-            keys = list(matches(store, where))
-            groups = [key for key in keys if not has_leaf(store, key)]
-            if groups and not recursive:
-                raise LocationError(
-                    f"{where.path}: {groups[0]!r} is a group; --recursive removes it with all its leaves"
-                )
-            with store.transaction():
-                for key in keys:
-                    for leaf in list(leaves_below(store, key)):
-                        del store[leaf]
-                        count += 1
+        with opened(_existing(where.path)) as found:
+            store = need_store(found, where)
+            for key in matches(store, where):
+                if not has_leaf(store, key) and not recursive:
+                    raise LocationError(f"{where.path}: {key!r} is a group; --recursive removes it with all its leaves")
+                wanted.setdefault(where.path, {})[key] = None
+    count = 0
+    for path, keys in wanted.items():
+        with writer(path, timeout) as store, store.transaction():
+            for key in sorted(keys):
+                count += _remove(store, key)
     click.echo(f"{number(count, 'leaf', 'leaves')} removed", err=True)
+
+
+def _remove(store: Store, key: str) -> int:
+    """Remove a leaf or a group; how many leaves that were."""
+    if not (has_leaf(store, key) or is_group(store, key)):
+        return 0  # it was below a group that is gone
+    leaves = list(leaves_below(store, key))
+    if isinstance(store, blosc2.TreeStore):
+        del store[key]
+    else:
+        for leaf in leaves:
+            del store[leaf]
+    return len(leaves)
 
 
 def _existing(path: str) -> str:

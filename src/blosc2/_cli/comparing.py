@@ -84,7 +84,8 @@ def _of_leaves(key: str, a: Any, b: Any, *, values: bool) -> Iterator[Difference
 
 
 def _of_attributes(key: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[Difference]:
-    names = [name for name in sorted({*mine, *theirs}) if not _same(mine.get(name, _NONE), theirs.get(name, _NONE))]
+    both = sorted({*mine, *theirs})
+    names = [name for name in both if not same_value(mine.get(name, _NONE), theirs.get(name, _NONE))]
     if names:
         yield Difference(key, "attributes", ", ".join(names))
 
@@ -94,10 +95,35 @@ _NONE = object()
 _PIECE = 16 << 20
 
 
-def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return bool(np.array_equal(a, b))
-    return bool(a == b) or (a != a and b != b)
+def same_value(a: Any, b: Any) -> bool:
+    """Whether two values of attributes or lists are the same: of one type, and NaN is NaN."""
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and bool(np.all(equal_items(a, b)))
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same_value(value, b[name]) for name, value in a.items())
+    if not isinstance(a, (str, bytes)) and hasattr(a, "__len__") and hasattr(a, "__getitem__"):  # lists, batches
+        return len(a) == len(b) and all(same_value(x, y) for x, y in zip(a, b, strict=True))
+    return bool(a == b) or bool(a != a and b != b)
+
+
+def equal_items(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Which items of two arrays of one shape and dtype are equal. NaN is NaN, and NaT is NaT."""
+    if a.size == 0:
+        return np.ones(a.shape, bool)
+    if a.dtype.names is not None:
+        same = np.ones(a.shape, bool)
+        for name in a.dtype.names:
+            field = equal_items(a[name], b[name])
+            same &= field.reshape(*a.shape, -1).all(axis=-1)  # a field may have axes of its own
+        return same
+    same = np.asarray(a == b)
+    if a.dtype.kind in "fc":
+        same = same | (np.isnan(a) & np.isnan(b))
+    elif a.dtype.kind in "mM":
+        same = same | (np.isnat(a) & np.isnat(b))
+    return same
 
 
 def _of_values(key: str, a: Any, b: Any) -> Iterator[Difference]:
@@ -106,16 +132,13 @@ def _of_values(key: str, a: Any, b: Any) -> Iterator[Difference]:
             step = max(1, _PIECE // a.typesize)
             equal = all(a[at : at + step] == b[at : at + step] for at in range(0, len(a), step))
         else:
-            equal = len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
+            equal = len(a) == len(b) and all(same_value(x, y) for x, y in zip(a, b, strict=True))
         if not equal:
             yield Difference(key, "values", "")
         return
     count, first = 0, None
     for at, mine, theirs in _slabs(a, b):
-        same = mine == theirs
-        if mine.dtype.kind in "fc":
-            same |= np.isnan(mine) & np.isnan(theirs)
-        wrong = np.argwhere(~np.atleast_1d(same))
+        wrong = np.argwhere(~np.atleast_1d(equal_items(mine, theirs)))
         if len(wrong):
             count += len(wrong)
             if first is None:

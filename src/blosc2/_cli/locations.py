@@ -71,8 +71,11 @@ def need_store(found: Any, where: Location) -> Store:
 
 def is_group(store: Store, key: str) -> bool:
     """Whether there are leaves below a key, "" for the root."""
-    groups, leaves = children_of(store, key, 1)
-    return not key or bool(groups or leaves)
+    if not key:
+        return True
+    if isinstance(store, blosc2.TreeStore):
+        return store._has_group(key)  # those without leaves, too
+    return any(children_of(store, key, 1))
 
 
 def has_pattern(key: str) -> bool:
@@ -93,32 +96,48 @@ def matches(store: Store, where: Location) -> Iterator[str]:
     LocationError
         There are none.
     """
-    segments = where.key.split("/")[1:]
+    if is_group(store, where.key) or has_leaf(store, where.key):
+        yield where.key  # before it is taken for a pattern: names may have brackets
+        return
     found = False
-    for key in dict.fromkeys(_expanded(store, "", segments)):
-        found = True
-        yield key
+    for key in _expanded(store, "", tuple(where.key.split("/")[1:]), set()):
+        if key:  # no pattern stands for the whole store
+            found = True
+            yield key
     if not found:
         raise LocationError(f"{where.path}: nothing is at {where.key!r}{close_keys(store, where.key)}")
 
 
-def _expanded(store: Store, base: str, segments: list[str]) -> Iterator[str]:
+def _expanded(store: Store, base: str, segments: tuple[str, ...], seen: set[tuple[str, int]]) -> Iterator[str]:
+    """The keys that segments of a pattern stand for below a group."""
+    if (base, len(segments)) in seen:
+        return
+    seen.add((base, len(segments)))
     if not segments:
-        if is_group(store, base) or has_leaf(store, base):
-            yield base
+        yield base
         return
-    first, *rest = segments
-    if not _MAGIC.search(first):
-        yield from _expanded(store, f"{base}/{first}", rest)
-        return
+    first, rest = segments[0], segments[1:]
     if first == "**":
-        yield from _expanded(store, base, rest)
+        yield from _expanded(store, base, rest, seen)
     groups, leaves = children_of(store, base)
+    inner = set(groups)
     for name in dict.fromkeys(sorted(groups + leaves)):
-        if first == "**":
-            yield from _expanded(store, f"{base}/{name}", segments if name in groups else rest)
-        elif fnmatchcase(name, first):
-            yield from _expanded(store, f"{base}/{name}", rest)
+        here = f"{base}/{name}"
+        if first == "**" and name in inner:
+            yield from _expanded(store, here, segments, seen)
+        elif first in ("**", name) or (has_pattern(first) and fnmatchcase(name, first)):
+            if name in inner or not rest:
+                yield from _expanded(store, here, rest if first != "**" else (), seen)
+            elif all(segment == "**" for segment in rest):
+                yield from _expanded(store, here, (), seen)
+
+
+def one_key(store: Store, where: Location) -> str:
+    """The single key that a location names."""
+    keys = list(matches(store, where))
+    if len(keys) != 1:
+        raise LocationError(f"{where}: this names {len(keys)} keys, and one is needed")
+    return keys[0]
 
 
 def leaves_below(store: Store, key: str) -> Iterator[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
+import math
 import os
 import re
 import sys
@@ -13,6 +15,7 @@ from typing import Any
 import click
 import numpy as np
 
+import blosc2
 from blosc2._cli.comparing import differences
 from blosc2._cli.locations import (
     Location,
@@ -24,10 +27,12 @@ from blosc2._cli.locations import (
     located,
     matches,
     need_store,
+    one_key,
     opened,
 )
 from blosc2._display import Node, as_text, human_size, number, printable, ratio_text, sizes_text
 from blosc2._files import NewFile
+from blosc2._indexing import basic_selection
 from blosc2._stores import Store, children_of, describe_leaf, outline
 from blosc2.exceptions import FormatError
 
@@ -36,7 +41,20 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 def print_json(value: Any) -> None:
     """A value as JSON in one line."""
-    click.echo(json.dumps(value, default=str))
+    click.echo(json.dumps(_plain(value), default=str, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can have it: NaN becomes null, arrays become lists, other keys become text."""
+    if isinstance(value, dict):
+        return {name if isinstance(name, str) else str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf":
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 def columns(rows: Sequence[Sequence[str]]) -> Iterable[str]:
@@ -67,12 +85,11 @@ def ls(locations: tuple[str, ...], long: bool, recursive: bool, as_json: bool) -
                 rows.append(_row_of_object(where.path, found))
                 continue
             stream = not (long or as_json)
-            if has_pattern(where.key) and not recursive:
-                _show(
-                    found, [(key, not has_leaf(found, key)) for key in matches(found, where)], "", rows, stream=stream
-                )
+            keys = list(matches(found, where))
+            if has_pattern(where.key) and keys != [where.key] and not recursive:
+                _show(found, [(key, not has_leaf(found, key)) for key in keys], "", rows, stream=stream)
                 continue
-            for key in matches(found, where):
+            for key in keys:
                 _list(found, key, rows, recursive=recursive, stream=stream)
     if as_json:
         print_json(rows)
@@ -162,12 +179,20 @@ def tree(location: str, depth: int | None, lines: int, as_json: bool) -> None:
     where = located(location)
     with opened(where.path) as found:
         store = need_store(found, where)
-        roots = [outline(store, key, depth, lines) for key in matches(store, where)]
+        keys = list(matches(store, where))
+        for key in keys:
+            _need_group(store, key)
+        roots = [outline(store, key, depth, lines) for key in keys]
     for root in roots:
         if as_json:
             print_json(_tree_of(root))
         else:
             click.echo(as_text(root))
+
+
+def _need_group(store: Store, key: str) -> None:
+    if not is_group(store, key):
+        raise LocationError(f"{key!r} is a leaf; 'blosc2 info' describes it")
 
 
 def _tree_of(node: Node) -> dict[str, Any]:
@@ -196,7 +221,7 @@ def info(locations: tuple[str, ...], as_json: bool) -> None:
                 continue
             store = need_store(found, where)
             for key in matches(store, where):
-                _describe(store[key] if has_leaf(store, key) or key else store, as_json=as_json)
+                _describe(_part(store, key), as_json=as_json)
 
 
 def _describe(found: Any, *, as_json: bool) -> None:
@@ -225,7 +250,9 @@ def stats(location: str, depth: int, by: tuple[str, ...], as_json: bool) -> None
         store = need_store(found, where)
         if not hasattr(store, "stats"):
             raise LocationError(f"{where.path}: an EmbedStore has no groups to count; see 'blosc2 ls -l'")
-        rows = store.stats(where.key or "/", depth, by=by or None)
+        key = one_key(store, where)
+        _need_group(store, key)
+        rows = store.stats(key or "/", depth, by=by or None)
     if as_json:
         print_json([row._asdict() for row in rows])
         return
@@ -241,39 +268,55 @@ def stats(location: str, depth: int, by: tuple[str, ...], as_json: bool) -> None
 
 
 # ------------------------------------------------------------------ cat
-@click.command()
+@click.command(context_settings={"ignore_unknown_options": True})  # a selection may begin with "-"
 @click.argument("location")
 @click.argument("selection", default="...")
 @click.option("-f", "--format", "kind", type=click.Choice(["text", "npy", "csv"]), default="text", show_default=True)
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="A file to write to; '-' is the standard output.")
+@click.option("-o", "--output", help="A new file; '-' is the standard output.")
+@click.option("--force", is_flag=True, help="Replace the output if it exists.")
 @click.option("--all", "everything", is_flag=True, help="Print all items; without it long texts are shortened.")
-def cat(location: str, selection: str, kind: str, output: str | None, everything: bool) -> None:
-    """Print items of an array, or the values of a list.
+def cat(location: str, selection: str, kind: str, output: str | None, force: bool, everything: bool) -> None:
+    """Print items of an array, bytes of a super-chunk, or values of a list.
 
     SELECTION is a NumPy index such as '0:5, 3' or '..., ::10'; all items by default.
     """
+    if output not in (None, "-") and os.path.lexists(output) and not (force and os.path.isfile(output)):
+        raise LocationError(f"{output} exists; --force replaces a file")
+    key = parsed_selection(selection)
     where = located(location)
     with opened(where.path) as found:
-        leaf = found
-        if where.key:
-            store = need_store(found, where)
-            keys = list(matches(store, where))
-            if len(keys) != 1 or not has_leaf(store, keys[0]):
-                raise LocationError(f"{where}: name one array; this is {number(len(keys), 'key')}, or a group")
-            leaf = store[keys[0]]
-        elif isinstance(found, Store):
-            raise LocationError(f"{where.path} is a store: name one of its keys, as 'blosc2 ls' shows them")
-        items = np.asarray(leaf[parsed_selection(selection)])
+        if isinstance(found, Store):
+            leaf_key = one_key(found, where) if where.key else ""
+            if not has_leaf(found, leaf_key):
+                raise LocationError(f"{where} is a group or store: name one of its arrays, as 'blosc2 ls' shows them")
+            leaf = found[leaf_key]
+        elif where.key:
+            need_store(found, where)
+        else:
+            leaf = found
+        if isinstance(leaf, blosc2.NDArray):
+            shortened = kind == "text" and output is None and not everything
+            _check_size(leaf, key, limit=shortened)
+            items = np.asarray(leaf[key])
+        else:
+            values = leaf[_index_of_list(key)]
+            if not isinstance(leaf, blosc2.SChunk):
+                _write_values(values, kind, output)
+                return
+            items = np.frombuffer(values, np.uint8)
     _write(items, kind, output, everything=everything)
 
 
 _INDEX = re.compile(r"-?\d+|\.\.\.|(-?\d+)?:(-?\d+)?(:(-?\d+)?)?")
+# More than this is not read to print a shortened text.
+_MOST_SHOWN = 1 << 28
 
 
-def parsed_selection(text: str) -> Any:
+def parsed_selection(text: str) -> tuple[Any, ...]:
     """A NumPy index from its text; only integers, slices and `...`."""
-    parts = [part.strip() for part in text.strip().strip("[]").split(",")]
-    if parts and not parts[-1]:
+    text = text.strip()
+    parts = [part.strip() for part in (text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text).split(",")]
+    if len(parts) > 1 and not parts[-1]:
         parts.pop()
     keys: list[Any] = []
     for part in parts:
@@ -288,36 +331,70 @@ def parsed_selection(text: str) -> Any:
     return tuple(keys)
 
 
+def _index_of_list(key: tuple[Any, ...]) -> Any:
+    if len(key) != 1:
+        raise click.BadParameter("a list has one axis", param_hint="SELECTION")
+    return slice(None) if key[0] is ... else key[0]
+
+
+def _check_size(array: Any, key: tuple[Any, ...], *, limit: bool) -> None:
+    """Refuse to read gigabytes for a few lines."""
+    selection = basic_selection(key, array.shape)
+    assert selection is not None  # there are no arrays in it
+    size = math.prod(selection.shape) * array.dtype.itemsize
+    if limit and size > _MOST_SHOWN:
+        raise LocationError(f"these are {human_size(size)}: select fewer items, or print them with --all")
+
+
+def _write_values(values: Any, kind: str, output: str | None) -> None:
+    """The values of a list, one a line, as Python writes them."""
+    if kind != "text":
+        raise click.BadParameter("values of lists are printed as text", param_hint="--format")
+    lines = values if isinstance(values, list) else [values]
+    _put("".join(f"{value!r}\n" for value in lines).encode("utf-8", "backslashreplace"), output)
+
+
 def _write(items: np.ndarray[Any, Any], kind: str, output: str | None, *, everything: bool) -> None:
-    if kind == "text" and output in (None, "-"):
-        threshold = sys.maxsize if everything else 1000
-        click.echo(np.array2string(items, threshold=threshold))
-        return
-    buffer = io.BytesIO()
-    if kind == "npy":
+    if kind == "text":
+        threshold = sys.maxsize if everything or output is not None else 1000
+        _put((np.array2string(items, threshold=threshold) + "\n").encode("utf-8", "backslashreplace"), output)
+    elif kind == "npy":
         if output is None and sys.stdout.isatty():
             raise click.UsageError("a .npy file is no text: name a file with --output")
+        buffer = io.BytesIO()
         np.lib.format.write_array(buffer, items, allow_pickle=False)
-    elif kind == "csv":
-        if items.ndim > 2:
-            raise click.BadParameter(
-                f"a table has at most two axes, the selection has {items.ndim}", param_hint="SELECTION"
-            )
-        exact = "%s" if items.dtype.kind not in "fc" else "%r"
-        rows = np.atleast_1d(items).tolist()
-        lines = (",".join(map(repr if exact == "%r" else str, row if isinstance(row, list) else [row])) for row in rows)
-        buffer.write("".join(f"{line}\n" for line in lines).encode())
+        _put(buffer.getvalue(), output)
     else:
-        buffer.write((np.array2string(items, threshold=sys.maxsize) + "\n").encode())
+        if items.ndim > 2 or (items.ndim > 1 and items.dtype.names):
+            raise click.BadParameter(f"a table has two axes, the selection has {items.ndim}", param_hint="SELECTION")
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        if items.dtype.names:
+            table.writerow(items.dtype.names)
+            columns_of = [_texts(np.atleast_1d(items[name])) for name in items.dtype.names]
+            table.writerows(zip(*columns_of, strict=True))
+        else:
+            rows = np.atleast_1d(items)
+            table.writerows(_texts(row) for row in (rows if rows.ndim == 2 else rows[:, None]))
+        _put(text.getvalue().encode("utf-8", "backslashreplace"), output)
+
+
+def _texts(items: np.ndarray[Any, Any]) -> list[str]:
+    """Items of one axis as they stand in a table; floats so that they are read back the same."""
+    if items.dtype.kind in "mM":
+        return [str(item) for item in items.astype(str)]
+    return [
+        item.decode("utf-8", "backslashreplace") if isinstance(item, bytes) else str(item) for item in items.tolist()
+    ]
+
+
+def _put(data: bytes, output: str | None) -> None:
     if output in (None, "-"):
-        sys.stdout.buffer.write(buffer.getvalue())
-        sys.stdout.buffer.flush()
-    else:
-        assert output is not None
-        if os.path.exists(output) and not os.path.isfile(output):
-            raise LocationError(f"{output} is not a file that can be replaced; '-o -' writes to the standard output")
-        with NewFile(output, replace=True, durable=False) as file:
-            file.write(buffer.getvalue())
+        click.echo(data, nl=False)
+        return
+    assert output is not None
+    with NewFile(output, replace=True, durable=False) as file:
+        file.write(data)
 
 
 # ------------------------------------------------------------------ diff
@@ -330,7 +407,7 @@ def diff(first: str, second: str, keys_only: bool, as_json: bool) -> int:
     """Compare two arrays or stores: keys, metadata and values (exit code 1 if they differ)."""
     one, other = located(first), located(second)
     with opened(one.path) as a, opened(other.path) as b:
-        found = list(differences(_part(a, one), _part(b, other), values=not keys_only))
+        found = list(differences(_part_at(a, one), _part_at(b, other), values=not keys_only))
     if as_json:
         print_json([difference._asdict() for difference in found])
     else:
@@ -339,13 +416,20 @@ def diff(first: str, second: str, keys_only: bool, as_json: bool) -> int:
     return 1 if found else 0
 
 
-def _part(found: Any, where: Location) -> Any:
+def _part_at(found: Any, where: Location) -> Any:
+    """What a location names, of what is open at its path."""
     if not where.key:
         return found
     store = need_store(found, where)
-    if not (has_leaf(store, where.key) or is_group(store, where.key)):
-        list(matches(store, where))  # says what is close
-    return store[where.key]
+    return _part(store, one_key(store, where))
+
+
+def _part(store: Store, key: str) -> Any:
+    if not key:
+        return store
+    if not has_leaf(store, key) and not isinstance(store, blosc2.TreeStore):
+        raise LocationError(f"{key!r} is the start of other keys; only a TreeStore has groups")
+    return store[key]
 
 
 COMMANDS = (ls, tree, info, stats, cat, diff)

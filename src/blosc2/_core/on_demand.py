@@ -28,10 +28,11 @@ def on_demand(package: str, places: Mapping[str, str], modules: Iterable[str] = 
 
     def find(name: str) -> Any:
         if name in wanted:
-            value = getattr(import_module(f"{package}.{wanted[name]}"), name)
-            # From now on the package has the name itself.
-            setattr(sys.modules[package], name, value)
-            return value
+            module = import_module(f"{package}.{wanted[name]}")
+            # From now on the package has the names of this module itself: at exit, nothing can be imported any more.
+            for other in places[wanted[name]].split():
+                setattr(sys.modules[package], other, getattr(module, other))
+            return getattr(module, name)
         if name in paths:
             module = import_module(f"{package}.{paths[name]}")
             setattr(sys.modules[package], name, module)

@@ -191,9 +191,13 @@ class ValueList(StoredFrame, MutableSequence[Any]):
         if isinstance(key, slice):
             together = Together(frame.file_size)
             return [self._read(frame, i, together) for i in range(*key.indices(int(frame.nchunks)))]
-        if type(key) is int and key >= frame.nchunks and self._handle.has_grown():
-            frame = self._handle.frame
-        return self._read(frame, self._index(key, int(frame.nchunks)))
+        try:
+            index = self._index(key, int(frame.nchunks))
+        except IndexError:
+            if not self._handle.has_grown():
+                raise
+            return self[key]
+        return self._read(frame, index)
 
     def __iter__(self) -> Iterator[Any]:
         frame = self._handle.frame

@@ -34,6 +34,6 @@ def _close_keys(store: Store, key: str) -> str:
             base = here
             continue
         groups, leaves = children_of(store, base, _MOST)
-        names = sorted(get_close_matches(segment, {*groups, *leaves}, 3))
+        names = sorted(get_close_matches(segment, {*groups, *leaves} - {segment}, 3))
         return f"; is it {' or '.join(repr(f'{base}/{name}') for name in names)}?" if names else ""
     return ""

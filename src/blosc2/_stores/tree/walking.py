@@ -42,8 +42,11 @@ def children(store: TreeStore, path: str, most: int = -1) -> tuple[list[str], li
     foreign = store._foreign
     if path and foreign.above(path + "/", store) is not None:
         return [], []
-    groups, leaves = store._contents.listing().children(path or "/", most)
+    groups, leaves = store._contents.listing().children(path or "/", most + 1 if most >= 0 else most)
     leaves = [name for name in leaves if name != ATTRIBUTES]
+    if most >= 0:  # one more was asked for, in place of the attributes
+        groups = groups[:most]
+        leaves = leaves[: most - len(groups)]
     if foreign.are_possible(store):
         objects = {name for name in groups if foreign.at(f"{path}/{name}", store) is not None}
         if objects:
