@@ -179,11 +179,10 @@ class DictStore(Store):
         """Make the objects that a store with this backend has."""
         if options.mode == "r":
             Store.__init__(self, path, options, backend)
-            self._followers = (self._contents,)
         else:
             Store.__init__(self, path, options, backend, _stores.LeafPublishing())
             self._names = _stores.NewNames()
-            self._followers = (self._contents, self._names)
+            self._followers = (*self._followers, self._names)
 
     def _set_parameters(self, cparams: Any, dparams: Any) -> None:
         self._cparams, self._asked = None if cparams is None else cparams_from(cparams), cparams is not None

@@ -84,7 +84,7 @@ class TreeStore(DictStore):
         if options.mode == "r":
             Store.__init__(self, path, options, backend)
             self._foreign = ForeignObjects(backend, self._pending, self._contents)
-            self._followers = (self._contents, self._foreign)
+            self._followers = (*self._followers, self._foreign)
         else:
             super()._set_up(path, options, backend)
             self._groups = Groups(backend, self._pending)

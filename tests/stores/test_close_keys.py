@@ -34,6 +34,7 @@ def maker(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
         ("/patient/007/image", "is it '/patients'?"),
         ("/patients/07/image", "is it '/patients/007'?"),
         ("atlsa", "is it '/atlas'?"),
+        ("/ATLAS", "is it '/atlas'?"),
         ("/patients/00/image", "is it '/patients/007' or '/patients/008'?"),
         ("/nothing", None),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,34 @@ def test_one_line_of_a_writer(maker: Maker) -> None:
         store.flush()
         assert "1 leaf" in repr(store)
         assert "unpublished" not in repr(store)
+
+
+def test_one_line_follows_changes_that_wait(maker: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether changes are published at once depends on the speed of the disk; what is shown must not."""
+    monkeypatch.setattr("blosc2._backends.publish_pace.Pace.is_due", lambda *_: False)
+    monkeypatch.setattr("blosc2._backends.publish_pace.Pace.quiet_time", lambda *_: (1 << 62, float("inf")))
+
+    def shown(store: Any) -> str:
+        found = re.search(r"\d+ (leaf|leaves)", repr(store))
+        return found[0] if found else repr(store)
+
+    with maker("w") as store:
+        store["/a"] = np.arange(5)
+        assert shown(store) == "1 leaf"
+        store["/b"] = np.arange(5)
+        assert shown(store) == "2 leaves"
+        store.rename("/b", "/c")
+        with pytest.raises(KeyError, match="is it '/c'"):
+            store["/C"]
+        store.update({"/d": np.arange(5), "/e": np.arange(5)})
+        assert shown(store) == "4 leaves"
+        with pytest.raises(ZeroDivisionError), store.transaction():
+            store["/f"] = np.arange(5)
+            assert shown(store) == "5 leaves"
+            1 / 0
+        assert shown(store) == "4 leaves"
+        del store["/a"]
+        assert shown(store) == "3 leaves"
 
 
 def test_one_line_opens_no_leaf(maker: Maker, monkeypatch: pytest.MonkeyPatch) -> None:

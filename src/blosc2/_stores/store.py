@@ -83,7 +83,7 @@ class Store(LeafLookup, MutableMapping[str, Any]):
             session.advice = lasting(advice)
         self._pending = _stores.SharedPending() if locking else PendingChanges()
         self._contents = Contents(backend, self._pending, in_order=self._in_order)
-        self._followers: tuple[KeyFollower, ...] = ()
+        self._followers: tuple[KeyFollower, ...] = (self._contents,)
         self._leaves = leaves = OpenLeaves()
         self._use_open_leaves(leaves.held, self._hidden_name, not locking)
         self._sweep_at = leaves.limit

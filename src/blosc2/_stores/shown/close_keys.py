@@ -34,6 +34,15 @@ def _close_keys(store: Store, key: str) -> str:
             base = here
             continue
         groups, leaves = children_of(store, base, _MOST)
-        names = sorted(get_close_matches(segment, {*groups, *leaves} - {segment}, 3))
+        names = _like(segment, {*groups, *leaves} - {segment})
         return f"; is it {' or '.join(repr(f'{base}/{name}') for name in names)}?" if names else ""
     return ""
+
+
+def _like(wanted: str, names: set[str]) -> list[str]:
+    """Up to three names like the wanted one, sorted; capital letters make no difference."""
+    folded: dict[str, list[str]] = {}
+    for name in names:
+        folded.setdefault(name.casefold(), []).append(name)
+    found = get_close_matches(wanted.casefold(), folded, 3)
+    return sorted(name for close in found for name in folded[close])[:3]

@@ -72,7 +72,7 @@ def lists_fast(store: Any) -> bool:
 
 def _has_few_files(path: str) -> bool:
     """Whether a directory has few files, so that listing them takes a moment only."""
-    left, folders = _FEW_FILES, [path]
+    left, folders = _FEW_FILES, [path] if os.path.exists(path) else []  # a new store may have published nothing
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
