@@ -196,9 +196,7 @@ class ReadableArray(Stored):
                 return self._field(key)
             return read_other(version, key, handle.nthreads)
         except IndexError:
-            if not handle.has_grown():
-                raise
-        return self[key]
+            return handle.once_grown(read_other, key)
 
     def read(self, key: Any = ..., out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         """Read the items of a key into an existing array.
@@ -238,9 +236,7 @@ class ReadableArray(Stored):
         try:
             return read(handle.array, key, handle.nthreads, out)  # type: ignore[arg-type]
         except IndexError:
-            if not handle.has_grown():
-                raise
-        return self.read(key, out)
+            return handle.once_grown(read, key, out)
 
     def read_many(
         self, selections: Iterable[Any], out: np.ndarray[Any, Any] | None = None
@@ -289,9 +285,7 @@ class ReadableArray(Stored):
         try:
             return read_many(handle.array, keys, handle.nthreads, out)  # type: ignore[arg-type]
         except IndexError:
-            if not handle.has_grown():
-                raise
-        return self.read_many(keys, out)
+            return handle.once_grown(read_many, keys, out)
 
     def _snapshot(self) -> Snapshot:
         return _arrays.Snapshot.of(self._handle)

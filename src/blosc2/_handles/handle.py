@@ -313,6 +313,16 @@ class FrameHandle:
         except (OSError, FormatError):
             return False  # the index is what the caller has to hear of
 
+    def once_grown(self, read: Callable[..., Any], key: Any, *more: Any) -> np.ndarray[Any, Any]:
+        """In the handler of an `IndexError`: read once more if somebody has appended items since, or raise it again.
+
+        `read` gets the version of the array, the key, the number of threads, and what else is given.
+        """
+        if not self.has_grown():
+            raise  # noqa: PLE0704 - the error that is being handled
+        items: np.ndarray[Any, Any] = read(self.array, key, self.nthreads, *more)
+        return items
+
 
 def vlmeta_chunk(packed: bytes) -> bytes:
     """A packed value as it is stored in the trailer."""

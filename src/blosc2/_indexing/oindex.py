@@ -24,16 +24,10 @@ class OrthogonalIndex:
 
     def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
         handle = self._array._handle
-        version = handle.array
         try:
-            fancy = orthogonal_selection(_keys(key), version[0].shape)
+            return _read(handle.array, key, handle.nthreads)
         except IndexError:
-            if not handle.has_grown():
-                raise
-            return self[key]
-        out = np.empty(fancy.shape, version[1])
-        read_fancy(version, fancy, handle.nthreads, out)
-        return out
+            return handle.once_grown(_read, key)  # type: ignore[no-any-return]
 
     def __setitem__(self, key: Any, value: Any) -> None:
         key = _keys(key)
@@ -43,6 +37,13 @@ class OrthogonalIndex:
             return write_fancy(version, self._array._handle, fancy, as_items(value, version[1], fancy.shape))
 
         self._array._assign(changed)
+
+
+def _read(version: Any, key: Any, nthreads: int) -> np.ndarray[Any, Any]:
+    fancy = orthogonal_selection(_keys(key), version[0].shape)
+    out = np.empty(fancy.shape, version[1])
+    read_fancy(version, fancy, nthreads, out)
+    return out
 
 
 def _keys(key: Any) -> Any:
