@@ -2,7 +2,7 @@
 
 import sys
 
-from blosc2._cli import main
+from blosc2._tools import main
 
 if __name__ == "__main__":
     sys.exit(main())

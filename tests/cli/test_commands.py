@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import blosc2
-from blosc2._cli import main
+from blosc2._tools.cli import main
 
 RAW = np.arange(60.0).reshape(3, 4, 5)
 
@@ -270,7 +270,7 @@ def test_diff(folder: Path, run: Answer) -> None:
 
 
 def test_diff_reads_arrays_in_pieces(folder: Path, run: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
-    from blosc2._cli import comparing
+    from blosc2._tools.cli import comparing
 
     monkeypatch.setattr(comparing, "_PIECE", 1000)
     big = np.arange(5000).reshape(100, 50)

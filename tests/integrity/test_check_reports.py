@@ -23,8 +23,8 @@ from fixture_kit.checked_files import (
 from fixture_kit.isolated import Worker
 
 import blosc2
-from blosc2._cli import main
 from blosc2._integrity.report import CheckReport, Finding
+from blosc2._tools.cli import main
 
 
 @pytest.fixture(scope="module")

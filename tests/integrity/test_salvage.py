@@ -17,7 +17,7 @@ from fixture_kit.mutation import mutate
 from store_kit import tree_state
 
 import blosc2
-from blosc2._cli import main
+from blosc2._tools.cli import main
 
 RAW = {"clevel": 0}
 NUMBERS = np.arange(6000, dtype="i4")

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blosc2
-from blosc2._cli import main
-from blosc2._cli.demo import convert, images, patches, pyramid, timing
-from blosc2._cli.demo.progress import Progress
+from blosc2._tools.cli import main
+from blosc2._tools.demo import convert, images, patches, pyramid, timing
+from blosc2._tools.demo.progress import Progress
 
 
 @pytest.fixture

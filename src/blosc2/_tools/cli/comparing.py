@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import blosc2
-from blosc2._cli.locations import leaves_below
 from blosc2._stores import Store
+from blosc2._tools.cli.locations import leaves_below
 
 
 class Difference(NamedTuple):

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import blosc2
-from blosc2._cli.demo import convert, images, patches, report, timing
-from blosc2._cli.demo.progress import Progress
+from blosc2._tools.demo import convert, images, patches, report, timing
+from blosc2._tools.demo.progress import Progress
 
 
 def run(output: Path, *, count: int, seed: int) -> int:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import blosc2
-from blosc2._cli.demo.patches import Box
-from blosc2._cli.demo.progress import Progress
+from blosc2._tools.demo.patches import Box
+from blosc2._tools.demo.progress import Progress
 
 # Rounds alternate between mapped and not, so that both meet the same conditions.
 ROUNDS = 7

@@ -16,8 +16,12 @@ import click
 import numpy as np
 
 import blosc2
-from blosc2._cli.comparing import differences
-from blosc2._cli.locations import (
+from blosc2._display import Node, as_text, human_size, number, printable, ratio_text, sizes_text
+from blosc2._files import NewFile
+from blosc2._indexing import basic_selection
+from blosc2._stores import Store, children_of, describe_leaf, outline
+from blosc2._tools.cli.comparing import differences
+from blosc2._tools.cli.locations import (
     Location,
     LocationError,
     has_leaf,
@@ -30,10 +34,6 @@ from blosc2._cli.locations import (
     one_key,
     opened,
 )
-from blosc2._display import Node, as_text, human_size, number, printable, ratio_text, sizes_text
-from blosc2._files import NewFile
-from blosc2._indexing import basic_selection
-from blosc2._stores import Store, children_of, describe_leaf, outline
 from blosc2.exceptions import FormatError
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from blosc2._cli import basics, changing, demo, looking
+from blosc2._tools import demo
+from blosc2._tools.cli import basics, changing, looking
 from blosc2.version import __version__
 
 _HELP = """Look into compressed arrays and stores, and change them.

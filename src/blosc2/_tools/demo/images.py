@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from blosc2._cli.demo.errors import DemoError
+from blosc2._tools.demo.errors import DemoError
 
 # Functions of skimage.data that read a photograph from scikit-image's own wheel.
 PHOTOGRAPHS = (

@@ -4,7 +4,7 @@ The images are a 4-D brain scan (from the nibabel package) and photographs (from
 a pyramid of tiles: the image itself, and copies of half the size until they are small.
 """
 
-from blosc2._cli.demo.errors import DemoError
-from blosc2._cli.demo.run import run
+from blosc2._tools.demo.errors import DemoError
+from blosc2._tools.demo.run import run
 
 __all__ = ["DemoError", "run"]

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from blosc2._cli.demo.progress import Progress
+from blosc2._tools.demo.progress import Progress
 
 # Edges of a patch along the spatial axes, by their number; the other axes are read in full.
 EDGES = {2: (64, 64), 3: (16, 16, 16)}

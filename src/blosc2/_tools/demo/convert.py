@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 import blosc2
-from blosc2._cli.demo import pyramid
-from blosc2._cli.demo.errors import DemoError
-from blosc2._cli.demo.images import Image
-from blosc2._cli.demo.progress import Progress
+from blosc2._tools.demo import pyramid
+from blosc2._tools.demo.errors import DemoError
+from blosc2._tools.demo.images import Image
+from blosc2._tools.demo.progress import Progress
 
 # Marks a store as this program's own, which it may replace when it is run again.
 WRITTEN_BY = "python -m blosc2 demo"

@@ -1,4 +1,4 @@
-"""The command line, and the demo that it runs.
+"""The command line.
 
 Programs do not import this package; `python -m blosc2` and the command `blosc2` do. The commands need the extra
 ``cli``; `basics` has those that work without it.
@@ -16,9 +16,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         import click  # noqa: F401 - an extra
     except ImportError:
-        from blosc2._cli.basics import run_basics
+        from blosc2._tools.cli.basics import run_basics
 
         return run_basics(arguments)
-    from blosc2._cli.app import run
+    from blosc2._tools.cli.app import run
 
     return run(arguments)

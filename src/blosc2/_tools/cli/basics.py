@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from blosc2._cli import demo
 from blosc2._integrity import check, salvage
+from blosc2._tools import demo
 from blosc2.version import __version__
 
 #: The exit codes: all is well; something is damaged, missing, or different; the command could not be carried out.
