@@ -195,6 +195,10 @@ class StoreKeyError(_PlacedError, KeyError):
         return _rebuild_placed_error, (type(self), self.reason + ending, self.path, self.key)
 
 
+class ConversionError(ValueError):
+    """A file that `blosc2.convert` cannot read or write; the message says why, and what to do."""
+
+
 class UnsupportedKindError(_PlacedError, NotImplementedError):
     """A file holds a kind of object that this package can list, describe and copy, but not compute with."""
 

@@ -1,4 +1,7 @@
-"""What works on whole files with the public classes: the command line, and the demo that it runs."""
+"""What works on whole files with the public classes.
+
+The command line, the demo that it runs, and converting from and to other formats.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -6,7 +9,8 @@ from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
     from blosc2._tools.cli import main
+    from blosc2._tools.converting import ConversionReport, LeftOut, convert
 else:
-    __getattr__ = on_demand(__name__, {"cli": "main"})
+    __getattr__ = on_demand(__name__, {"cli": "main", "converting": "ConversionReport LeftOut convert"})
 
-__all__ = ["main"]
+__all__ = ["ConversionReport", "LeftOut", "convert", "main"]

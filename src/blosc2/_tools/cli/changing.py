@@ -14,7 +14,6 @@ import blosc2
 from blosc2._display import human_size, number
 from blosc2._files import Progress
 from blosc2._stores import Store
-from blosc2._tools.cli.comparing import same_value
 from blosc2._tools.cli.locations import (
     STORE_SUFFIXES,
     Location,
@@ -28,6 +27,7 @@ from blosc2._tools.cli.locations import (
     one_key,
     opened,
 )
+from blosc2._tools.equality import same_value
 
 _FORCE = click.option("-f", "--force", is_flag=True, help="Replace what exists.")
 _WAIT = click.option("--timeout", type=click.FloatRange(0), default=0.0, help="Seconds to wait for another writer.")

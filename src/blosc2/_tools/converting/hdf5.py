@@ -1,0 +1,227 @@
+"""HDF5 files, with h5py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import h5py
+import numpy as np
+
+from blosc2._tools.converting.hdf5_chunks import taken_chunks
+from blosc2._tools.converting.items import (
+    WHOLE,
+    ArrayItem,
+    Box,
+    GroupItem,
+    Item,
+    Items,
+    LeftOut,
+    ObjectItem,
+    Source,
+    Target,
+    rows_of,
+)
+from blosc2._tools.converting.placing import partial_name, remove
+
+try:
+    import hdf5plugin  # registers more filters with the HDF5 library
+except ImportError:
+    hdf5plugin = None
+
+# The attributes of a leaf that say what HDF5 has and NumPy has not.
+_SHAPE, _ENUM = "hdf5_shape", "hdf5_enum"
+# Single values of these dtypes become those of Python; each comes back with its dtype.
+_PLAIN = tuple(map(np.dtype, ("?", "i8", "f8")))
+
+
+# ------------------------------------------------------------------ source
+class _File:
+    def __init__(self, path: str) -> None:
+        # Chunks that several boxes need are kept: the cache holds some large ones.
+        self._file = h5py.File(path, "r", rdcc_nbytes=64 << 20, rdcc_nslots=10_007)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def items(self) -> Iterator[Item]:
+        yield from self._group("", self._file, {})
+
+    def _group(self, path: str, group: Any, seen: dict[Any, str]) -> Iterator[Item]:
+        seen[_identity(group)] = path or "/"
+        kept: dict[str, Any] = {}
+        yield from _attributes(path or "/", group, kept)
+        yield GroupItem(path or "/", kept)
+        for name in sorted(group):
+            key = f"{path}/{name}"
+            link = group.get(name, getlink=True)
+            if not isinstance(link, h5py.HardLink):
+                yield LeftOut(key, "soft or external link", f"it names {link.path!r}; stores have no links")
+                continue
+            found = group[name]
+            first = seen.get(_identity(found))
+            if first is not None:
+                yield LeftOut(key, "hard link", f"it is the same object as {first!r}")
+            elif isinstance(found, h5py.Group):
+                yield from self._group(key, found, seen)
+            elif isinstance(found, h5py.Dataset):
+                seen[_identity(found)] = key
+                yield from _dataset(key, found)
+            else:
+                yield LeftOut(key, "named datatype", "stores have none")
+
+
+def _identity(found: Any) -> Any:
+    info = h5py.h5o.get_info(found.id)
+    return info.fileno, info.addr
+
+
+def _dataset(key: str, found: Any) -> Iterator[Item]:
+    attributes: dict[str, Any] = {}
+    yield from _attributes(key, found, attributes)
+    dtype = found.dtype
+    if found.shape is None:
+        yield LeftOut(key, WHOLE, "it has no dataspace (h5py.Empty)")
+        return
+    text = h5py.check_string_dtype(dtype)
+    if text is not None and text.length is None:
+        values = found.asstr()[()] if text.encoding == "utf-8" or found.size else found[()]
+        values = np.asarray(values, object)
+        if found.ndim != 1:
+            attributes[_SHAPE] = list(found.shape)
+        yield ObjectItem(key, [str(value) for value in values.reshape(-1)], attributes)
+        return
+    if dtype.hasobject:
+        kind = "references" if h5py.check_ref_dtype(dtype) else "items of variable length"
+        yield LeftOut(key, WHOLE, f"it has {kind}, which no array of numbers can hold")
+        return
+    names = h5py.check_enum_dtype(dtype)
+    if names is not None and dtype.kind != "b":
+        attributes[_ENUM] = {name: int(value) for name, value in names.items()}
+    if text is not None and text.encoding == "utf-8":
+        yield LeftOut(key, "the character set", "NumPy does not mark UTF-8 in texts of fixed length")
+    plain = _plain(dtype)
+
+    def read(box: Box) -> Items:
+        return np.asarray(found[box if found.shape else ()], found.dtype).view(plain)
+
+    yield ArrayItem(key, found.shape, plain, read, found.chunks, attributes, taken_chunks(found, plain))
+
+
+def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype without what only h5py knows."""
+    if dtype.names is not None and dtype.fields is not None:
+        fields = [(name, _plain(dtype[name])) for name in dtype.names]
+        offsets = [dtype.fields[name][1] for name in dtype.names]
+        return np.dtype({
+            "names": [name for name, _ in fields], "formats": [inner for _, inner in fields], "offsets": offsets,
+            "itemsize": dtype.itemsize,
+        })  # fmt: skip
+    if dtype.subdtype is not None:
+        return np.dtype((_plain(dtype.subdtype[0]), dtype.subdtype[1]))
+    return np.dtype(dtype.str) if dtype.metadata else dtype
+
+
+def _attributes(key: str, found: Any, kept: dict[str, Any]) -> Iterator[LeftOut]:
+    for name in sorted(found.attrs):
+        try:
+            value = found.attrs[name]
+        except (OSError, TypeError) as error:
+            yield LeftOut(key, f"attribute {name!r}", str(error))
+            continue
+        if isinstance(value, np.generic):  # of the byte order of the machine, always
+            value = np.array(value, found.attrs.get_id(name).dtype)
+        stored = _stored(value)
+        if stored is None:
+            yield LeftOut(key, f"attribute {name!r}", f"a value of {type(value).__name__} has no counterpart")
+        else:
+            kept[name] = stored
+
+
+def _stored(value: Any) -> Any:
+    """The value of an attribute, so that its dtype comes back; None if there is no counterpart."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, np.ndarray):
+        if not value.shape and value.dtype in _PLAIN:
+            return value.item()
+        if value.dtype.kind == "O":
+            texts = value.tolist()
+            return texts if all(isinstance(text, str) for text in value.reshape(-1)) else None
+        return None if value.dtype.hasobject else value.astype(_plain(value.dtype), copy=False)
+    return None
+
+
+def open_source(path: str) -> Source:
+    """An HDF5 file."""
+    return _File(path)
+
+
+# ------------------------------------------------------------------ target
+class _NewFile:
+    def __init__(self, path: str) -> None:
+        self.partial = partial_name(path)
+        self._file = h5py.File(self.partial, "w")
+
+    def has(self, key: str) -> bool:  # noqa: ARG002 - of all targets
+        return False
+
+    def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
+        if isinstance(item, GroupItem):
+            yield from _set_attributes(item.key, self._file.require_group(item.key), item.attributes)
+            return
+        attributes = dict(item.attributes)
+        if isinstance(item, ObjectItem):
+            if not all(isinstance(value, str) for value in item.values):
+                yield LeftOut(item.key, WHOLE, "only lists of texts have a counterpart in HDF5")
+                return
+            shape = tuple(attributes.pop(_SHAPE, [len(item.values)]))
+            values = np.array([*item.values, None], object)[:-1].reshape(shape)
+            found = self._file.create_dataset(item.key, data=values, dtype=h5py.string_dtype())
+        else:
+            found, why = self._new_dataset(item, attributes)
+            if found is None:
+                yield LeftOut(item.key, WHOLE, why)
+                return
+        yield from _set_attributes(item.key, found, attributes)
+
+    def _new_dataset(self, item: ArrayItem, attributes: dict[str, Any]) -> tuple[Any, str]:
+        names = attributes.pop(_ENUM, None)
+        dtype: Any = item.dtype if names is None else h5py.enum_dtype(names, basetype=item.dtype)
+        how: dict[str, Any] = {}
+        if item.chunks and item.shape and 0 not in item.shape:
+            how["chunks"] = tuple(min(c, n) for c, n in zip(item.chunks, item.shape, strict=True))
+            if hdf5plugin is not None:
+                how |= hdf5plugin.Blosc2(cname="zstd", clevel=5, filters=hdf5plugin.Blosc2.SHUFFLE)
+            else:
+                how |= {"compression": "gzip", "shuffle": True}
+        try:
+            found = self._file.create_dataset(item.key, item.shape, dtype, **how)
+        except TypeError as error:
+            return None, f"{item.dtype} has no counterpart in HDF5: {error}"
+        if not item.shape:
+            found[()] = item.whole()
+        elif 0 not in item.shape:
+            for box in rows_of(item):
+                found[box] = item.read(box)
+        return found, ""
+
+    def finish(self) -> None:
+        self._file.close()
+
+    def abandon(self) -> None:
+        self._file.close()
+        remove(self.partial)
+
+
+def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iterator[LeftOut]:
+    for name, value in attributes.items():
+        try:
+            found.attrs[name] = value
+        except (TypeError, ValueError, RuntimeError, OSError) as error:
+            yield LeftOut(key, f"attribute {name!r}", str(error))
+
+
+def new_target(path: str, **_: Any) -> Target:
+    """A new HDF5 file."""
+    return _NewFile(path)

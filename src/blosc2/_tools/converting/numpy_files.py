@@ -1,0 +1,155 @@
+"""``.npy`` and ``.npz`` files."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from blosc2._files import NewFile
+from blosc2._tools.converting.items import (
+    WHOLE,
+    ArrayItem,
+    GroupItem,
+    Item,
+    LeftOut,
+    ObjectItem,
+    Source,
+    Target,
+    bytes_of,
+    rows_of,
+)
+from blosc2._tools.converting.placing import partial_name, remove
+from blosc2.exceptions import ConversionError
+
+
+class _Npy:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._items = np.load(path, mmap_mode="r", allow_pickle=False)
+
+    def items(self) -> Iterator[Item]:
+        yield ArrayItem.of("/" + os.path.splitext(os.path.basename(self._path))[0], self._items)
+
+    def close(self) -> None:
+        del self._items
+
+
+class _Npz:
+    def __init__(self, path: str) -> None:
+        self._archive = zipfile.ZipFile(path)
+
+    def items(self) -> Iterator[Item]:
+        for name in sorted(self._archive.namelist()):
+            key = "/" + name.removesuffix(".npy").strip("/")
+            with self._archive.open(name) as member:
+                try:
+                    shape, fortran, dtype = _header(member)
+                except ValueError as error:
+                    yield LeftOut(key, WHOLE, str(error))
+                    continue
+            if dtype.hasobject:
+                yield LeftOut(key, WHOLE, "its items are pickled Python objects")
+            else:
+                yield ArrayItem(key, shape, dtype, _Member(self._archive, name, shape, dtype, fortran=fortran).read)
+
+    def close(self) -> None:
+        self._archive.close()
+
+
+def _header(member: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(member)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(member)
+    return np.lib.format.read_array_header_2_0(member)
+
+
+class _Member:
+    """An array in a ``.npz`` file, read from its beginning to its end if boxes follow each other."""
+
+    def __init__(
+        self, archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], *, fortran: bool
+    ) -> None:
+        self._archive, self._name = archive, name
+        self._shape, self._dtype = shape, dtype
+        self._is_whole = not shape or 0 in shape or (fortran and len(shape) > 1)
+        self._member: Any = None
+        # Rows `start` to `stop`, which were read last: several boxes lie beside each other in them.
+        self._start = self._stop = 0
+        self._rows: np.ndarray[Any, Any] = np.empty(0, dtype)
+
+    def read(self, box: tuple[slice, ...]) -> np.ndarray[Any, Any]:
+        if self._is_whole:
+            with self._archive.open(self._name) as member:
+                items: np.ndarray[Any, Any] = np.lib.format.read_array(member, allow_pickle=False)[box]
+            return items
+        start, stop = box[0].start, box[0].stop
+        if (start, stop) != (self._start, self._stop):
+            if self._member is None or start < self._stop:
+                self._member = self._archive.open(self._name)
+                _header(self._member)
+                self._stop = 0
+            for first in range(self._stop, start, 1024):
+                self._take(min(1024, start - first))
+            self._rows = self._take(stop - start)
+            self._start, self._stop = start, stop
+        return self._rows[(slice(None), *box[1:])]
+
+    def _take(self, count: int) -> np.ndarray[Any, Any]:
+        """The next rows of the member."""
+        rows = np.empty((count, *self._shape[1:]), self._dtype)
+        view, filled = rows.reshape(-1).view("u1").data, 0
+        while filled < len(view):
+            part = self._member.read(min(len(view) - filled, 1 << 20))
+            if not part:
+                raise ConversionError(f"{self._archive.filename}: {self._name} ends too early")
+            view[filled : filled + len(part)] = part
+            filled += len(part)
+        return rows
+
+
+def open_source(path: str) -> Source:
+    """A ``.npy`` or ``.npz`` file."""
+    return _Npz(path) if path.lower().endswith(".npz") else _Npy(path)
+
+
+class _NpzTarget:
+    def __init__(self, path: str) -> None:
+        self.partial = partial_name(path)
+        self._file = NewFile(self.partial, replace=True)
+        self._archive = zipfile.ZipFile(self._file.file, "w", zipfile.ZIP_STORED)
+
+    def has(self, key: str) -> bool:  # noqa: ARG002 - of all targets
+        return False
+
+    def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
+        if isinstance(item, ObjectItem):
+            yield LeftOut(item.key, WHOLE, "an .npz file holds arrays, and no lists of objects")
+            return
+        if item.attributes:
+            yield LeftOut(item.key, f"attributes {', '.join(map(repr, item.attributes))}", "an .npz file has none")
+        if isinstance(item, GroupItem):
+            return
+        with self._archive.open(f"{item.key.strip('/')}.npy", "w", force_zip64=True) as member:
+            header = {"descr": np.lib.format.dtype_to_descr(item.dtype), "fortran_order": False, "shape": item.shape}
+            np.lib.format.write_array_header_2_0(member, header)
+            if 0 not in item.shape:
+                for box in rows_of(item):
+                    member.write(bytes_of(item.read(box)))
+
+    def finish(self) -> None:
+        self._archive.close()
+        self._file.commit()
+
+    def abandon(self) -> None:
+        self._archive.fp = None  # else it would write its directory when it is collected
+        self._file.abandon()
+        remove(self.partial)
+
+
+def new_target(path: str, **_: Any) -> Target:
+    """A new ``.npz`` file."""
+    return _NpzTarget(path)

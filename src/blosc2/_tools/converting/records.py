@@ -1,0 +1,73 @@
+"""Many small records: LMDB, and tar files as WebDataset writes them."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from collections.abc import Iterator
+
+import numpy as np
+
+from blosc2._tools.converting.items import WHOLE, ArrayItem, GroupItem, Item, LeftOut, Source
+
+
+def _bytes_item(key: str, value: bytes) -> Item:
+    """An array of a record: what a ``.npy`` member holds, else its bytes."""
+    if value[:6] == b"\x93NUMPY":
+        try:
+            return ArrayItem.of(key, np.load(io.BytesIO(value), allow_pickle=False))
+        except (ValueError, OSError):
+            pass  # the bytes are kept
+    return ArrayItem.of(key, np.frombuffer(value, "u1"))
+
+
+class _Lmdb:
+    def __init__(self, path: str) -> None:
+        import lmdb
+
+        self._environment = lmdb.open(path, readonly=True, lock=False, subdir=os.path.isdir(path))
+
+    def close(self) -> None:
+        self._environment.close()
+
+    def items(self) -> Iterator[Item]:
+        yield GroupItem("/", {})
+        with self._environment.begin() as transaction:
+            for name, value in transaction.cursor():
+                try:
+                    key = "/" + bytes(name).decode().strip("/")
+                except UnicodeDecodeError:
+                    yield LeftOut(f"/{bytes(name).hex()}", WHOLE, "its key is no text in UTF-8")
+                    continue
+                yield _bytes_item(key, bytes(value))
+
+
+class _Tar:
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def close(self) -> None:
+        pass
+
+    def items(self) -> Iterator[Item]:
+        yield GroupItem("/", {})
+        seen: set[str] = set()
+        with tarfile.open(self._path, "r:*") as archive:
+            for member in archive:
+                key = "/" + member.name.strip("/")
+                if member.isdir():
+                    continue
+                file = archive.extractfile(member) if member.isfile() else None
+                if file is None:
+                    yield LeftOut(key, WHOLE, "it is no file")
+                elif key in seen:
+                    yield LeftOut(key, "a second member of this name", "the first one is kept")
+                else:
+                    seen.add(key)
+                    yield _bytes_item(key, file.read())
+
+
+def open_source(path: str) -> Source:
+    """A tar file or an LMDB environment."""
+    return _Tar(path) if os.path.isfile(path) and tarfile.is_tarfile(path) else _Lmdb(path)

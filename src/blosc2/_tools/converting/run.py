@@ -1,0 +1,233 @@
+"""Converting from one format to another."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from blosc2 import _display
+from blosc2._files import Progress
+from blosc2._tools.converting.formats import new_target, open_source
+from blosc2._tools.converting.items import (
+    WHOLE,
+    ArrayItem,
+    GroupItem,
+    LeftOut,
+    ObjectItem,
+    Source,
+    rows_of,
+)
+from blosc2._tools.converting.placing import put_in_place
+from blosc2._tools.equality import equal_items, same_value
+from blosc2.exceptions import ConversionError
+
+
+@dataclass
+class ConversionReport:
+    """What `convert` did.
+
+    Attributes
+    ----------
+    source, target : str
+    arrays : int
+        How many arrays the target holds of the source.
+    objects : int
+        How many lists of objects.
+    nbytes : int
+        Uncompressed bytes of the arrays.
+    resumed : int
+        How many of both were there already, from a run that was interrupted.
+    verified : bool
+        Whether all was read back and compared.
+    left_out : list of LeftOut
+        What the target cannot hold.
+    """
+
+    source: str
+    target: str
+    arrays: int = 0
+    objects: int = 0
+    nbytes: int = 0
+    resumed: int = 0
+    verified: bool = False
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the source was kept."""
+        return not self.left_out
+
+    def __str__(self) -> str:
+        found = f"{self.source} -> {self.target}: {_display.number(self.arrays, 'array')}"
+        found += f", {_display.human_size(self.nbytes)}"
+        if self.objects:
+            found += f", {_display.number(self.objects, 'list')} of objects"
+        if self.resumed:
+            found += f", {self.resumed} of them from an interrupted run"
+        if self.verified:
+            found += ", read back and equal"
+        lines = [_display.printable(found)]
+        if self.left_out:
+            lines.append(f"left out: {_display.number(len(self.left_out), 'thing')}")
+            lines += [f"  {_display.printable(str(each))}" for each in self.left_out[:_MOST_LINES]]
+            if len(self.left_out) > _MOST_LINES:
+                lines.append(f"  ... {len(self.left_out) - _MOST_LINES} more, in `left_out`")
+        return "\n".join(lines)
+
+
+_MOST_LINES = 50
+
+
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    chunks: str = "auto",
+    cparams: Any = None,
+    overwrite: bool = False,
+    verify: bool = False,
+    resume: bool = True,
+    progress: Progress | None = None,
+    source_format: str | None = None,
+    target_format: str | None = None,
+) -> ConversionReport:
+    """Convert a file or directory to another format.
+
+    One of both is usually a store or an array of this package. Arrays are read and written piece by piece, so memory
+    holds some chunks, however large they are. The target gets its name when it is complete.
+
+    Parameters
+    ----------
+    source : path
+        Stores and arrays of this package, HDF5, zarr 2 and 3, ``.npy``, ``.npz``, safetensors, NIfTI, TIFF, directories
+        of images, LMDB, tar files (WebDataset), Parquet.
+    target : path
+        A store (``.b2z``, ``.b2d``, ``.b2e``), a single array (``.b2nd``), HDF5, zarr 3, ``.npz`` or safetensors. The
+        suffix says which.
+    chunks : {"auto", "keep", "new"}
+        "keep" takes the chunk shapes of the source, "new" chooses them; "auto" keeps those between 64 KiB and 32 MiB.
+    cparams : CParams or dict, optional
+        How arrays are compressed. Without it, chunks of an HDF5 file that Blosc2 has compressed are taken over without
+        decoding.
+    overwrite : bool
+        Replace a target that exists.
+    verify : bool
+        Read all back, and compare it with the source.
+    resume : bool
+        Go on where an interrupted run with the same source and options stopped. Only stores in ``.b2z`` and ``.b2d``
+        can: they are written to ``name.partial.b2z``.
+    progress : callable, optional
+        Called with the bytes done so far and the bytes known so far.
+    source_format, target_format : str, optional
+        The name of a format, if the path does not tell it.
+
+    Returns
+    -------
+    ConversionReport
+        With a list of what the target cannot hold. Nothing is changed silently.
+
+    Raises
+    ------
+    ConversionError
+        A format that is not known, that cannot be written, whose package is not installed, or that cannot hold what
+        the source has. A `ValueError`.
+    FileExistsError
+        The target exists.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import blosc2
+    >>> folder = tempfile.mkdtemp()
+    >>> np.savez(os.path.join(folder, "scans.npz"), mri=np.zeros((4, 5)), age=np.arange(3))
+    >>> report = blosc2.convert(os.path.join(folder, "scans.npz"), os.path.join(folder, "scans.b2z"))
+    >>> report.arrays, report.left_out
+    (2, [])
+    >>> with blosc2.open(os.path.join(folder, "scans.b2z")) as store:
+    ...     list(store), store["/mri"].shape
+    (['/age', '/mri'], (4, 5))
+    """
+    if chunks not in ("auto", "keep", "new"):
+        raise ValueError(f"chunks must be 'auto', 'keep' or 'new', not {chunks!r}")
+    source, target = os.fspath(source), os.fspath(target)
+    if os.path.exists(target):
+        if os.path.exists(source) and os.path.samefile(source, target):
+            raise ConversionError(f"{target}: source and target are the same")
+        if not overwrite:
+            raise FileExistsError(f"{target} exists; overwrite=True replaces it")
+    report = ConversionReport(source, target)
+    with closing(open_source(source, source_format)) as opened:
+        made = new_target(target, target_format, source=source, chunks=chunks, cparams=cparams, resume=resume)
+        try:
+            for item in opened.items():
+                if isinstance(item, LeftOut):
+                    report.left_out.append(item)
+                    continue
+                if isinstance(item, ArrayItem):
+                    report.nbytes += item.nbytes
+                    item = _counted(item, report, progress)
+                if made.has(item.key) and not isinstance(item, GroupItem):
+                    report.resumed += 1
+                    failed = False
+                else:
+                    found = list(made.add(item))
+                    report.left_out += found
+                    failed = any(each.what == WHOLE for each in found)
+                if not failed:
+                    report.arrays += isinstance(item, ArrayItem)
+                    report.objects += isinstance(item, ObjectItem)
+            made.finish()
+            if verify:
+                _verify(opened, made.partial, target_format, {each.key for each in report.left_out})
+                report.verified = True
+            put_in_place(made.partial, target, overwrite=overwrite)
+        except BaseException:
+            made.abandon()
+            raise
+    return report
+
+
+def _counted(item: ArrayItem, report: ConversionReport, progress: Progress | None) -> ArrayItem:
+    """The same item, which tells of each box that is read."""
+    if progress is None:
+        return item
+    read, before = item.read, report.nbytes - item.nbytes
+    done = 0
+
+    def counting(box: Any) -> Any:
+        nonlocal done
+        items = read(box)
+        done = min(done + items.nbytes, item.nbytes)
+        progress(before + done, report.nbytes)
+        return items
+
+    return ArrayItem(item.key, item.shape, item.dtype, counting, item.chunks, item.attributes, item.taken)
+
+
+def _verify(source: Source, target: str, name: str | None, left_out: set[str]) -> None:
+    """Compare all arrays and lists of a source with those of the target."""
+    with closing(open_source(target, name)) as written:
+        found = {item.key: item for item in written.items() if not isinstance(item, (LeftOut, GroupItem))}
+        for item in source.items():
+            if isinstance(item, (LeftOut, GroupItem)) or (item.key in left_out and item.key not in found):
+                continue
+            other = found.get(item.key)
+            if len(found) == 1 and other is None:
+                other = next(iter(found.values()))  # a file of one array has no keys
+            if not _same(item, other, any_dtype=item.key in left_out):
+                raise ConversionError(f"what was read back at {item.key!r} is not what the source has")
+
+
+def _same(item: ArrayItem | ObjectItem, other: Any, *, any_dtype: bool) -> bool:
+    if isinstance(item, ObjectItem):
+        return isinstance(other, ObjectItem) and same_value(item.values, other.values)
+    if not isinstance(other, ArrayItem) or other.shape != item.shape:
+        return False
+    if other.dtype != item.dtype and not any_dtype:
+        return False
+    if 0 in item.shape:
+        return True
+    return all(equal_items(item.read(box), other.read(box)).all() for box in rows_of(item))

@@ -1,0 +1,275 @@
+"""Stores and arrays of this package, as sources and as targets."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+import blosc2
+from blosc2._arrays import ArrayPlan, made
+from blosc2._stores import Store, children_of
+from blosc2._tools.converting.items import (
+    WHOLE,
+    ArrayItem,
+    GroupItem,
+    Item,
+    LeftOut,
+    ObjectItem,
+    Source,
+    Target,
+)
+from blosc2._tools.converting.placing import partial_name, remove
+from blosc2.exceptions import ConversionError, FormatError
+
+STORES = (".b2z", ".b2d", ".b2e")
+# Chunks of a source are kept if they have as many bytes.
+_LEAST_CHUNK, _MOST_CHUNK = 64 << 10, 32 << 20
+# Larger arrays are made in a file beside the target.
+_LARGE = 64 << 20
+# Changes are published when as many bytes wait, or after so many seconds.
+_PUBLISH_BYTES, _PUBLISH_SECONDS = 256 << 20, 5.0
+# The attribute of an unfinished store that says what it is made of.
+_MADE_OF = "blosc2.convert"
+
+
+# ------------------------------------------------------------------ source
+class _Opened:
+    """A store, or a single array or list."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._found = blosc2.open(path, mode="r", mmap_mode="r")
+
+    def close(self) -> None:
+        close = getattr(self._found, "close", None)
+        if close is not None:
+            close()
+
+    def items(self) -> Iterator[Item]:
+        if isinstance(self._found, Store):
+            yield from self._below("")
+        else:
+            name = os.path.splitext(os.path.basename(self._path))[0]
+            yield _item_of(f"/{name}", self._found)
+
+    def _below(self, group: str) -> Iterator[Item]:
+        store: Any = self._found
+        attributes = store.get_subtree(group or "/").attrs[:] if isinstance(store, blosc2.TreeStore) else {}
+        yield GroupItem(group or "/", attributes)
+        groups, leaves = children_of(store, group)
+        for name in sorted({*groups, *leaves}):
+            key = f"{group}/{name}"
+            if name in leaves:
+                try:
+                    yield _item_of(key, store[key])
+                except (NotImplementedError, FormatError) as error:
+                    yield LeftOut(key, WHOLE, str(error))
+            if name in groups:
+                yield from self._below(key)
+
+
+def _item_of(key: str, leaf: Any) -> Item:
+    attributes = leaf.vlmeta[:] if hasattr(leaf, "vlmeta") else {}
+    if isinstance(leaf, blosc2.NDArray):
+        return ArrayItem(key, leaf.shape, leaf.dtype, leaf.__getitem__, leaf.chunks, attributes)
+    if isinstance(leaf, blosc2.ObjectArray):
+        return ObjectItem(key, list(leaf), attributes)
+    return LeftOut(key, WHOLE, f"a {type(leaf).__name__} is no array with a shape and a dtype")
+
+
+def open_source(path: str) -> Source:
+    """A store or array."""
+    return _Opened(path)
+
+
+# ------------------------------------------------------------------ target
+def new_target(path: str, *, source: str, chunks: str, cparams: Any, resume: bool) -> Target:
+    """A store, or a file of one array."""
+    keywords = {} if cparams is None else {"cparams": cparams}
+    if not path.rstrip("/").endswith(STORES):
+        return _ArrayTarget(path, chunks, keywords)
+    made_of = _made_of(source, chunks, cparams) if resume else None
+    return _StoreTarget(path, chunks, keywords, made_of)
+
+
+def _made_of(source: str, chunks: str, cparams: Any) -> dict[str, Any]:
+    """What tells whether an unfinished store has the same source and options."""
+    files = [source]
+    if os.path.isdir(source):
+        files += [os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names]
+    found = [os.stat(path) for path in files]
+    return {
+        "source": os.path.abspath(source), "files": len(found), "size": sum(status.st_size for status in found),
+        "changed": max(status.st_mtime_ns for status in found), "options": repr((chunks, cparams)),
+    }  # fmt: skip
+
+
+def new_array(item: ArrayItem, chunks: str, keywords: Mapping[str, Any], path: str | None = None) -> blosc2.NDArray:
+    """The compressed array of an item, in memory or in a new file."""
+    where: dict[str, Any] = {} if path is None else {"urlpath": path, "mode": "w"}
+    taken = item.taken if chunks != "new" and "cparams" not in keywords else None
+    if taken is not None:
+        plan = ArrayPlan(item.shape, item.dtype, {**taken.keywords, **where})
+        handle = plan.write(taken.chunks(plan))
+    else:
+        kept = _kept_chunks(item, chunks)
+        plan = ArrayPlan(item.shape, item.dtype, {**keywords, **kept, **where})
+        handle = plan.write(made(plan, lambda box: np.asarray(item.read(box))))  # no axes: an item
+    return blosc2.NDArray._of(handle)
+
+
+def _set_attributes(key: str, target: Any, attributes: Mapping[str, Any]) -> Iterator[LeftOut]:
+    """Set attributes; what cannot be one is given back."""
+    try:
+        if attributes:
+            target.update(attributes)
+    except (TypeError, ValueError, OverflowError):
+        for name, value in attributes.items():
+            try:
+                target[name] = value
+            except (TypeError, ValueError, OverflowError) as error:
+                yield LeftOut(key, f"attribute {name!r}", str(error))
+
+
+def _kept_chunks(item: ArrayItem, chunks: str) -> dict[str, Any]:
+    if chunks == "new" or not item.chunks or 0 in item.shape or 0 in item.chunks:
+        return {}
+    nbytes = int(np.prod(item.chunks, dtype=object)) * item.dtype.itemsize
+    if chunks == "auto" and not _LEAST_CHUNK <= nbytes <= _MOST_CHUNK:
+        return {}
+    return {"chunks": tuple(min(c, n) for c, n in zip(item.chunks, item.shape, strict=True))}
+
+
+class _StoreTarget:
+    """A store that is written under another name until it is complete."""
+
+    def __init__(self, path: str, chunks: str, keywords: Mapping[str, Any], made_of: Any) -> None:
+        self.partial = partial_name(path)
+        self._chunks, self._keywords = chunks, keywords
+        is_flat = path.endswith(".b2e")
+        can_resume = not is_flat and made_of is not None
+        self._made_of = made_of if can_resume else None
+        self._store = self._resumed()
+        self._there: frozenset[str] = frozenset(self._store or ())
+        if self._store is None:
+            remove(self.partial)
+            kind: Any = blosc2.EmbedStore if is_flat else blosc2.TreeStore
+            self._store = kind(self.partial, mode="w")
+            if self._made_of is not None:
+                self._store.attrs[_MADE_OF] = self._made_of
+                self._store.flush()
+        self._waiting, self._published = 0, time.monotonic()
+
+    def _resumed(self) -> Any:
+        """What an interrupted run has left, if it is of the same source and options."""
+        if self._made_of is None or not os.path.exists(self.partial):
+            return None
+        try:
+            store: Any = blosc2.open(self.partial, mode="a")
+        except (FormatError, FileNotFoundError):
+            return None  # it was killed before anything was published
+        if isinstance(store, blosc2.TreeStore) and store.attrs.get(_MADE_OF) == self._made_of:
+            return store
+        store.close()
+        return None
+
+    def has(self, key: str) -> bool:
+        return key in self._there
+
+    def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
+        if isinstance(item, GroupItem):
+            yield from self._add_group(item)
+        elif isinstance(item, ObjectItem):
+            value = blosc2.ObjectArray()
+            value.extend(item.values)
+            yield from self._set(item, value)
+        elif item.nbytes <= _LARGE:
+            yield from self._set(item, new_array(item, self._chunks, self._keywords))
+        else:
+            beside = f"{self.partial}.array"
+            try:
+                yield from self._set(item, new_array(item, self._chunks, self._keywords, beside))
+                self._publish()
+            finally:
+                remove(beside)
+        if time.monotonic() - self._published > _PUBLISH_SECONDS or self._waiting > _PUBLISH_BYTES:
+            self._publish()
+
+    def _set(self, item: ArrayItem | ObjectItem, value: Any) -> Iterator[LeftOut]:
+        left_out = list(_set_attributes(item.key, value.vlmeta, item.attributes))
+        try:
+            self._store[item.key] = value
+        except (KeyError, ValueError) as error:  # a key that a store cannot have, or that is a group's
+            yield LeftOut(item.key, WHOLE, str(error))
+            return
+        yield from left_out
+        self._waiting += value.cbytes
+
+    def _add_group(self, item: GroupItem) -> Iterator[LeftOut]:
+        if not isinstance(self._store, blosc2.TreeStore):
+            if item.attributes:
+                yield LeftOut(item.key, "attributes of the group", "an EmbedStore has none; a .b2z has them")
+            return
+        try:
+            if item.key != "/" and item.key not in self._store:
+                self._store.create_group(item.key)
+        except (KeyError, ValueError) as error:
+            yield LeftOut(item.key, "the group", str(error))
+            return
+        yield from _set_attributes(item.key, self._store.get_subtree(item.key).attrs, item.attributes)
+
+    def _publish(self) -> None:
+        self._store.flush(durable=False)
+        self._waiting, self._published = 0, time.monotonic()
+
+    def finish(self) -> None:
+        if self._made_of is not None:
+            del self._store.attrs[_MADE_OF]
+        self._store.close()
+
+    def abandon(self) -> None:
+        if self._made_of is None or self._store.closed:
+            if not self._store.closed:
+                self._store.discard()
+                self._store.close()
+            remove(self.partial)
+        else:
+            self._store.close()  # a later run goes on from here
+
+
+class _ArrayTarget:
+    """A file of one array."""
+
+    def __init__(self, path: str, chunks: str, keywords: Mapping[str, Any]) -> None:
+        self._path, self.partial = path, partial_name(path)
+        self._chunks, self._keywords = chunks, keywords
+        self._key = ""
+
+    def has(self, key: str) -> bool:  # noqa: ARG002 - of all targets
+        return False
+
+    def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
+        if isinstance(item, GroupItem):
+            if item.attributes:
+                yield LeftOut(item.key, "attributes of the group", "a file of one array has no groups")
+            return
+        if self._key:
+            raise ConversionError(
+                f"{self._path} holds one array, and there are several: {self._key}, {item.key}, ...; name a .b2z"
+            )
+        if isinstance(item, ObjectItem):
+            raise ConversionError(f"{item.key} is a list of objects, and no array: name a .b2z")
+        self._key = item.key
+        array = new_array(item, self._chunks, self._keywords, self.partial)
+        yield from _set_attributes(item.key, array.vlmeta, item.attributes)
+
+    def finish(self) -> None:
+        if not self._key:
+            raise ConversionError(f"{self._path}: the source has no array")
+
+    def abandon(self) -> None:
+        remove(self.partial)

@@ -1,0 +1,147 @@
+"""zarr 2 and 3, in directories and ZIP files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import zarr
+
+from blosc2._tools.converting.items import (
+    WHOLE,
+    ArrayItem,
+    GroupItem,
+    Item,
+    LeftOut,
+    ObjectItem,
+    Source,
+    Target,
+    rows_of,
+)
+from blosc2._tools.converting.placing import partial_name, remove
+
+
+class _Zarr:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._store = zarr.storage.ZipStore(path, mode="r") if os.path.isfile(path) else None
+        self._found: Any = zarr.open(self._store or path, mode="r")
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+
+    def items(self) -> Iterator[Item]:
+        if isinstance(self._found, zarr.Array):
+            name = os.path.basename(self._path.rstrip("/")).partition(".")[0]
+            yield from _array(f"/{name}", self._found)
+        else:
+            yield from self._group("", self._found)
+
+    def _group(self, path: str, group: Any) -> Iterator[Item]:
+        yield GroupItem(path or "/", dict(group.attrs))
+        for name, found in sorted(group.members()):
+            key = f"{path}/{name}"
+            yield from _array(key, found) if isinstance(found, zarr.Array) else self._group(key, found)
+
+
+def _array(key: str, found: Any) -> Iterator[Item]:
+    dtype = np.dtype(found.dtype)
+    if dtype.hasobject or dtype.kind == "T":
+        values = found[:].tolist() if found.ndim == 1 else [None]
+        if all(isinstance(value, str) for value in values):
+            yield ObjectItem(key, values, dict(found.attrs))
+        else:
+            yield LeftOut(key, WHOLE, "it has items of variable length, which no array of numbers can hold")
+        return
+    yield ArrayItem(key, found.shape, dtype, lambda box: np.asarray(found[box]), found.chunks, dict(found.attrs))
+
+
+def open_source(path: str) -> Source:
+    """A zarr array or group."""
+    return _Zarr(path)
+
+
+class _NewZarr:
+    """A group of zarr 3 that is written under another name until it is complete."""
+
+    def __init__(self, path: str) -> None:
+        self.partial = partial_name(path)
+        remove(self.partial)
+        is_zip = path.endswith(".zip")
+        self._store = zarr.storage.ZipStore(self.partial, mode="w") if is_zip else None
+        self._root: Any = None
+
+    def has(self, key: str) -> bool:  # noqa: ARG002 - of all targets
+        return False
+
+    def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
+        attributes: dict[str, Any] = {}
+        yield from _plain_attributes(item.key, item.attributes, attributes)
+        if isinstance(item, GroupItem):
+            self._new_group(item.key, attributes)
+            return
+        if self._root is None:
+            self._new_group("/", {})
+        if isinstance(item, ObjectItem):
+            yield LeftOut(item.key, WHOLE, "lists of objects have no counterpart in zarr 3")
+            return
+        how: dict[str, Any] = {}
+        if item.chunks and item.shape and 0 not in item.shape:
+            how["chunks"] = tuple(min(c, n) for c, n in zip(item.chunks, item.shape, strict=True))
+        try:
+            found = self._root.create_array(
+                item.key.strip("/"), shape=item.shape, dtype=item.dtype, attributes=attributes, **how
+            )
+        except (TypeError, ValueError) as error:
+            yield LeftOut(item.key, WHOLE, f"{item.dtype} has no counterpart in zarr 3: {error}")
+            return
+        if found.dtype != item.dtype:
+            yield LeftOut(item.key, f"the byte order of {item.dtype.str}", "zarr 3 gives items in that of the machine")
+        if not item.shape:
+            found[()] = item.whole()[()]
+        elif 0 not in item.shape:
+            for box in rows_of(item):
+                found[box] = item.read(box)
+
+    def _new_group(self, key: str, attributes: dict[str, Any]) -> None:
+        """Make a group with its attributes in one step: a ZIP file cannot be changed."""
+        if key == "/":
+            self._root = zarr.create_group(self._store or self.partial, zarr_format=3, attributes=attributes)
+        else:
+            self._root.create_group(key.strip("/"), attributes=attributes)
+
+    def finish(self) -> None:
+        if self._root is None:
+            self._new_group("/", {})
+        if self._store is not None:
+            self._store.close()
+
+    def abandon(self) -> None:
+        if self._store is not None:
+            self._store.close()
+        remove(self.partial)
+
+
+def _plain_attributes(key: str, attributes: Mapping[str, Any], kept: dict[str, Any]) -> Iterator[LeftOut]:
+    """The attributes that JSON can hold."""
+    for name, value in attributes.items():
+        if _is_json(value):
+            kept[name] = value
+        else:
+            yield LeftOut(key, f"attribute {name!r}", f"JSON has no {type(value).__name__}")
+
+
+def _is_json(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_json, value))
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and _is_json(inner) for name, inner in value.items())
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def new_target(path: str, **_: Any) -> Target:
+    """A new group of zarr 3; a ZIP file if the path ends in ``.zip``."""
+    return _NewZarr(path)

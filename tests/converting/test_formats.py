@@ -1,0 +1,305 @@
+"""`convert`: each format there and, where it can be written, back. The libraries of the formats say what is right."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+from blosc2.exceptions import ConversionError
+
+ARRAYS = {
+    "/mri/raw": np.arange(3 * 40 * 50, dtype="i2").reshape(3, 40, 50),
+    "/mri/mask": np.arange(2000).reshape(40, 50) % 3 == 0,
+    "/age": np.array([1.5, np.nan, 3]),
+    "/one": np.array(7, "u4"),
+    "/none": np.zeros((0, 4), "f4"),
+    "/big-endian": np.arange(5, dtype=">i4"),
+}
+
+
+def store_of(path: Path, arrays: dict[str, Any], attributes: Any = None) -> str:
+    with blosc2.TreeStore(str(path), mode="w") as store:
+        for key, items in arrays.items():
+            store[key] = items
+        store.attrs.update(attributes or {})
+    return str(path)
+
+
+def arrays_in(path: str | Path) -> dict[str, Any]:
+    with blosc2.open(str(path)) as store:
+        return {key: store[key][...] for key in store if isinstance(store[key], blosc2.NDArray)}
+
+
+def check_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert sorted(found) == sorted(wanted)
+    for key, items in wanted.items():
+        assert found[key].dtype == items.dtype, key
+        np.testing.assert_array_equal(found[key], items, err_msg=key)
+
+
+# ------------------------------------------------------------------ without any extra
+@pytest.mark.parametrize("suffix", [".b2z", ".b2d", ".b2e"])
+def test_npz_there_and_back(tmp_path: Path, suffix: str) -> None:
+    source, target = tmp_path / "a.npz", tmp_path / f"a{suffix}"
+    np.savez(source, **{key[1:]: items for key, items in ARRAYS.items()})
+    report = blosc2.convert(source, target, verify=True)
+    assert (report.arrays, report.left_out, report.verified, report.complete) == (6, [], True, True)
+    assert report.nbytes == sum(items.nbytes for items in ARRAYS.values())
+    check_same(arrays_in(target), ARRAYS)
+    assert blosc2.check(str(target)).ok
+    report = blosc2.convert(target, tmp_path / "b.npz", verify=True)
+    assert report.left_out == []
+    with np.load(tmp_path / "b.npz") as found:
+        check_same({f"/{name}": found[name] for name in found.files}, ARRAYS)
+    assert sorted(os.listdir(tmp_path)) == sorted(["a.npz", f"a{suffix}", "b.npz"])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_large_members_of_npz(tmp_path: Path, order: Any) -> None:
+    """Rows are read in pieces of their own, several chunks beside each other."""
+    items = np.asarray(np.arange(3000 * 2000, dtype="i8").reshape(3000, 2000), order=order)
+    np.savez_compressed(tmp_path / "a.npz", x=items)
+    blosc2.convert(tmp_path / "a.npz", tmp_path / "a.b2z", verify=True)
+    np.testing.assert_array_equal(arrays_in(tmp_path / "a.b2z")["/x"], items)
+
+
+def test_npy(tmp_path: Path) -> None:
+    np.save(tmp_path / "scan.npy", ARRAYS["/mri/raw"])
+    blosc2.convert(tmp_path / "scan.npy", tmp_path / "scan.b2nd", verify=True)
+    np.testing.assert_array_equal(blosc2.open(str(tmp_path / "scan.b2nd"))[...], ARRAYS["/mri/raw"])
+    blosc2.convert(tmp_path / "scan.npy", tmp_path / "scan.b2z")
+    assert list(arrays_in(tmp_path / "scan.b2z")) == ["/scan"]
+
+
+def test_a_store_to_another(tmp_path: Path) -> None:
+    source = store_of(tmp_path / "a.b2z", ARRAYS, {"who": "me"})
+    with blosc2.open(source, mode="a") as store:
+        store["/texts"] = blosc2.ObjectArray()
+        store["/texts"].extend(["a", "é"])
+        store["/age"].vlmeta["unit"] = "y"
+    report = blosc2.convert(source, tmp_path / "b.b2d", cparams={"codec": blosc2.Codec.LZ4}, verify=True)
+    assert (report.arrays, report.objects, report.left_out) == (6, 1, [])
+    with blosc2.open(str(tmp_path / "b.b2d")) as store:
+        assert store.attrs[:] == {"who": "me"}
+        assert store["/age"].vlmeta["unit"] == "y"
+        assert list(store["/texts"]) == ["a", "é"]
+        assert store["/mri/raw"].cparams.codec == blosc2.Codec.LZ4
+    check_same(arrays_in(tmp_path / "b.b2d"), ARRAYS)
+
+
+def test_tar(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "w.tar", "w") as archive:
+        members = {"0/image.npy": io.BytesIO(), "0/class": io.BytesIO(b"3"), "bad.npy": io.BytesIO(b"\x93NUMPY...")}
+        np.save(members["0/image.npy"], np.eye(3))
+        for name, file in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(file.getvalue())
+            archive.addfile(member, io.BytesIO(file.getvalue()))
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "bad.npy"
+        archive.addfile(link)
+    report = blosc2.convert(tmp_path / "w.tar", tmp_path / "w.b2z", verify=True)
+    assert [(each.key, each.why) for each in report.left_out] == [("/link", "it is no file")]
+    found = arrays_in(tmp_path / "w.b2z")
+    np.testing.assert_array_equal(found["/0/image.npy"], np.eye(3))
+    assert found["/0/class"].tobytes() == b"3"
+    assert found["/bad.npy"].tobytes() == b"\x93NUMPY..."
+
+
+def test_chunks(tmp_path: Path) -> None:
+    source = blosc2.asarray(np.zeros((600, 700)), chunks=(100, 300), blocks=(50, 100), urlpath=str(tmp_path / "a.b2nd"))
+    for chunks, wanted in (("auto", source.chunks), ("keep", source.chunks), ("new", None)):
+        blosc2.convert(tmp_path / "a.b2nd", tmp_path / "b.b2nd", chunks=chunks, overwrite=True)
+        found = blosc2.open(str(tmp_path / "b.b2nd")).chunks
+        assert (found == source.chunks) == (wanted is not None)
+    small = blosc2.asarray(np.zeros((600, 700)), chunks=(10, 10), urlpath=str(tmp_path / "c.b2nd"))
+    for chunks in ("auto", "keep"):
+        blosc2.convert(tmp_path / "c.b2nd", tmp_path / "d.b2nd", chunks=chunks, overwrite=True)
+        assert (blosc2.open(str(tmp_path / "d.b2nd")).chunks == small.chunks) == (chunks == "keep")
+
+
+# ------------------------------------------------------------------ with the libraries of the formats
+def test_zarr(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    source = store_of(tmp_path / "a.b2z", ARRAYS, {"who": "me", "odd": np.arange(3)})
+    for name in ("a.zarr", "a.zarr.zip"):
+        report = blosc2.convert(source, tmp_path / name, verify=True)
+        assert [(each.key, each.what) for each in report.left_out] == [
+            ("/", "attribute 'odd'"), ("/big-endian", "the byte order of >i4"),
+        ]  # fmt: skip
+        stored = zarr.storage.ZipStore(tmp_path / name, mode="r") if name.endswith("zip") else tmp_path / name
+        group = zarr.open_group(stored, mode="r")
+        assert dict(group.attrs) == {"who": "me"}
+        native = {**ARRAYS, "/big-endian": ARRAYS["/big-endian"].astype("i4")}
+        check_same({key: np.asarray(group[key[1:]][...]) for key in ARRAYS}, native)
+        if name.endswith("zip"):
+            stored.close()
+        report = blosc2.convert(tmp_path / name, tmp_path / "back.b2z", verify=True, overwrite=True)
+        assert report.left_out == []
+        check_same(arrays_in(tmp_path / "back.b2z"), native)
+
+
+def test_zarr_2(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=2)
+    found = group.create_array("x/y", data=np.arange(300.0).reshape(3, 100), chunks=(2, 30))
+    found.attrs["unit"] = "mm"
+    blosc2.convert(tmp_path / "a.zarr", tmp_path / "a.b2z", chunks="keep", verify=True)
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        assert (store["/x/y"].chunks, store["/x/y"].vlmeta[:]) == ((2, 30), {"unit": "mm"})
+        np.testing.assert_array_equal(store["/x/y"][...], found[...])
+
+
+def test_safetensors(tmp_path: Path) -> None:
+    tensors = pytest.importorskip("safetensors.numpy")
+    arrays = {key[1:]: items for key, items in ARRAYS.items() if key != "/big-endian"}
+    tensors.save_file(arrays, tmp_path / "m.safetensors", metadata={"who": "me"})
+    assert blosc2.convert(tmp_path / "m.safetensors", tmp_path / "m.b2z", verify=True).left_out == []
+    check_same(arrays_in(tmp_path / "m.b2z"), {f"/{name}": items for name, items in arrays.items()})
+    source = store_of(tmp_path / "a.b2z", ARRAYS, {"who": "me"})
+    report = blosc2.convert(source, tmp_path / "n.safetensors", verify=True)
+    assert [(each.key, each.why) for each in report.left_out] == [("/big-endian", "safetensors has no >i4")]
+    check_same(tensors.load_file(tmp_path / "n.safetensors"), arrays)
+
+
+def test_nifti(tmp_path: Path) -> None:
+    nibabel = pytest.importorskip("nibabel")
+    image = nibabel.Nifti1Image(ARRAYS["/mri/raw"], np.diag([2.0, 3, 4, 1]))
+    image.header.set_slope_inter(2, 5)
+    nibabel.save(image, tmp_path / "v.nii.gz")
+    assert blosc2.convert(tmp_path / "v.nii.gz", tmp_path / "v.b2nd", verify=True).left_out == []
+    found, loaded = blosc2.open(str(tmp_path / "v.b2nd")), nibabel.load(tmp_path / "v.nii.gz")
+    scale = found.vlmeta[:]
+    np.testing.assert_allclose(found[...] * scale.get("scl_slope", 1) + scale.get("scl_inter", 0), loaded.get_fdata())
+    np.testing.assert_array_equal(found.vlmeta["affine"], loaded.affine)
+
+
+def test_images(tmp_path: Path) -> None:
+    image, tifffile = pytest.importorskip("PIL.Image"), pytest.importorskip("tifffile")
+    (tmp_path / "in" / "sub").mkdir(parents=True)
+    pixels = np.random.default_rng(0).integers(0, 255, (20, 30, 3)).astype("u1")
+    image.fromarray(pixels).save(tmp_path / "in" / "a.png")
+    image.fromarray(pixels[..., 0]).save(tmp_path / "in" / "sub" / "b.bmp")
+    tifffile.imwrite(tmp_path / "in" / "c.tif", ARRAYS["/mri/raw"], photometric="minisblack")
+    (tmp_path / "in" / "x.txt").write_text("text")
+    (tmp_path / "in" / "broken.png").write_bytes(b"\x89PNG")
+    report = blosc2.convert(tmp_path / "in", tmp_path / "in.b2z", verify=True)
+    assert [each.key for each in report.left_out] == ["/broken.png", "/x.txt"]
+    wanted = {"/a.png": pixels, "/sub/b.bmp": pixels[..., 0], "/c.tif": ARRAYS["/mri/raw"]}
+    check_same(arrays_in(tmp_path / "in.b2z"), wanted)
+    blosc2.convert(tmp_path / "in" / "c.tif", tmp_path / "c.b2nd", verify=True)
+
+
+def test_lmdb(tmp_path: Path) -> None:
+    lmdb = pytest.importorskip("lmdb")
+    with lmdb.open(str(tmp_path / "l.lmdb")) as environment, environment.begin(write=True) as transaction:
+        for name, value in {b"k1": b"abc", b"\xff": b"x", b"empty": b""}.items():
+            transaction.put(name, value)
+    report = blosc2.convert(tmp_path / "l.lmdb", tmp_path / "l.b2z", verify=True)
+    assert [(each.key, each.why) for each in report.left_out] == [("/ff", "its key is no text in UTF-8")]
+    assert {key: items.tobytes() for key, items in arrays_in(tmp_path / "l.b2z").items()} == {
+        "/k1": b"abc",
+        "/empty": b"",
+    }
+
+
+def test_parquet(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    values = np.arange(3000.0).reshape(1000, 3)
+    column = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), 3)
+    table = pa.table({"v": column, "n": pa.array(np.arange(1000, dtype="i2")), "s": pa.array(["x"] * 1000)})
+    pq.write_table(table, tmp_path / "p.parquet", row_group_size=300)
+    report = blosc2.convert(tmp_path / "p.parquet", tmp_path / "p.b2z", verify=True)
+    assert [each.key for each in report.left_out] == ["/s"]
+    check_same(arrays_in(tmp_path / "p.b2z"), {"/v": values, "/n": np.arange(1000, dtype="i2")})
+    pq.write_table(pa.table({"n": pa.array([1, None])}), tmp_path / "q.parquet")
+    with pytest.raises(ConversionError, match="'n' has missing values"):
+        blosc2.convert(tmp_path / "q.parquet", tmp_path / "q.b2z")
+
+
+# ------------------------------------------------------------------ refused, and left out
+def test_what_cannot_be_converted(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.arange(3), y=np.arange(4))
+    store = store_of(tmp_path / "s.b2z", ARRAYS)
+    for source, target, error, text in [
+        ("none.npz", "n.b2z", FileNotFoundError, "does not exist"),
+        ("a.npz", "n.unknown", ConversionError, "is not known by its name"),
+        ("a.npz", "n.nii", ConversionError, "nifti files cannot be written; these can: blosc2"),
+        ("a.npz", "s.b2z", FileExistsError, "overwrite=True"),
+        ("a.npz", "n.b2nd", ConversionError, "holds one array, and there are several: /x, /y"),
+        ("s.b2z", "s.b2z", ConversionError, "are the same"),
+    ]:
+        with pytest.raises(error, match=text):
+            blosc2.convert(tmp_path / source, tmp_path / target)
+    with pytest.raises(ValueError, match="'auto', 'keep' or 'new'"):
+        blosc2.convert(tmp_path / "a.npz", tmp_path / "n.b2z", chunks="some")
+    with pytest.raises(ConversionError, match="there is no format 'x'"):
+        blosc2.convert(tmp_path / "a.npz", tmp_path / "n.b2z", source_format="x")
+    assert sorted(os.listdir(tmp_path)) == ["a.npz", "s.b2z"]
+    check_same(arrays_in(store), ARRAYS)
+
+
+@pytest.mark.parametrize("suffix", [".b2z", ".b2d", ".b2e"])
+def test_keys_that_no_store_can_have(tmp_path: Path, suffix: str) -> None:
+    good = ["b", "g/c", "é/ü", "x y"]
+    bad = ["<b>", "..", "../up", "x\ny", "l" * 300, "d/" * 999 + "e", "a//b", "nul\x01"]
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        for name in good + bad:
+            member = io.BytesIO()
+            np.save(member, np.arange(3))
+            archive.writestr(name + ".npy", member.getvalue())
+    report = blosc2.convert(tmp_path / "a.npz", tmp_path / f"a{suffix}", verify=True)
+    assert sorted(arrays_in(tmp_path / f"a{suffix}")) == sorted(f"/{name}" for name in good)
+    assert sorted(each.key for each in report.left_out) == sorted(f"/{name}" for name in bad)
+    assert all(line.isprintable() for line in str(report).splitlines())
+
+
+def test_a_source_that_breaks_in_the_middle(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.arange(3), y=np.random.default_rng(0).random(100_000))
+    data = bytearray((tmp_path / "a.npz").read_bytes())
+    data[300_000] ^= 255
+    (tmp_path / "a.npz").write_bytes(data)
+    for name in ("a.b2z", "a.b2e", "b.npz"):
+        with pytest.raises(zipfile.BadZipFile, match="CRC"):
+            blosc2.convert(tmp_path / "a.npz", tmp_path / name, resume=False)
+    assert os.listdir(tmp_path) == ["a.npz"]
+
+
+def test_a_value_that_comes_back_wrong_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from blosc2._tools.converting import stores
+
+    np.savez(tmp_path / "a.npz", x=np.arange(3))
+    real = stores.new_array
+    monkeypatch.setattr(
+        stores, "new_array", lambda item, *more: real(stores.ArrayItem.of(item.key, item.whole() + 1), *more)
+    )
+    with pytest.raises(ConversionError, match="read back at '/x'"):
+        blosc2.convert(tmp_path / "a.npz", tmp_path / "a.b2z", verify=True)
+    assert os.listdir(tmp_path) == ["a.npz"]
+
+
+def test_a_package_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.h5").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(
+        ConversionError, match=r"hdf5 files need the package 'h5py': pip install 'python-blosc2\[convert\]'"
+    ):
+        blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z")
+
+
+def test_progress_and_memory_of_many_pieces(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((4000, 4000)))
+    seen: list[tuple[int, int]] = []
+    blosc2.convert(tmp_path / "a.npy", tmp_path / "a.b2z", progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (128_000_000, 128_000_000)
+    assert len(seen) > 5
+    assert seen == sorted(seen)

@@ -1,0 +1,169 @@
+"""`convert` from and to HDF5: what h5py sees, chunks that are taken over, and what has no counterpart."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+
+h5py = pytest.importorskip("h5py")
+hdf5plugin = pytest.importorskip("hdf5plugin")
+
+NOISE = np.random.default_rng(0).integers(0, 100, (1000, 700)).astype("i4")
+
+
+def make(path: Path) -> Any:
+    """A file of all that has a counterpart."""
+    with h5py.File(path, "w") as file:
+        file.attrs.update({
+            "title": "hé", "n": np.int32(4), "m": 7, "v": np.arange(3, dtype="f4"), "t": ["a", "bb"], "b": True,
+            "fixed": np.bytes_(b"abc"), "big": np.array(3, ">i2"), "f": 2.5,
+        })  # fmt: skip
+        blosc = hdf5plugin.Blosc2(cname="zstd", clevel=3)
+        file.create_dataset("g/plain", data=np.arange(7000, dtype="i4").reshape(100, 70)).attrs["unit"] = "mm"
+        file.create_dataset("g/b2", data=NOISE, chunks=(320, 400), **blosc)
+        file.create_dataset("g/b1", data=np.arange(1e6), chunks=(65536,), **hdf5plugin.Blosc2(cname="lz4", clevel=3))
+        file.create_dataset("g/b3", data=NOISE.reshape(10, 100, 700), chunks=(3, 50, 300), **blosc)
+        file.create_dataset(
+            "gzip", data=np.arange(1e5, dtype=">f4").reshape(100, 1000), chunks=(10, 100), compression=1
+        )
+        sparse = file.create_dataset("sparse", (1000, 1000), "f4", chunks=(100, 100), fillvalue=3.5, **blosc)
+        sparse[150:250, 3] = 1
+        file["scalar"], file["text"], file["bool"] = np.float32(2.5), "hello", np.array([True, False])
+        file["texts"], file["grid"] = np.array(["a", "bé", ""], object), np.array([["a", "b"]], object)
+        file["fixed"], file["complex"] = np.array([b"ab", b"c"]), np.array([1 + 2j])
+        file["fields"] = np.array([(1, 2.5)], dtype=[("x", "i4"), ("y", ">f8")])
+        file["enum"] = np.array([0, 1], dtype=h5py.enum_dtype({"A": 0, "B": 1}, "i1"))
+        file["none"] = np.zeros((0, 3))
+        file.create_group("empty").attrs["x"] = 1.5
+
+
+def contents(path: Path) -> dict[str, Any]:
+    """All groups and datasets: dtype, items, attributes."""
+    found: dict[str, Any] = {}
+
+    def note(name: str, item: Any) -> None:
+        attributes = {
+            name: (str(getattr(value, "dtype", type(value))), str(value)) for name, value in item.attrs.items()
+        }
+        if isinstance(item, h5py.Dataset):
+            found[name] = (
+                item.dtype,
+                item.shape,
+                item[()].tobytes() if item.dtype.kind != "O" else str(item[()]),
+                attributes,
+            )
+        else:
+            found[name] = attributes
+
+    with h5py.File(path) as file:
+        note("/", file)
+        file.visititems(note)
+    return found
+
+
+def test_there_and_back(tmp_path: Path) -> None:
+    make(tmp_path / "a.h5")
+    for suffix in (".b2z", ".b2d"):
+        there = blosc2.convert(tmp_path / "a.h5", tmp_path / f"a{suffix}", verify=True)
+        back = blosc2.convert(tmp_path / f"a{suffix}", tmp_path / "b.h5", verify=True, overwrite=True)
+        assert (there.left_out, back.left_out) == ([], [])
+        assert contents(tmp_path / "b.h5") == contents(tmp_path / "a.h5")
+
+
+@pytest.mark.skipif(shutil.which("h5diff") is None, reason="h5diff is not installed everywhere")
+def test_h5diff_finds_nothing(tmp_path: Path) -> None:
+    make(tmp_path / "a.h5")
+    blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z")
+    blosc2.convert(tmp_path / "a.b2z", tmp_path / "b.h5")
+    plugins = {**os.environ, "HDF5_PLUGIN_PATH": hdf5plugin.PLUGINS_PATH}
+    same = subprocess.run(
+        ["h5diff", "-v", "a.h5", "b.h5"], cwd=tmp_path, env=plugins, capture_output=True, text=True, check=False
+    )
+    assert (same.returncode, "not comparable" in same.stdout) == (0, False), same.stdout
+    with h5py.File(tmp_path / "b.h5", "a") as file:
+        file["g/plain"][3, 4] = -1
+    assert subprocess.run(["h5diff", "-q", "a.h5", "b.h5"], cwd=tmp_path, env=plugins, check=False).returncode == 1
+
+
+@pytest.mark.parametrize("name", ["g/b1", "g/b2", "g/b3", "sparse"])
+def test_chunks_are_taken_over(tmp_path: Path, name: str) -> None:
+    """The compressed bytes of a chunk are those of the HDF5 file, and nothing is decoded for them."""
+    make(tmp_path / "a.h5")
+    blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z")
+    with h5py.File(tmp_path / "a.h5") as file, blosc2.open(str(tmp_path / "a.b2z")) as store:
+        source, leaf = file[name], store["/" + name]
+        np.testing.assert_array_equal(leaf[...], source[...])
+        assert leaf.chunks == source.chunks
+        taken = 0
+        for number, index in enumerate(
+            np.ndindex(*(-(-n // c) for n, c in zip(source.shape, source.chunks, strict=True)))
+        ):
+            try:
+                _, stored = source.id.read_direct_chunk(tuple(i * c for i, c in zip(index, source.chunks, strict=True)))
+            except (ValueError, RuntimeError, OSError):  # never written
+                continue
+            taken += blosc2.schunk_from_cframe(stored).get_chunk(0) == leaf.schunk.get_chunk(number)
+        assert taken == (source.id.get_num_chunks() if name != "sparse" else 2)
+
+
+def test_a_chunk_of_another_kind_is_compressed_anew(tmp_path: Path) -> None:
+    """A chunk that no filter has touched, and one whose frame is of another array."""
+    items = NOISE[:300, :300]
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        found = file.create_dataset("x", data=items, chunks=(100, 100), **hdf5plugin.Blosc2())
+        found.id.write_direct_chunk((100, 100), np.ascontiguousarray(items[100:200, 100:200]).tobytes(), filter_mask=1)
+    blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        np.testing.assert_array_equal(store["/x"][...], items)
+
+
+def test_a_damaged_chunk_is_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        found = file.create_dataset("x", data=NOISE[:300, :300], chunks=(100, 100), **hdf5plugin.Blosc2())
+        _, stored = found.id.read_direct_chunk((100, 100))
+        found.id.write_direct_chunk((100, 100), stored[: len(stored) // 2])
+    with pytest.raises(OSError, match=r"[Cc]an't|filter"):
+        blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", resume=False)
+    assert os.listdir(tmp_path) == ["a.h5"]
+
+
+def test_what_has_no_counterpart(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = np.arange(3)
+        file["same"] = file["x"]
+        file["soft"] = h5py.SoftLink("/x")
+        file["dangling"] = h5py.SoftLink("/nothing")
+        file["out"] = h5py.ExternalLink("other.h5", "/x")
+        file["null"] = h5py.Empty("f4")
+        file["type"] = np.dtype("i4")
+        file["reference"] = np.array([file["x"].ref], dtype=h5py.ref_dtype)
+        file["ragged"] = np.array([np.arange(2), np.arange(3)], object).astype(h5py.vlen_dtype("i4"))
+        file["loop"] = file["/"]
+        file.create_dataset("utf8", data=np.array([b"a"]), dtype=h5py.string_dtype("utf-8", 4))
+        file.attrs["reference"], file.attrs["null"] = file["x"].ref, h5py.Empty("f4")
+    report = blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
+    found = {(each.key, each.what) for each in report.left_out}
+    assert found == {
+        ("/", "attribute 'null'"), ("/", "attribute 'reference'"), ("/dangling", "soft or external link"),
+        ("/loop", "hard link"), ("/null", "all of it"), ("/out", "soft or external link"), ("/ragged", "all of it"),
+        ("/reference", "all of it"), ("/soft", "soft or external link"), ("/type", "named datatype"),
+        ("/utf8", "the character set"), ("/x", "hard link"),
+    }  # fmt: skip
+    assert not report.complete
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        assert list(store) == ["/same", "/utf8"]
+    store = blosc2.TreeStore(str(tmp_path / "b.b2z"), mode="w")
+    with store:
+        store["/when"], store["/bytes"] = np.array(["2020-01-01"], "M8[D]"), blosc2.SChunk(data=b"abc")
+        store["/objects"] = blosc2.ObjectArray()
+        store["/objects"].append({"a": 1})
+    report = blosc2.convert(tmp_path / "b.b2z", tmp_path / "b.h5")
+    assert [each.key for each in report.left_out] == ["/bytes", "/objects", "/when"]
