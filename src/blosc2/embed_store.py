@@ -182,7 +182,7 @@ class EmbedStore(Store):
     def _open_file(self, path: str) -> None:
         exists = self._backend.exists()
         if self.mode == "x" and os.path.lexists(path):
-            raise taken(path, "mode='x' only creates, and there is a file already")
+            raise taken(path, "mode='x' only creates, and there is a file already: mode='r' or 'a' opens it")
         if exists and self.mode != "w":
             publish.load(self)
             self._backend.cut_tail()

@@ -162,9 +162,17 @@ class MissingMetadataError(_PlacedError, KeyError, RuntimeError):
 class CompressionError(_PlacedError, ValueError):
     """A codec or filter cannot compress the data; use other compression parameters, with ``copy(cparams=...)``."""
 
+    def __init__(self, reason: str, *, path: object = None, key: str | None = None) -> None:
+        super().__init__(f"{reason}: use another codec or other filters in cparams={{...}}", path=path, key=key)
+        self.reason = reason
+
 
 class UnsupportedValueError(_PlacedError, TypeError, AttributeError):
     """A value of a type that cannot be stored."""
+
+
+#: What is said of a closed store.
+CLOSED_STORE = "this is a closed store: open it again; leaves taken from it before stay valid"
 
 
 class ClosedStoreError(_PlacedError, ValueError):
@@ -237,7 +245,7 @@ def _rebuild_unsafe_error(
 _CODEC_ERRORS = {
     -1: "general failure",
     -2: "the compressed stream is damaged",
-    -3: "the data is damaged",
+    -3: "the data is damaged, or nothing that this codec takes",
     -4: "out of memory",
     -5: "the input is too short",
     -6: "the output has too little room",

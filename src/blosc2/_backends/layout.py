@@ -134,7 +134,9 @@ def unusual_name(root: str, name: str, key: str, frame: Frame | None) -> str:
         suffix = suffix_of_frame(frame)
         kind = "ObjectArray" if frame.metalayer("vlarray") is not None else _KINDS[suffix]
         expected = repr(suffix)
-    return f"{root}: {name!r} is the leaf {key!r}, of kind {kind}, under an unusual suffix; expected {expected}"
+    return (
+        f"{root}: {name!r} is the leaf {key!r}, of kind {kind}, under an unusual suffix: rename it; expected {expected}"
+    )
 
 
 def filed_as(byte_range: ByteRange) -> tuple[str, bytes]:

@@ -21,7 +21,7 @@ from blosc2._core.keys.keytable import KeyTable
 from blosc2._core.keys.listing import KeyListing
 from blosc2._files import LASTING, Progress, lasting
 from blosc2._options import StoreOptions
-from blosc2.exceptions import ClosedStoreError, StoreKeyError
+from blosc2.exceptions import CLOSED_STORE, ClosedStoreError, StoreKeyError
 
 if TYPE_CHECKING:
     from blosc2._backends.directory.placing import Placing
@@ -179,7 +179,7 @@ class TieredBackend(ABC):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClosedStoreError("this is a closed store; leaves taken from it before stay valid", path=self.root)
+            raise ClosedStoreError(CLOSED_STORE, path=self.root)
 
     # ------------------------------------------------------------------ locate
     def locate(self, key: str) -> ByteRange | None:

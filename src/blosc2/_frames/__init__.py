@@ -55,7 +55,7 @@ from blosc2._frames.keywords import (
     dparams_keywords,
     schunk_keywords,
 )
-from blosc2._frames.metadata import HandleProperties, Meta, VLMeta
+from blosc2._frames.metadata import HandleProperties, Meta, VLMeta, which_has
 from blosc2._frames.metadata_limits import (
     MAX_ENTRIES,
     pack_metalayers,
@@ -210,6 +210,7 @@ __all__ = [
     "trailers",
     "unpack",
     "verify_frame",
+    "which_has",
     "with_padding",
     "write_chunk",
     "write_chunks",

@@ -59,6 +59,7 @@ class _Metadata:
     __slots__ = ("_frame_opener", "_handle")
 
     _kind = "metadata"
+    _cure = ""
 
     def __init__(self, handle: MetadataHandle, frame_opener: FrameOpener | None = None) -> None:
         self._handle = handle
@@ -67,8 +68,12 @@ class _Metadata:
     def _content(self, name: object) -> bytes:
         raise NotImplementedError
 
+    def __iter__(self) -> Iterator[str]:
+        raise NotImplementedError
+
     def _missing(self, name: object) -> MissingMetadataError:
-        return MissingMetadataError(f"{name} not found in the {self._kind}", path=self._handle.urlpath)
+        why = f"{name} not found in the {self._kind}, {which_has(self)}{self._cure}"
+        return MissingMetadataError(why, path=self._handle.urlpath, key=self._handle.frame.key)
 
     def _unpack(self, name: str, content: bytes, together: Together | None = None) -> Any:
         where = f"{self._kind} {name!r}"
@@ -100,6 +105,21 @@ class _Metadata:
                 text = f"<unreadable: {error.reason}>"
             shown.append(f"{name!r}: {text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...'}")
         return f"{{{', '.join(shown)}}}"
+
+
+def which_has(names: Iterable[str]) -> str:
+    """The end of a message about a name that is not there: those that are, the first eight of them.
+
+    Examples
+    --------
+    >>> which_has(["unit", "spacing"])
+    "which has 'unit', 'spacing'"
+    >>> which_has([])
+    'which has no entry'
+    """
+    known = list(names)
+    more = f" and {len(known) - 8} more" if len(known) > 8 else ""
+    return f"which has {', '.join(f'{name!r:.80}' for name in known[:8])}{more}" if known else "which has no entry"
 
 
 def _text(value: Any, size: int) -> str:
@@ -143,6 +163,7 @@ class Meta(_Metadata, Mapping[str, Any]):
     __slots__ = ()
 
     _kind = "fixed metadata"
+    _cure = "; meta={...} sets these names when the object is made, attrs takes others at any time"
 
     def __getitem__(self, name: str | slice) -> Any:
         if isinstance(name, slice):

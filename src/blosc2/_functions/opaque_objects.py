@@ -28,7 +28,8 @@ class OpaqueObject:
 
     def _refuse(self, *_: Any, **__: Any) -> Never:
         raise UnsupportedKindError(
-            f"an object of kind {self.kind!r} can be described and copied here, not read or changed",
+            f"an object of kind {self.kind!r} can be described and copied here, not read or changed; "
+            "use the package that wrote it",
             path=self._handle.urlpath, key=self._handle.key,
         )  # fmt: skip
 

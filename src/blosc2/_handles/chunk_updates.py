@@ -98,7 +98,10 @@ def compressed(handle: FrameHandle, data: Any, what: str) -> tuple[bytes, int]:
     view = bytes_of(data)
     size, largest = len(view), int(handle.frame.chunksize)
     if 0 < largest < size:
-        raise ChunkSizeError(f"Could not {what} the data: {size} bytes, a chunk has {largest}")
+        raise ChunkSizeError(
+            f"Could not {what} the data: {size} bytes, a chunk has at most {largest}: split the data, or make a "
+            "super-chunk with a larger chunksize=", path=handle.urlpath, key=handle.key,
+        )  # fmt: skip
     if size == 0:
         raise ChunkSizeError(f"Could not {what} the data: a chunk cannot be empty")
     return encode(handle.encoding(), view), size

@@ -192,9 +192,9 @@ class FrameHandle:
     def require_writable(self) -> None:
         """Raise unless changes can be published here."""
         if not self.writable:
-            raise ReadOnlyError(
-                "Cannot do this action with reading mode: open it with mode='a'", path=self.urlpath, key=self.key
-            )
+            what = "it" if self.key is None else "the store"
+            how = f"open {what} with mode='a', and without mmap_mode='r'"
+            raise ReadOnlyError(f"Cannot do this action with reading mode: {how}", path=self.urlpath, key=self.key)
 
     def editing(self) -> AbstractContextManager[Any]:
         """Block changes by other threads while one is prepared and published. Readers are not blocked.

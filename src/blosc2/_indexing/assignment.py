@@ -31,7 +31,10 @@ def as_items(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...] | None) ->
     try:
         return np.broadcast_to(value, shape)
     except ValueError:
-        raise ShapeError(f"a value of shape {value.shape} cannot be assigned to a selection of shape {shape}") from None
+        raise ShapeError(
+            f"a value of shape {value.shape} cannot be assigned to a selection of shape {shape}: give it that shape, "
+            "or one that NumPy broadcasts to it"
+        ) from None
 
 
 def lossless(value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:

@@ -19,6 +19,8 @@ class FieldViews(Mapping[str, "NDField"]):
         self._views = MappingProxyType(views)
 
     def __getitem__(self, name: str) -> NDField:
+        if name not in self._views:
+            raise KeyError(f"no field {name!r}; there are {', '.join(self._views) or 'none'}")
         return self._views[name]
 
     def __repr__(self) -> str:

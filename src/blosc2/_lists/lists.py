@@ -89,7 +89,7 @@ class ValueList(StoredFrame, MutableSequence[Any]):
                 self._handle = self._existing(storage, deserialize, given)
                 return
             if storage.mode == "r":
-                raise MissingFileError(errno.ENOENT, "No such file or directory", storage.urlpath)
+                raise MissingFileError(errno.ENOENT, "No such file or directory: mode='a' creates it", storage.urlpath)
         if chunksize is not None:
             chunksize = operator.index(chunksize)
             if not 1 <= chunksize <= MAX_BUFFERSIZE:

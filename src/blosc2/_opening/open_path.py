@@ -147,9 +147,15 @@ def open(
         for other in _STORE_SUFFIXES:
             if os.path.lexists(name + other):
                 return _opening.opened_store(name + other, other, mode, mmap_mode, policy, store_how, locking=locking)
-        raise MissingFileError(errno.ENOENT, "No such file or directory", name)
+        raise MissingFileError(
+            errno.ENOENT,
+            "No such file or directory: blosc2.open opens what is there; blosc2.asarray(..., urlpath=...) makes a file",
+            name,
+        )
     if effective == "x":
-        raise ExistingFileError(errno.EEXIST, "mode='x' only creates, and the file exists", name)
+        raise ExistingFileError(
+            errno.EEXIST, "mode='x' only creates, and the file exists: mode='r' or 'a' opens it", name
+        )
     try:
         options = HandleOptions(effective, mmap_mode, policy, locking=locking, **how)
         handle = open_handle(name, options, offset, directory=False, advice=lasting(advise))
@@ -179,17 +185,15 @@ def _check_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
     for name in _OUT_OF_SCOPE:
         if kwargs.get(name):
             raise NotImplementedError(f"{name!r} is for remote and foreign data, which this package does not open")
-    unknown = set(kwargs) - {
-        "cparams",
-        "dparams",
-        "locking",
-        "durable",
-        "initial_mapping_size",
-        *_WRITER_KEYWORDS,
-        *_OUT_OF_SCOPE,
-    }
+    known = {"cparams", "dparams", "locking", "durable", "initial_mapping_size", *_WRITER_KEYWORDS}
+    unknown = set(kwargs) - known - set(_OUT_OF_SCOPE)
     if unknown:
-        warnings.warn(f"open() ignores {', '.join(sorted(map(repr, unknown)))}", UserWarning, stacklevel=3)
+        warnings.warn(
+            f"open() ignores {', '.join(sorted(map(repr, unknown)))}: it takes urlpath, mode, offset, "
+            f"mmap_mode, deserialize, verify, advise, {', '.join(sorted(known))}",
+            UserWarning,
+            stacklevel=3,
+        )
     how: dict[str, Any] = {}
     if kwargs.get("cparams") is not None:
         how["cparams"] = cparams_from(kwargs["cparams"])

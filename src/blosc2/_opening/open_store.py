@@ -111,8 +111,11 @@ def _store_of(backend: TieredBackend, path: str, options: StoreOptions, given: d
         )
         if not (may_be_table and store.is_table()):
             break
-        warnings.warn(f"{path} is a table of another package; its parts are shown as leaves", UserWarning,
-                      stacklevel=4)  # fmt: skip
+        warnings.warn(
+            f"{path} is a table of another package; its parts are shown as leaves: change it only with that package",
+            UserWarning,
+            stacklevel=4,
+        )
     if options.advise is not None and store._session.advice is None:
         _stores.advise_all(store, options.advise)
     return store

@@ -273,7 +273,7 @@ class NewKeys:
             end = key.find("/", 1)
             while end > 0:
                 if key[:end] in self._leaves:
-                    raise ValueError(f"Cannot add child {key!r} to path {key[:end]!r} that already contains data")
+                    raise below_leaf(key, key[:end])
                 end = key.find("/", end + 1)
         if self._grouped or ".b2" in key:
             self._groups.add_groups(key)
@@ -281,10 +281,21 @@ class NewKeys:
 
     def _check_not_group(self, key: str) -> None:
         if self._grouped and key in self._groups:
-            raise ValueError(f"Cannot assign array to structural path {key!r} that already has children")
+            raise ValueError(
+                f"Cannot assign array to structural path {key!r} that already has children: use a key below it, or "
+                "delete the group first"
+            )
         for suffix in LEAF_SUFFIXES if self._has_suffixed else ():
             if key + suffix in self._groups:
                 raise folder_clash(key, key + suffix)
+
+
+def below_leaf(key: str, leaf: str) -> ValueError:
+    """The error for a key below that of a leaf."""
+    return ValueError(
+        f"Cannot add child {key!r} to path {leaf!r} that already contains data: use a key that is not below it, or "
+        "delete it first"
+    )
 
 
 def differs_in_case(key: str, other: str) -> ValueError:

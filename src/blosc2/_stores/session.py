@@ -7,7 +7,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from blosc2._core.leaves.leaf_setter import SessionState
-from blosc2.exceptions import ClosedStoreError, ReadOnlyError
+from blosc2.exceptions import CLOSED_STORE, ClosedStoreError, ReadOnlyError
 
 if TYPE_CHECKING:
     from blosc2._backends import WriterLock
@@ -74,14 +74,15 @@ class Session(SessionState):
         """The error for any use of a closed store."""
         if self.lost is not None:
             return copy.copy(self.lost[0])  # each with a traceback of its own
-        return ClosedStoreError("this is a closed store; leaves taken from it before stay valid", path=self.path)
+        return ClosedStoreError(CLOSED_STORE, path=self.path)
 
     def check_writable(self, what: str, key: str | None = None) -> None:
         """Raise an error if the store cannot be changed; `what` completes "cannot ..."."""
         if self.closed:
             raise self.closed_error()
         if self.mode == "r":
-            raise ReadOnlyError(f"Cannot {what} in read-only mode", path=self.path, key=key)
+            how = "open the store with mode='a', and without mmap_mode='r'"
+            raise ReadOnlyError(f"Cannot {what} in read-only mode: {how}", path=self.path, key=key)
         self.check_not_streaming(what)
         self.check_own()
 

@@ -59,7 +59,7 @@ def _open_or_begin(store: DictStore, path: str) -> None:
     backend, mode = store._backend, store.mode
     exists = backend.exists()
     if mode == "x" and (exists or os.path.islink(path)):
-        raise taken(path, "mode='x' only creates, and there is something already")
+        raise taken(path, "mode='x' only creates, and there is something already: mode='r' or 'a' opens it")
     if exists and mode != "w":
         load(store)
         if backend.warns_early:

@@ -175,7 +175,7 @@ class DirectoryBackend(TieredBackend):
         expected = suffix_of_frame(frame)
         if os.path.splitext(path)[1] in set(LEAF_SUFFIXES) - {expected}:
             warnings.warn(
-                f"{path}: the leaf {key!r} has another suffix than its kind, {expected}: was the file renamed?",
+                f"{path}: the leaf {key!r} has another suffix than its kind, {expected}: if renamed, give it that one",
                 UserWarning, stacklevel=2,
             )  # fmt: skip
 

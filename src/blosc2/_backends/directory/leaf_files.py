@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
@@ -190,9 +191,12 @@ class LeafFiles:
         self._warn_of(ranked[-1])
         if "" not in self._told and sum(map(len, ranked)) > len(set().union(*ranked)):
             self._told.add("")
+            counts = Counter(key for group in ranked for key in group)
+            several = [repr(key) for key, count in counts.items() if count > 1]
+            more = f" and {len(several) - 8} more" if len(several) > 8 else ""
             warnings.warn(
-                f"{self._root}: some keys have more than one file; of these, the suffixes "
-                f"{', '.join(LEAF_SUFFIXES)} win in this order",
+                f"{self._root}: {', '.join(several[:8])}{more}: more than one file; of these, the suffixes "
+                f"{', '.join(LEAF_SUFFIXES)} win in this order: remove the files that should not be leaves",
                 UserWarning,
                 stacklevel=2,
             )

@@ -18,7 +18,7 @@ from blosc2._core.keys.listing import KeyListing
 from blosc2._core.on_demand import import_now
 from blosc2._files import Progress, begins_with, file_identity, lasting, remove_leftovers
 from blosc2._options import StoreOptions
-from blosc2.exceptions import ClosedStoreError, FormatError, StoreKeyError
+from blosc2.exceptions import CLOSED_STORE, ClosedStoreError, FormatError, StoreKeyError
 
 if TYPE_CHECKING:
     from blosc2._backends.embedded.changes import EmbeddedChanges
@@ -197,7 +197,7 @@ class EmbeddedBackend:
         if embedded is not None:
             return embedded.locate(key)
         if self._closed:
-            raise ClosedStoreError("this is a closed store; leaves taken from it before stay valid", path=self.root)
+            raise ClosedStoreError(CLOSED_STORE, path=self.root)
         return None
 
     def open_frame(self, key: str) -> Frame | None:

@@ -246,7 +246,7 @@ class Members:
         for key in keys.clashes:
             warnings.warn(
                 f"{root}: {key!r} has more than one member; of these, the suffixes "
-                f"{', '.join(LEAF_SUFFIXES)} win in this order",
+                f"{', '.join(LEAF_SUFFIXES)} win in this order: pack it again without the others",
                 UserWarning,
                 stacklevel=2,
             )

@@ -45,7 +45,8 @@ class LiveHandle(MemoryHandle):
         store = None if self._store is None else self._store()
         if store is None or store.closed:
             raise ClosedStoreError(
-                "the leaf can be read but no longer changed: its store was closed, or the key was given another value",
+                "the leaf can be read but no longer changed: its store was closed, or the key was given another value; "
+                "open the store with mode='a', if it is closed, and take the leaf from it again",
                 path=self.urlpath,
                 key=self.key,
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from blosc2._frames import which_has
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.changes import put, remove
 from blosc2._stores.leaves.value_to_frame import metadata_frame
@@ -120,7 +121,8 @@ class GroupAttributes(MutableMapping[str, Any]):
         return len(self)
 
     def _missing(self, name: object) -> MissingMetadataError:
-        return MissingMetadataError(f"attribute {name!r} not found", path=self._store.localpath, key=self._key)
+        why = f"attribute {name!r} not found in the group, {which_has(self)}"
+        return MissingMetadataError(why, path=self._store.localpath, key=self._key[: -len(ATTRIBUTES) - 1] or "/")
 
     def __repr__(self) -> str:
         return repr(self._values())

@@ -31,7 +31,8 @@ class ForeignObject:
 
     def _refuse(self) -> Never:
         raise UnsupportedKindError(
-            f"an object of kind {self.kind!r} can be listed and copied with its store, but not read or changed",
+            f"an object of kind {self.kind!r} can be listed and copied with its store, but not read or changed; "
+            "use the package that wrote it",
             path=self._path,
             key=self.key,
         )

@@ -13,6 +13,7 @@ from blosc2._stores import changes
 from blosc2._stores.all_or_none import AllOrNone
 from blosc2._stores.leaves.leaf_setting import ready_setter
 from blosc2._stores.leaves.value_to_frame import metadata_frame
+from blosc2._stores.new_keys import below_leaf
 from blosc2._stores.tree import walking
 from blosc2._stores.tree.names import ATTRIBUTES, DESCRIPTION, HIDDEN
 from blosc2.exceptions import StoreKeyError
@@ -88,8 +89,11 @@ def check_assignable(store: TreeStore, key: str) -> None:
     if store._has_group(key):
         groups, leaves = walking.children(store, key)
         held: Any = [f"{key}/{name}" for name in sorted({*groups, *leaves})]
-        held = held or "none that is listed, but attributes; delete it first"
-        raise ValueError(f"Cannot assign array to structural path {key!r} that already has children: {held}")
+        held = held or "none that is listed, but attributes"
+        raise ValueError(
+            f"Cannot assign array to structural path {key!r} that already has children: {held}; use a key below it, or "
+            "delete the group first"
+        )
     _check_not_below_leaf(store, key)
 
 
@@ -115,5 +119,5 @@ def _check_not_below_leaf(store: TreeStore, key: str) -> None:
     end = key.find("/", 1)
     while end > 0:
         if store._contents.has(key[:end]):
-            raise ValueError(f"Cannot add child {key!r} to path {key[:end]!r} that already contains data")
+            raise below_leaf(key, key[:end])
         end = key.find("/", end + 1)

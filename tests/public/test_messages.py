@@ -1,0 +1,167 @@
+"""Messages say what was expected and what to do."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+from blosc2 import exceptions
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    blosc2.asarray(np.zeros((4, 5)), urlpath="scan.b2nd").attrs["unit"] = "mm"
+    with blosc2.TreeStore("scans.b2z", mode="w") as store:
+        store["/patient/007"] = np.zeros((4, 5))
+        store["/patient"].attrs["unit"] = "mm"
+    return tmp_path
+
+
+def store(mode: str = "r") -> blosc2.TreeStore:
+    return blosc2.TreeStore("scans.b2z", mode=mode)
+
+
+def closed() -> Any:
+    with store() as found:
+        pass
+    return found["/patient/007"]
+
+
+def late_change() -> None:
+    with store("a") as found:
+        leaf = found["/patient/007"]
+    leaf[0] = 1
+
+
+def changed(act: Callable[[blosc2.TreeStore], Any]) -> None:
+    with store("a") as found:
+        act(found)
+
+
+# What is done, the class of the error, and what its message has.
+CASES: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = {
+    "change a mapped array": (
+        lambda: blosc2.open("scan.b2nd", mmap_mode="r").append(np.zeros((1, 5))),
+        exceptions.ReadOnlyError, ("scan.b2nd: ", "open it with mode='a', and without mmap_mode='r'"),
+    ),
+    "change a leaf of a reader": (
+        lambda: store()["/patient/007"].__setitem__(0, 1),
+        exceptions.ReadOnlyError, ("scans.b2z, key '/patient/007': ", "open the store with mode='a'"),
+    ),
+    "change the store of a reader": (
+        lambda: store().__setitem__("/x", 1),
+        exceptions.ReadOnlyError, ("scans.b2z, key '/x': ", "open the store with mode='a'"),
+    ),
+    "use a closed store": (closed, exceptions.ClosedStoreError, ("scans.b2z: ", "open it again")),
+    "change a leaf of a closed store": (
+        late_change, exceptions.ClosedStoreError, ("key '/patient/007': ", "open the store with mode='a'"),
+    ),
+    "an attribute that is not there": (
+        lambda: blosc2.open("scan.b2nd").attrs["units"],
+        exceptions.MissingMetadataError, ("scan.b2nd: ", "units not found", "which has 'unit'"),
+    ),
+    "an attribute of a leaf": (
+        lambda: store()["/patient/007"].attrs["units"],
+        exceptions.MissingMetadataError, ("scans.b2z, key '/patient/007': ", "which has no entry"),
+    ),
+    "an attribute of a group": (
+        lambda: store()["/patient"].attrs["units"],
+        exceptions.MissingMetadataError, ("scans.b2z, key '/patient': ", "'units' not found", "which has 'unit'"),
+    ),
+    "an attribute of the root": (
+        lambda: store().attrs["units"],
+        exceptions.MissingMetadataError, ("scans.b2z, key '/': ", "which has no entry"),
+    ),
+    "a new fixed entry": (
+        lambda: blosc2.zeros(3).meta.__setitem__("unit", "mm"),
+        exceptions.MissingMetadataError, ("unit not found", "which has 'b2nd'", "meta={...}", "attrs"),
+    ),
+    "a value of another shape": (
+        lambda: blosc2.zeros((4, 5)).__setitem__(0, np.zeros(3)),
+        exceptions.ShapeError, ("shape (3,)", "selection of shape (5,)", "broadcasts"),
+    ),
+    "more data than a chunk has": (
+        lambda: blosc2.SChunk(chunksize=80).append_data(bytes(100)),
+        exceptions.ChunkSizeError, ("100 bytes", "at most 80", "split the data"),
+    ),
+    "a filter for other items": (
+        lambda: blosc2.asarray(
+            np.arange(100, dtype="i2"), cparams={"filters": [blosc2.Filter.TRUNC_PREC], "filters_meta": [5]}
+        ),
+        exceptions.CompressionError, ("a filter failed", "use another codec or other filters in cparams={...}"),
+    ),
+    "a codec for other items": (
+        lambda: blosc2.asarray(np.arange(300.0), cparams={"codec": blosc2.Codec.NDLZ}),
+        exceptions.CompressionError, ("nothing that this codec takes", "use another codec"),
+    ),
+    "a field that is not there": (lambda: blosc2.zeros(3, "i4,f8").fields["x"], KeyError, ("'x'", "there are f0, f1")),
+    "a file that is not there": (
+        lambda: blosc2.open("none.b2nd"), exceptions.MissingFileError, ("blosc2.asarray(..., urlpath=...)",),
+    ),
+    "a list that is not there": (
+        lambda: blosc2.ObjectArray(urlpath="none.b2f", mode="r"), exceptions.MissingFileError, ("mode='a' creates it",),
+    ),
+    "an array that is there": (
+        lambda: blosc2.open("scan.b2nd", mode="x"), exceptions.ExistingFileError, ("mode='r' or 'a' opens it",),
+    ),
+    "a store that is there": (lambda: store("x"), exceptions.ExistingFileError, ("mode='r' or 'a' opens it",)),
+    "a key below a leaf": (
+        lambda: changed(lambda found: found.__setitem__("/patient/007/x", 1)), ValueError, ("'/patient/007'", "delete"),
+    ),
+    "many keys below a leaf": (
+        lambda: changed(lambda found: found.write_many([("/patient/007/x", 1)])), ValueError, ("delete it first",),
+    ),
+    "a leaf for a group": (
+        lambda: changed(lambda found: found.__setitem__("/patient", 1)), ValueError, ("a key below it, or delete",),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.usefixtures("folder")
+def test_errors(case: str) -> None:
+    act, kind, words = CASES[case]
+    with pytest.raises(kind) as caught:
+        act()
+    assert type(caught.value) is kind
+    for word in words:
+        assert word in str(caught.value), str(caught.value)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_many_names_are_cut() -> None:
+    array = blosc2.zeros(3)
+    array.attrs[:] = {f"n{n}": n for n in range(20)}
+    with pytest.raises(KeyError, match=r"which has 'n0', 'n1'.*'n7' and 12 more$"):
+        array.attrs["x"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_unknown_keyword_of_open() -> None:
+    with pytest.warns(UserWarning, match=r"open\(\) ignores 'mmapmode': it takes .*\bmmap_mode\b") as told:
+        blosc2.open("scan.b2nd", mmapmode="r")
+    assert len(told) == 1
+
+
+def test_files_of_a_folder(folder: Path) -> None:
+    blosc2.open("scans.b2z").to_b2d("scans.b2d")
+    leaf = folder / "scans.b2d" / "patient" / "007"
+    os.rename(f"{leaf}.b2nd", f"{leaf}.b2f")
+    with pytest.warns(UserWarning, match=r"\.b2nd: if renamed, give it that one$"):
+        blosc2.open("scans.b2d")["/patient/007"]
+    shutil.copy(f"{leaf}.b2f", f"{leaf}.b2nd")
+    with pytest.warns(UserWarning, match=r"'/patient/007': more than one file; .*: remove the files"):
+        list(blosc2.open("scans.b2d"))
+    os.rename(f"{leaf}.b2nd", f"{leaf}.old")
+    os.remove(f"{leaf}.b2f")
+    with pytest.warns(UserWarning, match=r"unusual suffix: rename it; expected '\.b2nd'$"):
+        list(blosc2.open("scans.b2d"))
