@@ -184,7 +184,10 @@ class StoreLockedError(_PlacedError, OSError):
 
 
 class StoreKeyError(_PlacedError, KeyError):
-    """A store has no such key. While the store is open, the message names those that are like it."""
+    """A store has no such key. The message names those that are like it, unless the store was closed before it is read.
+
+    An error that leaves the ``with`` block of the store names them, too.
+    """
 
     #: What is asked for the end of the message when somebody reads it: most of these errors are caught, and never read.
     ending: Callable[[], str] | None = None

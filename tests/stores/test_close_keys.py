@@ -63,6 +63,11 @@ def test_nothing_is_looked_for_unless_somebody_reads_it(maker: Maker, monkeypatc
     assert "is it" not in str(caught.value)  # it was closed before
 
 
+def test_an_error_that_ends_the_block_names_them(maker: Maker) -> None:
+    with pytest.raises(KeyError, match="is it '/atlas'"), maker("r") as store:
+        store["/atlsa"]
+
+
 def test_an_error_keeps_no_store(tmp_path: Path) -> None:
     store = blosc2.EmbedStore()
     store["/a"] = np.arange(3)

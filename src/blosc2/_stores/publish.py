@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from blosc2._backends import ByteRange, NewVersion
 from blosc2._files import Compaction, Progress
 from blosc2._stores.followers import begin_version, forget_published_keys, recount
-from blosc2.exceptions import FormatError, explain, name_file
+from blosc2.exceptions import FormatError, StoreKeyError, explain, name_file
 
 if TYPE_CHECKING:
     from blosc2._stores.all_or_none import AllOrNone
@@ -319,13 +319,15 @@ def close(store: Store, *, durable: bool) -> None:
     end(store)
 
 
-def leave(store: Store, *, failed: bool) -> None:
-    """Close a store at the end of its ``with`` block."""
+def leave(store: Store, error: BaseException | None) -> None:
+    """Close a store at the end of its ``with`` block, which this error ends."""
     session = store._session
     if session.closed:
         return
     try:
-        if failed and not store._unpublished and not session.is_inherited:
+        if isinstance(error, StoreKeyError):
+            str(error)  # looks for keys like the missing one, as long as the store is open
+        if error is not None and not store._unpublished and not session.is_inherited:
             drop(store)  # a new store is not made, and an old one not emptied, for nothing
         store.close()
     finally:

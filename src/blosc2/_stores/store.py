@@ -427,8 +427,8 @@ class Store(LeafLookup, MutableMapping[str, Any]):
         self._session.check_open()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        publish.leave(self, failed=kind is not None)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
+        publish.leave(self, error)
 
     def __del__(self) -> None:
         session = getattr(self, "_session", None)
