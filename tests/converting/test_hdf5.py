@@ -81,6 +81,8 @@ def test_there_and_back(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("h5diff") is None, reason="h5diff is not installed everywhere")
 def test_h5diff_finds_nothing(tmp_path: Path) -> None:
     make(tmp_path / "a.h5")
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        del file["none"]  # h5diff calls two empty datasets not comparable
     blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z")
     blosc2.convert(tmp_path / "a.b2z", tmp_path / "b.h5")
     plugins = {**os.environ, "HDF5_PLUGIN_PATH": hdf5plugin.PLUGINS_PATH}
@@ -145,9 +147,10 @@ def test_what_has_no_counterpart(tmp_path: Path) -> None:
         file["null"] = h5py.Empty("f4")
         file["type"] = np.dtype("i4")
         file["reference"] = np.array([file["x"].ref], dtype=h5py.ref_dtype)
-        file["ragged"] = np.array([np.arange(2), np.arange(3)], object).astype(h5py.vlen_dtype("i4"))
+        ragged = file.create_dataset("ragged", (2,), h5py.vlen_dtype("i4"))
+        ragged[0], ragged[1] = np.arange(2), np.arange(3)
         file["loop"] = file["/"]
-        file.create_dataset("utf8", data=np.array([b"a"]), dtype=h5py.string_dtype("utf-8", 4))
+        file.create_dataset("utf8", data=np.array([b"a"], h5py.string_dtype("utf-8", 4)))
         file.attrs["reference"], file.attrs["null"] = file["x"].ref, h5py.Empty("f4")
     report = blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
     found = {(each.key, each.what) for each in report.left_out}

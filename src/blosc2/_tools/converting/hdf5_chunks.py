@@ -26,7 +26,9 @@ def taken_chunks(found: Any, dtype: np.dtype[Any]) -> TakenChunks | None:
     pipeline = found.id.get_create_plist()
     if pipeline.get_nfilters() != 1 or pipeline.get_filter(0)[0] != _FILTER:
         return None
-    first = _frame(found, (0,) * found.ndim)
+    if not found.id.get_num_chunks():
+        return None
+    first = _frame(found, found.id.get_chunk_info(0).chunk_offset)
     blocks = None if first is None else _blocks(first, found.chunks, dtype)
     if first is None or blocks is None:
         return None

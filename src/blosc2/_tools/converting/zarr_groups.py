@@ -98,7 +98,7 @@ class _NewZarr:
         except (TypeError, ValueError) as error:
             yield LeftOut(item.key, WHOLE, f"{item.dtype} has no counterpart in zarr 3: {error}")
             return
-        if found.dtype != item.dtype:
+        if not item.dtype.isnative:
             yield LeftOut(item.key, f"the byte order of {item.dtype.str}", "zarr 3 gives items in that of the machine")
         if not item.shape:
             found[()] = item.whole()[()]
