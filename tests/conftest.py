@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 # their assertions are those of the tests, and are to say as much
-pytest.register_assert_rewrite("fixture_kit", "store_kit", "file_store_kit", "store_makers")
+pytest.register_assert_rewrite("fixture_kit", "store_kit", "file_store_kit", "store_makers", "cli_kit")
 
 from fixture_kit import slow  # noqa: E402 - now that its assertions are
 

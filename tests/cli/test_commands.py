@@ -11,56 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cli_kit import RAW, Answer, failing
 
 import blosc2
-from blosc2._tools.cli import main
-
-RAW = np.arange(60.0).reshape(3, 4, 5)
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a tree, a dictionary of arrays, embedded values, an array, and a list."""
-    monkeypatch.chdir(tmp_path)
-    with blosc2.TreeStore("s.b2z", mode="w") as store:
-        store["/mri/007/raw"], store["/mri/008/raw"], store["/age"] = RAW, np.ones(5, "i2"), np.arange(3)
-        store["/mri"].attrs["unit"] = "mm"
-        store.attrs["who"] = "me"
-    with blosc2.DictStore("d.b2d", mode="w") as store:
-        store["/x/y"] = np.arange(4)
-    with blosc2.EmbedStore("e.b2e", mode="w") as store:
-        store["/z"] = np.arange(5)
-    blosc2.asarray(np.arange(10), urlpath="a.b2nd")
-    values = blosc2.ObjectArray(urlpath="o.b2frame", mode="w")
-    values.extend([1, "two"])
-    return tmp_path
-
-
-class Answer:
-    def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
-        self.capfd = capfd
-
-    def __call__(self, *arguments: str, code: int = 0) -> str:
-        self.capfd.readouterr()
-        got = main(list(arguments))
-        out, self.err = self.capfd.readouterr()
-        assert got == code, self.err
-        assert "Traceback" not in self.err
-        return out
-
-
-@pytest.fixture
-def run(capfd: pytest.CaptureFixture[str]) -> Answer:
-    return Answer(capfd)
-
-
-def failing(run: Answer, *arguments: str) -> str:
-    """The message of a command that fails: one line, and nothing else."""
-    assert run(*arguments, code=2) == ""
-    assert run.err.count("\n") == 1
-    start = f"blosc2 {arguments[0]}: "
-    assert run.err.startswith(start)
-    return run.err.removeprefix(start).rstrip("\n")
 
 
 # ------------------------------------------------------------------ looking
@@ -116,6 +69,17 @@ def test_info(folder: Path, run: Answer) -> None:
     assert json.loads(run("info", "--json", "s.b2z"))["attributes"] == {"who": "me"}
     for path in ("a.b2nd", "d.b2d", "e.b2e", "o.b2frame"):
         assert run("info", path)
+
+
+def test_json_is_one_document(folder: Path, run: Answer) -> None:
+    shapes = ["(3, 4, 5)", "(5,)"]
+    for locations in (["s.b2z/mri/*/raw"], ["s.b2z/mri/007/raw", "s.b2z/mri/008/raw"]):
+        assert [str(tuple(found["shape"])) for found in json.loads(run("info", "--json", *locations))] == shapes
+    assert isinstance(json.loads(run("info", "--json", "s.b2z/mri/*7/raw")), dict)
+    trees = json.loads(run("tree", "--json", "s.b2z/mri/*"))
+    assert [(tree["name"], tree["leaves"]) for tree in trees] == [("/mri/007", 1), ("/mri/008", 1)]
+    assert isinstance(json.loads(run("tree", "--json", "s.b2z/m*")), dict)
+    assert "nothing is at" in failing(run, "info", "--json", "s.b2z/age", "s.b2z/none")
 
 
 def test_stats(folder: Path, run: Answer) -> None:

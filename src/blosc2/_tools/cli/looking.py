@@ -41,7 +41,16 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 def print_json(value: Any) -> None:
     """A value as JSON in one line."""
-    click.echo(json.dumps(_plain(value), default=str, allow_nan=False))
+    click.echo(_json_text(value))
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(_plain(value), default=str, allow_nan=False)
+
+
+def _print_one_document(texts: list[str]) -> None:
+    """Texts of JSON as one document: an object as it is, several as a list."""
+    click.echo(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
 
 
 def _plain(value: Any) -> Any:
@@ -183,11 +192,11 @@ def tree(location: str, depth: int | None, lines: int, as_json: bool) -> None:
         for key in keys:
             _need_group(store, key)
         roots = [outline(store, key, depth, lines) for key in keys]
+    if as_json:
+        _print_one_document([_json_text(_tree_of(root)) for root in roots])
+        return
     for root in roots:
-        if as_json:
-            print_json(_tree_of(root))
-        else:
-            click.echo(as_text(root))
+        click.echo(as_text(root))
 
 
 def _need_group(store: Store, key: str) -> None:
@@ -213,23 +222,30 @@ def _tree_of(node: Node) -> dict[str, Any]:
 @_JSON
 def info(locations: tuple[str, ...], as_json: bool) -> None:
     """Describe arrays, stores and groups."""
+    texts: list[str] = []
     for text in locations:
         where = located(text)
         with opened(where.path) as found:
-            if not where.key:
-                _describe(found, as_json=as_json)
-                continue
-            store = need_store(found, where)
-            for key in matches(store, where):
-                _describe(_part(store, key), as_json=as_json)
+            keys = matches(need_store(found, where), where) if where.key else [""]
+            for key in keys:
+                part = _part(found, key)
+                if as_json:
+                    texts.append(_description(part))
+                else:
+                    _describe(part)
+    if as_json:
+        _print_one_document(texts)
 
 
-def _describe(found: Any, *, as_json: bool) -> None:
+def _description(found: Any) -> str:
+    """All that is known of an array, a store or a group, as JSON."""
     items = dict(found.info_items) if hasattr(found, "info_items") else {"contents": repr(found)}
     attributes = found.vlmeta if hasattr(found, "vlmeta") else {}
-    if as_json:
-        print_json({**items, "attributes": dict(attributes[:]) if attributes else {}})
-        return
+    return _json_text({**items, "attributes": dict(attributes[:]) if attributes else {}})
+
+
+def _describe(found: Any) -> None:
+    attributes = found.vlmeta if hasattr(found, "vlmeta") else {}
     click.echo(repr(found.info) if hasattr(found, "info") else repr(found))
     for name, value in (attributes[:] if attributes else {}).items():
         shown = printable(repr(value))
