@@ -1,14 +1,9 @@
-"""Commands that only read: ls, tree, info, stats, cat, diff."""
+"""Commands that describe: ls, tree, info, stats, diff."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
-import os
-import re
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -17,8 +12,6 @@ import numpy as np
 
 import blosc2
 from blosc2._display import Node, as_text, human_size, number, printable, ratio_text, sizes_text
-from blosc2._files import NewFile
-from blosc2._indexing import basic_selection
 from blosc2._stores import Store, children_of, describe_leaf, outline
 from blosc2._tools.cli.comparing import differences
 from blosc2._tools.cli.locations import (
@@ -283,136 +276,6 @@ def stats(location: str, depth: int, by: tuple[str, ...], as_json: bool) -> None
         click.echo(line)
 
 
-# ------------------------------------------------------------------ cat
-@click.command(context_settings={"ignore_unknown_options": True})  # a selection may begin with "-"
-@click.argument("location")
-@click.argument("selection", default="...")
-@click.option("-f", "--format", "kind", type=click.Choice(["text", "npy", "csv"]), default="text", show_default=True)
-@click.option("-o", "--output", help="A new file; '-' is the standard output.")
-@click.option("--force", is_flag=True, help="Replace the output if it exists.")
-@click.option("--all", "everything", is_flag=True, help="Print all items; without it long texts are shortened.")
-def cat(location: str, selection: str, kind: str, output: str | None, force: bool, everything: bool) -> None:
-    """Print items of an array, bytes of a super-chunk, or values of a list.
-
-    SELECTION is a NumPy index such as '0:5, 3' or '..., ::10'; all items by default.
-    """
-    if output not in (None, "-") and os.path.lexists(output) and not (force and os.path.isfile(output)):
-        raise LocationError(f"{output} exists; --force replaces a file")
-    key = parsed_selection(selection)
-    where = located(location)
-    with opened(where.path) as found:
-        if isinstance(found, Store):
-            leaf_key = one_key(found, where) if where.key else ""
-            if not has_leaf(found, leaf_key):
-                raise LocationError(f"{where} is a group or store: name one of its arrays, as 'blosc2 ls' shows them")
-            leaf = found[leaf_key]
-        elif where.key:
-            need_store(found, where)
-        else:
-            leaf = found
-        if isinstance(leaf, blosc2.NDArray):
-            shortened = kind == "text" and output is None and not everything
-            _check_size(leaf, key, limit=shortened)
-            items = np.asarray(leaf[key])
-        else:
-            values = leaf[_index_of_list(key)]
-            if not isinstance(leaf, blosc2.SChunk):
-                _write_values(values, kind, output)
-                return
-            items = np.frombuffer(values, np.uint8)
-    _write(items, kind, output, everything=everything)
-
-
-_INDEX = re.compile(r"-?\d+|\.\.\.|(-?\d+)?:(-?\d+)?(:(-?\d+)?)?")
-# More than this is not read to print a shortened text.
-_MOST_SHOWN = 1 << 28
-
-
-def parsed_selection(text: str) -> tuple[Any, ...]:
-    """A NumPy index from its text; only integers, slices and `...`."""
-    text = text.strip()
-    parts = [part.strip() for part in (text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text).split(",")]
-    if len(parts) > 1 and not parts[-1]:
-        parts.pop()
-    keys: list[Any] = []
-    for part in parts:
-        if not _INDEX.fullmatch(part):
-            raise click.BadParameter(f"{part!r} is no integer, slice or '...'", param_hint="SELECTION")
-        if part == "...":
-            keys.append(...)
-        elif ":" in part:
-            keys.append(slice(*(int(number) if number else None for number in part.split(":"))))
-        else:
-            keys.append(int(part))
-    return tuple(keys)
-
-
-def _index_of_list(key: tuple[Any, ...]) -> Any:
-    if len(key) != 1:
-        raise click.BadParameter("a list has one axis", param_hint="SELECTION")
-    return slice(None) if key[0] is ... else key[0]
-
-
-def _check_size(array: Any, key: tuple[Any, ...], *, limit: bool) -> None:
-    """Refuse to read gigabytes for a few lines."""
-    selection = basic_selection(key, array.shape)
-    assert selection is not None  # there are no arrays in it
-    size = math.prod(selection.shape) * array.dtype.itemsize
-    if limit and size > _MOST_SHOWN:
-        raise LocationError(f"these are {human_size(size)}: select fewer items, or print them with --all")
-
-
-def _write_values(values: Any, kind: str, output: str | None) -> None:
-    """The values of a list, one a line, as Python writes them."""
-    if kind != "text":
-        raise click.BadParameter("values of lists are printed as text", param_hint="--format")
-    lines = values if isinstance(values, list) else [values]
-    _put("".join(f"{value!r}\n" for value in lines).encode("utf-8", "backslashreplace"), output)
-
-
-def _write(items: np.ndarray[Any, Any], kind: str, output: str | None, *, everything: bool) -> None:
-    if kind == "text":
-        threshold = sys.maxsize if everything or output is not None else 1000
-        _put((np.array2string(items, threshold=threshold) + "\n").encode("utf-8", "backslashreplace"), output)
-    elif kind == "npy":
-        if output is None and sys.stdout.isatty():
-            raise click.UsageError("a .npy file is no text: name a file with --output")
-        buffer = io.BytesIO()
-        np.lib.format.write_array(buffer, items, allow_pickle=False)
-        _put(buffer.getvalue(), output)
-    else:
-        if items.ndim > 2 or (items.ndim > 1 and items.dtype.names):
-            raise click.BadParameter(f"a table has two axes, the selection has {items.ndim}", param_hint="SELECTION")
-        text = io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
-        if items.dtype.names:
-            table.writerow(items.dtype.names)
-            columns_of = [_texts(np.atleast_1d(items[name])) for name in items.dtype.names]
-            table.writerows(zip(*columns_of, strict=True))
-        else:
-            rows = np.atleast_1d(items)
-            table.writerows(_texts(row) for row in (rows if rows.ndim == 2 else rows[:, None]))
-        _put(text.getvalue().encode("utf-8", "backslashreplace"), output)
-
-
-def _texts(items: np.ndarray[Any, Any]) -> list[str]:
-    """Items of one axis as they stand in a table; floats so that they are read back the same."""
-    if items.dtype.kind in "mM":
-        return [str(item) for item in items.astype(str)]
-    return [
-        item.decode("utf-8", "backslashreplace") if isinstance(item, bytes) else str(item) for item in items.tolist()
-    ]
-
-
-def _put(data: bytes, output: str | None) -> None:
-    if output in (None, "-"):
-        click.echo(data, nl=False)
-        return
-    assert output is not None
-    with NewFile(output, replace=True, durable=False) as file:
-        file.write(data)
-
-
 # ------------------------------------------------------------------ diff
 @click.command()
 @click.argument("first")
@@ -448,4 +311,4 @@ def _part(store: Store, key: str) -> Any:
     return store[key]
 
 
-COMMANDS = (ls, tree, info, stats, cat, diff)
+COMMANDS = (ls, tree, info, stats, diff)
