@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from blosc2._tools import demo
-from blosc2._tools.cli import basics, changing, conversion, looking, printing
+from blosc2._tools.cli import basics, changing, conversion, looking, printing, showing
 from blosc2.version import __version__
 
 _HELP = """Look into compressed arrays and stores, and change them.
@@ -66,7 +66,7 @@ def _completion(shell: str) -> None:
     click.echo(kind(blosc2, {}, "blosc2", "_BLOSC2_COMPLETE").source())
 
 
-for _command in (*looking.COMMANDS, *printing.COMMANDS, *changing.COMMANDS, *conversion.COMMANDS):
+for _command in (*looking.COMMANDS, *printing.COMMANDS, *showing.COMMANDS, *changing.COMMANDS, *conversion.COMMANDS):
     blosc2.add_command(_command)
 
 

@@ -59,7 +59,7 @@ def _positive(text: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m blosc2", description="Compressed array containers.")
     parser.add_argument("--version", action="version", version=f"python-blosc2 {__version__}")
-    parser.epilog = "More commands (ls, tree, cat, cp, pack, diff, ...): pip install 'python-blosc2[cli]'"
+    parser.epilog = "More commands (ls, tree, cat, show, cp, pack, diff, ...): pip install 'python-blosc2[cli]'"
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     run = commands.add_parser(
         "demo",
