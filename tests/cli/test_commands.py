@@ -120,6 +120,22 @@ def test_what_is_not_there_names_what_is_close(folder: Path, run: Answer) -> Non
     assert "text.txt, byte 0: " in failing(run, "info", "text.txt")
 
 
+def test_backslashes_are_for_windows(folder: Path, run: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    from blosc2._tools.cli.locations import located
+
+    if os.name != "nt":
+        assert located(r"s.b2z\mri") == (r"s.b2z\mri", "")
+        with monkeypatch.context() as windows:
+            windows.setattr(os, "sep", "\\")
+            windows.setattr(os, "altsep", "/")
+            assert located(r"s.b2z\mri\00?\raw") == ("s.b2z", "/mri/00?/raw")
+            assert located(r".\new.b2z\a/b") == ("./new.b2z", "/a/b")
+        return
+    assert run("ls", r"s.b2z\mri\007") == "raw\n"
+    run("cp", "a.b2nd", "s.b2z\\mri\\")
+    assert "a" in run("ls", r".\s.b2z\mri").splitlines()
+
+
 # ------------------------------------------------------------------ changing
 def test_cp_of_a_whole_store(folder: Path, run: Answer) -> None:
     for target in ("t.b2z", "t.b2d", "t.b2e"):

@@ -26,6 +26,7 @@ from blosc2._tools.cli.locations import (
     need_store,
     one_key,
     opened,
+    with_slashes,
 )
 from blosc2._tools.equality import same_value
 
@@ -71,6 +72,7 @@ def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> No
     TARGET is a store or a group, which takes each SOURCE under its last name, a new key in a store, or a file such
     as scan.b2nd. A target that ends in '/' is a group. Compressed chunks are copied as they are.
     """
+    target = with_slashes(target)
     where = located(target)
     if not where.key and not _is_store_path(where.path):
         _copy_to_file(sources, where.path, force=force)
@@ -267,7 +269,7 @@ def unpack(source: str, target: str | None, force: bool) -> None:
 
 def _new_path(source: str, target: str | None, suffix: str, *, force: bool) -> str:
     """The path of a new store: the given one, or that of the source with another suffix."""
-    path = target or os.path.splitext(source.rstrip("/"))[0] + suffix
+    path = target or os.path.splitext(with_slashes(source).rstrip("/"))[0] + suffix
     if os.path.lexists(path) and not force:
         raise LocationError(f"{path} exists; --force replaces it, a second argument names another")
     return path

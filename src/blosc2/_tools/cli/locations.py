@@ -31,11 +31,17 @@ class Location(NamedTuple):
         return self.path + self.key
 
 
+def with_slashes(text: str) -> str:
+    """A path with "/" between its parts, as keys have it; on Windows it may be written with backslashes."""
+    return text.replace(os.sep, os.altsep) if os.altsep else text
+
+
 def located(text: str) -> Location:
     """Split a path where a store ends: at the first file, the first directory that is a store, or, where there is
     nothing yet, the first name with the suffix of a store."""
     if os.path.isfile(text):
         return Location(text, "")
+    text = with_slashes(text)
     parts = text.split("/")
     for end in range(1, len(parts)):
         path, rest = "/".join(parts[:end]), [part for part in parts[end:] if part]
