@@ -17,6 +17,7 @@ from blosc2.exceptions import (
     ChunkSizeError,
     ClosedStoreError,
     CompressionError,
+    ConversionError,
     ExistingFileError,
     FormatError,
     MissingFileError,
@@ -51,6 +52,7 @@ EXAMPLES = [
     (StoreKeyError("Key '/q' not found", path="p"), (KeyError,)),
     (StoreLockedError("open for writing", path="p"), (OSError,)),
     (CompressionError("a filter failed", path="p", key="/k"), (ValueError,)),
+    (ConversionError("a.x: its format is not known"), (ValueError,)),
     (UnsupportedKindError("a lazy expression", path="p"), (NotImplementedError,)),
     (UnsafeDeserializationError("reference", location="variable metadata 'k'"), (ValueError,)),
 ]

@@ -94,6 +94,6 @@ def test_a_drawing_is_that_of_the_code(number: int) -> None:
 
 def test_imports_are_found() -> None:
     nodes, edges = packages()
-    assert {("_tools", "__init__"), ("__main__", "_tools"), ("ndarray", "_arrays"), ("_options", "_core")} <= edges
+    assert {("__init__", "_tools"), ("__main__", "_tools"), ("ndarray", "_arrays"), ("_options", "_core")} <= edges
     assert {"_core", "ndarray", "__init__"} <= nodes
     assert {("codec", "io"), ("leaves", "keys"), ("ndim", "frame")} <= core_packages()[1]

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import click
 
-import blosc2
 from blosc2._display import human_size, number
 from blosc2._files import Progress
+from blosc2._opening import open as open_path
 from blosc2._stores import Store
 from blosc2._tools.cli.locations import (
     STORE_SUFFIXES,
@@ -29,6 +29,8 @@ from blosc2._tools.cli.locations import (
     with_slashes,
 )
 from blosc2._tools.equality import same_value
+from blosc2.embed_store import EmbedStore
+from blosc2.tree_store import TreeStore
 
 _FORCE = click.option("-f", "--force", is_flag=True, help="Replace what exists.")
 _WAIT = click.option("--timeout", type=click.FloatRange(0), default=0.0, help="Seconds to wait for another writer.")
@@ -55,8 +57,8 @@ def writer(path: str, timeout: float) -> Any:
         raise LocationError(f"{path} does not exist, and a new store ends in {', '.join(STORE_SUFFIXES)}")
     how: dict[str, Any] = {"timeout": timeout} if timeout else {}
     if os.path.exists(path):
-        return need_store(blosc2.open(path, mode="a", **how), Location(path, ""))
-    kind = blosc2.EmbedStore if path.endswith(".b2e") else blosc2.TreeStore
+        return need_store(open_path(path, mode="a", **how), Location(path, ""))
+    kind = EmbedStore if path.endswith(".b2e") else TreeStore
     return kind(path, mode="a", **how)
 
 
@@ -92,10 +94,10 @@ def cp(sources: tuple[str, ...], target: str, force: bool, timeout: float) -> No
             for copy in copies:
                 if copy.attributes is None:
                     store[copy.new_key] = copy.found if copy.key is None else copy.found[copy.key]
-                elif isinstance(store, blosc2.TreeStore):
+                elif isinstance(store, TreeStore):
                     store.get_subtree(copy.new_key or "/").attrs[:] = copy.attributes
     click.echo(f"{number(len(leaves), 'leaf', 'leaves')} copied to {where.path}", err=True)
-    lost = 0 if isinstance(store, blosc2.TreeStore) else len(copies) - len(leaves)
+    lost = 0 if isinstance(store, TreeStore) else len(copies) - len(leaves)
     if lost:
         click.echo(f"the attributes of {number(lost, 'group')} were left out: only a TreeStore has them", err=True)
 
@@ -105,7 +107,7 @@ def _check_targets(store: Store, path: str, copies: list[_Copy], *, force: bool)
     taken: set[str] = set()
     for copy in copies:
         if copy.attributes is not None:
-            if force or not isinstance(store, blosc2.TreeStore):
+            if force or not isinstance(store, TreeStore):
                 continue
             there = store.get_subtree(copy.new_key or "/").attrs[:]
             for name, value in copy.attributes.items():
@@ -161,7 +163,7 @@ def _planned(found: Any, source: Location, target: str, *, into: bool) -> Iterat
         kept = len(key.rpartition("/")[0] if into or len(keys) > 1 else key)
         for leaf in leaves_below(found, key):
             yield _Copy(found, leaf, target + leaf[kept:])
-        if isinstance(found, blosc2.TreeStore) and not has_leaf(found, key):
+        if isinstance(found, TreeStore) and not has_leaf(found, key):
             for group, _, _ in found.walk(key or "/"):
                 if attributes := found.get_subtree(group).attrs[:]:
                     yield _Copy(found, group, target + group.rstrip("/")[kept:], attributes)
@@ -232,7 +234,7 @@ def _remove(store: Store, key: str) -> int:
     if not (has_leaf(store, key) or is_group(store, key)):
         return 0  # it was below a group that is gone
     leaves = list(leaves_below(store, key))
-    if isinstance(store, blosc2.TreeStore):
+    if isinstance(store, TreeStore):
         del store[key]
     else:
         for leaf in leaves:
@@ -278,7 +280,7 @@ def _new_path(source: str, target: str | None, suffix: str, *, force: bool) -> s
 def _convert(source: str, convert: Callable[[Any], str]) -> None:
     with opened(source) as found:
         store = need_store(found, Location(source, ""))
-        if isinstance(store, blosc2.EmbedStore):
+        if isinstance(store, EmbedStore):
             raise LocationError(f"{source} is an EmbedStore: copy its leaves: blosc2 cp {source} TARGET.b2z")
         click.echo(convert(store))
 
@@ -290,7 +292,7 @@ def compact(paths: tuple[str, ...], timeout: float) -> None:
     """Rewrite arrays and stores without the bytes that changes left behind."""
     how: dict[str, Any] = {"timeout": timeout} if timeout else {}
     for path in paths:
-        found = blosc2.open(_existing(path), mode="a", **how)
+        found = open_path(_existing(path), mode="a", **how)
         if isinstance(found, Store):
             with found, progress_bar(path) as progress:
                 before, after = found.compact(progress)

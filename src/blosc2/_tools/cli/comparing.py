@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import blosc2
 from blosc2._stores import Store
 from blosc2._tools.cli.locations import leaves_below
 from blosc2._tools.equality import equal_items, same_value
+from blosc2.ndarray import NDArray
+from blosc2.schunk import SChunk
+from blosc2.tree_store import TreeStore
 
 
 class Difference(NamedTuple):
@@ -59,11 +61,11 @@ def _keys(store: Any) -> dict[str, None]:
 
 
 def _groups(store: Any) -> list[str]:
-    return [group for group, _, _ in store.walk()] if isinstance(store, blosc2.TreeStore) else []
+    return [group for group, _, _ in store.walk()] if isinstance(store, TreeStore) else []
 
 
 def _group_values(store: Any, group: str) -> Mapping[str, Any]:
-    if not isinstance(store, blosc2.TreeStore):
+    if not isinstance(store, TreeStore):
         return {}
     found: Mapping[str, Any] = store.get_subtree(group).attrs[:]
     return found
@@ -74,8 +76,8 @@ def _of_leaves(key: str, a: Any, b: Any, *, values: bool) -> Iterator[Difference
         yield Difference(key, "kind", f"{type(a).__name__}, {type(b).__name__}")
         return
     yield from _of_attributes(key, a.vlmeta[:], b.vlmeta[:])
-    names = ("shape", "dtype") if isinstance(a, blosc2.NDArray) else ("nbytes", "typesize")
-    for name in names if isinstance(a, (blosc2.NDArray, blosc2.SChunk)) else ():
+    names = ("shape", "dtype") if isinstance(a, NDArray) else ("nbytes", "typesize")
+    for name in names if isinstance(a, (NDArray, SChunk)) else ():
         mine, theirs = getattr(a, name), getattr(b, name)
         if mine != theirs:
             yield Difference(key, name, f"{mine}, {theirs}")
@@ -97,8 +99,8 @@ _PIECE = 16 << 20
 
 
 def _of_values(key: str, a: Any, b: Any) -> Iterator[Difference]:
-    if not isinstance(a, blosc2.NDArray):
-        if isinstance(a, blosc2.SChunk):
+    if not isinstance(a, NDArray):
+        if isinstance(a, SChunk):
             step = max(1, _PIECE // a.typesize)
             equal = all(a[at : at + step] == b[at : at + step] for at in range(0, len(a), step))
         else:

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-import blosc2
+from blosc2._opening import open as open_path
 from blosc2._stores import Store, children_of, close_keys
+from blosc2.tree_store import TreeStore
 
 STORE_SUFFIXES = (".b2z", ".b2d", ".b2e")
 
@@ -59,7 +60,7 @@ def _may_be_store(path: str) -> bool:
 @contextmanager
 def opened(path: str, mode: str = "r") -> Iterator[Any]:
     """What is at a path of the file system; closed in the end."""
-    found = blosc2.open(path, mode=mode, mmap_mode="r" if mode == "r" else None)
+    found = open_path(path, mode=mode, mmap_mode="r" if mode == "r" else None)
     try:
         yield found
     finally:
@@ -79,7 +80,7 @@ def is_group(store: Store, key: str) -> bool:
     """Whether there are leaves below a key, "" for the root."""
     if not key:
         return True
-    if isinstance(store, blosc2.TreeStore):
+    if isinstance(store, TreeStore):
         return store._has_group(key)  # those without leaves, too
     return any(children_of(store, key, 1))
 

@@ -10,7 +10,6 @@ from typing import Any
 import click
 import numpy as np
 
-import blosc2
 from blosc2._display import Node, as_text, human_size, number, printable, ratio_text, sizes_text
 from blosc2._stores import Store, children_of, describe_leaf, outline
 from blosc2._tools.cli.comparing import differences
@@ -28,6 +27,7 @@ from blosc2._tools.cli.locations import (
     opened,
 )
 from blosc2.exceptions import FormatError
+from blosc2.tree_store import TreeStore
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -306,7 +306,7 @@ def _part_at(found: Any, where: Location) -> Any:
 def _part(store: Store, key: str) -> Any:
     if not key:
         return store
-    if not has_leaf(store, key) and not isinstance(store, blosc2.TreeStore):
+    if not has_leaf(store, key) and not isinstance(store, TreeStore):
         raise LocationError(f"{key!r} is the start of other keys; only a TreeStore has groups")
     return store[key]
 

@@ -13,11 +13,12 @@ from typing import Any
 import click
 import numpy as np
 
-import blosc2
 from blosc2._display import human_size
 from blosc2._tools.cli.locations import LocationError, located
 from blosc2._tools.cli.outputs import Write, check_no_terminal, check_output, writing
 from blosc2._tools.cli.selecting import Axis, axes_of, index_of, one_leaf, parsed_selection, pieces, shape_of
+from blosc2.ndarray import NDArray
+from blosc2.schunk import SChunk
 
 # More than this is not read to print a shortened text.
 _MOST_SHOWN = 1 << 28
@@ -43,16 +44,16 @@ def cat(location: str, selection: str, kind: str, output: str | None, force: boo
     check_output(output, force=force)
     key = parsed_selection(selection)
     with one_leaf(located(location)) as leaf:
-        if not isinstance(leaf, (blosc2.NDArray, blosc2.SChunk)):
+        if not isinstance(leaf, (NDArray, SChunk)):
             _write_values(leaf, _index_of_list(key), kind, output, force=force)
             return
         array: Any = leaf
-        if isinstance(leaf, blosc2.SChunk):
+        if isinstance(leaf, SChunk):
             _index_of_list(key)
             array = _BytesOf(leaf)
         axes = axes_of(key, array.shape)
         shape, dtype = shape_of(axes), array.dtype
-        if isinstance(leaf, blosc2.SChunk):
+        if isinstance(leaf, SChunk):
             shape, dtype = (math.prod(shape) * leaf.typesize,), np.dtype(np.uint8)
         if kind == "text":
             _write_text(array, axes, output, force=force, everything=everything)
@@ -74,7 +75,7 @@ def cat(location: str, selection: str, kind: str, output: str | None, force: boo
 class _BytesOf:
     """The items of a super-chunk, as an array of which pieces are read; each piece is its bytes."""
 
-    def __init__(self, schunk: blosc2.SChunk) -> None:
+    def __init__(self, schunk: SChunk) -> None:
         self._schunk = schunk
         self.shape = (len(schunk),)
         self.dtype = np.dtype((np.void, schunk.typesize))

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Sequence
+from shutil import get_terminal_size
 from typing import Any
 
 import click
 import numpy as np
 
-import blosc2
 from blosc2._display import colour_picture, grey, limits, line_of_blocks, png_bytes, printable, text_picture
 from blosc2._tools.cli.locations import LocationError, located
 from blosc2._tools.cli.outputs import check_no_terminal, check_output, writing
 from blosc2._tools.cli.selecting import Axis, axes_of, index_of, one_leaf, parsed_selection
+from blosc2.ndarray import NDArray
 
 # The longest side of a PNG, if nothing else is asked for, and the largest that can be: it bounds what is in memory.
 _SIDE = 1024
@@ -53,7 +53,7 @@ def show(
     key = parsed_selection(selection)
     where = located(location)
     with one_leaf(where) as leaf:
-        if not isinstance(leaf, blosc2.NDArray):
+        if not isinstance(leaf, NDArray):
             raise LocationError(f"{where} is one {type(leaf).__name__}, not an array; 'blosc2 cat' prints it")
         _check_dtype(leaf.dtype)
         axes, sides = _plane(axes_of(key, leaf.shape), leaf.dtype)
@@ -125,7 +125,7 @@ def _box(output: str | None, width: int | None) -> tuple[int, int]:
     if output is not None:
         side = width or _SIDE
         return side, side
-    columns, lines = shutil.get_terminal_size()
+    columns, lines = get_terminal_size()
     if width is not None:
         return 2 * width, width
     return 2 * max(lines - 2, 4), max(1, min(columns, _LONGEST))  # with room for the line below, and for the prompt

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-import blosc2
 from blosc2._arrays import ArrayPlan, compressed_box
 from blosc2._frames import Stored
+from blosc2._opening import schunk_from_cframe
 from blosc2._tools.converting.items import TakenChunks
+from blosc2.schunk import SChunk
 
 _FILTER = 32026
 
@@ -49,17 +50,17 @@ def taken_chunks(found: Any, dtype: np.dtype[Any]) -> TakenChunks | None:
     return TakenChunks(keywords, chunks)
 
 
-def _frame(found: Any, start: tuple[int, ...]) -> blosc2.SChunk | None:
+def _frame(found: Any, start: tuple[int, ...]) -> SChunk | None:
     """The super-chunk that is stored for a chunk; None if there is none, or another filter made it."""
     try:
         mask, stored = found.id.read_direct_chunk(start)
-        frame = blosc2.schunk_from_cframe(stored) if mask == 0 else None
+        frame = schunk_from_cframe(stored) if mask == 0 else None
     except (ValueError, RuntimeError, OSError):  # a chunk that was never written, or is no frame
         return None
     return frame if frame is not None and frame.nchunks == 1 else None
 
 
-def _blocks(frame: blosc2.SChunk, chunks: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, ...] | None:
+def _blocks(frame: SChunk, chunks: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, ...] | None:
     """The block shape of an array with chunks like this one; None if it cannot have such."""
     if frame.typesize != dtype.itemsize:
         return None

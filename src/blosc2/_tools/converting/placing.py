@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 
-from blosc2._files import sync_file, sync_folder
+from blosc2._files import Owner, sync_file, sync_folder
 
 
 def partial_name(path: str) -> str:
@@ -23,7 +22,7 @@ def put_in_place(partial: str, path: str, *, overwrite: bool) -> None:
     FileExistsError
         Somebody made a file of this name meanwhile.
     """
-    path = path.rstrip("/")
+    path, owner = path.rstrip("/"), Owner()
     if os.path.isfile(partial):
         sync_file(partial)
     if not overwrite and os.path.lexists(path):
@@ -32,17 +31,17 @@ def put_in_place(partial: str, path: str, *, overwrite: bool) -> None:
         aside = f"{path}.replaced"
         remove(aside)
         if os.path.lexists(path):
-            os.rename(path, aside)
-        os.rename(partial, path)
+            owner.rename(path, aside)
+        owner.rename(partial, path)
         remove(aside)
     else:
-        os.replace(partial, path)
+        owner.replace(partial, path)
     sync_folder(path)
 
 
 def remove(path: str) -> None:
     """Remove a file or directory, if it is there."""
     if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
+        Owner().remove_tree(path, strict=True)
     elif os.path.lexists(path):
-        os.unlink(path)
+        Owner().unlink(path)

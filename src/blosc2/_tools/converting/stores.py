@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-import blosc2
 from blosc2._arrays import ArrayPlan, made
+from blosc2._opening import open as open_path
 from blosc2._stores import Store, children_of
 from blosc2._tools.converting.items import (
     WHOLE,
@@ -23,7 +23,11 @@ from blosc2._tools.converting.items import (
     Target,
 )
 from blosc2._tools.converting.placing import partial_name, remove
+from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import ConversionError, FormatError
+from blosc2.ndarray import NDArray
+from blosc2.objectarray import ObjectArray
+from blosc2.tree_store import TreeStore
 
 STORES = (".b2z", ".b2d", ".b2e")
 # Chunks of a source are kept if they have as many bytes.
@@ -42,7 +46,7 @@ class _Opened:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._found = blosc2.open(path, mode="r", mmap_mode="r")
+        self._found = open_path(path, mode="r", mmap_mode="r")
 
     def close(self) -> None:
         close = getattr(self._found, "close", None)
@@ -58,7 +62,7 @@ class _Opened:
 
     def _below(self, group: str) -> Iterator[Item]:
         store: Any = self._found
-        attributes = store.get_subtree(group or "/").attrs[:] if isinstance(store, blosc2.TreeStore) else {}
+        attributes = store.get_subtree(group or "/").attrs[:] if isinstance(store, TreeStore) else {}
         yield GroupItem(group or "/", attributes)
         groups, leaves = children_of(store, group)
         for name in sorted({*groups, *leaves}):
@@ -74,9 +78,9 @@ class _Opened:
 
 def _item_of(key: str, leaf: Any) -> Item:
     attributes = leaf.vlmeta[:] if hasattr(leaf, "vlmeta") else {}
-    if isinstance(leaf, blosc2.NDArray):
+    if isinstance(leaf, NDArray):
         return ArrayItem(key, leaf.shape, leaf.dtype, leaf.__getitem__, leaf.chunks, attributes)
-    if isinstance(leaf, blosc2.ObjectArray):
+    if isinstance(leaf, ObjectArray):
         return ObjectItem(key, list(leaf), attributes)
     return LeftOut(key, WHOLE, f"a {type(leaf).__name__} is no array with a shape and a dtype")
 
@@ -108,7 +112,7 @@ def _made_of(source: str, chunks: str, cparams: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def new_array(item: ArrayItem, chunks: str, keywords: Mapping[str, Any], path: str | None = None) -> blosc2.NDArray:
+def new_array(item: ArrayItem, chunks: str, keywords: Mapping[str, Any], path: str | None = None) -> NDArray:
     """The compressed array of an item, in memory or in a new file."""
     where: dict[str, Any] = {} if path is None else {"urlpath": path, "mode": "w"}
     taken = item.taken if chunks != "new" and "cparams" not in keywords else None
@@ -119,7 +123,7 @@ def new_array(item: ArrayItem, chunks: str, keywords: Mapping[str, Any], path: s
         kept = _kept_chunks(item, chunks)
         plan = ArrayPlan(item.shape, item.dtype, {**keywords, **kept, **where})
         handle = plan.write(made(plan, lambda box: np.asarray(item.read(box))))  # no axes: an item
-    return blosc2.NDArray._of(handle)
+    return NDArray._of(handle)
 
 
 def _set_attributes(key: str, target: Any, attributes: Mapping[str, Any]) -> Iterator[LeftOut]:
@@ -157,7 +161,7 @@ class _StoreTarget:
         self._there: frozenset[str] = frozenset(self._store or ())
         if self._store is None:
             remove(self.partial)
-            kind: Any = blosc2.EmbedStore if is_flat else blosc2.TreeStore
+            kind: Any = EmbedStore if is_flat else TreeStore
             self._store = kind(self.partial, mode="w")
             if self._made_of is not None:
                 self._store.attrs[_MADE_OF] = self._made_of
@@ -169,10 +173,10 @@ class _StoreTarget:
         if self._made_of is None or not os.path.exists(self.partial):
             return None
         try:
-            store: Any = blosc2.open(self.partial, mode="a")
+            store: Any = open_path(self.partial, mode="a")
         except (FormatError, FileNotFoundError):
             return None  # it was killed before anything was published
-        if isinstance(store, blosc2.TreeStore) and store.attrs.get(_MADE_OF) == self._made_of:
+        if isinstance(store, TreeStore) and store.attrs.get(_MADE_OF) == self._made_of:
             return store
         store.close()
         return None
@@ -184,7 +188,7 @@ class _StoreTarget:
         if isinstance(item, GroupItem):
             yield from self._add_group(item)
         elif isinstance(item, ObjectItem):
-            value = blosc2.ObjectArray()
+            value = ObjectArray()
             value.extend(item.values)
             yield from self._set(item, value)
         elif item.nbytes <= _LARGE:
@@ -210,7 +214,7 @@ class _StoreTarget:
         self._waiting += value.cbytes
 
     def _add_group(self, item: GroupItem) -> Iterator[LeftOut]:
-        if not isinstance(self._store, blosc2.TreeStore):
+        if not isinstance(self._store, TreeStore):
             if item.attributes:
                 yield LeftOut(item.key, "attributes of the group", "an EmbedStore has none; a .b2z has them")
             return

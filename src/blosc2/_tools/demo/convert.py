@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-import blosc2
+from blosc2._functions import asarray
 from blosc2._tools.demo import pyramid
 from blosc2._tools.demo.errors import DemoError
 from blosc2._tools.demo.images import Image
 from blosc2._tools.demo.progress import Progress
+from blosc2.tree_store import TreeStore
 
 # Marks a store as this program's own, which it may replace when it is run again.
 WRITTEN_BY = "python -m blosc2 demo"
@@ -34,7 +35,7 @@ def check_output(output: Path) -> None:
 
 def _is_ours(output: Path) -> bool:
     try:
-        with blosc2.TreeStore(str(output), mode="r") as store:
+        with TreeStore(str(output), mode="r") as store:
             return bool(store.attrs.get("written_by") == WRITTEN_BY)
     except (ValueError, RuntimeError, OSError):
         return False
@@ -42,12 +43,12 @@ def _is_ours(output: Path) -> bool:
 
 def write(output: Path, images: Iterable[Image], *, total: int) -> None:
     """Write a store with a group for each image: its levels, and in the group's attributes where it comes from."""
-    with blosc2.TreeStore(str(output), mode="w") as store, Progress("writing pyramids", total) as progress:
+    with TreeStore(str(output), mode="w") as store, Progress("writing pyramids", total) as progress:
         store.attrs["written_by"] = WRITTEN_BY
         for image in images:
             for key, level in levels(image):
                 chunks, blocks = pyramid.tiles(level.shape, image.spatial)
-                store[key] = blosc2.asarray(level, chunks=chunks, blocks=blocks)
+                store[key] = asarray(level, chunks=chunks, blocks=blocks)
             group = store.get_subtree(image.key)
             for name, value in image.attributes.items():
                 group.attrs[name] = value

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import blosc2
+from blosc2._opening import open as open_path
 from blosc2._tools.demo import convert, images, patches, report, timing
 from blosc2._tools.demo.progress import Progress
 
@@ -27,7 +27,7 @@ def run(output: Path, *, count: int, seed: int) -> int:
     levels = {
         key: patches.Level(level, picture.spatial) for picture in pictures for key, level in convert.levels(picture)
     }
-    with blosc2.open(output, mode="r", mmap_mode="r") as store:
+    with open_path(output, mode="r", mmap_mode="r") as store:
         wrong = patches.differences(store, levels, patches.choose(levels, count, seed))
         if wrong:
             print("\n".join(f"differs from the source: {what}" for what in wrong[:10]))

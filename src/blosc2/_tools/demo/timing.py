@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import blosc2
+from blosc2._opening import open as open_path
 from blosc2._tools.demo.patches import Box
 from blosc2._tools.demo.progress import Progress
 
@@ -29,8 +29,8 @@ def print_rates(output: Path, chosen: list[tuple[str, Box]]) -> None:
     """Read the same patches through a mapping and through a file descriptor; print the medians and the spread."""
     mapped, unmapped = [], []
     with (
-        blosc2.open(output, mode="r", mmap_mode="r") as mapped_store,
-        blosc2.open(output, mode="r") as unmapped_store,
+        open_path(output, mode="r", mmap_mode="r") as mapped_store,
+        open_path(output, mode="r") as unmapped_store,
         Progress("timing", ROUNDS) as progress,
     ):
         for _ in range(ROUNDS):
