@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from blosc2._files import Owner, sync_file, sync_folder
+from blosc2._files import Owner, remove_leftovers, sync_file, sync_folder
 
 
 def partial_name(path: str) -> str:
@@ -36,6 +36,7 @@ def put_in_place(partial: str, path: str, *, overwrite: bool) -> None:
         remove(aside)
     else:
         owner.replace(partial, path)
+    remove_leftovers(partial, owner)  # of runs that were killed
     sync_folder(path)
 
 

@@ -153,6 +153,7 @@ class _StoreTarget:
 
     def __init__(self, path: str, chunks: str, keywords: Mapping[str, Any], made_of: Any) -> None:
         self.partial = partial_name(path)
+        self._beside = f"{self.partial}.array"
         self._chunks, self._keywords = chunks, keywords
         is_flat = path.endswith(".b2e")
         can_resume = not is_flat and made_of is not None
@@ -161,6 +162,7 @@ class _StoreTarget:
         self._there: frozenset[str] = frozenset(self._store or ())
         if self._store is None:
             remove(self.partial)
+            remove(self._beside)
             kind: Any = EmbedStore if is_flat else TreeStore
             self._store = kind(self.partial, mode="w")
             if self._made_of is not None:
@@ -194,12 +196,11 @@ class _StoreTarget:
         elif item.nbytes <= _LARGE:
             yield from self._set(item, new_array(item, self._chunks, self._keywords))
         else:
-            beside = f"{self.partial}.array"
             try:
-                yield from self._set(item, new_array(item, self._chunks, self._keywords, beside))
+                yield from self._set(item, new_array(item, self._chunks, self._keywords, self._beside))
                 self._publish()
             finally:
-                remove(beside)
+                remove(self._beside)
         if time.monotonic() - self._published > _PUBLISH_SECONDS or self._waiting > _PUBLISH_BYTES:
             self._publish()
 
