@@ -170,3 +170,27 @@ def test_what_has_no_counterpart(tmp_path: Path) -> None:
         store["/objects"].append({"a": 1})
     report = blosc2.convert(tmp_path / "b.b2z", tmp_path / "b.h5")
     assert [each.key for each in report.left_out] == ["/bytes", "/objects", "/when"]
+
+
+GIVEN = [
+    {"chunks": (100, 300), "blocks": (30, 70)}, {"chunks": (100, 300), "blocks": (100, 300)},
+    {"chunks": (1000, 700), "blocks": (7, 700)}, {"chunks": (100, 300), "cparams": {"clevel": 0}},
+    *({"chunks": (300, 300), "cparams": {"codec": codec, "clevel": 3}} for codec in list(blosc2.Codec)[:5]),
+    {"chunks": (300, 300), "cparams": {"filters": [blosc2.Filter.BITSHUFFLE]}},
+    {"chunks": (300, 300), "cparams": {"filters": [blosc2.Filter.TRUNC_PREC], "filters_meta": [20]}},
+    {"chunks": (300, 300), "cparams": {"codec": blosc2.Codec.ZSTD, "use_dict": True}},
+]  # fmt: skip
+ITEMS = {"noise": NOISE.astype("f4"), "zeros": np.zeros((1000, 700)), "nan": np.full((1000, 700), np.nan, "f4")}
+
+
+@pytest.mark.parametrize("how", GIVEN, ids=str)
+@pytest.mark.parametrize("name", ITEMS)
+def test_chunks_are_given_back(tmp_path: Path, how: dict[str, Any], name: str) -> None:
+    """h5py, with the filter of hdf5plugin, reads chunks that were compressed here."""
+    source = blosc2.asarray(ITEMS[name], urlpath=str(tmp_path / "a.b2nd"), **how)
+    blosc2.convert(tmp_path / "a.b2nd", tmp_path / "a.h5", verify=True)
+    with h5py.File(tmp_path / "a.h5") as file:
+        np.testing.assert_array_equal(file["a"][...], source[...])
+        assert file["a"].chunks == how["chunks"]
+    blosc2.convert(tmp_path / "a.h5", tmp_path / "b.b2nd", verify=True)
+    np.testing.assert_array_equal(blosc2.open(str(tmp_path / "b.b2nd"))[...], source[...])

@@ -89,4 +89,10 @@ def test_commands_are_in_the_readme() -> None:
 def test_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    assert doctest.testmod(importlib.import_module(name), optionflags=flags).failed == 0
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if not name.startswith("blosc2._tools.converting.") or str(error.name).startswith("blosc2"):
+            raise
+        pytest.skip(f"{error.name} is an extra")
+    assert doctest.testmod(module, optionflags=flags).failed == 0

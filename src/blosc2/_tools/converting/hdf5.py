@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from blosc2._tools.converting.hdf5_chunks import taken_chunks
+from blosc2._tools.converting.hdf5_chunks import can_give_chunks, codec_of, give_chunks, taken_chunks
 from blosc2._tools.converting.items import (
     WHOLE,
     ArrayItem,
@@ -190,17 +190,18 @@ class _NewFile:
         dtype: Any = item.dtype if names is None else h5py.enum_dtype(names, basetype=item.dtype)
         how: dict[str, Any] = {}
         if item.chunks and item.shape and 0 not in item.shape:
-            how["chunks"] = tuple(min(c, n) for c, n in zip(item.chunks, item.shape, strict=True))
-            if hdf5plugin is not None:
-                how |= hdf5plugin.Blosc2(cname="zstd", clevel=5, filters=hdf5plugin.Blosc2.SHUFFLE)
-            else:
-                how |= {"compression": "gzip", "shuffle": True}
+            how = {
+                "chunks": tuple(min(c, n) for c, n in zip(item.chunks, item.shape, strict=True)),
+                **_filter_like(item),
+            }
         try:
             found = self._file.create_dataset(item.key, item.shape, dtype, **how)
         except TypeError as error:
             return None, f"{item.dtype} has no counterpart in HDF5: {error}"
         if not item.shape:
             found[()] = item.whole()
+        elif hdf5plugin is not None and item.array is not None and can_give_chunks(item.array):
+            give_chunks(item.array, found)
         elif 0 not in item.shape:
             for box in rows_of(item):
                 found[box] = item.read(box)
@@ -212,6 +213,14 @@ class _NewFile:
     def abandon(self) -> None:
         self._file.close()
         remove(self.partial)
+
+
+def _filter_like(item: ArrayItem) -> dict[str, Any]:
+    """Keywords of the Blosc2 filter with the codec of an array; without hdf5plugin, of a filter that h5py has."""
+    if hdf5plugin is None:
+        return {"compression": "gzip", "shuffle": True}
+    name, level = ("zstd", 5) if item.array is None else codec_of(item.array)
+    return dict(hdf5plugin.Blosc2(cname=name, clevel=level, filters=hdf5plugin.Blosc2.SHUFFLE))
 
 
 def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iterator[LeftOut]:

@@ -1,4 +1,4 @@
-"""Chunks of HDF5 files that the Blosc2 filter has compressed, taken over without decoding.
+"""Chunks of HDF5 files that the Blosc2 filter has compressed, taken over without decoding, and given back so.
 
 The filter has the number 32026 (registered with The HDF Group). Each chunk of the file is a frame of one chunk: with a
 metalayer "b2nd" if it is divided along several axes, without it else.
@@ -15,7 +15,9 @@ from blosc2._arrays import ArrayPlan, compressed_box
 from blosc2._frames import Stored
 from blosc2._opening import schunk_from_cframe
 from blosc2._tools.converting.items import TakenChunks
+from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
+from blosc2.storage import Codec, Filter
 
 _FILTER = 32026
 
@@ -71,3 +73,37 @@ def _blocks(frame: SChunk, chunks: tuple[int, ...], dtype: np.dtype[Any]) -> tup
     items = frame.blocksize // dtype.itemsize
     whole = len(chunks) == 1 and items and chunks[0] % items == 0 and frame.blocksize % dtype.itemsize == 0
     return (items,) if whole else None
+
+
+# The codecs that the filter knows, and the filters before them.
+_CODECS = {Codec.BLOSCLZ: "blosclz", Codec.LZ4: "lz4", Codec.LZ4HC: "lz4hc", Codec.ZLIB: "zlib", Codec.ZSTD: "zstd"}
+_FILTERS = {Filter.NOFILTER, Filter.SHUFFLE, Filter.BITSHUFFLE, Filter.DELTA}
+
+
+def codec_of(array: NDArray) -> tuple[str, int]:
+    """The name of the codec for the filter of HDF5, and its level."""
+    name = _CODECS.get(array.cparams.codec)
+    return (name, array.cparams.clevel) if name else ("zstd", 5)
+
+
+def can_give_chunks(array: NDArray) -> bool:
+    """Whether the filter of HDF5 can decode the chunks of an array."""
+    parameters = array.cparams
+    return (
+        array.size > 0
+        and array.ndim > 0
+        and all(c <= n for c, n in zip(array.chunks, array.shape, strict=True))
+        and parameters.codec in _CODECS
+        and not parameters.use_dict
+        and set(parameters.filters) <= _FILTERS
+    )
+
+
+def give_chunks(array: NDArray, found: Any) -> None:
+    """Write the chunks of an array to a dataset as they are, each as a frame of one chunk."""
+    keywords = {"chunks": array.chunks, "blocks": array.blocks, "cparams": array.cparams}
+    plan = ArrayPlan(array.chunks, array.dtype, keywords)
+    grid = (-(-n // c) for n, c in zip(array.shape, array.chunks, strict=True))
+    for number, index in enumerate(np.ndindex(*grid)):
+        frame = NDArray._of(plan.write([array.schunk.get_chunk(number)])).to_cframe()
+        found.id.write_direct_chunk(tuple(i * c for i, c in zip(index, array.chunks, strict=True)), frame)

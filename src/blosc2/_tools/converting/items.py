@@ -10,6 +10,7 @@ import numpy as np
 
 from blosc2._arrays import ArrayPlan
 from blosc2._frames import Stored
+from blosc2.ndarray import NDArray
 
 #: A slice with start and stop for each axis.
 Box = tuple[slice, ...]
@@ -70,6 +71,8 @@ class ArrayItem:
     attributes : mapping
     taken : TakenChunks, optional
         If the chunks can be taken over without decoding.
+    array : NDArray, optional
+        The array itself, if it is one of this package.
     """
 
     key: str
@@ -79,6 +82,7 @@ class ArrayItem:
     chunks: tuple[int, ...] | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
     taken: TakenChunks | None = None
+    array: NDArray | None = None
 
     @property
     def nbytes(self) -> int:

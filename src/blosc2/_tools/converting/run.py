@@ -204,7 +204,7 @@ def _counted(item: ArrayItem, report: ConversionReport, progress: Progress | Non
         progress(before + done, report.nbytes)
         return items
 
-    return ArrayItem(item.key, item.shape, item.dtype, counting, item.chunks, item.attributes, item.taken)
+    return ArrayItem(item.key, item.shape, item.dtype, counting, item.chunks, item.attributes, item.taken, item.array)
 
 
 def _verify(source: Source, target: str, name: str | None, left_out: set[str]) -> None:

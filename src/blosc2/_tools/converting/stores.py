@@ -79,7 +79,7 @@ class _Opened:
 def _item_of(key: str, leaf: Any) -> Item:
     attributes = leaf.vlmeta[:] if hasattr(leaf, "vlmeta") else {}
     if isinstance(leaf, NDArray):
-        return ArrayItem(key, leaf.shape, leaf.dtype, leaf.__getitem__, leaf.chunks, attributes)
+        return ArrayItem(key, leaf.shape, leaf.dtype, leaf.__getitem__, leaf.chunks, attributes, array=leaf)
     if isinstance(leaf, ObjectArray):
         return ObjectItem(key, list(leaf), attributes)
     return LeftOut(key, WHOLE, f"a {type(leaf).__name__} is no array with a shape and a dtype")
@@ -193,6 +193,8 @@ class _StoreTarget:
             value = ObjectArray()
             value.extend(item.values)
             yield from self._set(item, value)
+        elif item.array is not None and self._chunks != "new" and not self._keywords:
+            yield from self._set(item, item.array)  # with its compressed chunks
         elif item.nbytes <= _LARGE:
             yield from self._set(item, new_array(item, self._chunks, self._keywords))
         else:
@@ -205,7 +207,8 @@ class _StoreTarget:
             self._publish()
 
     def _set(self, item: ArrayItem | ObjectItem, value: Any) -> Iterator[LeftOut]:
-        left_out = list(_set_attributes(item.key, value.vlmeta, item.attributes))
+        is_copy = isinstance(item, ArrayItem) and value is item.array
+        left_out = [] if is_copy else list(_set_attributes(item.key, value.vlmeta, item.attributes))
         try:
             self._store[item.key] = value
         except (KeyError, ValueError) as error:  # a key that a store cannot have, or that is a group's
