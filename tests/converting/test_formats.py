@@ -108,7 +108,7 @@ def test_tar(tmp_path: Path) -> None:
         link.type, link.linkname = tarfile.SYMTYPE, "bad.npy"
         archive.addfile(link)
     report = blosc2.convert(tmp_path / "w.tar", tmp_path / "w.b2z", verify=True)
-    assert [(each.key, each.why) for each in report.left_out] == [("/link", "it is no file")]
+    assert [(each.key, each.why) for each in report.left_out] == [("/link", "it is a link or a device, and no file")]
     found = arrays_in(tmp_path / "w.b2z")
     np.testing.assert_array_equal(found["/0/image.npy"], np.eye(3))
     assert found["/0/class"].tobytes() == b"3"
@@ -176,7 +176,8 @@ def test_nifti(tmp_path: Path) -> None:
     image = nibabel.Nifti1Image(ARRAYS["/mri/raw"], np.diag([2.0, 3, 4, 1]))
     image.header.set_slope_inter(2, 5)
     nibabel.save(image, tmp_path / "v.nii.gz")
-    assert blosc2.convert(tmp_path / "v.nii.gz", tmp_path / "v.b2nd", verify=True).left_out == []
+    report = blosc2.convert(tmp_path / "v.nii.gz", tmp_path / "v.b2nd", verify=True)
+    assert [each.what for each in report.left_out] == ["the other fields of the header"]
     found, loaded = blosc2.open(str(tmp_path / "v.b2nd")), nibabel.load(tmp_path / "v.nii.gz")
     scale = found.vlmeta[:]
     np.testing.assert_allclose(found[...] * scale.get("scl_slope", 1) + scale.get("scl_inter", 0), loaded.get_fdata())
@@ -303,3 +304,110 @@ def test_progress_and_memory_of_many_pieces(tmp_path: Path) -> None:
     assert seen[-1] == (128_000_000, 128_000_000)
     assert len(seen) > 5
     assert seen == sorted(seen)
+
+
+# ------------------------------------------------------------------ what a reviewer found
+def test_a_source_is_never_in_the_way(tmp_path: Path) -> None:
+    np.save(tmp_path / "one.npy", np.arange(3))
+    store = store_of(tmp_path / "a.partial.b2z", {"/x": np.arange(3)})
+    with pytest.raises(ConversionError, match="rename it first"):
+        blosc2.convert(store, tmp_path / "a.b2z")
+    check_same(arrays_in(store), {"/x": np.arange(3)})
+    store_of(tmp_path / "t.b2d", {"/x": np.arange(3)})
+    os.replace(tmp_path / "one.npy", tmp_path / "t.b2d" / "one.npy")
+    with pytest.raises(ConversionError, match="lies in the other"):
+        blosc2.convert(tmp_path / "t.b2d" / "one.npy", tmp_path / "t.b2d", overwrite=True)
+    assert (tmp_path / "t.b2d" / "one.npy").exists()
+
+
+def test_names_that_become_one_key(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        for name in ("x.npy", "/x.npy", "x"):
+            member = io.BytesIO()
+            np.save(member, np.arange(len(name)))
+            archive.writestr(name, member.getvalue())
+    report = blosc2.convert(tmp_path / "a.npz", tmp_path / "a.b2z", verify=False)
+    assert [(each.key, each.what) for each in report.left_out] == [("/x", "a second item of this name")] * 2
+    assert report.arrays == 1
+
+
+def test_fields_with_names_in_utf_8(tmp_path: Path) -> None:
+    items = np.array([(1, 2.5)], [("名", "i4"), ("y", "f8")])
+    with pytest.warns(UserWarning, match="format 3.0"):
+        np.savez(tmp_path / "a.npz", x=items)
+    blosc2.convert(tmp_path / "a.npz", tmp_path / "a.b2z", verify=True)
+    assert arrays_in(tmp_path / "a.b2z")["/x"].dtype == items.dtype
+
+
+@pytest.mark.parametrize("suffix", [".b2d", ".b2z"])
+def test_an_old_target_survives_a_failure(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from blosc2._files import Owner
+
+    np.savez(tmp_path / "a.npz", x=np.arange(3))
+    target = store_of(tmp_path / f"t{suffix}", {"/old": np.arange(4)})
+    for name in ("rename", "replace"):
+        real = getattr(Owner, name)
+
+        def fail(self: Any, old: str, new: str, real: Any = real) -> None:
+            if str(new) == target and ".partial" in str(old):
+                raise OSError(5, "I/O error", new)
+            real(self, old, new)
+
+        monkeypatch.setattr(Owner, name, fail)
+    with pytest.raises(OSError, match="I/O error"):
+        blosc2.convert(tmp_path / "a.npz", target, overwrite=True, resume=False)
+    monkeypatch.undo()
+    check_same(arrays_in(target), {"/old": np.arange(4)})
+    assert sorted(os.listdir(tmp_path)) == ["a.npz", f"t{suffix}"]
+
+
+def test_wide_arrays_are_cut_along_all_axes(tmp_path: Path) -> None:
+    from blosc2._tools.converting.items import ArrayItem, boxes_of
+
+    for shape, chunks in [((1000, 10**7), (1000, 1000)), ((3, 10**5, 10**5), None), ((10**9,), (10**6,))]:
+        item = ArrayItem("/x", shape, np.dtype("f4"), lambda box: np.empty(0), chunks)
+        for in_order in (False, True):
+            sizes = [
+                np.prod([side.stop - side.start for side in box])
+                for box, _ in zip(boxes_of(item, in_order=in_order), range(9))
+            ]
+            assert max(sizes) * 4 <= 64 << 20
+    items = np.arange(7 * 11 * 13).reshape(7, 11, 13)
+    small = ArrayItem.of("/x", items)
+    joined = np.concatenate([items[box].reshape(-1) for box in boxes_of(small, in_order=True)])
+    np.testing.assert_array_equal(joined, items.reshape(-1))
+    found = np.full_like(items, -1)
+    for box in boxes_of(small, (3, 5, 4)):
+        found[box] = items[box]
+    np.testing.assert_array_equal(found, items)
+
+
+def test_fields_in_another_byte_order(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    items = np.array([(1, 2.5)], [("a", ">i4"), ("b", ">f8")])
+    source = store_of(tmp_path / "a.b2z", {"/x": items})
+    with pytest.warns(zarr.errors.UnstableSpecificationWarning):
+        report = blosc2.convert(source, tmp_path / "a.zarr")
+        assert [each.what for each in report.left_out] == [f"the byte order of {items.dtype}"]
+        assert zarr.open_group(tmp_path / "a.zarr", mode="r")["x"][:].tolist() == items.tolist()
+
+
+def test_depths_of_pictures(tmp_path: Path) -> None:
+    """Pillow gives 8 of 16 bits; such a file is left out."""
+    import struct
+    import zlib
+
+    pytest.importorskip("PIL")
+
+    def part(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    (tmp_path / "in").mkdir()
+    for name, depth, colour, row in (("deep", 16, 2, b"\0" + bytes(range(12))), ("shallow", 4, 0, b"\0\x12")):
+        header = struct.pack(">IIBBBBB", 2, 1, depth, colour, 0, 0, 0)
+        data = part(b"IHDR", header) + part(b"IDAT", zlib.compress(row)) + part(b"IEND", b"")
+        (tmp_path / "in" / f"{name}.png").write_bytes(b"\x89PNG\r\n\x1a\n" + data)
+    report = blosc2.convert(tmp_path / "in", tmp_path / "a.b2z")
+    assert [(each.key, each.what) for each in report.left_out] == [
+        ("/deep.png", "all of it"), ("/shallow.png", "the scale of its grey"),
+    ]  # fmt: skip

@@ -74,7 +74,7 @@ def test_there_and_back(tmp_path: Path) -> None:
     for suffix in (".b2z", ".b2d"):
         there = blosc2.convert(tmp_path / "a.h5", tmp_path / f"a{suffix}", verify=True)
         back = blosc2.convert(tmp_path / f"a{suffix}", tmp_path / "b.h5", verify=True, overwrite=True)
-        assert (there.left_out, back.left_out) == ([], [])
+        assert ([(each.key, each.what) for each in there.left_out], back.left_out) == ([("/sparse", "fillvalue")], [])
         assert contents(tmp_path / "b.h5") == contents(tmp_path / "a.h5")
 
 
@@ -194,3 +194,50 @@ def test_chunks_are_given_back(tmp_path: Path, how: dict[str, Any], name: str) -
         assert file["a"].chunks == how["chunks"]
     blosc2.convert(tmp_path / "a.h5", tmp_path / "b.b2nd", verify=True)
     np.testing.assert_array_equal(blosc2.open(str(tmp_path / "b.b2nd"))[...], source[...])
+
+
+def test_odd_attributes_and_types(tmp_path: Path) -> None:
+    row = np.array([(1, b"ab")], [("n", "i4"), ("s", "S3")])
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.attrs["row"] = row
+        file.create_dataset("arrays", (2,), np.dtype(("i4", (3,))))[...] = np.arange(6).reshape(2, 3)
+        deep = file
+        for _ in range(400):
+            deep = deep.create_group("d")
+        deep["x"] = 1
+        file.create_dataset("grows", (3,), "f4", maxshape=(None,))
+    report = blosc2.convert(tmp_path / "a.h5", tmp_path / "a.b2z", verify=True)
+    found = {(each.key if len(each.key) < 50 else "deep", each.what) for each in report.left_out}
+    assert {("/arrays", "the type of an array for each item"), ("/grows", "maxshape")} <= found
+    assert any(key == "deep" for key, _ in found)
+    assert blosc2.check(str(tmp_path / "a.b2z")).ok
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        assert store.attrs["row"].tolist() == row.tolist()
+        np.testing.assert_array_equal(store["/arrays"][...], np.arange(6).reshape(2, 3))
+
+
+def test_attributes_that_hdf5_has_not(tmp_path: Path) -> None:
+    with blosc2.TreeStore(str(tmp_path / "a.b2z"), mode="w") as store:
+        store["/x"] = np.arange(3)
+        store["/x"].vlmeta.update(
+            {"list": [1, 2], "mixed": [1, "a"], "none": None, "bytes": b"a", "texts": ["a"], "n": 1}
+        )
+        store["/x"].vlmeta.update({"hdf5_shape": "odd", "hdf5_enum": "text"})
+        store["/t"] = blosc2.ObjectArray()
+        store["/t"].append("with \0")
+    report = blosc2.convert(tmp_path / "a.b2z", tmp_path / "a.h5")
+    assert sorted((each.key, each.what) for each in report.left_out) == [
+        ("/t", "all of it"), ("/x", "attribute 'bytes'"), ("/x", "attribute 'mixed'"), ("/x", "attribute 'none'"),
+        ("/x", "the type of attribute 'list'"),
+    ]  # fmt: skip
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert file["x"].attrs["list"].tolist() == [1, 2]
+        assert (file["x"].attrs["hdf5_enum"], list(file["x"].attrs["texts"])) == ("text", ["a"])
+
+
+def test_two_programs_do_not_share_a_partial_file(tmp_path: Path) -> None:
+    from blosc2._tools.converting.placing import partial_name
+
+    names = {partial_name(str(tmp_path / "v1.2.h5"), unique=True) for _ in range(100)}
+    assert len(names) == 100
+    assert all(name.startswith(str(tmp_path / "v1.2.partial-")) and name.endswith(".h5") for name in names)

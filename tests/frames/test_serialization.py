@@ -20,6 +20,7 @@ from fixture_kit import manifest
 from fixture_kit.names import shown
 from hypothesis import given
 
+import blosc2
 from blosc2._frames.msgpack_values import pack, unpack
 from blosc2.exceptions import FormatError, UnsafeDeserializationError
 
@@ -539,3 +540,12 @@ def test_other_values_pass_through():
     assert math.isnan(unpack(pack(math.nan)))
     stamp = msgpack.Timestamp(5, 6)
     assert unpack(pack(stamp)) == stamp
+
+
+def test_metadata_of_dtypes_is_left_out() -> None:
+    """Such as h5py gives texts: it means nothing in a file, and could not be read back."""
+    text = np.dtype("S3", metadata={"h5py_encoding": "ascii"})
+    array = blosc2.asarray(np.arange(3))
+    for dtype in ([("n", "i4"), ("s", text)], [("inner", [("s", text, (2,))])], text):
+        array.vlmeta["x"] = np.zeros(2, dtype)
+        assert array.vlmeta["x"].dtype == np.dtype(dtype)

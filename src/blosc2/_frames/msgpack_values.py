@@ -342,6 +342,13 @@ def _pack_complex(value: complex) -> Any:
     return msgpack.ExtType(_COMPLEX, struct.pack(">dd", value.real, value.imag))
 
 
+def _without_metadata(description: Any) -> Any:
+    """A description of fields without the metadata of dtypes, which means nothing in a file."""
+    if isinstance(description, list):
+        return [(field[0], _without_metadata(field[1]), *field[2:]) for field in description]
+    return description[0] if isinstance(description, tuple) else description
+
+
 def _describe_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
     if is_masked(array):
         raise TypeError("can not serialize a masked array: its mask would be lost; store data and mask")
@@ -350,7 +357,7 @@ def _describe_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
         return {"values": list(array.flat), "shape": shape}
     try:
         refuse_unstorable(dtype)
-        text = {"str": dtype.str} if dtype.names is None else {"descr": dtype.descr}
+        text = {"str": dtype.str} if dtype.names is None else {"descr": _without_metadata(dtype.descr)}
         check_fields(text.get("descr"))
     except (TypeError, ValueError) as error:
         raise TypeError(f"can not serialize an array: {error}") from error

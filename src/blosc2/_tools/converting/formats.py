@@ -49,7 +49,8 @@ FORMATS = {
     found.name: found
     for found in (
         Format("blosc2", (".b2z", ".b2d", ".b2e", ".b2nd"), "stores", (), True),
-        Format("hdf5", (".h5", ".hdf5", ".he5", ".nc", ".mat"), "hdf5", ("h5py",), True),
+        Format("hdf5", (".h5", ".hdf5", ".he5"), "hdf5", ("h5py",), True),
+        Format("netcdf", (".nc", ".mat"), "hdf5", ("h5py",)),
         Format("zarr", (".zarr", ".zarr.zip"), "zarr_groups", ("zarr",), True),
         Format("npy", (".npy",), "numpy_files", (), False),
         Format("npz", (".npz",), "numpy_files", (), True),
@@ -106,7 +107,9 @@ def _has_pictures(path: str) -> bool:
 
 def _unknown(path: str) -> Format:
     suffixes = ", ".join(suffix for found in FORMATS.values() for suffix in found.suffixes)
-    raise ConversionError(f"{path}: its format is not known by its name; known are {suffixes}; format= names one")
+    raise ConversionError(
+        f"{path}: its format is not known by its name; known are {suffixes}; source_format= or target_format= names one"
+    )
 
 
 def open_source(path: str, name: str | None) -> Source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from blosc2._tools.converting.hdf5_chunks import can_give_chunks, codec_of, give_chunks, taken_chunks
 from blosc2._tools.converting.items import (
+    DEEPEST,
     WHOLE,
     ArrayItem,
     Box,
@@ -20,7 +22,7 @@ from blosc2._tools.converting.items import (
     ObjectItem,
     Source,
     Target,
-    rows_of,
+    boxes_of,
 )
 from blosc2._tools.converting.placing import partial_name, remove
 
@@ -48,12 +50,18 @@ class _File:
         yield from self._group("", self._file, {})
 
     def _group(self, path: str, group: Any, seen: dict[Any, str]) -> Iterator[Item]:
+        if path.count("/") > DEEPEST:
+            yield LeftOut(path, "the group and all below it", f"it lies more than {DEEPEST} levels deep")
+            return
         seen[_identity(group)] = path or "/"
         kept: dict[str, Any] = {}
         yield from _attributes(path or "/", group, kept)
         yield GroupItem(path or "/", kept)
-        for name in sorted(group):
+        for name in sorted(group, key=str):
             key = f"{path}/{name}"
+            if not isinstance(name, str):
+                yield LeftOut(key, WHOLE, "its name is no text in UTF-8")
+                continue
             link = group.get(name, getlink=True)
             if not isinstance(link, h5py.HardLink):
                 yield LeftOut(key, "soft or external link", f"it names {link.path!r}; stores have no links")
@@ -85,8 +93,11 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
         return
     text = h5py.check_string_dtype(dtype)
     if text is not None and text.length is None:
-        values = found.asstr()[()] if text.encoding == "utf-8" or found.size else found[()]
-        values = np.asarray(values, object)
+        try:
+            values = np.asarray(found.asstr()[()], object)
+        except UnicodeDecodeError as error:
+            yield LeftOut(key, WHOLE, f"its texts are not in {text.encoding}: {error}")
+            return
         if found.ndim != 1:
             attributes[_SHAPE] = list(found.shape)
         yield ObjectItem(key, [str(value) for value in values.reshape(-1)], attributes)
@@ -100,12 +111,36 @@ def _dataset(key: str, found: Any) -> Iterator[Item]:
         attributes[_ENUM] = {name: int(value) for name, value in names.items()}
     if text is not None and text.encoding == "utf-8":
         yield LeftOut(key, "the character set", "NumPy does not mark UTF-8 in texts of fixed length")
+    if found.maxshape != found.shape:
+        yield LeftOut(key, "maxshape", f"arrays can be resized to any shape, {found.maxshape} is not kept")
+    if (
+        dtype.names is None
+        and found.fillvalue is not None
+        and np.any(np.asarray(found.fillvalue != np.zeros((), dtype)))
+    ):
+        yield LeftOut(key, "fillvalue", f"new items are zeros, {found.fillvalue!r} is not kept")
+    if dtype.subdtype is not None:
+        yield from _of_arrays(key, found, attributes)
+        return
     plain = _plain(dtype)
 
     def read(box: Box) -> Items:
         return np.asarray(found[box if found.shape else ()], found.dtype).view(plain)
 
     yield ArrayItem(key, found.shape, plain, read, found.chunks, attributes, taken_chunks(found, plain))
+
+
+def _of_arrays(key: str, found: Any, attributes: dict[str, Any]) -> Iterator[Item]:
+    """A dataset whose items are arrays: their axes become the last ones."""
+    base, inner = found.dtype.subdtype
+    base, ndim = _plain(base), len(found.shape)
+
+    def read(box: Box) -> Items:
+        items: Any = np.asarray(found[box[:ndim]], base)
+        return np.asarray(items[(*(slice(None),) * ndim, *box[ndim:])])
+
+    yield LeftOut(key, "the type of an array for each item", f"its axes {inner} follow those of the dataset")
+    yield ArrayItem(key, found.shape + inner, base, read, None, attributes)
 
 
 def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -148,7 +183,7 @@ def _stored(value: Any) -> Any:
         if value.dtype.kind == "O":
             texts = value.tolist()
             return texts if all(isinstance(text, str) for text in value.reshape(-1)) else None
-        return None if value.dtype.hasobject else value.astype(_plain(value.dtype), copy=False)
+        return None if value.dtype.hasobject else value.view(_plain(value.dtype))
     return None
 
 
@@ -160,7 +195,7 @@ def open_source(path: str) -> Source:
 # ------------------------------------------------------------------ target
 class _NewFile:
     def __init__(self, path: str) -> None:
-        self.partial = partial_name(path)
+        self.partial, self.left_out = partial_name(path, unique=True), list[LeftOut]()
         self._file = h5py.File(self.partial, "w")
 
     def has(self, key: str) -> bool:  # noqa: ARG002 - of all targets
@@ -171,11 +206,14 @@ class _NewFile:
             yield from _set_attributes(item.key, self._file.require_group(item.key), item.attributes)
             return
         attributes = dict(item.attributes)
+        if item.key in self._file or not self._has_room(item.key):
+            yield LeftOut(item.key, WHOLE, "HDF5 has no group and dataset of the same name")
+            return
         if isinstance(item, ObjectItem):
-            if not all(isinstance(value, str) for value in item.values):
-                yield LeftOut(item.key, WHOLE, "only lists of texts have a counterpart in HDF5")
+            if not all(isinstance(value, str) and "\0" not in value for value in item.values):
+                yield LeftOut(item.key, WHOLE, "only lists of texts without zero characters have a counterpart in HDF5")
                 return
-            shape = tuple(attributes.pop(_SHAPE, [len(item.values)]))
+            shape = _shape_of(attributes, len(item.values))
             values = np.array([*item.values, None], object)[:-1].reshape(shape)
             found = self._file.create_dataset(item.key, data=values, dtype=h5py.string_dtype())
         else:
@@ -185,8 +223,14 @@ class _NewFile:
                 return
         yield from _set_attributes(item.key, found, attributes)
 
+    def _has_room(self, key: str) -> bool:
+        """Whether no dataset lies where the key needs a group."""
+        parts = key.strip("/").split("/")[:-1]
+        above = ("/".join(parts[: n + 1]) for n in range(len(parts)))
+        return not any(isinstance(self._file.get(path), h5py.Dataset) for path in above)
+
     def _new_dataset(self, item: ArrayItem, attributes: dict[str, Any]) -> tuple[Any, str]:
-        names = attributes.pop(_ENUM, None)
+        names = attributes.pop(_ENUM) if _is_enum(attributes.get(_ENUM)) else None
         dtype: Any = item.dtype if names is None else h5py.enum_dtype(names, basetype=item.dtype)
         how: dict[str, Any] = {}
         if item.chunks and item.shape and 0 not in item.shape:
@@ -196,23 +240,38 @@ class _NewFile:
             }
         try:
             found = self._file.create_dataset(item.key, item.shape, dtype, **how)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             return None, f"{item.dtype} has no counterpart in HDF5: {error}"
         if not item.shape:
             found[()] = item.whole()
         elif hdf5plugin is not None and item.array is not None and can_give_chunks(item.array):
             give_chunks(item.array, found)
         elif 0 not in item.shape:
-            for box in rows_of(item):
+            for box in boxes_of(item, found.chunks):
                 found[box] = item.read(box)
         return found, ""
 
     def finish(self) -> None:
         self._file.close()
 
-    def abandon(self) -> None:
+    def seal(self) -> None:
+        pass
+
+    def abandon(self, *, keep: bool) -> None:  # noqa: ARG002 - of all targets
         self._file.close()
         remove(self.partial)
+
+
+def _shape_of(attributes: dict[str, Any], count: int) -> tuple[int, ...]:
+    """The shape that texts had in an HDF5 file, if an attribute says it."""
+    shape = attributes.get(_SHAPE)
+    if isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape) and math.prod(shape) == count:
+        return tuple(attributes.pop(_SHAPE))
+    return (count,)
+
+
+def _is_enum(names: Any) -> bool:
+    return isinstance(names, dict) and all(isinstance(n, str) and type(v) is int for n, v in names.items())
 
 
 def _filter_like(item: ArrayItem) -> dict[str, Any]:
@@ -225,10 +284,22 @@ def _filter_like(item: ArrayItem) -> dict[str, Any]:
 
 def _set_attributes(key: str, found: Any, attributes: Mapping[str, Any]) -> Iterator[LeftOut]:
     for name, value in attributes.items():
+        numbers = (
+            isinstance(value, list) and len({type(one) for one in value}) == 1 and type(value[0]) in (bool, int, float)
+        )
+        texts = isinstance(value, list) and value and all(isinstance(one, str) for one in value)
+        if not (numbers or texts or isinstance(value, (str, bool, int, float, np.ndarray))):
+            yield LeftOut(
+                key, f"attribute {name!r}", f"a {type(value).__name__} of such values has no counterpart in HDF5"
+            )
+            continue
         try:
             found.attrs[name] = value
         except (TypeError, ValueError, RuntimeError, OSError) as error:
             yield LeftOut(key, f"attribute {name!r}", str(error))
+            continue
+        if numbers:
+            yield LeftOut(key, f"the type of attribute {name!r}", "the list became an array")
 
 
 def new_target(path: str, **_: Any) -> Target:

@@ -23,6 +23,11 @@ def read_tiff(path: str, key: str) -> Iterator[Item]:
         several = len(file.series) > 1
         for number, series in enumerate(file.series):
             attributes = {"axes": series.axes}
+            page = series.keyframe
+            if page.colormap is not None:
+                yield LeftOut(key, "the palette", "the numbers of its colours are stored")
+            if page.description:
+                attributes["description"] = page.description
             items = series.asarray(out="memmap") if series.nbytes > 64 << 20 else series.asarray()
             yield ArrayItem.of(f"{key}/{number}" if several else key, np.asarray(items), attributes)
 
@@ -35,6 +40,13 @@ def read_picture(path: str, key: str) -> Iterator[Item]:
         with Image.open(path) as image:
             if getattr(image, "n_frames", 1) > 1:
                 yield LeftOut(key, "all frames but the first", "it is animated")
+            if image.format == "PNG" and _png_depth(path) == _DEEP and image.mode in ("RGB", "RGBA", "LA"):
+                yield LeftOut(key, WHOLE, "Pillow reads only 8 of the 16 bits of its colours")
+                return
+            if image.format == "PNG" and image.mode == "L" and _png_depth(path) < _SHALLOW:
+                yield LeftOut(key, "the scale of its grey", "the values are stretched to 0 to 255")
+            for name in sorted(_LOST & image.info.keys()):
+                yield LeftOut(key, f"metadata {name!r}", "only the pixels are kept")
             if image.mode == "P":
                 yield LeftOut(key, "the palette", "its colours are stored instead")
                 items = np.asarray(image.convert("RGBA" if "transparency" in image.info else "RGB"))
@@ -45,6 +57,17 @@ def read_picture(path: str, key: str) -> Iterator[Item]:
         yield LeftOut(key, WHOLE, f"it cannot be read: {error}")
         return
     yield ArrayItem.of(key, items, {"mode": mode})
+
+
+_SHALLOW, _DEEP = 8, 16
+# What belongs to a picture, besides its pixels.
+_LOST = {"exif", "icc_profile", "transparency", "xmp", "XML:com.adobe.xmp"}
+
+
+def _png_depth(path: str) -> int:
+    """Bits of each sample, from the header of a PNG file."""
+    with open(path, "rb") as file:
+        return file.read(25)[24]
 
 
 class _Tiff:
@@ -72,6 +95,9 @@ class _Folder:
     def items(self) -> Iterator[Item]:
         for folder, folders, names in os.walk(self._path):
             folders.sort()
+            for name in [name for name in folders if os.path.islink(os.path.join(folder, name))]:
+                inner = os.path.relpath(os.path.join(folder, name), self._path).replace(os.sep, "/")
+                yield LeftOut(f"/{inner}", "a linked directory", "links are not followed")
             inner = os.path.relpath(folder, self._path).replace(os.sep, "/")
             group = "" if inner == "." else f"/{inner}"
             yield GroupItem(group or "/", {})

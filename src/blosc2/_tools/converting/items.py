@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, Self
@@ -17,6 +19,8 @@ Box = tuple[slice, ...]
 Items = np.ndarray[Any, Any]
 #: What is left out if that is all of an array.
 WHOLE = "all of it"
+#: No store has keys with more segments.
+DEEPEST = 256
 
 
 class LeftOut(NamedTuple):
@@ -134,9 +138,12 @@ class Target(Protocol):
     ----------
     partial : str
         The path at which it is written.
+    left_out : list of LeftOut
+        What an interrupted run could not keep.
     """
 
     partial: str
+    left_out: list[LeftOut]
 
     def has(self, key: str) -> bool:
         """Whether an item was written already, by a run that was interrupted."""
@@ -147,22 +154,42 @@ class Target(Protocol):
     def finish(self) -> None:
         """All items are there: close the file."""
 
-    def abandon(self) -> None:
-        """Something failed: remove what cannot be resumed. May come after `finish`."""
+    def seal(self) -> None:
+        """All was read back, if that was asked for: nothing may remain that says that the target is not complete."""
+
+    def abandon(self, *, keep: bool) -> None:
+        """Something failed: remove what was written, or `keep` what can be resumed. May come after `finish`."""
 
 
-def rows_of(item: ArrayItem, nbytes: int = 16 << 20) -> Iterator[Box]:
-    """Boxes along axis 0, each of whole chunks and about this many bytes."""
-    if not item.shape:
-        yield ()
-        return
-    rest = tuple(slice(0, n) for n in item.shape[1:])
-    row = max(1, item.nbytes // max(1, item.shape[0]))
-    step = max(1, nbytes // row)
-    if item.chunks and item.chunks[0]:
-        step = max(1, step // item.chunks[0]) * item.chunks[0]
-    for start in range(0, item.shape[0], step):
-        yield (slice(start, min(start + step, item.shape[0])), *rest)
+# Bytes of a box, unless a single chunk has more; rows of chunks may be so much larger where items must come in order.
+_BOX, _ROWS = 8 << 20, 64 << 20
+
+
+def boxes_of(item: ArrayItem, chunks: tuple[int, ...] | None = None, *, in_order: bool = False) -> Iterator[Box]:
+    """All items in boxes of some MB, made of whole chunks.
+
+    Parameters
+    ----------
+    item : ArrayItem
+    chunks : tuple of int, optional
+        By default those of the item.
+    in_order : bool
+        Whether the items of all boxes, one after the other, are in C order. Then boxes need not be of whole chunks.
+    """
+    chunks = chunks or item.chunks or (1,) * len(item.shape)
+    counts = [max(1, min(c, n)) for c, n in zip(chunks, item.shape, strict=True)]
+    if in_order:
+        whole_rows = counts[:1] + list(item.shape[1:])
+        counts = whole_rows if math.prod(whole_rows) * item.dtype.itemsize <= _ROWS else [1] * len(counts)
+    for axis in reversed(range(len(counts))):
+        others = math.prod(counts[:axis] + counts[axis + 1 :]) * item.dtype.itemsize
+        fits = max(1, _BOX // max(1, others) // counts[axis])
+        counts[axis] = min(item.shape[axis], counts[axis] * fits)
+        if counts[axis] < item.shape[axis]:
+            break
+    starts = (range(0, n, count) for n, count in zip(item.shape, counts, strict=True))
+    for box in itertools.product(*starts):
+        yield tuple(slice(at, min(at + count, n)) for at, count, n in zip(box, counts, item.shape, strict=True))
 
 
 def bytes_of(items: Items) -> memoryview:

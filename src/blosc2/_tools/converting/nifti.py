@@ -27,8 +27,13 @@ class _Image:
         slope, inter = float(values.slope), float(values.inter)
         attributes: dict[str, Any] = {
             "affine": np.asarray(self._image.affine), "zooms": [float(zoom) for zoom in header.get_zooms()],
-            "units": list(header.get_xyzt_units()), "description": str(header["descrip"].astype(str)),
+            "description": bytes(header["descrip"].item()).decode(errors="replace"),
         }  # fmt: skip
+        try:
+            attributes["units"] = list(header.get_xyzt_units())
+        except KeyError:
+            yield LeftOut(f"/{name}", "the units", "their code is not known")
+        yield LeftOut(f"/{name}", "the other fields of the header", "such as qform, sform and intent")
         if (slope, inter) != (1.0, 0.0):
             attributes |= {"scl_slope": slope, "scl_inter": inter}
         if header.extensions:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import struct
 import zipfile
 from collections.abc import Iterator
 from typing import Any
@@ -19,11 +21,13 @@ from blosc2._tools.converting.items import (
     ObjectItem,
     Source,
     Target,
+    boxes_of,
     bytes_of,
-    rows_of,
 )
 from blosc2._tools.converting.placing import partial_name, remove
 from blosc2.exceptions import ConversionError
+
+_LONGEST_HEADER = 1 << 20
 
 
 class _Npy:
@@ -47,7 +51,7 @@ class _Npz:
             key = "/" + name.removesuffix(".npy").strip("/")
             with self._archive.open(name) as member:
                 try:
-                    shape, fortran, dtype = _header(member)
+                    shape, fortran, dtype = read_header(member)
                 except ValueError as error:
                     yield LeftOut(key, WHOLE, str(error))
                     continue
@@ -60,11 +64,18 @@ class _Npz:
         self._archive.close()
 
 
-def _header(member: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def read_header(member: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     version = np.lib.format.read_magic(member)
     if version == (1, 0):
         return np.lib.format.read_array_header_1_0(member)
-    return np.lib.format.read_array_header_2_0(member)
+    if version == (2, 0):
+        return np.lib.format.read_array_header_2_0(member)
+    # Version 3 has names in UTF-8: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+    (length,) = struct.unpack("<I", member.read(4))
+    if version != (3, 0) or length > _LONGEST_HEADER:
+        raise ValueError(f"its header is of version {version} and {length} bytes")
+    header = ast.literal_eval(member.read(length).decode())
+    return tuple(header["shape"]), bool(header["fortran_order"]), np.lib.format.descr_to_dtype(header["descr"])
 
 
 class _Member:
@@ -90,7 +101,7 @@ class _Member:
         if (start, stop) != (self._start, self._stop):
             if self._member is None or start < self._stop:
                 self._member = self._archive.open(self._name)
-                _header(self._member)
+                read_header(self._member)
                 self._stop = 0
             for first in range(self._stop, start, 1024):
                 self._take(min(1024, start - first))
@@ -113,12 +124,12 @@ class _Member:
 
 def open_source(path: str) -> Source:
     """A ``.npy`` or ``.npz`` file."""
-    return _Npz(path) if path.lower().endswith(".npz") else _Npy(path)
+    return _Npz(path) if zipfile.is_zipfile(path) else _Npy(path)
 
 
 class _NpzTarget:
     def __init__(self, path: str) -> None:
-        self.partial = partial_name(path)
+        self.partial, self.left_out = partial_name(path, unique=True), list[LeftOut]()
         self._file = NewFile(self.partial, replace=True)
         self._archive = zipfile.ZipFile(self._file.file, "w", zipfile.ZIP_STORED)
 
@@ -133,18 +144,24 @@ class _NpzTarget:
             yield LeftOut(item.key, f"attributes {', '.join(map(repr, item.attributes))}", "an .npz file has none")
         if isinstance(item, GroupItem):
             return
+        if item.dtype.names is not None and not str(item.dtype).isascii():
+            yield LeftOut(item.key, WHOLE, "it has fields whose names are not ASCII")
+            return
         with self._archive.open(f"{item.key.strip('/')}.npy", "w", force_zip64=True) as member:
             header = {"descr": np.lib.format.dtype_to_descr(item.dtype), "fortran_order": False, "shape": item.shape}
             np.lib.format.write_array_header_2_0(member, header)
             if 0 not in item.shape:
-                for box in rows_of(item):
+                for box in boxes_of(item, in_order=True):
                     member.write(bytes_of(item.read(box)))
 
     def finish(self) -> None:
         self._archive.close()
         self._file.commit()
 
-    def abandon(self) -> None:
+    def seal(self) -> None:
+        pass
+
+    def abandon(self, *, keep: bool) -> None:  # noqa: ARG002 - of all targets
         self._archive.fp = None  # else it would write its directory when it is collected
         self._file.abandon()
         remove(self.partial)

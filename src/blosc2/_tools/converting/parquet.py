@@ -38,7 +38,7 @@ class _Parquet:
             key = "/" + column.name.strip("/")
             width, dtype = _shape_of(column.type)
             if dtype is None:
-                yield LeftOut(key, WHOLE, f"{column.type} has no array of one dtype and shape")
+                yield LeftOut(key, WHOLE, f"a column of {column.type} is no array of numbers")
                 continue
             shape = (self._file.metadata.num_rows, *width)
             yield ArrayItem(key, shape, dtype, _Column(self._file, column.name, width, dtype).read)
@@ -60,6 +60,8 @@ class _Column:
 
     def __init__(self, file: Any, name: str, width: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._file, self._name, self._width, self._dtype = file, name, width, dtype
+        row = int(np.prod(width, dtype=object)) * dtype.itemsize
+        self._batch = max(1, min(1 << 16, (8 << 20) // max(1, row)))
         self._batches: Any = None
         self._rows: Items = np.empty((0, *width), dtype)
         self._first = 0  # the number of the first of `_rows`
@@ -67,7 +69,7 @@ class _Column:
     def read(self, box: Box) -> Items:
         start, stop = box[0].start, box[0].stop
         if self._batches is None or start < self._first:
-            self._batches = self._file.iter_batches(1 << 16, columns=[self._name])
+            self._batches = self._file.iter_batches(self._batch, columns=[self._name])
             self._rows, self._first = self._rows[:0], 0
         parts, end = [self._rows], self._first + len(self._rows)
         while end < stop:
@@ -87,7 +89,9 @@ class _Column:
                 break
             column = column.flatten()
         if column.null_count:
-            raise ConversionError(f"the column {self._name!r} has missing values; fill them first")
+            raise ConversionError(
+                f"the column {self._name!r} has missing values: fill them first, or leave the column out"
+            )
         return np.asarray(column.to_numpy(zero_copy_only=False), self._dtype).reshape(count, *self._width)
 
 

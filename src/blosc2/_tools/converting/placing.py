@@ -7,11 +7,10 @@ import os
 from blosc2._files import Owner, remove_leftovers, sync_file, sync_folder
 
 
-def partial_name(path: str) -> str:
-    """Beside a path, with the same suffix: ``study.partial.b2z``."""
-    folder, name = os.path.split(path.rstrip("/"))
-    stem, dot, suffix = name.partition(".")
-    return os.path.join(folder, f"{stem}.partial{dot}{suffix}")
+def partial_name(path: str, *, unique: bool) -> str:
+    """Beside a path, with the same suffix: ``study.partial.b2z``; a `unique` one is that of no other program."""
+    stem, suffix = os.path.splitext(path.rstrip("/"))
+    return f"{stem}.partial{f'-{os.urandom(4).hex()}' if unique else ''}{suffix}"
 
 
 def put_in_place(partial: str, path: str, *, overwrite: bool) -> None:
@@ -28,11 +27,16 @@ def put_in_place(partial: str, path: str, *, overwrite: bool) -> None:
     if not overwrite and os.path.lexists(path):
         raise FileExistsError(f"{path} was made by somebody else meanwhile; overwrite=True replaces it")
     if os.path.isdir(path) or os.path.isdir(partial):
-        aside = f"{path}.replaced"
-        remove(aside)
-        if os.path.lexists(path):
+        aside = f"{path}.replaced-{os.urandom(4).hex()}"
+        is_there = os.path.lexists(path)
+        if is_there:
             owner.rename(path, aside)
-        owner.rename(partial, path)
+        try:
+            owner.rename(partial, path)
+        except BaseException:
+            if is_there:
+                owner.rename(aside, path)
+            raise
         remove(aside)
     else:
         owner.replace(partial, path)

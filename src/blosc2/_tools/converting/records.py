@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import io
+import math
 import os
+import struct
 import tarfile
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from blosc2._tools.converting.items import WHOLE, ArrayItem, GroupItem, Item, LeftOut, Source
+from blosc2._tools.converting.numpy_files import read_header
+
+# The bytes of the record of a named database.
+_DATABASE_RECORD = 48
 
 
 def _bytes_item(key: str, value: bytes) -> Item:
     """An array of a record: what a ``.npy`` member holds, else its bytes."""
     if value[:6] == b"\x93NUMPY":
+        file = io.BytesIO(value)
         try:
-            return ArrayItem.of(key, np.load(io.BytesIO(value), allow_pickle=False))
-        except (ValueError, OSError):
+            shape, _, dtype = read_header(file)
+            if file.tell() + math.prod(shape) * dtype.itemsize == len(value) and not dtype.hasobject:
+                return ArrayItem.of(key, np.load(io.BytesIO(value), allow_pickle=False))
+        except (ValueError, OSError, SyntaxError, KeyError, TypeError, struct.error):
             pass  # the bytes are kept
     return ArrayItem.of(key, np.frombuffer(value, "u1"))
 
@@ -26,7 +36,8 @@ class _Lmdb:
     def __init__(self, path: str) -> None:
         import lmdb
 
-        self._environment = lmdb.open(path, readonly=True, lock=False, subdir=os.path.isdir(path))
+        self._environment = lmdb.open(path, readonly=True, lock=False, subdir=os.path.isdir(path), max_dbs=1)
+        self._error = lmdb.Error
 
     def close(self) -> None:
         self._environment.close()
@@ -40,7 +51,17 @@ class _Lmdb:
                 except UnicodeDecodeError:
                     yield LeftOut(f"/{bytes(name).hex()}", WHOLE, "its key is no text in UTF-8")
                     continue
-                yield _bytes_item(key, bytes(value))
+                if len(value) == _DATABASE_RECORD and self._is_database(bytes(name), transaction):
+                    yield LeftOut(key, WHOLE, "it is a database with a name of its own")
+                else:
+                    yield _bytes_item(key, bytes(value))
+
+    def _is_database(self, name: bytes, transaction: Any) -> bool:
+        try:
+            self._environment.open_db(name, transaction, create=False)
+        except self._error:
+            return False
+        return True
 
 
 class _Tar:
@@ -55,12 +76,12 @@ class _Tar:
         seen: set[str] = set()
         with tarfile.open(self._path, "r:*") as archive:
             for member in archive:
-                key = "/" + member.name.strip("/")
+                key = "/" + member.name.removeprefix("./").strip("/")
                 if member.isdir():
                     continue
                 file = archive.extractfile(member) if member.isfile() else None
                 if file is None:
-                    yield LeftOut(key, WHOLE, "it is no file")
+                    yield LeftOut(key, WHOLE, "it is a link or a device, and no file")
                 elif key in seen:
                     yield LeftOut(key, "a second member of this name", "the first one is kept")
                 else:

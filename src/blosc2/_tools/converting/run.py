@@ -9,15 +9,17 @@ from typing import Any
 
 from blosc2 import _display
 from blosc2._files import Progress
-from blosc2._tools.converting.formats import new_target, open_source
+from blosc2._tools.converting.formats import format_of, new_target, open_source
 from blosc2._tools.converting.items import (
     WHOLE,
     ArrayItem,
     GroupItem,
+    Item,
     LeftOut,
     ObjectItem,
     Source,
-    rows_of,
+    Target,
+    boxes_of,
 )
 from blosc2._tools.converting.placing import put_in_place
 from blosc2._tools.equality import equal_items, same_value
@@ -114,7 +116,7 @@ def convert(
     overwrite : bool
         Replace a target that exists.
     verify : bool
-        Read all back, and compare it with the source.
+        Read all arrays and lists back, and compare them with the source. Attributes are not compared.
     resume : bool
         Go on where an interrupted run with the same source and options stopped. Only stores in ``.b2z`` and ``.b2d``
         can: they are written to ``name.partial.b2z``.
@@ -153,55 +155,72 @@ def convert(
     if chunks not in ("auto", "keep", "new"):
         raise ValueError(f"chunks must be 'auto', 'keep' or 'new', not {chunks!r}")
     source, target = os.fspath(source), os.fspath(target)
-    if os.path.exists(target):
-        if os.path.exists(source) and os.path.samefile(source, target):
+    if os.path.exists(source):
+        one, other = os.path.realpath(source), os.path.realpath(target)
+        if os.path.exists(target) and os.path.samefile(source, target):
             raise ConversionError(f"{target}: source and target are the same")
-        if not overwrite:
-            raise FileExistsError(f"{target} exists; overwrite=True replaces it")
-    report = ConversionReport(source, target)
+        if os.path.commonpath([one, other]) in (one, other):
+            raise ConversionError(f"{target}: one of source and target lies in the other; name a target elsewhere")
+    if os.path.lexists(target) and not overwrite:
+        raise FileExistsError(f"{target} exists; overwrite=True replaces it")
+    report, seen = ConversionReport(source, target), set[str]()
     with closing(open_source(source, source_format)) as opened:
         made = new_target(target, target_format, source=source, chunks=chunks, cparams=cparams, resume=resume)
         try:
             for item in opened.items():
-                if isinstance(item, LeftOut):
-                    report.left_out.append(item)
-                    continue
-                if isinstance(item, ArrayItem):
-                    report.nbytes += item.nbytes
-                    item = _counted(item, report, progress)
-                if made.has(item.key) and not isinstance(item, GroupItem):
-                    report.resumed += 1
-                    failed = False
-                else:
-                    found = list(made.add(item))
-                    report.left_out += found
-                    failed = any(each.what == WHOLE for each in found)
-                if not failed:
-                    report.arrays += isinstance(item, ArrayItem)
-                    report.objects += isinstance(item, ObjectItem)
+                _take(item, made, report, seen, progress)
             made.finish()
             if verify:
-                _verify(opened, made.partial, target_format, {each.key for each in report.left_out})
+                name = format_of(target, target_format).name
+                _verify(opened, made.partial, name, {each.key for each in report.left_out})
                 report.verified = True
+            made.seal()
             put_in_place(made.partial, target, overwrite=overwrite)
-        except BaseException:
-            made.abandon()
+        except BaseException as error:
+            made.abandon(keep=not isinstance(error, ConversionError))
             raise
     return report
+
+
+def _take(item: Item, made: Target, report: ConversionReport, seen: set[str], progress: Progress | None) -> None:
+    """Write one item, unless an interrupted run has, and count it."""
+    if isinstance(item, LeftOut):
+        report.left_out.append(item)
+        return
+    if not isinstance(item, GroupItem):
+        if item.key in seen:
+            report.left_out.append(LeftOut(item.key, "a second item of this name", "the first one is kept"))
+            return
+        seen.add(item.key)
+    found: list[LeftOut] = []
+    if made.has(item.key) and not isinstance(item, GroupItem):
+        report.resumed += 1
+        found = [each for each in made.left_out if each.key == item.key]
+    else:
+        found = list(made.add(_counted(item, report, progress) if isinstance(item, ArrayItem) else item))
+    report.left_out += found
+    if any(each.what == WHOLE for each in found):
+        return
+    report.objects += isinstance(item, ObjectItem)
+    if isinstance(item, ArrayItem):
+        report.arrays += 1
+        report.nbytes += item.nbytes
+        if progress is not None:
+            progress(report.nbytes, report.nbytes)
 
 
 def _counted(item: ArrayItem, report: ConversionReport, progress: Progress | None) -> ArrayItem:
     """The same item, which tells of each box that is read."""
     if progress is None:
         return item
-    read, before = item.read, report.nbytes - item.nbytes
+    read, before = item.read, report.nbytes
     done = 0
 
     def counting(box: Any) -> Any:
         nonlocal done
         items = read(box)
         done = min(done + items.nbytes, item.nbytes)
-        progress(before + done, report.nbytes)
+        progress(before + done, before + item.nbytes)
         return items
 
     return ArrayItem(item.key, item.shape, item.dtype, counting, item.chunks, item.attributes, item.taken, item.array)
@@ -230,4 +249,4 @@ def _same(item: ArrayItem | ObjectItem, other: Any, *, any_dtype: bool) -> bool:
         return False
     if 0 in item.shape:
         return True
-    return all(equal_items(item.read(box), other.read(box)).all() for box in rows_of(item))
+    return all(equal_items(item.read(box), other.read(box)).all() for box in boxes_of(item))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -38,6 +39,8 @@ _LARGE = 64 << 20
 _PUBLISH_BYTES, _PUBLISH_SECONDS = 256 << 20, 5.0
 # The attribute of an unfinished store that says what it is made of.
 _MADE_OF = "blosc2.convert"
+# And the one that lists what could not be kept of the arrays in it.
+_LEFT_OUT = "blosc2.convert: left out"
 
 
 # ------------------------------------------------------------------ source
@@ -94,10 +97,16 @@ def open_source(path: str) -> Source:
 def new_target(path: str, *, source: str, chunks: str, cparams: Any, resume: bool) -> Target:
     """A store, or a file of one array."""
     keywords = {} if cparams is None else {"cparams": cparams}
-    if not path.rstrip("/").endswith(STORES):
+    path = path.rstrip("/")
+    if not path.endswith((*STORES, ".b2nd")) and path.lower().endswith((*STORES, ".b2nd")):
+        raise ConversionError(f"{path}: the suffixes of stores and arrays have small letters only")
+    if not path.endswith(STORES):
         return _ArrayTarget(path, chunks, keywords)
-    made_of = _made_of(source, chunks, cparams) if resume else None
-    return _StoreTarget(path, chunks, keywords, made_of)
+    can_resume = resume and not path.endswith(".b2e")
+    partial = partial_name(path, unique=not can_resume)
+    if os.path.exists(partial) and os.path.samefile(partial, source):
+        raise ConversionError(f"{source} has the name under which {path} would be written: rename it first")
+    return _StoreTarget(partial, chunks, keywords, _made_of(source, chunks, cparams) if can_resume else None)
 
 
 def _made_of(source: str, chunks: str, cparams: Any) -> dict[str, Any]:
@@ -105,11 +114,11 @@ def _made_of(source: str, chunks: str, cparams: Any) -> dict[str, Any]:
     files = [source]
     if os.path.isdir(source):
         files += [os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names]
-    found = [os.stat(path) for path in files]
-    return {
-        "source": os.path.abspath(source), "files": len(found), "size": sum(status.st_size for status in found),
-        "changed": max(status.st_mtime_ns for status in found), "options": repr((chunks, cparams)),
-    }  # fmt: skip
+    sums = hashlib.sha256()
+    for path in sorted(files):
+        status = os.lstat(path) if path != source else os.stat(path)
+        sums.update(repr((path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)).encode())
+    return {"source": os.path.abspath(source), "files": sums.hexdigest(), "options": repr((chunks, cparams))}
 
 
 def new_array(item: ArrayItem, chunks: str, keywords: Mapping[str, Any], path: str | None = None) -> NDArray:
@@ -124,6 +133,15 @@ def new_array(item: ArrayItem, chunks: str, keywords: Mapping[str, Any], path: s
         plan = ArrayPlan(item.shape, item.dtype, {**keywords, **kept, **where})
         handle = plan.write(made(plan, lambda box: np.asarray(item.read(box))))  # no axes: an item
     return NDArray._of(handle)
+
+
+def _unstorable(item: ArrayItem) -> str | None:
+    """Why there can be no array of this shape and dtype."""
+    try:
+        ArrayPlan(item.shape, item.dtype, {})
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return None
 
 
 def _set_attributes(key: str, target: Any, attributes: Mapping[str, Any]) -> Iterator[LeftOut]:
@@ -151,19 +169,17 @@ def _kept_chunks(item: ArrayItem, chunks: str) -> dict[str, Any]:
 class _StoreTarget:
     """A store that is written under another name until it is complete."""
 
-    def __init__(self, path: str, chunks: str, keywords: Mapping[str, Any], made_of: Any) -> None:
-        self.partial = partial_name(path)
-        self._beside = f"{self.partial}.array"
+    def __init__(self, partial: str, chunks: str, keywords: Mapping[str, Any], made_of: Any) -> None:
+        self.partial, self.left_out = partial, list[LeftOut]()
+        self._beside = f"{partial}.array"
         self._chunks, self._keywords = chunks, keywords
-        is_flat = path.endswith(".b2e")
-        can_resume = not is_flat and made_of is not None
-        self._made_of = made_of if can_resume else None
+        self._made_of, self._noted = made_of, 0
         self._store = self._resumed()
         self._there: frozenset[str] = frozenset(self._store or ())
         if self._store is None:
             remove(self.partial)
             remove(self._beside)
-            kind: Any = EmbedStore if is_flat else TreeStore
+            kind: Any = EmbedStore if partial.endswith(".b2e") else TreeStore
             self._store = kind(self.partial, mode="w")
             if self._made_of is not None:
                 self._store.attrs[_MADE_OF] = self._made_of
@@ -179,6 +195,8 @@ class _StoreTarget:
         except (FormatError, FileNotFoundError):
             return None  # it was killed before anything was published
         if isinstance(store, TreeStore) and store.attrs.get(_MADE_OF) == self._made_of:
+            self.left_out = [LeftOut(*each) for each in store.attrs.get(_LEFT_OUT, [])]
+            self._noted = len(self.left_out)
             return store
         store.close()
         return None
@@ -187,12 +205,21 @@ class _StoreTarget:
         return key in self._there
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
+        for each in self._add(item):
+            self.left_out.append(each)
+            yield each
+        if time.monotonic() - self._published > _PUBLISH_SECONDS or self._waiting > _PUBLISH_BYTES:
+            self._publish()
+
+    def _add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         if isinstance(item, GroupItem):
             yield from self._add_group(item)
         elif isinstance(item, ObjectItem):
             value = ObjectArray()
             value.extend(item.values)
             yield from self._set(item, value)
+        elif (why := _unstorable(item)) is not None:
+            yield LeftOut(item.key, WHOLE, why)
         elif item.array is not None and self._chunks != "new" and not self._keywords:
             yield from self._set(item, item.array)  # with its compressed chunks
         elif item.nbytes <= _LARGE:
@@ -203,8 +230,6 @@ class _StoreTarget:
                 self._publish()
             finally:
                 remove(self._beside)
-        if time.monotonic() - self._published > _PUBLISH_SECONDS or self._waiting > _PUBLISH_BYTES:
-            self._publish()
 
     def _set(self, item: ArrayItem | ObjectItem, value: Any) -> Iterator[LeftOut]:
         is_copy = isinstance(item, ArrayItem) and value is item.array
@@ -231,29 +256,38 @@ class _StoreTarget:
         yield from _set_attributes(item.key, self._store.get_subtree(item.key).attrs, item.attributes)
 
     def _publish(self) -> None:
+        if self._made_of is not None and len(self.left_out) > self._noted:
+            self._store.attrs[_LEFT_OUT] = [list(each) for each in self.left_out]
+            self._noted = len(self.left_out)
         self._store.flush(durable=False)
         self._waiting, self._published = 0, time.monotonic()
 
     def finish(self) -> None:
-        if self._made_of is not None:
-            del self._store.attrs[_MADE_OF]
+        self._publish()
         self._store.close()
 
-    def abandon(self) -> None:
-        if self._made_of is None or self._store.closed:
-            if not self._store.closed:
-                self._store.discard()
-                self._store.close()
-            remove(self.partial)
-        else:
+    def seal(self) -> None:
+        if self._made_of is not None:
+            with TreeStore(self.partial, mode="a") as store:
+                for name in (_MADE_OF, _LEFT_OUT):
+                    if name in store.attrs:
+                        del store.attrs[name]
+
+    def abandon(self, *, keep: bool) -> None:
+        if keep and self._made_of is not None:
             self._store.close()  # a later run goes on from here
+            return
+        if not self._store.closed:
+            self._store.discard()
+            self._store.close()
+        remove(self.partial)
 
 
 class _ArrayTarget:
     """A file of one array."""
 
     def __init__(self, path: str, chunks: str, keywords: Mapping[str, Any]) -> None:
-        self._path, self.partial = path, partial_name(path)
+        self._path, self.partial, self.left_out = path, partial_name(path, unique=True), list[LeftOut]()
         self._chunks, self._keywords = chunks, keywords
         self._key = ""
 
@@ -279,5 +313,8 @@ class _ArrayTarget:
         if not self._key:
             raise ConversionError(f"{self._path}: the source has no array")
 
-    def abandon(self) -> None:
+    def seal(self) -> None:
+        pass
+
+    def abandon(self, *, keep: bool) -> None:  # noqa: ARG002 - of all targets
         remove(self.partial)

@@ -20,8 +20,8 @@ from blosc2._tools.converting.items import (
     ObjectItem,
     Source,
     Target,
+    boxes_of,
     bytes_of,
-    rows_of,
 )
 from blosc2._tools.converting.placing import partial_name, remove
 from blosc2.exceptions import ConversionError
@@ -69,7 +69,7 @@ class _NewTensors:
     """The header comes first, and says where each tensor lies: the items wait until all are known."""
 
     def __init__(self, path: str) -> None:
-        self.partial = partial_name(path)
+        self.partial, self.left_out = partial_name(path, unique=True), list[LeftOut]()
         self._items: list[ArrayItem] = []
         self._metadata: dict[str, str] = {}
 
@@ -85,7 +85,9 @@ class _NewTensors:
         if isinstance(item, ObjectItem):
             yield LeftOut(item.key, WHOLE, "safetensors holds arrays only")
         elif isinstance(item, ArrayItem):
-            if item.dtype in _NAME_OF:
+            if item.key == "/__metadata__":
+                yield LeftOut(item.key, WHOLE, "safetensors needs this name for itself")
+            elif item.dtype in _NAME_OF:
                 self._items.append(item)
             else:
                 yield LeftOut(item.key, WHOLE, f"safetensors has no {item.dtype.str}")
@@ -105,11 +107,14 @@ class _NewTensors:
             file.write(struct.pack("<Q", len(text)) + text)
             for item in self._items:
                 if 0 not in item.shape:
-                    file.writelines(bytes_of(item.read(box)) for box in rows_of(item))
+                    file.writelines(bytes_of(item.read(box)) for box in boxes_of(item, in_order=True))
             if file.tell() != 8 + len(text) + at:
                 raise ConversionError(f"{self.partial}: an array has other bytes than its shape says")
 
-    def abandon(self) -> None:
+    def seal(self) -> None:
+        pass
+
+    def abandon(self, *, keep: bool) -> None:  # noqa: ARG002 - of all targets
         remove(self.partial)
 
 

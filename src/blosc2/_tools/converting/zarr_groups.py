@@ -10,6 +10,7 @@ import numpy as np
 import zarr
 
 from blosc2._tools.converting.items import (
+    DEEPEST,
     WHOLE,
     ArrayItem,
     GroupItem,
@@ -18,7 +19,7 @@ from blosc2._tools.converting.items import (
     ObjectItem,
     Source,
     Target,
-    rows_of,
+    boxes_of,
 )
 from blosc2._tools.converting.placing import partial_name, remove
 
@@ -41,6 +42,9 @@ class _Zarr:
             yield from self._group("", self._found)
 
     def _group(self, path: str, group: Any) -> Iterator[Item]:
+        if path.count("/") > DEEPEST:
+            yield LeftOut(path, "the group and all below it", f"it lies more than {DEEPEST} levels deep")
+            return
         yield GroupItem(path or "/", dict(group.attrs))
         for name, found in sorted(group.members()):
             key = f"{path}/{name}"
@@ -56,6 +60,11 @@ def _array(key: str, found: Any) -> Iterator[Item]:
         else:
             yield LeftOut(key, WHOLE, "it has items of variable length, which no array of numbers can hold")
         return
+    names = getattr(found.metadata, "dimension_names", None)
+    if names and any(names):
+        yield LeftOut(key, "dimension_names", f"arrays have none; they are {list(names)}")
+    if dtype.names is None and found.fill_value is not None and np.any(found.fill_value != np.zeros((), dtype)):
+        yield LeftOut(key, "fill_value", f"new items are zeros, {found.fill_value!r} is not kept")
     yield ArrayItem(key, found.shape, dtype, lambda box: np.asarray(found[box]), found.chunks, dict(found.attrs))
 
 
@@ -68,7 +77,7 @@ class _NewZarr:
     """A group of zarr 3 that is written under another name until it is complete."""
 
     def __init__(self, path: str) -> None:
-        self.partial = partial_name(path)
+        self.partial, self.left_out = partial_name(path, unique=True), list[LeftOut]()
         remove(self.partial)
         is_zip = path.endswith(".zip")
         self._store = zarr.storage.ZipStore(self.partial, mode="w") if is_zip else None
@@ -91,20 +100,21 @@ class _NewZarr:
         how: dict[str, Any] = {}
         if item.chunks and item.shape and 0 not in item.shape:
             how["chunks"] = tuple(min(c, n) for c, n in zip(item.chunks, item.shape, strict=True))
+        native = item.dtype.newbyteorder("=")
         try:
             found = self._root.create_array(
-                item.key.strip("/"), shape=item.shape, dtype=item.dtype, attributes=attributes, **how
+                item.key.strip("/"), shape=item.shape, dtype=native, attributes=attributes, **how
             )
-        except (TypeError, ValueError) as error:
-            yield LeftOut(item.key, WHOLE, f"{item.dtype} has no counterpart in zarr 3: {error}")
+        except (TypeError, ValueError, OSError, zarr.errors.BaseZarrError) as error:
+            yield LeftOut(item.key, WHOLE, f"zarr 3 takes no {item.dtype} here: {error}")
             return
-        if not item.dtype.isnative:
-            yield LeftOut(item.key, f"the byte order of {item.dtype.str}", "zarr 3 gives items in that of the machine")
+        if item.dtype != native:
+            yield LeftOut(item.key, f"the byte order of {item.dtype}", "zarr 3 gives items in that of the machine")
         if not item.shape:
-            found[()] = item.whole()[()]
+            found[()] = np.asarray(item.whole(), native)[()]
         elif 0 not in item.shape:
-            for box in rows_of(item):
-                found[box] = item.read(box)
+            for box in boxes_of(item, found.chunks):
+                found[box] = item.read(box).astype(native, copy=False)
 
     def _new_group(self, key: str, attributes: dict[str, Any]) -> None:
         """Make a group with its attributes in one step: a ZIP file cannot be changed."""
@@ -119,7 +129,10 @@ class _NewZarr:
         if self._store is not None:
             self._store.close()
 
-    def abandon(self) -> None:
+    def seal(self) -> None:
+        pass
+
+    def abandon(self, *, keep: bool) -> None:  # noqa: ARG002 - of all targets
         if self._store is not None:
             self._store.close()
         remove(self.partial)
