@@ -1,4 +1,4 @@
-"""The table of names in doc/api.md says what there is."""
+"""The table of names in doc/reference/api.md says what there is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import blosc2
 
-PAGE = Path(__file__).resolve().parents[2] / "doc" / "api.md"
+PAGE = Path(__file__).resolve().parents[2] / "doc" / "reference" / "api.md"
 
 
 def rows() -> Iterator[tuple[str, str, str]]:

@@ -1,4 +1,4 @@
-"""doc/exceptions.md names every exception and warning, its bases, and messages as they really are."""
+"""doc/reference/exceptions.md names every exception and warning, its bases, and messages as they really are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import blosc2
 from blosc2 import exceptions
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "doc" / "exceptions.md").read_text("utf-8")
+PAGE = (ROOT / "doc" / "reference" / "exceptions.md").read_text("utf-8")
 
 # A block of code, with the comment before it and the message after it, if there are any.
 BLOCK = re.compile(r"^(<!-- .+ -->\n)?```python\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
@@ -38,7 +38,7 @@ def outcome(code: str, names: dict[str, Any]) -> list[str]:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
-            exec(compile(code, "doc/exceptions.md", "exec"), names)
+            exec(compile(code, "doc/reference/exceptions.md", "exec"), names)
             gc.collect()
         except Exception as error:  # noqa: BLE001 - what it is, is compared
             said = [f"{type(error).__name__}: {error}"]

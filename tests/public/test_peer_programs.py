@@ -1,4 +1,4 @@
-"""What programs of others showed, when they were run with this package (see `doc/compatibility.md`)."""
+"""What programs of others showed, when they were run with this package (see `doc/coming-from/compatibility.md`)."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 A writer may move leaves of a `.b2d` while somebody reads: from a file to the embedded values, or to another file. The
 writer ensures that a leaf is always in one of these tiers, usually in the new one before it leaves the old
-(`doc/durability.md`). A reader looks into one after the other, and so may miss the leaf in both. The leaf does not
-exist if it was missed although the embedded values did not change meanwhile.
+(`doc/guide/durability.md`). A reader looks into one after the other, and so may miss the leaf in both. The leaf does
+not exist if it was missed although the embedded values did not change meanwhile.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ _OUTSIDE = re.compile(
     r"|no attribute '(filler|(pre|post)filter)'|there are no indexes|cannot import name"
     r"|for \*\* or pow|no field '.*[<=>].*'"
 )  # fmt: skip
-# Examples that differ on purpose (doc/compatibility.md), or take very long.
+# Examples that differ on purpose (doc/coming-from/compatibility.md), or take very long.
 _EXAMPLES = {
     "ndarray/empty_.py": "a pipeline that cannot be undone is refused",
     "ndarray/fromiter-constructor.py": "c_order=False with default chunks",

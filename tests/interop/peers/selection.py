@@ -20,7 +20,7 @@ FILES: Final = (
     )),
 )  # fmt: skip
 
-#: What the environment has to say before the package is imported, by file (`doc/api.md`: BLOSC_INFO).
+#: What the environment has to say before the package is imported, by file (`doc/reference/api.md`: BLOSC_INFO).
 ENVIRONMENT: Final = {"test_mmap.py": {"BLOSC_INFO": "1"}}
 
 _COMPUTING: Final = "computes with arrays"
@@ -63,7 +63,7 @@ INSIDE: Final = (
     (r"test_locking.py::test_(embed_store_env|dict_store_read_during)", "attributes that say how it locks"),
 )  # fmt: skip
 
-#: Tests of what differs on purpose: why stands in `doc/api.md`. They are in scope, and count as not passed.
+#: Tests of what differs on purpose: why stands in `doc/reference/api.md`. They are in scope, and count as not passed.
 DIFFERENT: Final = (
     (r"test_schunk_lifetime.py::test_orphan_vlmeta", "metadata outlives its array"),
     (r"test_zeros.py::test_nd_dtype", "a dtype with a shape becomes axes"),
