@@ -79,10 +79,10 @@ class DictStore(Store):
     touched. In a `.b2d`, assigning a leaf with a file of its own publishes it, and deleting it removes the file;
     embedded values are published at once as long as that is cheap (`doc/guide/durability.md`). Everything is durable
     after `flush` or `close`. Each file of a `.b2d` is replaced atomically, but not all of them together. A `with`
-    block that raises publishes what was assigned. So does a store that is never closed, when it is garbage-collected or the
-    interpreter exits, with a `ResourceWarning`. `discard` drops pending changes, and a `transaction` publishes all of
-    its changes or none. Leaves of a store open for writing are live: their changes are published with the store's next
-    flush. Replaced members leave unused bytes in a `.b2z`; `compact` removes them.
+    block that raises publishes what was assigned. So does a store that is never closed, when it is garbage-collected
+    or the interpreter exits, with a `ResourceWarning`. `discard` drops pending changes, and a `transaction` publishes
+    all of its changes or none. Leaves of a store open for writing are live: their changes are published with the
+    store's next flush. Replaced members leave unused bytes in a `.b2z`; `compact` removes them.
 
     **Sharing.** With ``locking=True`` a handle does not hold the writer's lock. Each change, and each `transaction`,
     waits for its turn, starts from the newest version, is published and lets the lock go. Handles take turns in the
