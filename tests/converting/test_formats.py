@@ -222,9 +222,60 @@ def test_parquet(tmp_path: Path) -> None:
     report = blosc2.convert(tmp_path / "p.parquet", tmp_path / "p.b2z", verify=True)
     assert [each.key for each in report.left_out] == ["/s"]
     check_same(arrays_in(tmp_path / "p.b2z"), {"/v": values, "/n": np.arange(1000, dtype="i2")})
-    pq.write_table(pa.table({"n": pa.array([1, None])}), tmp_path / "q.parquet")
-    with pytest.raises(ConversionError, match="'n' has missing values"):
-        blosc2.convert(tmp_path / "q.parquet", tmp_path / "q.b2z")
+    # columns with missing values, of rows or in their lists, are left out, and the others kept
+    inner = pa.FixedSizeListArray.from_arrays(pa.array([1.0, None, 3.0, 4.0]), 2)
+    row = pa.array([[1.0, 2.0], None], pa.list_(pa.float64(), 2))
+    table = pa.table({"n": pa.array([1, None]), "inner": inner, "row": row, "whole": pa.array([1.5, 2.5])})
+    pq.write_table(table, tmp_path / "q.parquet")
+    report = blosc2.convert(tmp_path / "q.parquet", tmp_path / "q.b2z", verify=True)
+    assert [each.key for each in report.left_out] == ["/n", "/inner", "/row"]
+    assert all("missing" in each.why for each in report.left_out)
+    check_same(arrays_in(tmp_path / "q.b2z"), {"/whole": np.array([1.5, 2.5])})
+
+
+def test_fortran_order_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    items = np.asfortranarray(np.arange(300 * 200 * 70, dtype="f8").reshape(300, 200, 70))  # several boxes
+    np.savez_compressed(tmp_path / "f.npz", f=items, flat=np.asfortranarray(np.arange(4)))
+    opened: list[str] = []
+    really = zipfile.ZipFile.open
+
+    def counting(self: Any, name: Any, mode: str = "r", **keywords: Any) -> Any:
+        opened.append(str(name))
+        return really(self, name, mode, **keywords)
+
+    monkeypatch.setattr(zipfile.ZipFile, "open", counting)
+    blosc2.convert(tmp_path / "f.npz", tmp_path / "f.b2z")
+    assert opened.count("f.npy") == 2  # its header, and its items
+    check_same(arrays_in(tmp_path / "f.b2z"), {"/f": items, "/flat": np.arange(4)})
+
+
+def test_verify_compares_attributes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from blosc2._tools.converting import stores
+
+    with blosc2.TreeStore(str(tmp_path / "s.b2z"), mode="w") as store:
+        store["/g/a"] = np.arange(3)
+        store["/g/a"].vlmeta["unit"] = "mm"
+        store["/g"].attrs["n"] = 3
+    for lost in ("unit", "n"):
+
+        def forgetting(key: str, target: Any, attributes: Any, lost: str = lost) -> Any:
+            target.update({name: value for name, value in attributes.items() if name != lost})
+            return iter(())
+
+        with monkeypatch.context() as patched:
+            patched.setattr(stores, "_set_attributes", forgetting)
+            with pytest.raises(ConversionError, match="is not what the source has"):
+                blosc2.convert(tmp_path / "s.b2z", tmp_path / "t.b2z", cparams={"clevel": 1}, verify=True)
+        assert os.listdir(tmp_path) == ["s.b2z"]
+    blosc2.convert(tmp_path / "s.b2z", tmp_path / "t.b2z", cparams={"clevel": 1}, verify=True)
+
+
+def test_attributes_that_a_conversion_needs_for_itself(tmp_path: Path) -> None:
+    source = store_of(tmp_path / "s.b2z", {"/a": np.arange(3)}, {"blosc2.convert": 1, "kept": 2})
+    report = blosc2.convert(source, tmp_path / "t.b2z", verify=True)
+    assert [(each.key, each.what) for each in report.left_out] == [("/", "attribute 'blosc2.convert'")]
+    with blosc2.open(str(tmp_path / "t.b2z")) as store:
+        assert store.attrs[:] == {"kept": 2}
 
 
 # ------------------------------------------------------------------ refused, and left out
@@ -362,7 +413,8 @@ def test_an_old_target_survives_a_failure(tmp_path: Path, suffix: str, monkeypat
 
 
 def test_wide_arrays_are_cut_along_all_axes(tmp_path: Path) -> None:
-    from blosc2._tools.converting.items import ArrayItem, boxes_of
+    from blosc2._tools.converting.boxes import boxes_of
+    from blosc2._tools.converting.items import ArrayItem
 
     for shape, chunks in [((1000, 10**7), (1000, 1000)), ((3, 10**5, 10**5), None), ((10**9,), (10**6,))]:
         item = ArrayItem("/x", shape, np.dtype("f4"), lambda box: np.empty(0), chunks)

@@ -9,6 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from blosc2._tools.converting.boxes import boxes_of
 from blosc2._tools.converting.hdf5_chunks import can_give_chunks, codec_of, give_chunks, taken_chunks
 from blosc2._tools.converting.items import (
     DEEPEST,
@@ -22,9 +23,8 @@ from blosc2._tools.converting.items import (
     ObjectItem,
     Source,
     Target,
-    boxes_of,
 )
-from blosc2._tools.converting.placing import partial_name, remove
+from blosc2._tools.converting.placing import UnresumedTarget
 
 try:
     import hdf5plugin  # registers more filters with the HDF5 library
@@ -193,13 +193,10 @@ def open_source(path: str) -> Source:
 
 
 # ------------------------------------------------------------------ target
-class _NewFile:
+class _NewFile(UnresumedTarget):
     def __init__(self, path: str) -> None:
-        self.partial, self.left_out = partial_name(path, unique=True), list[LeftOut]()
+        super().__init__(path)
         self._file = h5py.File(self.partial, "w")
-
-    def has(self, key: str) -> bool:  # noqa: ARG002 - of all targets
-        return False
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         if isinstance(item, GroupItem):
@@ -254,12 +251,9 @@ class _NewFile:
     def finish(self) -> None:
         self._file.close()
 
-    def seal(self) -> None:
-        pass
-
-    def abandon(self, *, keep: bool) -> None:  # noqa: ARG002 - of all targets
+    def abandon(self, *, keep: bool) -> None:
         self._file.close()
-        remove(self.partial)
+        super().abandon(keep=keep)
 
 
 def _shape_of(attributes: dict[str, Any], count: int) -> tuple[int, ...]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import math
 import os
 import struct
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from typing import Any
@@ -12,19 +14,9 @@ from typing import Any
 import numpy as np
 
 from blosc2._files import NewFile
-from blosc2._tools.converting.items import (
-    WHOLE,
-    ArrayItem,
-    GroupItem,
-    Item,
-    LeftOut,
-    ObjectItem,
-    Source,
-    Target,
-    boxes_of,
-    bytes_of,
-)
-from blosc2._tools.converting.placing import partial_name, remove
+from blosc2._tools.converting.boxes import boxes_of, bytes_of
+from blosc2._tools.converting.items import WHOLE, ArrayItem, GroupItem, Item, LeftOut, ObjectItem, Source, Target
+from blosc2._tools.converting.placing import UnresumedTarget
 from blosc2.exceptions import ConversionError
 
 _LONGEST_HEADER = 1 << 20
@@ -86,8 +78,10 @@ class _Member:
     ) -> None:
         self._archive, self._name = archive, name
         self._shape, self._dtype = shape, dtype
-        self._is_whole = not shape or 0 in shape or (fortran and len(shape) > 1)
+        self._is_fortran = fortran and len(shape) > 1 and 0 not in shape
+        self._is_whole = not shape or 0 in shape
         self._member: Any = None
+        self._unpacked: np.ndarray[Any, Any] | None = None
         # Rows `start` to `stop`, which were read last: several boxes lie beside each other in them.
         self._start = self._stop = 0
         self._rows: np.ndarray[Any, Any] = np.empty(0, dtype)
@@ -97,6 +91,8 @@ class _Member:
             with self._archive.open(self._name) as member:
                 items: np.ndarray[Any, Any] = np.lib.format.read_array(member, allow_pickle=False)[box]
             return items
+        if self._is_fortran:
+            return self._columns()[box]
         start, stop = box[0].start, box[0].stop
         if (start, stop) != (self._start, self._stop):
             if self._member is None or start < self._stop:
@@ -108,6 +104,18 @@ class _Member:
             self._rows = self._take(stop - start)
             self._start, self._stop = start, stop
         return self._rows[(slice(None), *box[1:])]
+
+    def _columns(self) -> np.ndarray[Any, Any]:
+        """All items of an array in Fortran order: boxes cross its bytes, so these go to a file without a name."""
+        if self._unpacked is None:
+            with tempfile.TemporaryFile() as file, self._archive.open(self._name) as member:
+                read_header(member)
+                while part := member.read(1 << 20):
+                    file.write(part)
+                if file.tell() != math.prod(self._shape) * self._dtype.itemsize:
+                    raise ConversionError(f"{self._archive.filename}: {self._name} has not the bytes of its shape")
+                self._unpacked = np.memmap(file, self._dtype, "r", shape=self._shape, order="F")
+        return self._unpacked
 
     def _take(self, count: int) -> np.ndarray[Any, Any]:
         """The next rows of the member."""
@@ -127,14 +135,11 @@ def open_source(path: str) -> Source:
     return _Npz(path) if zipfile.is_zipfile(path) else _Npy(path)
 
 
-class _NpzTarget:
+class _NpzTarget(UnresumedTarget):
     def __init__(self, path: str) -> None:
-        self.partial, self.left_out = partial_name(path, unique=True), list[LeftOut]()
+        super().__init__(path)
         self._file = NewFile(self.partial, replace=True)
         self._archive = zipfile.ZipFile(self._file.file, "w", zipfile.ZIP_STORED)
-
-    def has(self, key: str) -> bool:  # noqa: ARG002 - of all targets
-        return False
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         if isinstance(item, ObjectItem):
@@ -158,13 +163,10 @@ class _NpzTarget:
         self._archive.close()
         self._file.commit()
 
-    def seal(self) -> None:
-        pass
-
-    def abandon(self, *, keep: bool) -> None:  # noqa: ARG002 - of all targets
+    def abandon(self, *, keep: bool) -> None:
         self._archive.fp = None  # else it would write its directory when it is collected
         self._file.abandon()
-        remove(self.partial)
+        super().abandon(keep=keep)
 
 
 def new_target(path: str, **_: Any) -> Target:

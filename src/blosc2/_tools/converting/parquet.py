@@ -9,16 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blosc2._tools.converting.items import (
-    WHOLE,
-    ArrayItem,
-    Box,
-    GroupItem,
-    Item,
-    Items,
-    LeftOut,
-    Source,
-)
+from blosc2._tools.converting.items import WHOLE, ArrayItem, Box, GroupItem, Item, Items, LeftOut, Source
 from blosc2.exceptions import ConversionError
 
 
@@ -40,8 +31,23 @@ class _Parquet:
             if dtype is None:
                 yield LeftOut(key, WHOLE, f"a column of {column.type} is no array of numbers")
                 continue
+            missing = self._missing(column.name)
+            if missing:
+                yield LeftOut(key, WHOLE, f"{missing} of its values are missing: fill them first")
+                continue
             shape = (self._file.metadata.num_rows, *width)
             yield ArrayItem(key, shape, dtype, _Column(self._file, column.name, width, dtype).read)
+
+    def _missing(self, name: str) -> int:
+        """How many values of a column are missing, in lists too."""
+        missing = 0
+        for batch in self._file.iter_batches(1 << 14, columns=[name]):
+            column = batch.column(0)
+            missing += column.null_count
+            while pa.types.is_fixed_size_list(column.type):
+                column = column.flatten()
+                missing += column.null_count
+        return missing
 
 
 def _shape_of(kind: Any) -> tuple[tuple[int, ...], np.dtype[Any] | None]:

@@ -1,10 +1,11 @@
-"""The name of a target while it is written, and the step that gives it its own."""
+"""How a target is named while it is written, and the step that gives it its own name."""
 
 from __future__ import annotations
 
 import os
 
 from blosc2._files import Owner, remove_leftovers, sync_file, sync_folder
+from blosc2._tools.converting.items import LeftOut
 
 
 def partial_name(path: str, *, unique: bool) -> str:
@@ -50,3 +51,27 @@ def remove(path: str) -> None:
         Owner().remove_tree(path, strict=True)
     elif os.path.lexists(path):
         Owner().unlink(path)
+
+
+class UnresumedTarget:
+    """What targets share that are written in one run: nothing is kept of a run that was interrupted.
+
+    Attributes
+    ----------
+    partial, left_out
+        As in `Target`.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.partial, self.left_out = partial_name(path, unique=True), list[LeftOut]()
+
+    def has(self, key: str) -> bool:  # noqa: ARG002 - of all targets
+        """No item is there before the run begins."""
+        return False
+
+    def seal(self) -> None:
+        """Nothing says that the target is not complete."""
+
+    def abandon(self, *, keep: bool) -> None:  # noqa: ARG002 - of all targets
+        """Remove what was written."""
+        remove(self.partial)

@@ -13,17 +13,8 @@ import numpy as np
 from blosc2._arrays import ArrayPlan, made
 from blosc2._opening import open as open_path
 from blosc2._stores import Store, children_of
-from blosc2._tools.converting.items import (
-    WHOLE,
-    ArrayItem,
-    GroupItem,
-    Item,
-    LeftOut,
-    ObjectItem,
-    Source,
-    Target,
-)
-from blosc2._tools.converting.placing import partial_name, remove
+from blosc2._tools.converting.items import WHOLE, ArrayItem, GroupItem, Item, LeftOut, ObjectItem, Source, Target
+from blosc2._tools.converting.placing import UnresumedTarget, partial_name, remove
 from blosc2.embed_store import EmbedStore
 from blosc2.exceptions import ConversionError, FormatError
 from blosc2.ndarray import NDArray
@@ -123,7 +114,8 @@ def _made_of(source: str, chunks: str, cparams: Any) -> dict[str, Any]:
 
 def new_array(item: ArrayItem, chunks: str, keywords: Mapping[str, Any], path: str | None = None) -> NDArray:
     """The compressed array of an item, in memory or in a new file."""
-    where: dict[str, Any] = {} if path is None else {"urlpath": path, "mode": "w"}
+    # The file is a part of what is published later, and then it is synced.
+    where: dict[str, Any] = {} if path is None else {"urlpath": path, "mode": "w", "durable": False}
     taken = item.taken if chunks != "new" and "cparams" not in keywords else None
     if taken is not None:
         plan = ArrayPlan(item.shape, item.dtype, {**taken.keywords, **where})
@@ -253,7 +245,11 @@ class _StoreTarget:
         except (KeyError, ValueError) as error:
             yield LeftOut(item.key, "the group", str(error))
             return
-        yield from _set_attributes(item.key, self._store.get_subtree(item.key).attrs, item.attributes)
+        attributes = dict(item.attributes)
+        for name in (_MADE_OF, _LEFT_OUT) if item.key == "/" else ():
+            if attributes.pop(name, None) is not None:
+                yield LeftOut("/", f"attribute {name!r}", "the conversion needs this name for itself")
+        yield from _set_attributes(item.key, self._store.get_subtree(item.key).attrs, attributes)
 
     def _publish(self) -> None:
         if self._made_of is not None and len(self.left_out) > self._noted:
@@ -283,16 +279,14 @@ class _StoreTarget:
         remove(self.partial)
 
 
-class _ArrayTarget:
+class _ArrayTarget(UnresumedTarget):
     """A file of one array."""
 
     def __init__(self, path: str, chunks: str, keywords: Mapping[str, Any]) -> None:
-        self._path, self.partial, self.left_out = path, partial_name(path, unique=True), list[LeftOut]()
+        super().__init__(path)
+        self._path = path
         self._chunks, self._keywords = chunks, keywords
         self._key = ""
-
-    def has(self, key: str) -> bool:  # noqa: ARG002 - of all targets
-        return False
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         if isinstance(item, GroupItem):
@@ -312,9 +306,3 @@ class _ArrayTarget:
     def finish(self) -> None:
         if not self._key:
             raise ConversionError(f"{self._path}: the source has no array")
-
-    def seal(self) -> None:
-        pass
-
-    def abandon(self, *, keep: bool) -> None:  # noqa: ARG002 - of all targets
-        remove(self.partial)

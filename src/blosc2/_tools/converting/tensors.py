@@ -11,19 +11,9 @@ import numpy as np
 from safetensors import safe_open
 
 from blosc2._files import NewFile
-from blosc2._tools.converting.items import (
-    WHOLE,
-    ArrayItem,
-    GroupItem,
-    Item,
-    LeftOut,
-    ObjectItem,
-    Source,
-    Target,
-    boxes_of,
-    bytes_of,
-)
-from blosc2._tools.converting.placing import partial_name, remove
+from blosc2._tools.converting.boxes import boxes_of, bytes_of
+from blosc2._tools.converting.items import WHOLE, ArrayItem, GroupItem, Item, LeftOut, ObjectItem, Source, Target
+from blosc2._tools.converting.placing import UnresumedTarget
 from blosc2.exceptions import ConversionError
 
 # https://huggingface.co/docs/safetensors: the names of dtypes, all of them little-endian
@@ -65,16 +55,13 @@ def open_source(path: str) -> Source:
     return _Tensors(path)
 
 
-class _NewTensors:
+class _NewTensors(UnresumedTarget):
     """The header comes first, and says where each tensor lies: the items wait until all are known."""
 
     def __init__(self, path: str) -> None:
-        self.partial, self.left_out = partial_name(path, unique=True), list[LeftOut]()
+        super().__init__(path)
         self._items: list[ArrayItem] = []
         self._metadata: dict[str, str] = {}
-
-    def has(self, key: str) -> bool:  # noqa: ARG002 - of all targets
-        return False
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         for name, value in item.attributes.items():
@@ -110,12 +97,6 @@ class _NewTensors:
                     file.writelines(bytes_of(item.read(box)) for box in boxes_of(item, in_order=True))
             if file.tell() != 8 + len(text) + at:
                 raise ConversionError(f"{self.partial}: an array has other bytes than its shape says")
-
-    def seal(self) -> None:
-        pass
-
-    def abandon(self, *, keep: bool) -> None:  # noqa: ARG002 - of all targets
-        remove(self.partial)
 
 
 def new_target(path: str, **_: Any) -> Target:

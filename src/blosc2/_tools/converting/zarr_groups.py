@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import zarr
 
+from blosc2._tools.converting.boxes import boxes_of
 from blosc2._tools.converting.items import (
     DEEPEST,
     WHOLE,
@@ -19,9 +20,8 @@ from blosc2._tools.converting.items import (
     ObjectItem,
     Source,
     Target,
-    boxes_of,
 )
-from blosc2._tools.converting.placing import partial_name, remove
+from blosc2._tools.converting.placing import UnresumedTarget
 
 
 class _Zarr:
@@ -73,18 +73,14 @@ def open_source(path: str) -> Source:
     return _Zarr(path)
 
 
-class _NewZarr:
+class _NewZarr(UnresumedTarget):
     """A group of zarr 3 that is written under another name until it is complete."""
 
     def __init__(self, path: str) -> None:
-        self.partial, self.left_out = partial_name(path, unique=True), list[LeftOut]()
-        remove(self.partial)
+        super().__init__(path)
         is_zip = path.endswith(".zip")
         self._store = zarr.storage.ZipStore(self.partial, mode="w") if is_zip else None
         self._root: Any = None
-
-    def has(self, key: str) -> bool:  # noqa: ARG002 - of all targets
-        return False
 
     def add(self, item: ArrayItem | ObjectItem | GroupItem) -> Iterator[LeftOut]:
         attributes: dict[str, Any] = {}
@@ -129,13 +125,10 @@ class _NewZarr:
         if self._store is not None:
             self._store.close()
 
-    def seal(self) -> None:
-        pass
-
-    def abandon(self, *, keep: bool) -> None:  # noqa: ARG002 - of all targets
+    def abandon(self, *, keep: bool) -> None:
         if self._store is not None:
             self._store.close()
-        remove(self.partial)
+        super().abandon(keep=keep)
 
 
 def _plain_attributes(key: str, attributes: Mapping[str, Any], kept: dict[str, Any]) -> Iterator[LeftOut]:
