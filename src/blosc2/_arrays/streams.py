@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from blosc2._arrays.ranges import Box
-from blosc2._arrays.slabs import compressed_in_order, slabs_in
+from blosc2._arrays.slabs import Slab, compressed_in_order, slabs_in
 from blosc2._arrays.spec import ArrayPlan
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._frames import ZERO_OFFSET, Stored
@@ -20,7 +20,7 @@ _PIECE_NBYTES: Final = 8 << 20
 Items = np.ndarray[Any, Any]
 
 
-def made(plan: ArrayPlan, make: Callable[[Box], Items | None]) -> Iterator[Stored]:
+def made(plan: ArrayPlan, make: Callable[[Box], Items | None], *, ahead: bool = False) -> Iterator[Stored]:
     """The chunks of items that are made when they are needed.
 
     Parameters
@@ -28,13 +28,39 @@ def made(plan: ArrayPlan, make: Callable[[Box], Items | None]) -> Iterator[Store
     plan : ArrayPlan
     make : callable
         Takes a box (a slice with start and stop for each axis) and gives its items, or None for zeros.
+    ahead : bool
+        Whether the next items are made, in a thread, while others are compressed.
     """
-    for slab in slabs_in(plan.geometry, _limit(plan)):
-        items = make(tuple(slice(start, start + n) for start, n in zip(slab.starts, slab.counts, strict=True)))
+
+    def items_of(slab: Slab) -> Items | None:
+        return make(tuple(slice(start, start + n) for start, n in zip(slab.starts, slab.counts, strict=True)))
+
+    slabs = slabs_in(plan.geometry, _limit(plan))
+    for slab, items in _ahead(items_of, slabs) if ahead else ((slab, items_of(slab)) for slab in slabs):
         if items is None:
             yield from [ZERO_OFFSET] * (slab.stop - slab.first)
         else:
             yield from compressed_in_order(plan, slab.starts, items)
+
+
+def _ahead(items_of: Callable[[Slab], Items | None], slabs: Iterator[Slab]) -> Iterator[tuple[Slab, Items | None]]:
+    """Slabs with their items. A thread makes those of the next slab while the caller works with one."""
+    slab, following = next(slabs, None), next(slabs, None)
+    if slab is None:
+        return
+    if following is None:
+        yield slab, items_of(slab)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1, "blosc2-reading") as thread:
+        waiting = thread.submit(items_of, slab)
+        while following is not None:
+            items = waiting.result()
+            waiting = thread.submit(items_of, following)
+            yield slab, items
+            slab, following = following, next(slabs, None)
+        yield slab, waiting.result()
 
 
 def joined_rows(plan: ArrayPlan, slabs: Iterable[Items]) -> Iterator[Stored]:

@@ -123,7 +123,7 @@ def new_array(item: ArrayItem, chunks: str, keywords: Mapping[str, Any], path: s
     else:
         kept = _kept_chunks(item, chunks)
         plan = ArrayPlan(item.shape, item.dtype, {**keywords, **kept, **where})
-        handle = plan.write(made(plan, lambda box: np.asarray(item.read(box))))  # no axes: an item
+        handle = plan.write(made(plan, lambda box: np.asarray(item.read(box)), ahead=True))  # no axes: an item
     return NDArray._of(handle)
 
 
