@@ -48,6 +48,7 @@ def sources(folder: str, mb: int) -> dict[str, str]:
             file.create_dataset("volume", data=volume, **how)
     made["zarr"] = os.path.join(folder, "volume.zarr")
     zarr.create_group(made["zarr"]).create_array("volume", data=np.asarray(volume), chunks=CHUNKS)
+    os.sync()  # else what is written below waits for these
     return made
 
 
