@@ -7,7 +7,7 @@ expected, and what to do.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -40,6 +40,24 @@ def name_file(error: BaseException, path: object) -> None:
     """
     if isinstance(error, OSError) and error.filename is None and error.errno in _OF_DISKS and path is not None:
         error.filename = str(path)
+
+
+_MOST_NAMES = 8
+
+
+def some_of(names: Iterable[object]) -> str:
+    """The first eight of some names, each in quotes and cut where it is long.
+
+    Examples
+    --------
+    >>> some_of(["unit", "spacing"])
+    "'unit', 'spacing'"
+    >>> some_of("abcdefghij")
+    "'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h' and 2 more"
+    """
+    known = list(names)
+    more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
+    return ", ".join(f"{name!r:.80}" for name in known[:_MOST_NAMES]) + more
 
 
 def explain(error: BaseException, what: str) -> None:

@@ -320,7 +320,7 @@ def test_messages_of_field_assignment() -> None:
     array.fields["x"][:2] = 5
     array["y"] = 2
     assert array[1].item() == (5, 2.0)
-    with pytest.raises(KeyError, match="no field 'z'; there are x, y"):
+    with pytest.raises(KeyError, match="no field 'z'; there are 'x', 'y'"):
         array["z"] = 1
     with pytest.raises(ValueError, match="not structured"):
         blosc2.zeros(3)["x"] = 1

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from blosc2._frames.metadata_limits import GEOMETRY, RESERVED, check_content, check_name, check_number
 from blosc2._frames.msgpack_values import FEW_BYTES, FrameOpener, Together, pack_attribute, unpack
-from blosc2.exceptions import FormatError, MissingMetadataError, UnsafeDeserializationError
+from blosc2.exceptions import FormatError, MissingMetadataError, UnsafeDeserializationError, some_of
 from blosc2.storage import cparams_from
 
 # Characters of a value that are shown, and the packed size above which only a part of it is turned into text.
@@ -117,9 +117,7 @@ def which_has(names: Iterable[str]) -> str:
     >>> which_has([])
     'which has no entry'
     """
-    known = list(names)
-    more = f" and {len(known) - 8} more" if len(known) > 8 else ""
-    return f"which has {', '.join(f'{name!r:.80}' for name in known[:8])}{more}" if known else "which has no entry"
+    return f"which has {some_of(names) or 'no entry'}"
 
 
 def _text(value: Any, size: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from blosc2._core.ndim.grid_read import check_out
+from blosc2.exceptions import some_of
 from blosc2.schunk import SChunk
 
 
@@ -20,7 +21,7 @@ class FieldViews(Mapping[str, "NDField"]):
 
     def __getitem__(self, name: str) -> NDField:
         if name not in self._views:
-            raise KeyError(f"no field {name!r}; there are {', '.join(self._views) or 'none'}")
+            raise KeyError(f"no field {name!r}; there are {some_of(self._views) or 'none'}")
         return self._views[name]
 
     def __repr__(self) -> str:
@@ -43,7 +44,7 @@ class NDField:
 
     def __init__(self, array: Any, name: str) -> None:
         if name not in (array.dtype.names or ()):
-            raise KeyError(f"no field {name!r}; there are {', '.join(array.dtype.names or ())}")
+            raise KeyError(f"no field {name!r}; there are {some_of(array.dtype.names or ())}")
         self._array = array
         self.field = name
         self.dtype = array.dtype[name]

@@ -17,7 +17,7 @@ from blosc2._core.frame.frame import Frame
 from blosc2._core.frame.header_parser import file_range
 from blosc2._core.io.source import Source
 from blosc2._core.keys.keytable import KeyTable
-from blosc2.exceptions import FormatError
+from blosc2.exceptions import FormatError, some_of
 
 _RESERVED: Final = "/" + RESERVED
 # Errors of a file system if a file does not exist, or cannot exist.
@@ -192,10 +192,9 @@ class LeafFiles:
         if "" not in self._told and sum(map(len, ranked)) > len(set().union(*ranked)):
             self._told.add("")
             counts = Counter(key for group in ranked for key in group)
-            several = [repr(key) for key, count in counts.items() if count > 1]
-            more = f" and {len(several) - 8} more" if len(several) > 8 else ""
+            several = some_of(key for key, count in counts.items() if count > 1)
             warnings.warn(
-                f"{self._root}: {', '.join(several[:8])}{more}: more than one file; of these, the suffixes "
+                f"{self._root}: {several}: more than one file; of these, the suffixes "
                 f"{', '.join(LEAF_SUFFIXES)} win in this order: remove the files that should not be leaves",
                 UserWarning,
                 stacklevel=2,
