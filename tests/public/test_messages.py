@@ -103,7 +103,9 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = {
         lambda: blosc2.asarray(np.arange(300.0), cparams={"codec": blosc2.Codec.NDLZ}),
         exceptions.CompressionError, ("nothing that this codec takes", "use another codec"),
     ),
-    "a field that is not there": (lambda: blosc2.zeros(3, "i4,f8").fields["x"], KeyError, ("'x'", "there are 'f0', 'f1'")),
+    "a field that is not there": (
+        lambda: blosc2.zeros(3, "i4,f8").fields["x"], KeyError, ("'x'", "there are 'f0', 'f1'"),
+    ),
     "a file that is not there": (
         lambda: blosc2.open("none.b2nd"), exceptions.MissingFileError, ("blosc2.asarray(..., urlpath=...)",),
     ),
