@@ -13,7 +13,8 @@ from cli_kit import Answer, failing
 
 import blosc2
 from blosc2._tools.cli import printing
-from blosc2._tools.cli.selecting import axes_of, index_of, parsed_selection, pieces
+from blosc2._tools.cli.selecting import parsed_selection
+from blosc2._tools.selections import axes_of, index_of, pieces
 
 BOX = np.arange(11 * 13 * 7, dtype="i4").reshape(11, 13, 7)
 SELECTIONS = ["...", "3", "::-2", "5:5", "..., ::3", "2:9, -1", ":, 4:, 1", "-1:0:-3, ::-1, 2", "1, 2, 3", ":, :0"]

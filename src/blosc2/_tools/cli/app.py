@@ -10,6 +10,7 @@ import click
 
 from blosc2._tools import demo
 from blosc2._tools.cli import basics, changing, conversion, looking, printing, showing
+from blosc2._tools.error_text import one_line
 from blosc2.version import __version__
 
 _HELP = """Look into compressed arrays and stores, and change them.
@@ -90,16 +91,3 @@ def run(arguments: Sequence[str]) -> int:
         command = next((argument for argument in arguments if argument in blosc2.commands), "")
         click.echo(f"blosc2 {command}: {one_line(error)}", err=True)
         return basics.FAILED
-
-
-def one_line(error: BaseException) -> str:
-    """What an error says, in one line."""
-    text = str(error)
-    if isinstance(error, KeyError) and type(error) is KeyError:
-        text = str(error.args[0]) if error.args else ""
-    if isinstance(error, OSError) and error.strerror:
-        names = [str(name) for name in (error.filename, error.filename2) if name is not None]
-        text = ": ".join([*names, error.strerror])
-    if isinstance(error, MemoryError) and not text:
-        text = "not enough memory"
-    return " ".join(text.split()) or type(error).__name__

@@ -16,7 +16,8 @@ import numpy as np
 from blosc2._display import human_size
 from blosc2._tools.cli.locations import LocationError, located
 from blosc2._tools.cli.outputs import Write, check_no_terminal, check_output, writing
-from blosc2._tools.cli.selecting import Axis, axes_of, index_of, one_leaf, parsed_selection, pieces, shape_of
+from blosc2._tools.cli.selecting import one_leaf, parsed_selection
+from blosc2._tools.selections import Axis, axes_of, index_of, pieces, shape_of
 from blosc2.ndarray import NDArray
 from blosc2.schunk import SChunk
 
