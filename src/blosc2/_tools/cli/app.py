@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from blosc2._tools import demo
-from blosc2._tools.cli import basics, changing, conversion, looking, printing, showing
+from blosc2._tools.cli import basics, changing, conversion, looking, printing, showing, viewing
 from blosc2._tools.error_text import one_line
 from blosc2.version import __version__
 
@@ -67,8 +67,9 @@ def _completion(shell: str) -> None:
     click.echo(kind(blosc2, {}, "blosc2", "_BLOSC2_COMPLETE").source())
 
 
-for _command in (*looking.COMMANDS, *printing.COMMANDS, *showing.COMMANDS, *changing.COMMANDS, *conversion.COMMANDS):
-    blosc2.add_command(_command)
+for _module in (looking, printing, showing, viewing, changing, conversion):
+    for _command in _module.COMMANDS:
+        blosc2.add_command(_command)
 
 
 def run(arguments: Sequence[str]) -> int:

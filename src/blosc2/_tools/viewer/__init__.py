@@ -1,0 +1,16 @@
+"""Looking into a store or an array: a program for the terminal, and one HTML page that can be sent.
+
+Only the command `blosc2 view` uses this package. What is read is bounded by what is shown. `app`, `table`, `finding`
+and `drawing` need the extra ``view``; the other modules know nothing of a terminal.
+"""
+
+from typing import TYPE_CHECKING
+
+from blosc2._core.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from blosc2._tools.viewer.web_page import web_page
+else:
+    __getattr__ = on_demand(__name__, {"web_page": "web_page"})
+
+__all__ = ["web_page"]

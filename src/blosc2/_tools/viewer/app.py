@@ -1,0 +1,424 @@
+"""The program for the terminal. What takes time runs in other threads; what is no longer wanted is dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.widgets import Footer, TabbedContent, TabPane, Tree
+from textual.widgets.tree import TreeNode
+
+from blosc2._display import printable
+from blosc2._stores import Store
+from blosc2._tools.error_text import one_line
+from blosc2._tools.viewer.branches import children, search
+from blosc2._tools.viewer.drawing import information, picture_text, plane_bytes, table_of, too_large, window_text
+from blosc2._tools.viewer.finding import Ask, Choose
+from blosc2._tools.viewer.pages import Page
+from blosc2._tools.viewer.sources import Source, Values, source_of
+from blosc2._tools.viewer.statistics import Rows, Stopped, statistics
+from blosc2._tools.viewer.table import TextPane, ValuesPane
+from blosc2._tools.viewer.values import columns_that_may_fit, read_cells, rows_and_columns
+
+# The statistics of a plane that takes more than this to read wait for a key.
+_LARGE_PLANE = 64 << 20
+_PANES = {"information": "Information", "values": "Values", "statistics": "Statistics", "picture": "Picture"}
+
+_T = TypeVar("_T")
+
+
+class Branch(NamedTuple):
+    """What a line of the tree stands for: a group or leaf, or the rest of a group."""
+
+    key: str
+    is_group: bool
+    is_rest: bool = False
+
+
+class Viewer(App[None]):
+    """Shows the tree of a store, and its arrays; or one array.
+
+    Parameters
+    ----------
+    found : Store, NDArray, SChunk, ObjectArray or BatchArray
+        What is open; it is only read.
+    name : str
+        What it is called.
+    key : str, optional
+        The group that is shown as the root, or the only leaf.
+    """
+
+    TITLE = "blosc2 view"
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #tree { width: 36%; max-width: 60; border-right: solid $panel; }
+    TabbedContent, ContentSwitcher, TabPane { height: 1fr; }
+    TabPane { padding: 0 1; }
+    ValuesPane, #picture-pane { height: 1fr; }
+    ValuesPane:focus { background: $boost; }
+    Ask, Choose { align: center middle; }
+    #box { width: 80%; max-width: 90; height: auto; max-height: 80%; border: solid $accent; padding: 0 1; }
+    OptionList { height: auto; max-height: 20; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "Quit"),
+        Binding("slash", "search", "Search", key_display="/"),
+        *(Binding(str(n), f"pane('{name}')", title, show=False) for n, (name, title) in enumerate(_PANES.items(), 1)),
+        Binding("1", "pane('information')", "1-4 panes", key_display=" "),
+        Binding("comma", "step(-1)", "Plane", key_display=", ."),
+        Binding("full_stop", "step(1)", "next plane", show=False),
+        Binding("less_than_sign", "step(-10)", "ten planes back", show=False),
+        Binding("greater_than_sign", "step(10)", "ten planes on", show=False),
+        Binding("a", "axis('next_other')", "Axis"),
+        Binding("r", "axis('next_rows')", "Rows"),
+        Binding("c", "axis('next_columns')", "Columns"),
+        Binding("t", "axis('transposed')", "Transpose", show=False),
+        Binding("g", "go", "Go to"),
+        Binding("p", "statistics(False)", "statistics of the plane", show=False),
+        Binding("w", "statistics(True)", "Whole array"),
+        Binding("escape", "stop", "Stop", show=False),
+    ]
+
+    def __init__(self, found: Any, name: str, key: str = "") -> None:
+        super().__init__()
+        self._found, self._path, self._root = found, name, key
+        self._branch = Branch(key, False)
+        self.thing: Any = None
+        self.source: Source | None = None
+        self.page = Page.of((), np.dtype(float))
+        # Where the window is in arrays of one axis, and in lists: the row and the column.
+        self.top = self.left = 0
+        self._of_all = self._anyway = False
+        self._shown: dict[int, set[str]] = {}
+
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            yield Tree(Text(printable(self._path + self._root)), self._branch, id="tree")
+            with TabbedContent(id="panes"):
+                for name, title in _PANES.items():
+                    with TabPane(title, id=name):
+                        if name == "values":
+                            yield ValuesPane(id="values-pane", markup=False)
+                        elif name == "picture":
+                            yield TextPane(id="picture-pane", markup=False)
+                        else:
+                            with VerticalScroll():
+                                yield TextPane(id=f"{name}-pane", markup=False)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.branches.auto_expand = False
+        store = self._found
+        is_group = isinstance(store, Store) and not (self._root and store._contents.has(self._root))
+        self._branch = Branch(self._root, is_group)
+        self.branches.root.data = self._branch
+        self.branches.root.allow_expand = is_group
+        self.branches.focus()
+        if is_group:
+            self.branches.root.expand()
+        self._in_turn(self._select(self._branch))
+
+    @property
+    def branches(self) -> Tree[Branch]:
+        found: Tree[Branch] = self.query_one("#tree", Tree)
+        return found
+
+    @property
+    def pane(self) -> str:
+        """The name of the pane that is shown."""
+        return self.query_one("#panes", TabbedContent).active
+
+    def _in_turn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do what the right side waits for, in place of what it waited for."""
+        self.run_worker(work, group="right", exclusive=True)
+
+    # ------------------------------------------------------------------ the tree
+    async def on_tree_node_expanded(self, event: Tree.NodeExpanded[Branch]) -> None:
+        if id(event.node) not in self._shown:
+            self.run_worker(self._fill(event.node))
+
+    async def on_tree_node_highlighted(self, event: Tree.NodeHighlighted[Branch]) -> None:
+        branch = event.node.data
+        if branch is not None and not branch.is_rest and branch != self._branch:
+            self._in_turn(self._select(branch))
+
+    async def on_tree_node_selected(self, event: Tree.NodeSelected[Branch]) -> None:
+        branch = event.node.data
+        if branch is not None and branch.is_rest and event.node.parent is not None:
+            self.run_worker(self._fill(event.node.parent))
+        elif event.node.allow_expand:
+            event.node.toggle()
+
+    async def _fill(self, node: TreeNode[Branch]) -> None:
+        """Add the next children of a group."""
+        branch = node.data
+        assert branch is not None
+        known = self._shown.setdefault(id(node), set())
+        try:
+            found, more = await asyncio.to_thread(children, self._found, branch.key, len(known))
+        except Exception as error:  # noqa: BLE001 - a line of the tree says it
+            node.add_leaf(Text(one_line(error), "red"), Branch(branch.key, False, is_rest=True))
+            return
+        for child in list(node.children):
+            if child.data is not None and child.data.is_rest:
+                child.remove()
+        for item in found:
+            if item.name not in known:
+                known.add(item.name)
+                self._add(node, branch, item.name, item.summary(), is_group=item.is_group)
+        if more:
+            node.add_leaf(Text(more, "italic"), Branch(branch.key, False, is_rest=True))
+
+    @staticmethod
+    def _add(node: TreeNode[Branch], branch: Branch, name: str, text: str, *, is_group: bool) -> TreeNode[Branch]:
+        label = Text(printable(name) + ("/" if is_group else ""))
+        label.append(f"  {text}" if text else "", "dim")
+        rest = next((child for child in node.children if child.data is not None and child.data.is_rest), None)
+        return node.add(label, Branch(f"{branch.key}/{name}", is_group), allow_expand=is_group, before=rest)
+
+    # ------------------------------------------------------------------ searching
+    def action_search(self) -> None:
+        if isinstance(self._found, Store) and self.branches.root.allow_expand:
+            self.push_screen(Ask("Keys that contain:"), self._search)
+
+    def _search(self, text: str | None) -> None:
+        if text:
+            self.run_worker(self._search_keys(text), group="search", exclusive=True)
+
+    async def _search_keys(self, text: str) -> None:
+        try:
+            hits = await self._stoppable(lambda stop: search(self._found, self._root, text, stop))
+        except Exception as error:  # noqa: BLE001 - a note says it
+            self.notify(one_line(error), severity="error", markup=False)
+            return
+        if not hits.keys:
+            self.notify(f"no key contains {printable(text)!r}", markup=False)
+            return
+        self.push_screen(Choose(hits), self._reveal)
+
+    def _reveal(self, key: str | None) -> None:
+        if key is not None:
+            self.run_worker(self._go_to(key))
+
+    async def _go_to(self, key: str) -> None:
+        """Unfold the groups above a key, and move to it; it gets a line if those shown do not include it."""
+        node = self.branches.root
+        names = key[len(self._root) :].strip("/").split("/")
+        for at, name in enumerate(names):
+            if id(node) not in self._shown:
+                await self._fill(node)
+            node.expand()
+            branch = node.data
+            assert branch is not None
+            here = f"{branch.key}/{name}"
+            child = next((child for child in node.children if child.data and child.data[0::2] == (here, False)), None)
+            if child is None:
+                self._shown[id(node)].add(name)
+                is_group = at < len(names) - 1 or not self._found._contents.has(here)
+                child = self._add(node, branch, name, "", is_group=is_group)
+            node = child
+        self.call_after_refresh(self.branches.move_cursor, node)
+
+    # ------------------------------------------------------------------ what is chosen
+    async def _select(self, branch: Branch) -> None:
+        """Open a leaf or group, and show it."""
+        self._branch, self._of_all, self._anyway = branch, False, False
+        self.thing = self.source = None
+        self.top = self.left = 0
+        try:
+            self.thing = await asyncio.to_thread(self._open, branch)
+            self.source = source_of(self.thing)
+            if self.source is not None:
+                self.page = Page.of(self.source.shape, self.source.dtype)
+        except Exception as error:  # noqa: BLE001 - each pane says it
+            for name in _PANES:
+                self._show(name, Text(one_line(error), "red"))
+            return
+        await self._refresh()
+
+    def _open(self, branch: Branch) -> Any:
+        if not isinstance(self._found, Store) or not branch.key:
+            return self._found
+        if branch.is_group and not self._found._hidden_name:
+            return f"the group {branch.key}"
+        return self._found[branch.key]
+
+    def _show(self, name: str, text: Text) -> None:
+        pane = self.query_one(f"#{name}-pane")
+        assert isinstance(pane, (ValuesPane, TextPane))
+        pane.show(text)
+
+    async def _refresh(self) -> None:
+        """Read what the pane in front shows."""
+        name = self.pane
+        if self.thing is None:
+            return
+        try:
+            await {"information": self._information, "values": self._values, "statistics": self._statistics,
+                   "picture": self._picture}[name]()  # fmt: skip
+        except Exception as error:  # noqa: BLE001 - the pane says it, and the viewer lives on
+            self._show(name, Text(one_line(error), "red"))
+
+    async def _information(self) -> None:
+        if isinstance(self.thing, str):
+            self._show("information", Text(printable(self.thing)))
+            return
+        text = await asyncio.to_thread(information, self.thing, self._path + self._branch.key)
+        self._show("information", text)
+
+    def _title(self) -> Text:
+        return Text(printable(self._branch.key or self._path) + " " + self.page.text() + "\n", "bold", no_wrap=True)
+
+    def _needs_source(self, name: str) -> Source | None:
+        if self.source is None:
+            what = "a group" if self._branch.is_group else "this"
+            self._show(name, Text(f"{what} has no items of its own"))
+        return self.source
+
+    async def _values(self) -> None:
+        pane = self.query_one("#values-pane", ValuesPane)
+        source = self._needs_source("values")
+        if source is None or not pane.content_size.height:
+            return
+        width = pane.width
+        count = columns_that_may_fit(source, width)
+        cells = await asyncio.to_thread(read_cells, source, self.page, self.top, self.left, pane.height, count)
+        text, pane.columns = window_text(cells, width, source)
+        pane.show(self._title().append_text(text if cells.texts else Text("no items", "dim")))
+
+    async def _picture(self) -> None:
+        pane = self.query_one("#picture-pane", TextPane)
+        source = self._needs_source("picture")
+        size = pane.content_size
+        if source is None or not size.height:
+            return
+        box = 2 * max(1, size.height - 3), max(1, size.width)
+        text = await asyncio.to_thread(picture_text, source, self.page, box)
+        pane.show(self._title().append_text(text))
+
+    async def _statistics(self) -> None:
+        source = self._needs_source("statistics")
+        if source is None:
+            return
+        if isinstance(source, Values):
+            self._show("statistics", Text(f"{len(self.thing):,} values"))
+            return
+        if not (self._of_all or self._anyway) and (size := plane_bytes(source, self.page)) > _LARGE_PLANE:
+            self._show("statistics", too_large(size, "pw"))
+            return
+        axes = [range(length) for length in source.shape] if self._of_all else self.page.plane()
+        what = Text("The whole array\n", "bold") if self._of_all else self._title()
+        done = [0, 1]
+
+        def progress(*numbers: int) -> None:
+            done[:] = numbers
+
+        def note() -> None:
+            share = 100 * done[0] // max(1, done[1])
+            self._show("statistics", what + Text(f"{share} % read; Escape stops", "dim"))
+
+        rows: Rows = await self._stoppable(lambda stop: statistics(source, axes, stop, progress), note)
+        self._show("statistics", what + table_of(rows) + Text("\nw: of the whole array", "dim"))
+
+    async def _stoppable(
+        self, work: Callable[[Callable[[], bool]], _T], note: Callable[[], object] = lambda: None
+    ) -> _T:
+        """Do work in a thread that ends soon after its result is no longer wanted."""
+        stop = threading.Event()
+        task = asyncio.create_task(asyncio.to_thread(work, stop.is_set))
+        try:
+            while not (await asyncio.wait({task}, timeout=0.2))[0]:
+                note()
+            return task.result()
+        except asyncio.CancelledError:
+            stop.set()
+            task.add_done_callback(_dropped)
+            raise
+
+    # ------------------------------------------------------------------ keys
+    def _changed(self) -> None:
+        self._in_turn(self._refresh())
+
+    async def on_tabbed_content_tab_activated(self, _: TabbedContent.TabActivated) -> None:
+        self.call_after_refresh(self._changed)
+
+    async def on_values_pane_resized(self, _: ValuesPane.Resized) -> None:
+        self._changed()
+
+    async def on_values_pane_moved(self, event: ValuesPane.Moved) -> None:
+        pane, source = self.query_one("#values-pane", ValuesPane), self.source
+        if source is None:
+            return
+        before = self.page, self.top, self.left
+        if self.page.columns is not None:
+            self.page = self.page.scrolled(event.down, event.right, pane.height, pane.columns)
+        else:
+            rows, columns = rows_and_columns(source, self.page)
+            self.top = max(0, min(self.top + event.down, rows - pane.height))
+            self.left = max(0, min(self.left + event.right, columns - pane.columns))
+        if before != (self.page, self.top, self.left):
+            self._changed()
+
+    def action_pane(self, name: str) -> None:
+        self.query_one("#panes", TabbedContent).active = name
+        if name == "values":
+            self.query_one("#values-pane").focus()
+        else:
+            self.branches.focus()
+
+    def action_step(self, by: int) -> None:
+        self._move(self.page.stepped(by))
+
+    def action_axis(self, name: str) -> None:
+        self._move(getattr(self.page, name)())
+
+    def _move(self, page: Page) -> None:
+        if self.source is not None and page != self.page:
+            self.page, self._of_all, self._anyway = page, False, False
+            self._changed()
+
+    def action_go(self) -> None:
+        if self.source is not None and self.page.shape:
+            self.push_screen(
+                Ask(f"Index in {self.page.shape}, such as {', '.join('0' * len(self.page.shape))}:"), self._go
+            )
+
+    def _go(self, text: str | None) -> None:
+        if not text or self.source is None:
+            return
+        try:
+            page = self.page.went([int(part) for part in text.split(",")])
+        except (ValueError, IndexError) as error:
+            self.notify(one_line(error), severity="error", markup=False)
+            return
+        if page.columns is None and page.rows is not None:
+            rows, _ = rows_and_columns(self.source, page)
+            self.top = page.at[page.rows] * rows // max(1, page.shape[page.rows])
+        self.page, self._of_all = page, False
+        self._changed()
+
+    def action_statistics(self, of_all: bool) -> None:
+        self._of_all, self._anyway = of_all, True
+        if self.pane == "statistics":
+            self._changed()
+        else:
+            self.action_pane("statistics")
+
+    def action_stop(self) -> None:
+        if self.workers:
+            self.workers.cancel_group(self, "right")
+            if self.pane == "statistics" and self.source is not None:
+                self._show("statistics", Text("stopped; p: of the plane, w: of the whole array", "dim"))
+
+
+def _dropped(task: asyncio.Task[Any]) -> None:
+    """Look at the error of work that was stopped, so that nothing is printed of it."""
+    if not task.cancelled() and task.exception() is not None:
+        assert isinstance(task.exception(), (Stopped, Exception))

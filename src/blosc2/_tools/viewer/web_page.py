@@ -1,0 +1,195 @@
+"""One HTML page of a store or an array that needs nothing else: it can be sent, and runs no script."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Any
+
+from blosc2._display import Node, chunk_grid, definition_table, escaped, human_size, number, png_bytes
+from blosc2._stores import Store, outline
+from blosc2._tools.error_text import one_line
+from blosc2._tools.planes import check_dtype, decoded_bytes, index_text, read_picture
+from blosc2._tools.viewer.describing import attributes, properties
+from blosc2._tools.viewer.pages import Page
+from blosc2._tools.viewer.sources import source_of
+from blosc2._tools.viewer.statistics import statistics_of_items
+from blosc2._tools.viewer.values import item_text
+from blosc2.ndarray import NDArray
+
+#: How many lines the tree has, how many of them in one group, and how deep it is.
+MOST_NODES, MOST_IN_GROUP, DEPTH = 2000, 100, 30
+#: How many arrays have a section of their own, how many bytes all pictures have, and how many are decoded for one, and
+#: for all.
+MOST_ARRAYS, PICTURE_BYTES, DECODED_ONCE, DECODED = 60, 8 << 20, 32 << 20, 512 << 20
+_SIDE = 320
+
+# Whatever is in the page, a browser loads nothing for it, and runs nothing.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+_STYLE = """
+:root{color-scheme:light dark;--back:#fff;--text:#1b1b1b;--soft:#595959;--line:#c8c8c8;--link:#0b57a4;--raised:#f5f5f5}
+@media(prefers-color-scheme:dark){:root{--back:#141414;--text:#ececec;--soft:#b0b0b0;--line:#454545;--link:#8ab8ff;
+--raised:#202020}}
+*{box-sizing:border-box}
+body{margin:0 auto;max-width:72rem;padding:1rem 1.5rem;background:var(--back);color:var(--text);
+font:16px/1.5 system-ui,sans-serif}
+h1,h2,h3,td,code,a,p,figcaption{overflow-wrap:anywhere}
+h1{font-size:1.6rem}h2{font-size:1.25rem;margin:2rem 0 .5rem}h3{font-size:1rem;margin:1rem 0 .25rem}
+a{color:var(--link)}
+a:focus-visible,summary:focus-visible{outline:3px solid var(--link);outline-offset:2px}
+ul{list-style:none;margin:0;padding-left:1.2rem}
+nav>ul{padding-left:0}
+summary{cursor:pointer}
+table{border-collapse:collapse}
+th,td{text-align:left;vertical-align:top;padding:.1rem 1rem .1rem 0}
+th{font-weight:600}
+section{border-top:1px solid var(--line)}
+.parts{display:flex;flex-wrap:wrap;gap:1rem 2.5rem;align-items:flex-start}
+.note,figcaption{color:var(--soft)}
+figure{margin:.5rem 0;max-width:100%}
+img{image-rendering:pixelated;min-width:min(16rem,100%);max-width:100%;height:auto;border:1px solid var(--line);
+background:var(--raised)}
+svg{max-width:100%;height:auto}
+@media print{details>*{display:block}}
+"""
+
+
+class _Budget:
+    """What the pictures of a page may still cost."""
+
+    def __init__(self) -> None:
+        self.decoded, self.stored = DECODED, PICTURE_BYTES
+
+
+def web_page(found: Any, name: str, key: str = "") -> str:
+    """A page with the tree of a store or group, and with its first arrays; or with one array.
+
+    Parameters
+    ----------
+    found : Store, NDArray, SChunk, ObjectArray or BatchArray
+        What is open.
+    name : str
+        What it is called.
+    key : str, optional
+        The group or leaf to show.
+    """
+    budget = _Budget()
+    title = f"{name}{key}"
+    if not isinstance(found, Store) or (key and found._contents.has(key)):
+        body = _leaf_section(found, key, title, budget, "h2")
+        return _page(title, body)
+    root = outline(found, key, DEPTH, MOST_NODES, MOST_IN_GROUP)
+    numbers: dict[str, int] = {}
+    keys = list(_leaves(root, key))
+    for leaf in keys[:MOST_ARRAYS]:
+        numbers[leaf] = len(numbers)
+    sections = "".join(
+        _leaf_section(found, leaf, leaf, budget, "h2", f' id="leaf-{at}"') for leaf, at in numbers.items()
+    )
+    left = (root.leaves or 0) - len(numbers)
+    note = (
+        f'<p class="note">{number(left, "more leaf has", "more leaves have")} no section on this page.</p>'
+        if left > 0
+        else ""
+    )
+    group = found[key] if key and found._hidden_name else found
+    head = _tables(group) + f'<p class="note">{escaped(root.summary())}</p>'
+    tree = (
+        f'<h2 id="tree">Tree</h2><nav aria-labelledby="tree">{_tree(root, key, numbers) or "<p>It is empty.</p>"}</nav>'
+    )
+    return _page(title, head + tree + note + sections)
+
+
+def _page(title: str, body: str) -> str:
+    heading = escaped(title)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f"<title>{heading}</title><style>{_STYLE}</style></head>"
+        f"<body><main><h1>{heading}</h1>{body}</main></body></html>\n"
+    )
+
+
+# ------------------------------------------------------------------ the tree
+def _leaves(node: Node, path: str) -> Iterator[str]:
+    for child in node.children:
+        here = f"{path}/{child.name}"
+        if child.is_group:
+            yield from _leaves(child, here)
+        else:
+            yield here
+
+
+def _tree(node: Node, path: str, numbers: dict[str, int]) -> str:
+    """The tree as nested lists that can be folded; leaves with a section of their own are links."""
+    items = "".join(f"<li>{_item(child, f'{path}/{child.name}', numbers)}</li>" for child in node.children)
+    if node.more:
+        items += f'<li class="note">{escaped(node.more)}</li>'
+    return f"<ul>{items}</ul>" if items else ""
+
+
+def _item(node: Node, path: str, numbers: dict[str, int]) -> str:
+    name = f"<code>{escaped(node.name)}{'/' if node.is_group else ''}</code>"
+    if path in numbers and not node.is_group:
+        name = f'<a href="#leaf-{numbers[path]}">{name}</a>'
+    summary = node.summary()
+    head = name + (f' <span class="note">{escaped(summary)}</span>' if summary else "")
+    inner = _tree(node, path, numbers)
+    return f"<details><summary>{head}</summary>{inner}</details>" if inner else head
+
+
+# ------------------------------------------------------------------ a leaf
+def _leaf_section(found: Any, key: str, heading: str, budget: _Budget, level: str, more: str = "") -> str:
+    try:
+        thing = found[key] if isinstance(found, Store) else found
+        inner = _tables(thing) + _picture(thing, heading, budget)
+    except Exception as error:  # noqa: BLE001 - the page says it, and goes on
+        inner = f"<p>This cannot be read: {escaped(one_line(error))}</p>"
+    return f"<section{more}><{level}>{escaped(heading)}</{level}>{inner}</section>"
+
+
+def _tables(thing: Any) -> str:
+    """Properties and attributes, with a drawing of the chunks."""
+    rows = [(name, text) for name, text in properties(thing) if name != "decoded"]
+    drawing = chunk_grid(thing.shape, thing.chunks) if isinstance(thing, NDArray) else ""
+    found = f'<div class="parts">{definition_table(rows)}{drawing}</div>'
+    notes = attributes(thing)
+    return found + (f"<h3>Attributes</h3>{definition_table(notes)}" if notes else "")
+
+
+def _picture(thing: Any, heading: str, budget: _Budget) -> str:
+    """The middle plane of an array, and statistics of what is shown of it."""
+    source = source_of(thing)
+    if not isinstance(source, NDArray):
+        return ""
+    page = Page.of(source.shape, source.dtype)
+    if page.is_empty or (page.rows is None and source.dtype.names):
+        return ""
+    if page.rows is None:
+        return f"<p>The value is {escaped(item_text(source[()][()]))}.</p>"
+    if source.dtype.kind != "c":
+        try:
+            check_dtype(source.dtype)
+        except ValueError:
+            return ""
+    most = min(DECODED_ONCE, budget.decoded)
+    try:
+        picture = read_picture(source, page.pictured(source.dtype), page.sides, (_SIDE, _SIDE), most=most)
+    except ValueError as error:
+        text = one_line(error) if most == DECODED_ONCE else "the pictures above have taken what a page may read"
+        return f'<p class="note">No picture: {escaped(text)}.</p>'
+    budget.decoded -= decoded_bytes(source, picture.axes)
+    data = b64encode(png_bytes(picture.opaque_where_known())).decode()
+    if len(data) > budget.stored:
+        return f'<p class="note">No picture: those of a page have at most {human_size(PICTURE_BYTES)}.</p>'
+    budget.stored -= len(data)
+    caption = f"[{index_text(picture.axes)}]: {picture.size()} items, {picture.scale()}"
+    rows = statistics_of_items(picture.items)
+    alt = f"Plane {index_text(picture.axes)} of {heading}; {picture.scale()}"
+    return (
+        f'<div class="parts"><figure><img alt="{escaped(alt)}" src="data:image/png;base64,{data}">'
+        f"<figcaption>{escaped(caption)}</figcaption></figure>"
+        f"<div><h3>Statistics of the picture's items</h3>{definition_table(rows)}</div></div>"
+    )
