@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Footer, TabbedContent, TabPane, Tree
 from textual.widgets.tree import TreeNode
 
-from blosc2._display import printable
+from blosc2._display import number, printable
 from blosc2._stores import Store
 from blosc2._tools.error_text import one_line
 from blosc2._tools.viewer.branches import children, search
@@ -30,6 +31,8 @@ from blosc2._tools.viewer.values import columns_that_may_fit, read_cells, rows_a
 # The statistics of a plane that takes more than this to read wait for a key.
 _LARGE_PLANE = 64 << 20
 _PANES = {"information": "Information", "values": "Values", "statistics": "Statistics", "picture": "Picture"}
+
+_NAMES = tuple(_PANES)
 
 _T = TypeVar("_T")
 
@@ -70,8 +73,8 @@ class Viewer(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "Quit"),
         Binding("slash", "search", "Search", key_display="/"),
-        *(Binding(str(n), f"pane('{name}')", title, show=False) for n, (name, title) in enumerate(_PANES.items(), 1)),
-        Binding("1", "pane('information')", "1-4 panes", key_display=" "),
+        Binding("1", "pane('information')", "Panes", key_display="1-4"),
+        *(Binding(str(n), f"pane('{_NAMES[n - 1]}')", _NAMES[n - 1], show=False) for n in (2, 3, 4)),
         Binding("comma", "step(-1)", "Plane", key_display=", ."),
         Binding("full_stop", "step(1)", "next plane", show=False),
         Binding("less_than_sign", "step(-10)", "ten planes back", show=False),
@@ -123,7 +126,7 @@ class Viewer(App[None]):
         self.branches.focus()
         if is_group:
             self.branches.root.expand()
-        self._in_turn(self._select(self._branch))
+        self._in_turn(partial(self._select, self._branch))
 
     @property
     def branches(self) -> Tree[Branch]:
@@ -135,24 +138,24 @@ class Viewer(App[None]):
         """The name of the pane that is shown."""
         return self.query_one("#panes", TabbedContent).active
 
-    def _in_turn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _in_turn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do what the right side waits for, in place of what it waited for."""
         self.run_worker(work, group="right", exclusive=True)
 
     # ------------------------------------------------------------------ the tree
     async def on_tree_node_expanded(self, event: Tree.NodeExpanded[Branch]) -> None:
         if id(event.node) not in self._shown:
-            self.run_worker(self._fill(event.node))
+            self.run_worker(partial(self._fill, event.node))
 
     async def on_tree_node_highlighted(self, event: Tree.NodeHighlighted[Branch]) -> None:
         branch = event.node.data
         if branch is not None and not branch.is_rest and branch != self._branch:
-            self._in_turn(self._select(branch))
+            self._in_turn(partial(self._select, branch))
 
     async def on_tree_node_selected(self, event: Tree.NodeSelected[Branch]) -> None:
         branch = event.node.data
         if branch is not None and branch.is_rest and event.node.parent is not None:
-            self.run_worker(self._fill(event.node.parent))
+            self.run_worker(partial(self._fill, event.node.parent))
         elif event.node.allow_expand:
             event.node.toggle()
 
@@ -172,7 +175,8 @@ class Viewer(App[None]):
         for item in found:
             if item.name not in known:
                 known.add(item.name)
-                self._add(node, branch, item.name, item.summary(), is_group=item.is_group)
+                text = number(item.leaves or 0, "leaf", "leaves") if item.is_group else item.text
+                self._add(node, branch, item.name, text, is_group=item.is_group)
         if more:
             node.add_leaf(Text(more, "italic"), Branch(branch.key, False, is_rest=True))
 
@@ -190,7 +194,7 @@ class Viewer(App[None]):
 
     def _search(self, text: str | None) -> None:
         if text:
-            self.run_worker(self._search_keys(text), group="search", exclusive=True)
+            self.run_worker(partial(self._search_keys, text), group="search", exclusive=True)
 
     async def _search_keys(self, text: str) -> None:
         try:
@@ -205,7 +209,7 @@ class Viewer(App[None]):
 
     def _reveal(self, key: str | None) -> None:
         if key is not None:
-            self.run_worker(self._go_to(key))
+            self.run_worker(partial(self._go_to, key))
 
     async def _go_to(self, key: str) -> None:
         """Unfold the groups above a key, and move to it; it gets a line if those shown do not include it."""
@@ -344,7 +348,7 @@ class Viewer(App[None]):
 
     # ------------------------------------------------------------------ keys
     def _changed(self) -> None:
-        self._in_turn(self._refresh())
+        self._in_turn(self._refresh)
 
     async def on_tabbed_content_tab_activated(self, _: TabbedContent.TabActivated) -> None:
         self.call_after_refresh(self._changed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from blosc2._display import Node
@@ -54,7 +54,7 @@ def search(store: Store, group: str, text: str, stopped: Callable[[], bool] = la
     return Hits(found, "")
 
 
-def _batches(store: Store, group: str) -> Iterator[Iterable[str]]:
+def _batches(store: Store, group: str) -> Iterator[list[str]]:
     if isinstance(store, TreeStore):
         yield from walking.descendants(store, group)
         return

@@ -10,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from blosc2._display import colour_picture, grey, human_size, printable
-from blosc2._tools.planes import check_dtype, decoded_bytes, index_text, read_picture
+from blosc2._tools.planes import check_dtype, decoded_bytes, read_picture
 from blosc2._tools.viewer.describing import attributes, properties
 from blosc2._tools.viewer.pages import Page
 from blosc2._tools.viewer.sources import Bytes, Source, Values
@@ -98,7 +98,7 @@ def picture_text(source: Source, page: Page, box: tuple[int, int]) -> Text:
     found = Text.from_ansi(colour_picture(pixels))
     found.no_wrap = True
     what = "magnitudes, " if source.dtype.kind == "c" else ""
-    found.append(f"\n[{index_text(picture.axes)}]: {picture.size()} items, {what}{picture.scale()}", "dim")
+    found.append(f"\n{picture.size()} items, {what}{picture.scale()}", "dim")
     return found
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import reprlib
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +15,8 @@ from blosc2.schunk import SChunk
 
 #: So many bytes of a super-chunk, or items of an array of one axis, are a row.
 BYTES_IN_ROW = 16
+# So many values of a batch are shown.
+_OF_BATCH = 8
 
 
 class Bytes:
@@ -44,7 +48,21 @@ class Values:
         self.dtype = np.dtype(object)
 
     def __getitem__(self, index: Any) -> list[Any]:
-        return list(self._values[index[0]])
+        found = self._values[index[0]]
+        if isinstance(self._values, BatchArray):
+            return [_Start(list(islice(batch, _OF_BATCH)), len(batch)) for batch in found]
+        return list(found)
+
+
+class _Start(NamedTuple):
+    """The first values of a batch, and how many it has."""
+
+    values: list[Any]
+    length: int
+
+    def __repr__(self) -> str:
+        more = ", ..." if self.length > len(self.values) else ""
+        return f"{self.length:,}: {', '.join(map(reprlib.repr, self.values))}{more}"
 
 
 #: What has items to show.

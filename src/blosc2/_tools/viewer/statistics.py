@@ -105,12 +105,12 @@ def statistics(
     total, done = math.prod(shape_of(axes)), 0
     if total:
         for piece in pieces(array, axes, _PIECE):
-            if stopped():
-                raise Stopped
             for name, tally in counted.items():
                 tally.add(np.asarray(piece[name] if name else piece))
             done += int(np.asarray(piece).size)
             progress(done, total)
+            if stopped():
+                raise Stopped
     return rows_of(counted, array.dtype)
 
 

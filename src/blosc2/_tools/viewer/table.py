@@ -11,8 +11,10 @@ from textual.message import Message
 from textual.widgets import Static
 
 
-class ValuesPane(Static, can_focus=True):
+class ValuesPane(Static):
     """Shows a window of values, and says how it is to be moved."""
+
+    can_focus = True
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1, 0)", "up", show=False),

@@ -44,10 +44,10 @@ def item_text(item: Any) -> str:
         return f"{float(item):.6g}"
     if isinstance(item, (np.complexfloating, complex)):
         return f"{complex(item):.4g}"
+    if isinstance(item, (np.datetime64, np.timedelta64)):  # before integers, which timedelta64 counts as
+        return str(item)
     if isinstance(item, (np.integer, int)):
         return str(int(item))
-    if isinstance(item, (np.datetime64, np.timedelta64)):
-        return str(item)
     if isinstance(item, str):
         return printable(repr(str(item)[: WIDEST * 4]))
     if isinstance(item, bytes):
@@ -56,6 +56,8 @@ def item_text(item: Any) -> str:
         return item.tobytes().hex()[: WIDEST * 2]
     if isinstance(item, (np.void, np.ndarray)):
         return printable(" ".join(np.array2string(np.asarray(item), threshold=8, edgeitems=2).split()))[: WIDEST * 4]
+    if type(item).__module__.startswith("blosc2."):
+        return printable(repr(item))[:_LONGEST_VALUE]
     return printable(_SHORT.repr(item))[:_LONGEST_VALUE]
 
 
@@ -112,8 +114,9 @@ def read_cells(source: Source, page: Page, top: int, left: int, height: int, wid
     if isinstance(source, Bytes):
         lines = [[bytes(row).hex(" "), _ascii(bytes(row))] for row in rows]
         return Cells([f"{start:x}" for start in range(first, last, folded)], ["bytes", ""], lines)
-    columns = [f"+{n}" for n in range(folded)][left : left + width] if folded > 1 else [""]
-    return Cells(labels, columns, [_texts(row)[left : left + width] for row in rows])
+    columns = [f"+{n}" for n in range(min(folded, page.shape[0]))] if folded > 1 else [""]
+    texts = [_texts(row) + [""] * (len(columns) - len(row)) for row in rows]  # the last row may be short
+    return Cells(labels, columns[left : left + width], [row[left : left + width] for row in texts])
 
 
 def _plane_cells(source: Source, page: Page, height: int, width: int) -> Cells:

@@ -1,0 +1,209 @@
+"""Windows of values as text, statistics, and the tree: what is read, and what it becomes."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+from blosc2._tools.viewer import branches
+from blosc2._tools.viewer.describing import MOST_ATTRIBUTES, attributes, properties
+from blosc2._tools.viewer.pages import Page
+from blosc2._tools.viewer.sources import source_of
+from blosc2._tools.viewer.statistics import Stopped, statistics, statistics_of_items
+from blosc2._tools.viewer.values import Cells, item_text, read_cells
+
+
+def cells(thing: Any, top: int = 0, left: int = 0, height: int = 3, width: int = 4) -> Cells:
+    source = source_of(thing)
+    assert source is not None
+    return read_cells(source, Page.of(source.shape, source.dtype), top, left, height, width)
+
+
+class Watched:
+    """An array that notes how many items are taken of it."""
+
+    def __init__(self, array: Any) -> None:
+        self._array, self.items, self.largest = array, 0, 0
+        self.shape, self.dtype, self.chunks, self.blocks = array.shape, array.dtype, array.chunks, array.blocks
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self._array[index]
+        self.items += found.size
+        self.largest = max(self.largest, found.size)
+        return found
+
+
+def test_a_plane() -> None:
+    array = np.arange(60).reshape(3, 4, 5)
+    found = cells(blosc2.asarray(array))
+    assert found.texts == [[str(item) for item in row[:4]] for row in array[1, :3]]
+    assert (found.rows, found.columns) == (["0", "1", "2"], ["0", "1", "2", "3"])
+    source: Any = blosc2.asarray(array)
+    turned = read_cells(source, Page.of(array.shape, array.dtype).transposed(), 0, 0, 3, 4)
+    assert turned.texts == [[str(item) for item in row] for row in array[1, :4, :3].T]
+
+
+def test_only_the_window_is_read() -> None:
+    array = Watched(blosc2.zeros((1000, 1000, 1000), dtype="f4"))
+    source: Any = array
+    read_cells(source, Page.of(array.shape, array.dtype), 0, 0, 30, 12)
+    assert array.items == 30 * 12
+    line: Any = Watched(blosc2.zeros((10**9,), dtype="f4"))
+    read_cells(line, Page.of(line.shape, line.dtype), 5000, 0, 30, 12)
+    assert line.items == 300
+
+
+def test_one_axis_is_folded() -> None:
+    found = cells(blosc2.asarray(np.arange(25)), top=1, width=10)
+    assert found.rows == ["10", "20"]
+    assert found.texts[0] == [str(n) for n in range(10, 20)]
+    assert found.texts[1] == [*map(str, range(20, 25)), *[""] * 5]
+
+
+def test_records_have_columns() -> None:
+    items = np.array([(1, 2.5, "a\n"), (3, np.nan, "b")], [("n", "i4"), ("x", "f8"), ("t\x1b", "U3")])
+    found = cells(blosc2.asarray(items))
+    assert found.columns == ["n", "x", r"t\x1b"]
+    assert found.texts == [["1", "2.5", r"'a\n'"], ["3", "nan", "'b'"]]
+    assert cells(blosc2.asarray(items), left=1).columns == ["x", r"t\x1b"]
+    assert cells(blosc2.asarray(items[0])).texts == [["1", "2.5", r"'a\n'"]]
+
+
+def test_other_leaves() -> None:
+    data = bytes(range(40))
+    found = cells(blosc2.SChunk(chunksize=16, data=data), top=1)
+    assert found.rows == ["10", "20"]
+    assert [bytes.fromhex(row[0]) for row in found.texts] == [data[16:32], data[32:]]
+    assert found.texts[1][1] == " !\"#$%&'"
+    wide = blosc2.SChunk(chunksize=48, data=bytes(range(96)), cparams={"typesize": 3})
+    assert b"".join(bytes.fromhex(row[0]) for row in cells(wide, top=1).texts) == bytes(range(16, 64))
+    values = blosc2.ObjectArray()
+    values.extend([1, "two\x1b[31m", {"a": list(range(1000))}])
+    texts = [row[0] for row in cells(values).texts]
+    assert texts[:2] == ["1", r"'two\x1b[31m'"]
+    assert len(texts[2]) < 200
+    batches = blosc2.BatchArray()
+    batches.append(list(range(1000)))
+    assert cells(batches).texts == [["1,000: 0, 1, 2, 3, 4, 5, 6, 7, ..."]]
+    assert cells(blosc2.asarray(np.float64(5))).texts == [["5"]]
+    assert cells(blosc2.asarray(np.zeros((0, 3)))).texts == []
+
+
+@pytest.mark.parametrize(
+    ("item", "text"),
+    [
+        (np.float32(0.1), "0.1"), (np.int8(-3), "-3"), (np.bool_(1), "True"), (np.complex64(1 - 2j), "1-2j"),
+        (np.str_("[red]\n"), r"'[red]\n'"), (np.bytes_(b"a\x1b"), r"b'a\x1b'"),
+        (np.datetime64("2020-01-02"), "2020-01-02"), (np.timedelta64("NaT"), "NaT"), (np.void(b"\1\xff"), "01ff"),
+        ("\u202e", r"'\u202e'"), (None, "None"),
+    ],
+)  # fmt: skip
+def test_items_take_one_line(item: Any, text: str) -> None:
+    assert item_text(item) == text
+
+
+# ------------------------------------------------------------------ statistics
+@pytest.mark.parametrize("dtype", ["?", "u1", "i2", "i8", "u8", "f2", "f4", "f8", ">f4", "g"])
+def test_statistics_of_numbers(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blosc2._tools.viewer.statistics._PIECE", 500)
+    items = np.random.default_rng(3).normal(50, 20, (7, 11, 13)).astype(dtype)
+    if items.dtype.kind == "f":
+        items[2, 3, 4:9] = np.nan
+    array: Any = Watched(blosc2.asarray(items, chunks=(3, 4, 5), blocks=(2, 2, 2)))
+    found = dict(statistics(array, [range(7), 5, range(0, 13, 2)]))
+    part = items[:, 5, ::2]
+    assert found["items"] == f"{part.size:,}"
+    assert float(found["min"] == "True" if dtype == "?" else found["min"]) == pytest.approx(float(part.min()), rel=1e-5)
+    whole = dict(statistics(array, [range(length) for length in items.shape]))
+    assert array.largest * items.itemsize <= 500
+    assert float(whole["mean"]) == pytest.approx(float(np.nanmean(items.astype("f8"))), rel=1e-5)
+    assert whole.get("NaN") == ("5" if items.dtype.kind == "f" else None)
+
+
+def test_statistics_of_other_items() -> None:
+    values = np.array([3 + 4j, np.nan, 1])
+    assert dict(statistics_of_items(values)) == {
+        "items": "3", "min magnitude": "1", "max magnitude": "5", "mean": "2+2j", "NaN": "1",
+    }  # fmt: skip
+    days = np.array(["2020-01-05", "NaT", "2020-01-02"], "M8[D]")
+    assert dict(statistics_of_items(days)) == {"items": "3", "min": "2020-01-02", "max": "2020-01-05", "NaT": "1"}
+    assert dict(statistics_of_items(np.array(["", "abc"]))) == {"items": "2", "empty texts": "1", "longest": "3"}
+    records = np.zeros(3, [("a", "i4"), ("b", "S2")])
+    assert dict(statistics_of_items(records)) == {
+        "a: items": "3", "a: min": "0", "a: max": "0", "a: mean": "0", "b: items": "3", "b: empty texts": "3",
+        "b: longest": "0",
+    }  # fmt: skip
+    infinite = dict(statistics_of_items(np.array([np.inf, -np.inf, 1])))
+    assert (infinite["infinite"], infinite["max"], infinite["mean"]) == ("2", "inf", "nan")
+    assert dict(statistics_of_items(np.full(3, np.nan))) == {"items": "3", "NaN": "3"}
+
+
+def test_statistics_stop_between_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blosc2._tools.viewer.statistics._PIECE", 80)
+    array: Any = Watched(blosc2.asarray(np.arange(100.0), chunks=(10,), blocks=(10,)))
+    done: list[int] = []
+    with pytest.raises(Stopped):
+        statistics(array, [range(100)], lambda: len(done) == 3, lambda now, _: done.append(now))
+    assert done == [10, 20, 30]
+    assert array.items == 30
+
+
+# ------------------------------------------------------------------ information and the tree
+def test_attributes_are_bounded_and_escaped() -> None:
+    array = blosc2.zeros((5, 6), dtype="f4", chunks=(5, 3), blocks=(1, 3))
+    array.attrs["note"] = "a\x1b[31m\nb"
+    array.attrs["long"] = "x" * 100_000
+    for n in range(MOST_ATTRIBUTES):
+        array.attrs[f"n{n}"] = n
+    rows = attributes(array)
+    assert ("note", r"'a\x1b[31m\nb'") in rows
+    assert max(len(text) for _, text in rows) < 600
+    assert rows[-1] == ("...", "2 more")
+    found = dict(properties(array))
+    assert (found["shape"], found["chunks"], found["blocks"]) == ("(5, 6)", "(5, 3)", "(1, 3)")
+    assert found["codec"].startswith("ZSTD")
+
+
+def test_large_groups_come_in_parts(tmp_path: Path) -> None:
+    path = str(tmp_path / "s.b2z")
+    with blosc2.TreeStore(path, mode="w") as store:
+        store.write_many((f"/g/l{n:04}", np.zeros(1, "u1")) for n in range(1200))
+        store["/g/sub/x"] = np.zeros(1)
+    with blosc2.open(path, mode="r", mmap_mode="r") as store:
+        names: list[str] = []
+        for expected in ("… 701 more leaves", "… 201 more leaves", ""):
+            nodes, more = branches.children(store, "/g", len(names))
+            assert more == expected
+            names = [node.name for node in nodes]
+        assert names == [f"l{n:04}" for n in range(1200)] + ["sub"]
+
+
+@pytest.mark.parametrize("cls", [blosc2.TreeStore, blosc2.DictStore])
+def test_searching(tmp_path: Path, cls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "s.b2z")
+    with cls(path, mode="w") as store:
+        for n in range(30):
+            store[f"/Group{n % 3}/leaf{n}"] = np.zeros(1)
+    with blosc2.open(path, mode="r", mmap_mode="r") as store:
+        assert branches.search(store, "", "LEAF2") == (
+            sorted(f"/Group{n % 3}/leaf{n}" for n in (2, *range(20, 30))), "",
+        )  # fmt: skip
+        assert all(key.startswith("/Group1/") for key in branches.search(store, "/Group1", "leaf").keys)
+        assert branches.search(store, "/Group1", "group").keys == []
+        monkeypatch.setattr(branches, "MOST_HITS", 4)
+        keys, note = branches.search(store, "", "leaf")
+        assert len(keys) == 4
+        assert "first 4" in note
+        monkeypatch.setattr(branches, "MOST_KEYS", 1)
+        assert "keys were searched" in branches.search(store, "", "none").note
+        assert branches.search(store, "", "leaf", lambda: True).keys == []
+
+
+def test_the_mean_of_large_integers() -> None:
+    items = np.full(1000, np.iinfo("u8").max - 3, "u8")
+    assert math.isclose(float(dict(statistics_of_items(items))["mean"]), 2.0**64, rel_tol=1e-5)
