@@ -34,13 +34,17 @@ class Driver:
     async def __call__(self, *keys: str) -> str:
         for key in keys:
             await self.pilot.press(key)
-            await self.settle()
+            if key != "down":
+                await self.settle()
+        await self.settle()
         return self.text()
 
     async def settle(self) -> None:
-        for _ in range(3):
+        """Wait until nothing is asked for any more: an answer may ask for more."""
+        for _ in range(2):
             await self.pilot.pause()
             await asyncio.wait_for(self.app.workers.wait_for_complete(), 60)
+        await self.pilot.pause()
 
     def text(self, name: str = "") -> str:
         pane: Any = self.app.query_one(f"#{name or self.app.pane}-pane")

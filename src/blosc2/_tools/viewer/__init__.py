@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from blosc2._core.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from blosc2._tools.viewer.web_page import web_page
+    from blosc2._tools.viewer.html_page import web_page
 else:
-    __getattr__ = on_demand(__name__, {"web_page": "web_page"})
+    __getattr__ = on_demand(__name__, {"html_page": "web_page"})
 
 __all__ = ["web_page"]

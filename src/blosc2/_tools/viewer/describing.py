@@ -55,7 +55,7 @@ def attributes(thing: Any) -> Rows:
     rows = []
     for name in names[:MOST_ATTRIBUTES]:
         try:
-            text = shortened(item_text(found[name]))
+            text = shortened(item_text(found[name], _LONGEST))
         except (OSError, ValueError, FormatError, KeyError) as error:
             text = f"cannot be read: {one_line(error)}"
         rows.append((shortened(printable(str(name))), text))

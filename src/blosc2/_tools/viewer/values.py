@@ -36,7 +36,7 @@ class Cells(NamedTuple):
     texts: list[list[str]]
 
 
-def item_text(item: Any) -> str:
+def item_text(item: Any, longest: int = WIDEST * 4) -> str:
     """An item in one line; nothing of it is markup or moves a terminal's cursor."""
     if isinstance(item, (bool, np.bool_)):
         return str(bool(item))
@@ -49,9 +49,9 @@ def item_text(item: Any) -> str:
     if isinstance(item, (np.integer, int)):
         return str(int(item))
     if isinstance(item, str):
-        return printable(repr(str(item)[: WIDEST * 4]))
+        return printable(repr(str(item)[:longest]))
     if isinstance(item, bytes):
-        return repr(bytes(item)[: WIDEST * 4])
+        return repr(bytes(item)[:longest])
     if isinstance(item, np.void) and item.dtype.names is None:
         return item.tobytes().hex()[: WIDEST * 2]
     if isinstance(item, (np.void, np.ndarray)):
