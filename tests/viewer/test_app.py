@@ -41,10 +41,9 @@ class Driver:
 
     async def settle(self) -> None:
         """Wait until nothing is asked for any more: an answer may ask for more."""
-        for _ in range(2):
-            await self.pilot.pause()
+        for _ in range(3):
             await asyncio.wait_for(self.app.workers.wait_for_complete(), 60)
-        await self.pilot.pause()
+            await self.pilot.pause(0.02)
 
     def text(self, name: str = "") -> str:
         pane: Any = self.app.query_one(f"#{name or self.app.pane}-pane")
@@ -69,6 +68,7 @@ def drive(
     async def run() -> None:
         found = blosc2.open(str(path), mode="r", mmap_mode="r")
         app = Viewer(found, "data", key)
+        app.animation_level = "none"  # else each key waits for it
         async with app.run_test(size=size) as pilot:
             driver = Driver(app, pilot)
             await driver.settle()

@@ -140,7 +140,7 @@ def test_a_damaged_leaf_is_a_sentence(tmp_path: Path) -> None:
 def test_a_large_store_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "s.b2z"
     with blosc2.TreeStore(str(path), mode="w") as tree:
-        tree.write_many((f"/g{n % 400:03}/l{n:06}", np.zeros(4, "u1")) for n in range(40_000))
+        tree.write_many((f"/g{n % 20:03}/l{n:06}", np.zeros(4, "u1")) for n in range(40_000))
     opened: list[str] = []
     plain = blosc2.TreeStore.__getitem__
 
@@ -152,11 +152,11 @@ def test_a_large_store_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     html = page_of(path)
     page = Parsed(html)
     assert len(html) < 1 << 20
-    assert len(opened) <= making.MOST_ARRAYS
+    assert len(set(opened)) == making.MOST_ARRAYS
     assert len(page.all("li")) <= 2 * making.MOST_NODES
     assert len(page.all("section")) == making.MOST_ARRAYS
     assert f"{40_000 - making.MOST_ARRAYS:,} more leaves have no section" in page.text
-    assert re.search(r"\.\.\. [\d,]+ more leaves", page.text)
+    assert page.text.count("... 1,900 more leaves") > 10
 
 
 def test_pictures_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,6 +172,7 @@ def test_pictures_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     page = Parsed(page_of(path))
     assert len(page.all("img")) == 2
     assert page.text.count("No picture: the pictures above have taken what a page may read") == 1
+    monkeypatch.undo()
     huge = blosc2.zeros((1 << 17, 1 << 17), dtype="f8", chunks=(4096, 4096), blocks=(4096, 4096))
     assert "No picture: a picture needs 128 MiB" in web_page(huge, "huge")
 

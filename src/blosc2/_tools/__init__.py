@@ -1,6 +1,6 @@
 """What works on whole files with the public classes.
 
-The command line, the demo that it runs, and converting from and to other formats.
+The command line, the viewer and the demo that it runs, and converting from and to other formats.
 """
 
 from typing import TYPE_CHECKING

@@ -100,6 +100,9 @@ class Viewer(App[None]):
         self.top = self.left = 0
         self._of_all = self._anyway = False
         self._shown: dict[int, set[str]] = {}
+        # The window that is being read, and the one that is shown: each is read once, however often it is asked for.
+        self._asked: tuple[Any, ...] | None = None
+        self._done: tuple[Any, ...] | None = None
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -234,7 +237,7 @@ class Viewer(App[None]):
     async def _select(self, branch: Branch) -> None:
         """Open a leaf or group, and show it."""
         self._branch, self._of_all, self._anyway = branch, False, False
-        self.thing = self.source = None
+        self.thing = self.source = self._asked = self._done = None
         self.top = self.left = 0
         try:
             self.thing = await asyncio.to_thread(self._open, branch)
@@ -289,13 +292,22 @@ class Viewer(App[None]):
     async def _values(self) -> None:
         pane = self.query_one("#values-pane", ValuesPane)
         source = self._needs_source("values")
-        if source is None or not pane.content_size.height:
+        place = self._place()
+        if source is None or not pane.content_size.height or self._done == place:
             return
-        width = pane.width
-        count = columns_that_may_fit(source, width)
-        cells = await asyncio.to_thread(read_cells, source, self.page, self.top, self.left, pane.height, count)
+        self._asked, width = place, pane.width
+        try:
+            count = columns_that_may_fit(source, width)
+            cells = await asyncio.to_thread(read_cells, source, self.page, self.top, self.left, pane.height, count)
+        finally:
+            self._asked = self._done = None
         text, pane.columns = window_text(cells, width, source)
         pane.show(self._title().append_text(text if cells.texts else Text("no items", "dim")))
+        self._done = place
+
+    def _place(self) -> tuple[Any, ...]:
+        """The window that the pane of values is to show."""
+        return self.page, self.top, self.left, self.query_one("#values-pane", ValuesPane).content_size
 
     async def _picture(self) -> None:
         pane = self.query_one("#picture-pane", TextPane)
@@ -351,10 +363,15 @@ class Viewer(App[None]):
         self._in_turn(self._refresh)
 
     async def on_tabbed_content_tab_activated(self, _: TabbedContent.TabActivated) -> None:
-        self.call_after_refresh(self._changed)
+        self.call_after_refresh(self._activated)
+
+    def _activated(self) -> None:
+        if self.pane != "values" or self._place() not in (self._asked, self._done):
+            self._changed()
 
     async def on_values_pane_resized(self, _: ValuesPane.Resized) -> None:
-        self._changed()
+        if self._place() not in (self._asked, self._done):
+            self._changed()
 
     async def on_values_pane_moved(self, event: ValuesPane.Moved) -> None:
         pane, source = self.query_one("#values-pane", ValuesPane), self.source
