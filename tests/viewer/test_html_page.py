@@ -123,6 +123,7 @@ def test_the_picture_and_its_statistics(store: Path, tmp_path: Path) -> None:
 
 def test_nothing_is_loaded(store: Path) -> None:
     html = page_of(store)
+    assert str(store.parent) not in html
     assert not re.findall(r"(?:src|href)=\"(?!data:|#)[^\"]*\"|url\(|@import|https?:", html)
     assert "default-src 'none'" in html
 
@@ -134,6 +135,8 @@ def test_a_damaged_leaf_is_a_sentence(tmp_path: Path) -> None:
     (folder / "bad.b2nd").write_bytes(b"no frame")
     page = Parsed(page_of(folder))
     assert page.text.count("This cannot be read") == 1
+    assert "bad.b2nd" in page.text
+    assert str(tmp_path) not in page.text  # nobody is told where the file lay
     assert len(page.all("img")) == 1
 
 

@@ -42,7 +42,7 @@ def _properties(thing: Any) -> Iterator[tuple[str, Any]]:
     filters = [getattr(filter, "name", str(filter)).lower() for filter in cparams.filters]
     yield "codec", f"{getattr(cparams.codec, 'name', cparams.codec)}, level {cparams.clevel}"
     yield "filters", ", ".join(name for name in filters if name != "nofilter") or "none"
-    left_out = {"type", "nbytes", "cbytes", "cratio", "cparams", "dparams"}
+    left_out = {"type", "nbytes", "cbytes", "cratio", "cparams", "dparams", "urlpath"}
     yield from ((name.replace("_", " "), value) for name, value in items.items() if name not in left_out)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
@@ -94,7 +95,8 @@ def web_page(found: Any, name: str, key: str = "") -> str:
         else ""
     )
     group = found[key] if key and found._hidden_name else found
-    head = _tables(group) + f'<p class="note">{escaped(root.summary())}</p>'
+    rows = [("kind", "group" if key else type(found).__name__), ("contents", root.summary())]
+    head = _with_attributes(definition_table(rows), group)
     tree = (
         f'<h2 id="tree">Tree</h2><nav aria-labelledby="tree">{_tree(root, key, numbers) or "<p>It is empty.</p>"}</nav>'
     )
@@ -146,15 +148,25 @@ def _leaf_section(found: Any, key: str, heading: str, budget: _Budget, level: st
         thing = found[key] if isinstance(found, Store) else found
         inner = _tables(thing) + _picture(thing, heading, budget)
     except Exception as error:  # noqa: BLE001 - the page says it, and goes on
-        inner = f"<p>This cannot be read: {escaped(one_line(error))}</p>"
+        inner = f"<p>This cannot be read: {escaped(_without_folder(one_line(error), found))}</p>"
     return f"<section{more}><{level}>{escaped(heading)}</{level}>{inner}</section>"
+
+
+def _without_folder(text: str, found: Any) -> str:
+    """A message without the folder of the file: whoever is sent the page need not know where it lay."""
+    path = str(getattr(found, "_path", None) or getattr(found, "urlpath", None) or "")
+    folder = os.path.dirname(path)
+    return text.replace(folder + os.sep, "") if folder else text
 
 
 def _tables(thing: Any) -> str:
     """Properties and attributes, with a drawing of the chunks."""
     rows = [(name, text) for name, text in properties(thing) if name != "decoded"]
     drawing = chunk_grid(thing.shape, thing.chunks) if isinstance(thing, NDArray) else ""
-    found = f'<div class="parts">{definition_table(rows)}{drawing}</div>'
+    return _with_attributes(f'<div class="parts">{definition_table(rows)}{drawing}</div>', thing)
+
+
+def _with_attributes(found: str, thing: Any) -> str:
     notes = attributes(thing)
     return found + (f"<h3>Attributes</h3>{definition_table(notes)}" if notes else "")
 
