@@ -400,21 +400,18 @@ def test_other_stores(tmp_path: Path, cls: Any, suffix: str) -> None:
 def test_objects_of_other_packages(tmp_path: Path) -> None:
     path = tmp_path / "s.b2z"
     with blosc2.TreeStore(str(path), mode="w") as tree:
-        tree["/table/a"], tree["/x"] = np.arange(3), np.arange(3)
-
-    class Foreign:
-        @staticmethod
-        def open(found: Any) -> Any:
-            from blosc2._stores import ForeignObject
-
-            return ForeignObject("s.b2z", "/x", {"kind": "thing\x1b", "rows": 5})
+        description = blosc2.SChunk()
+        description.vlmeta["kind"] = "ctable"
+        tree["/table/a"], tree["/x"], tree["/table/_meta"] = np.arange(3), np.arange(3), description
 
     async def play(press: Driver) -> None:
-        press.app._open = lambda _: Foreign.open(None)  # type: ignore[method-assign]
-        await press.leaf("x")
-        assert r"thing\x1b" in press.text()
+        assert any(label.startswith("table  ctable") for label in press.lines())
+        await press.leaf("table")
+        assert "ctable, an object of another package" in press.text()
         for pane in "234":
             assert "no items" in await press(pane)
+        await press.leaf("x")
+        assert "+2" in await press("2")
 
     drive(path, play)
 
