@@ -1,0 +1,123 @@
+"""How the documentation site is built: sphinx-build -W --keep-going -n -b html doc build/site."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "_ext"))
+
+import blosc2  # noqa: E402
+
+project = "python-blosc2"
+author = "the python-blosc2 developers"
+copyright = author
+version = release = blosc2.__version__
+
+# Where the source repository can be read, e.g. "https://forge.example/python-blosc2/blob/main/". Links to files outside doc/
+# lead there; while it is empty they are plain text.
+source_base_url = os.environ.get("BLOSC2_SOURCE_URL", "")
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.intersphinx",
+    "myst_nb",
+    "sphinx_design",
+    "sphinx_copybutton",
+    "names",
+    "source_links",
+    "notebooks",
+]
+exclude_patterns = ["_ext", "images/*.py", "gallery/**/*.ipynb", "gallery/**/*.json", "gallery/**/*.py", "gallery/**/*.md5"]
+nitpicky = True
+# Names that are not ours are checked by importing them: see _ext/names.py.
+nitpick_ignore = [
+    # Protocols and aliases of private modules: the docstrings say in words what they take or give.
+    *(("py:class", name) for name in ("Frame", "Described", "blosc2.info.Described", "CodecFacts", "FilterFacts", "Items")),
+    ("py:class", "Progress"),  # a callable, whose arguments the docstrings name
+    ("py:class", "Drawing"),  # a value that notebooks and terminals show; it has no methods for users
+    ("py:class", "Store"),  # any of the three stores, whose private base it is
+]
+default_role = "name"
+# Sections list their pages by patterns, so that a new page needs no entry; a section may have none yet.
+suppress_warnings = ["toc.empty_glob"]
+
+# ---------------------------------------------------------------- names and docstrings
+autodoc_member_order = "groupwise"
+autodoc_typehints = "signature"
+autodoc_class_signature = "mixed"
+python_maximum_signature_line_length = 88
+python_use_unqualified_type_names = True
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+napoleon_preprocess_types = True
+napoleon_use_ivar = True
+add_module_names = False
+# Links into the pages of Python and NumPy need their inventories from the network; a build must not.
+intersphinx_mapping = (
+    {"python": ("https://docs.python.org/3", None), "numpy": ("https://numpy.org/doc/stable", None)}
+    if os.environ.get("BLOSC2_INVENTORIES")
+    else {}
+)
+
+# ---------------------------------------------------------------- pages and notebooks
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 4
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 120
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+# Anchors of other sites are made by their scripts, and change.
+linkcheck_anchors = False
+linkcheck_timeout = 10
+linkcheck_retries = 1
+
+# ---------------------------------------------------------------- gallery
+examples = HERE.parent / "examples"
+if find_spec("sphinx_gallery") and find_spec("matplotlib") and list(examples.glob("*.py")):
+    extensions.append("sphinx_gallery.gen_gallery")
+    sphinx_gallery_conf = {
+        "examples_dirs": str(examples),
+        "gallery_dirs": "gallery",
+        "filename_pattern": r"\.py$",
+        "ignore_pattern": r"__init__\.py|conftest\.py|[/\\]notebooks[/\\]",
+        "abort_on_example_error": False,
+        "only_warn_on_example_error": False,
+        "show_memory": False,
+        "show_signature": False,
+        "download_all_examples": False,
+        "reference_url": {"blosc2": None},
+        "within_subsection_order": "FileNameSortKey",
+        "min_reported_time": 10,
+        "write_computation_times": False,
+        "remove_config_comments": True,
+        "matplotlib_animations": False,
+    }
+
+# ---------------------------------------------------------------- looks
+html_theme = "pydata_sphinx_theme"
+html_title = project
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_js_files = [("access.js", {"defer": "defer"})]
+html_show_sourcelink = False
+html_show_sphinx = False
+html_theme_options = {
+    "navbar_align": "left",
+    "navigation_with_keys": False,
+    "show_prev_next": True,
+    "show_toc_level": 2,
+    "header_links_before_dropdown": 7,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+html_sidebars = {"index": [], "start": [], "tutorial": [], "scope": [], "glossary": [], "which-format": []}
+html_context = {"default_mode": "auto"}
