@@ -29,10 +29,12 @@ extensions = [
     "sphinx_design",
     "sphinx_copybutton",
     "names",
+    "access",
+    "sections",
     "source_links",
     "notebooks",
 ]
-exclude_patterns = ["_ext", "images/*.py", "gallery/**/*.ipynb", "gallery/**/*.json", "gallery/**/*.py", "gallery/**/*.md5"]
+exclude_patterns = ["_ext", "images/*.py", "gallery/**.ipynb", "gallery/**.json", "gallery/**.py", "gallery/**.md5", "gallery/**.zip"]
 nitpicky = True
 # Names that are not ours are checked by importing them: see _ext/names.py.
 nitpick_ignore = [
@@ -43,14 +45,11 @@ nitpick_ignore = [
     ("py:class", "Store"),  # any of the three stores, whose private base it is
 ]
 default_role = "name"
-# Sections list their pages by patterns, so that a new page needs no entry; a section may have none yet.
-suppress_warnings = ["toc.empty_glob"]
 
 # ---------------------------------------------------------------- names and docstrings
 autodoc_member_order = "groupwise"
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"
-python_maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
 napoleon_google_docstring = False
 napoleon_use_rtype = False
@@ -104,7 +103,6 @@ html_theme = "pydata_sphinx_theme"
 html_title = project
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_js_files = [("access.js", {"defer": "defer"})]
 html_show_sourcelink = False
 html_show_sphinx = False
 html_theme_options = {

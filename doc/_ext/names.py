@@ -16,6 +16,7 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from pygments.lexers.special import TextLexer
+from sphinx.ext.napoleon import NumpyDocstring
 from sphinx.util.docutils import SphinxRole
 from sphinx.util.nodes import make_refnode
 
@@ -117,6 +118,8 @@ def not_found(
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
+    # napoleon takes what stands before a colon in the docstring of a property for its type; ours have annotations.
+    NumpyDocstring._parse_attribute_docstring = lambda self: []
     app.add_lexer("mermaid", TextLexer)  # forges draw it; drawing it here needs a script from the network
     app.add_role("name", NameRole())
     app.connect("missing-reference", not_found, priority=900)
