@@ -17,8 +17,8 @@ author = "the python-blosc2 developers"
 copyright = author
 version = release = blosc2.__version__
 
-# Where the source repository can be read, e.g. "https://forge.example/python-blosc2/blob/main/". Links to files outside doc/
-# lead there; while it is empty they are plain text.
+# Where the source repository can be read, e.g. "https://forge.example/python-blosc2/blob/main/". Links to files outside
+# doc/ lead there; while it is empty they are plain text.
 source_base_url = os.environ.get("BLOSC2_SOURCE_URL", "")
 
 extensions = [
@@ -34,12 +34,23 @@ extensions = [
     "source_links",
     "notebooks",
 ]
-exclude_patterns = ["_ext", "images/*.py", "gallery/**.ipynb", "gallery/**.json", "gallery/**.py", "gallery/**.md5", "gallery/**.zip"]
+exclude_patterns = [
+    "_ext",
+    "images/*.py",
+    "gallery/**.ipynb",
+    "gallery/**.json",
+    "gallery/**.py",
+    "gallery/**.md5",
+    "gallery/**.zip",
+]
 nitpicky = True
 # Names that are not ours are checked by importing them: see _ext/names.py.
 nitpick_ignore = [
     # Protocols and aliases of private modules: the docstrings say in words what they take or give.
-    *(("py:class", name) for name in ("Frame", "Described", "blosc2.info.Described", "CodecFacts", "FilterFacts", "Items")),
+    *(
+        ("py:class", name)
+        for name in ("Frame", "Described", "blosc2.info.Described", "CodecFacts", "FilterFacts", "Items")
+    ),
     ("py:class", "Progress"),  # a callable, whose arguments the docstrings name
     ("py:class", "Drawing"),  # a value that notebooks and terminals show; it has no methods for users
     ("py:class", "Store"),  # any of the three stores, whose private base it is

@@ -12,10 +12,10 @@ import re
 from typing import Any
 
 from docutils import nodes
+from pygments.lexers.special import TextLexer
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
-from pygments.lexers.special import TextLexer
 from sphinx.ext.napoleon import NumpyDocstring
 from sphinx.util.docutils import SphinxRole
 from sphinx.util.nodes import make_refnode
@@ -117,10 +117,20 @@ def not_found(
     return shown if is_in_words(node) else None
 
 
+def leave_words(app: Sphinx, document: nodes.document) -> None:
+    """Types in words are no names, even where a method is called as a word is."""
+    for node in list(document.findall(addnodes.pending_xref)):
+        target = node.get("reftarget", "")
+        is_word = re.fullmatch(r"[a-z_]+", target) and not hasattr(builtins, target)
+        if node.get("refdomain") == "py" and is_word and not node.get("may_be_code") and is_in_words(node):
+            node.replace_self(node.children)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     # napoleon takes what stands before a colon in the docstring of a property for its type; ours have annotations.
-    NumpyDocstring._parse_attribute_docstring = lambda self: []
+    NumpyDocstring._parse_attribute_docstring = lambda _: []
     app.add_lexer("mermaid", TextLexer)  # forges draw it; drawing it here needs a script from the network
     app.add_role("name", NameRole())
+    app.connect("doctree-read", leave_words)
     app.connect("missing-reference", not_found, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

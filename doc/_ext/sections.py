@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-TOCTREE = re.compile(r"^```\{toctree\}\n(?P<options>(?::.*\n)*):glob:\n(?P<rest>.*?)^```", re.MULTILINE | re.DOTALL)
+TOCTREE = re.compile(r"^```\{toctree\}\n(?P<options>(?::[^\n]*\n)*):glob:\n(?P<rest>.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def drop_what_matches_nothing(app: Sphinx, page: str, source: list[str]) -> None:
@@ -16,7 +16,9 @@ def drop_what_matches_nothing(app: Sphinx, page: str, source: list[str]) -> None
 
     def left(found: re.Match[str]) -> str:
         lines = found[0].split("\n")
-        return "\n".join(line for line in lines if "*" not in line or any(other != own for other in own.parent.glob(line + ".md")))
+        return "\n".join(
+            line for line in lines if "*" not in line or any(other != own for other in own.parent.glob(line + ".md"))
+        )
 
     source[0] = TOCTREE.sub(left, source[0])
 

@@ -1,0 +1,81 @@
+"""The pages of doc/: each is in a table of contents, and those of the guide are short."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOC = Path(__file__).resolve().parents[2] / "doc"
+GENERATED = ("_ext", "_static", "_templates", "gallery", "notebooks")
+PAGES = [
+    path
+    for path in sorted(DOC.rglob("*.md"))
+    if path.relative_to(DOC).parts[0] not in GENERATED and path != DOC / "examples.md"
+]
+WORDS_A_MINUTE = 225
+MINUTES = 5
+# Pages that are still to be split: none may join them, and a page that has become short is taken off.
+STILL_LONG = {"guide/arrays.md", "guide/durability.md", "guide/stores.md"}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(DOC).as_posix()
+
+
+def minutes(text: str) -> float:
+    """How long a page takes to read. Tables and code are looked at, not read: half of their words count."""
+    text = re.sub(r"\A---\n.*?^---\n|<!--.*?-->", "", text, flags=re.DOTALL | re.MULTILINE)
+    code = re.findall(r"^(?:```|~~~).*?^(?:```|~~~)", text, re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^(?:```|~~~).*?^(?:```|~~~)", "", text, flags=re.DOTALL | re.MULTILINE)
+    tables = [line for line in text.splitlines() if line.startswith("|")]
+    prose = [line for line in text.splitlines() if not line.startswith("|")]
+    return (words("\n".join(prose)) + words("\n".join(code + tables)) / 2) / WORDS_A_MINUTE
+
+
+def words(text: str) -> int:
+    """Words that are read: what has a letter or a digit, without addresses of links."""
+    return len([word for word in re.sub(r"\]\([^)]*\)", "]", text).split() if re.search(r"\w", word)])
+
+
+def in_the_guide(name: str) -> bool:
+    return name in ("start.md", "tutorial.md") or name.split("/")[0] in ("guide", "coming-from")
+
+
+def test_minutes() -> None:
+    assert minutes("word " * 225) == 1
+    assert minutes("word " * 225 + "\n```python\n" + "word " * 447 + "\n```\n") == pytest.approx(2, abs=0.02)
+    assert minutes("| a | b |\n|---|---|\n" + "| one | two |\n" * 224) == 1
+    assert minutes("[a word](of/a/page.md#with-words) - —") == pytest.approx(2 / 225)
+
+
+def test_pages_of_the_guide_are_short() -> None:
+    long = {name_of(page): minutes(page.read_text("utf-8")) for page in PAGES if in_the_guide(name_of(page))}
+    long = {name: found for name, found in long.items() if found > MINUTES}
+    assert not set(long) - STILL_LONG, "\n".join(f"{name}: {found:.1f} minutes" for name, found in sorted(long.items()))
+    assert not STILL_LONG - set(long), "shorter now: take them off the list"
+
+
+def listed(page: Path) -> set[Path]:
+    """The pages in the tables of contents of a page."""
+    found = set()
+    for options, body in re.findall(
+        r"^```\{toctree\}\n((?::[^\n]*\n)*)(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE
+    ):
+        for line in filter(None, (line.strip() for line in body.splitlines())):
+            target = re.sub(r"^.*<(.+)>$", r"\1", line)
+            if ":glob:" in options and "*" in target:
+                found |= set(page.parent.glob(target + ".md")) - {page}
+            else:
+                found.add(page.parent / (target.removesuffix(".md") + ".md"))
+    return found
+
+
+def test_each_page_is_in_a_table_of_contents() -> None:
+    reached, to_do = {DOC / "index.md"}, [DOC / "index.md"]
+    while to_do:
+        new = {path for path in listed(to_do.pop()) if path.exists()} - reached
+        reached |= new
+        to_do += new
+    assert not [name_of(page) for page in PAGES if page not in reached]
