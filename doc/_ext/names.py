@@ -117,13 +117,13 @@ def not_found(
     return shown if is_in_words(node) else None
 
 
-def leave_words(app: Sphinx, document: nodes.document) -> None:
+def leave_words(_: Sphinx, document: nodes.document) -> None:
     """Types in words are no names, even where a method is called as a word is."""
     for node in list(document.findall(addnodes.pending_xref)):
         target = node.get("reftarget", "")
         is_word = re.fullmatch(r"[a-z_]+", target) and not hasattr(builtins, target)
         if node.get("refdomain") == "py" and is_word and not node.get("may_be_code") and is_in_words(node):
-            node.replace_self(node.children)
+            node.replace_self(nodes.emphasis("", target))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
