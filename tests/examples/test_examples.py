@@ -1,0 +1,51 @@
+"""The scripts of the gallery run as they are, show pictures, and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("nibabel")
+from matplotlib import image
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+SCRIPTS = sorted(EXAMPLES.glob("plot_*.py"))
+
+# Runs a script as `python script` does; `show` saves the figures instead.
+HOOK = """
+import runpy, sys
+import matplotlib.pyplot as plt
+def show():
+    for number in plt.get_fignums():
+        plt.figure(number).savefig(f"{sys.argv[2]}/{number}.png")
+plt.show = show
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_script_shows_a_picture(script: Path, tmp_path: Path) -> None:
+    empty, pictures, temporary = (tmp_path / name for name in ("empty", "pictures", "temporary"))
+    for folder in (empty, pictures, temporary):
+        folder.mkdir()
+    environment = {**os.environ, "MPLBACKEND": "Agg", "TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-W", "error", "-c", HOOK, str(script), str(pictures)]
+    done = subprocess.run(command, cwd=empty, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    assert not list(empty.iterdir())
+    assert not list(temporary.iterdir())
+    made = list(pictures.iterdir())
+    assert made
+    for path in made:
+        assert len(np.unique(image.imread(path).reshape(-1, 4), axis=0)) > 50
+
+
+def test_there_are_scripts() -> None:
+    assert SCRIPTS
