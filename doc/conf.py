@@ -128,5 +128,5 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {"index": [], "start": [], "tutorial": [], "scope": [], "glossary": [], "which-format": []}
+html_sidebars = {"index": [], "start": [], "scope": [], "glossary": [], "which-format": []}
 html_context = {"default_mode": "auto"}

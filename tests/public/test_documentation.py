@@ -21,7 +21,11 @@ PAGES = [
     for path in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "doc").rglob("*.md")))
     if not {path, *path.parents} & set(GENERATED)
 ]
-WITH_CODE = [ROOT / "README.md", *(ROOT / "doc" / "guide" / f"{name}.md" for name in ("arrays", "lists", "stores"))]
+WITH_CODE = [
+    ROOT / "README.md",
+    ROOT / "doc" / "start.md",
+    *(ROOT / "doc" / "guide" / f"{name}.md" for name in ("arrays", "lists", "stores")),
+]
 
 MODULES = ["blosc2", *sorted(found.name for found in pkgutil.walk_packages(blosc2.__path__, "blosc2."))]
 

@@ -40,7 +40,7 @@ def words(text: str) -> int:
 
 
 def in_the_guide(name: str) -> bool:
-    return name in ("start.md", "tutorial.md") or name.split("/")[0] in ("guide", "coming-from")
+    return name in ("start.md", "which-format.md") or name.split("/")[0] in ("guide", "coming-from")
 
 
 def test_minutes() -> None:
