@@ -33,9 +33,7 @@ path = f"{folder.name}/spectra.b2nd"
 spectra = blosc2.zeros((0, 1024), dtype="f4", chunks=(50, 1024), blocks=(10, 1024), urlpath=path, mode="w")
 batches = [measure(times) for times in np.linspace(0, 1, 200).reshape(10, 20)]
 for batch in batches:
-    start = spectra.shape[0]
-    spectra.resize((start + len(batch), 1024))
-    spectra[start:] = batch
+    spectra.append(batch)
 spectra.attrs["unit"] = "eV"
 
 # %%

@@ -1,4 +1,4 @@
-"""The scripts of the gallery run as they are, show pictures, and leave nothing behind."""
+"""The scripts of the gallery run as they are, show pictures, and leave nothing behind; the notebooks run."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from matplotlib import image
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("plot_*.py"))
+NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
 
 # Runs a script as `python script` does; `show` saves the figures instead.
 HOOK = """
@@ -26,6 +27,17 @@ def show():
         plt.figure(number).savefig(f"{sys.argv[2]}/{number}.png")
 plt.show = show
 runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+# In a process of its own, because these packages warn about the event loop of a test.
+RUN = """
+import sys, nbclient, nbformat
+notebook = nbformat.read(sys.argv[1], as_version=4)
+nbformat.validate(notebook)
+assert not any(cell.get("outputs") for cell in notebook.cells), "it is committed without outputs"
+nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+kinds = {kind for cell in notebook.cells for output in cell.get("outputs", ()) for kind in output.get("data", ())}
+assert "image/png" in kinds, kinds
 """
 
 
@@ -47,5 +59,22 @@ def test_a_script_shows_a_picture(script: Path, tmp_path: Path) -> None:
         assert len(np.unique(image.imread(path).reshape(-1, 4), axis=0)) > 50
 
 
-def test_there_are_scripts() -> None:
-    assert SCRIPTS
+def test_all_are_there() -> None:
+    assert len(SCRIPTS) == 10
+    assert len(NOTEBOOKS) == 2
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(notebook: Path, tmp_path: Path) -> None:
+    for package in ("nbformat", "nbclient", "ipykernel"):
+        pytest.importorskip(package)
+    environment = {**os.environ, "IPYTHONDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, str(notebook)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stderr
