@@ -24,6 +24,7 @@ PAGES = [
 WITH_CODE = [
     ROOT / "README.md",
     ROOT / "doc" / "start.md",
+    ROOT / "doc" / "coming-from" / "blosc2.md",
     *(ROOT / "doc" / "guide" / f"{name}.md" for name in ("arrays", "lists", "stores")),
 ]
 

@@ -24,8 +24,8 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 # One page of each kind.
 KINDS = [
     "index", "start", "guide/index", "guide/stores", "guide/lists", "reference/index", "reference/stores",
-    "reference/parameters", "reference/package", "coming-from/compatibility", "design/README",
-    "design/architecture", "search", "genindex",
+    "reference/parameters", "reference/package", "coming-from/compatibility", "coming-from/h5py", "glossary",
+    "which-format", "design/README", "design/architecture", "search", "genindex",
 ]  # fmt: skip
 
 pytestmark = pytest.mark.skipif(
