@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from typing import Any
 
@@ -43,11 +44,13 @@ def _change(rec: Recorder, x: Any, rng: random.Random) -> None:
 
 def change_array(rec: Recorder, x: Any, rng: random.Random) -> None:
     shape, itemsize = x.shape, x.dtype.itemsize
-    costs = 4 * max(x.chunksize, 0) + block_cost(x)
+    # of an array without items the header of the frame may claim smaller chunks than are made
+    chunk = max(x.chunksize, math.prod(x.chunks) * itemsize, 0)
+    costs = 4 * chunk + block_cost(x)
     if costs > 16 * ENOUGH:
         return
     key = basic_key(shape, rng, 5000)
-    touched = min(len(list(itertools.islice(range(x.schunk.nchunks), 64))), 64) * max(x.chunksize, 0)
+    touched = min(len(list(itertools.islice(range(x.schunk.nchunks), 64))), 64) * chunk
     kind = rng.randrange(5)
     if kind < 2:
         value = np.zeros((), x.dtype)
