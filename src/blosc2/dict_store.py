@@ -77,7 +77,7 @@ class DictStore(Store):
     **Publishing.** `flush` and `close` publish changes. A `.b2z` is published in one step: new members and a new
     directory are appended, and one last write of 54 bytes makes them current. An archive that was only read is not
     touched. In a `.b2d`, assigning a leaf with a file of its own publishes it, and deleting it removes the file;
-    embedded values are published at once as long as that is cheap (`doc/guide/durability.md`). Everything is durable
+    embedded values are published at once as long as that is cheap (`doc/guide/publishing.md`). Everything is durable
     after `flush` or `close`. Each file of a `.b2d` is replaced atomically, but not all of them together. A `with`
     block that raises publishes what was assigned. So does a store that is never closed, when it is garbage-collected
     or the interpreter exits, with a `ResourceWarning`. `discard` drops pending changes, and a `transaction` publishes

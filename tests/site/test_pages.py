@@ -16,8 +16,6 @@ PAGES = [
 ]
 WORDS_A_MINUTE = 225
 MINUTES = 5
-# Pages that are still to be split: none may join them, and a page that has become short is taken off.
-STILL_LONG = {"guide/arrays.md", "guide/durability.md", "guide/stores.md"}
 
 
 def name_of(path: Path) -> str:
@@ -53,8 +51,7 @@ def test_minutes() -> None:
 def test_pages_of_the_guide_are_short() -> None:
     long = {name_of(page): minutes(page.read_text("utf-8")) for page in PAGES if in_the_guide(name_of(page))}
     long = {name: found for name, found in long.items() if found > MINUTES}
-    assert not set(long) - STILL_LONG, "\n".join(f"{name}: {found:.1f} minutes" for name, found in sorted(long.items()))
-    assert not STILL_LONG - set(long), "shorter now: take them off the list"
+    assert not long, "\n".join(f"{name}: {found:.1f} minutes" for name, found in sorted(long.items()))
 
 
 def listed(page: Path) -> set[Path]:

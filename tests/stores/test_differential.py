@@ -222,7 +222,7 @@ class Machine(RuleBasedStateMachine):
             try:
                 self.store.flush()
             except OSError:
-                # What others see then is told in doc/guide/durability.md; what this handle shows is what it is to be.
+                # What others see then is told in doc/guide/publishing.md; what this handle shows is what it is to be.
                 assert values_of(self.store) == self.now
         self.flush()
 

@@ -130,7 +130,7 @@ class SharedWriting(OuterBlock):
         backend = store._backend
         if not (store._unpublished or store._pending.unwritten or store._publishing.hidden):
             return
-        # What an assignment publishes is durable in an archive at once, else after `flush`: doc/guide/durability.md.
+        # What an assignment publishes is durable in an archive at once, else after `flush`: doc/guide/publishing.md.
         store._publishing.lazily = backend.suffix == ".b2e"
         try:
             flush(store, durable=True)
