@@ -58,9 +58,9 @@ def _may_be_store(path: str) -> bool:
 
 
 @contextmanager
-def opened(path: str, mode: str = "r") -> Iterator[Any]:
-    """What is at a path of the file system; closed in the end."""
-    found = open_path(path, mode=mode, mmap_mode="r" if mode == "r" else None)
+def opened(path: str, mode: str = "r", *, mapped: bool = True) -> Iterator[Any]:
+    """What is at a path of the file system; closed in the end. Only mode "r" can be mapped."""
+    found = open_path(path, mode=mode, mmap_mode="r" if mapped and mode == "r" else None)
     try:
         yield found
     finally:
