@@ -53,9 +53,10 @@ def value_for(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, 
 # --------------------------------------------------------------------- against NumPy
 
 
-@settings(max_examples=800, deadline=None)
+@pytest.mark.parametrize("quarter", range(4))
+@settings(max_examples=200, deadline=None)
 @given(case=cases.cases())
-def test_reads_and_writes_are_those_of_numpy(case: cases.Case, path: str) -> None:
+def test_reads_and_writes_are_those_of_numpy(case: cases.Case, path: str, quarter: int) -> None:
     want, rng = case.items.copy(), case.rng()
     memory = cases.write(case)
     file = cases.write(case, urlpath=path, mode="w")
@@ -80,9 +81,10 @@ def test_reads_and_writes_are_those_of_numpy(case: cases.Case, path: str) -> Non
         assert_same(array[...], before)
 
 
-@settings(max_examples=500, deadline=None)
+@pytest.mark.parametrize("quarter", range(4))
+@settings(max_examples=125, deadline=None)
 @given(case=cases.cases(), steps=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4))
-def test_resize_is_as_cutting_and_padding_with_zeros(case: cases.Case, steps: list[int], path: str) -> None:
+def test_resize_is_as_cutting_and_padding_with_zeros(case: cases.Case, steps: list[int], path: str, quarter: int) -> None:
     memory = cases.write(case)
     if 0 in memory.chunks:
         with pytest.raises(ValueError, match="Cannot resize array"):
