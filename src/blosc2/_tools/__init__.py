@@ -1,6 +1,7 @@
 """What works on whole files with the public classes.
 
-The command line, the viewer and the demo that it runs, and converting from and to other formats.
+The command line, the viewer and the demo that it runs, converting from and to other formats, and what joins other
+libraries to the public classes.
 """
 
 from typing import TYPE_CHECKING
@@ -10,7 +11,12 @@ from blosc2._core.on_demand import on_demand
 if TYPE_CHECKING:
     from blosc2._tools.cli import main
     from blosc2._tools.converting import ConversionReport, LeftOut, convert
+    from blosc2._tools.integrations import zarr_references
 else:
-    __getattr__ = on_demand(__name__, {"cli": "main", "converting": "ConversionReport LeftOut convert"})
+    __getattr__ = on_demand(__name__, {
+        "cli": "main",
+        "converting": "ConversionReport LeftOut convert",
+        "integrations": "zarr_references",
+    })  # fmt: skip
 
-__all__ = ["ConversionReport", "LeftOut", "convert", "main"]
+__all__ = ["ConversionReport", "LeftOut", "convert", "main", "zarr_references"]

@@ -1,4 +1,4 @@
-"""Whether items and values are equal, where NaN is NaN."""
+"""Whether items and values are equal, where NaN is NaN, and whether JSON can hold them."""
 
 from __future__ import annotations
 
@@ -36,3 +36,12 @@ def equal_items(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[
     elif a.dtype.kind in "mM":
         same = same | (np.isnat(a) & np.isnat(b))
     return same
+
+
+def is_json(value: Any) -> bool:
+    """Whether JSON can hold a value, and gives it back as it is."""
+    if isinstance(value, list):
+        return all(map(is_json, value))
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and is_json(inner) for name, inner in value.items())
+    return value is None or isinstance(value, (bool, int, float, str))

@@ -22,6 +22,7 @@ from blosc2._tools.converting.items import (
     Target,
 )
 from blosc2._tools.converting.placing import UnresumedTarget
+from blosc2._tools.equality import is_json
 
 
 class _Zarr:
@@ -134,18 +135,10 @@ class _NewZarr(UnresumedTarget):
 def _plain_attributes(key: str, attributes: Mapping[str, Any], kept: dict[str, Any]) -> Iterator[LeftOut]:
     """The attributes that JSON can hold."""
     for name, value in attributes.items():
-        if _is_json(value):
+        if is_json(value):
             kept[name] = value
         else:
             yield LeftOut(key, f"attribute {name!r}", f"JSON has no {type(value).__name__}")
-
-
-def _is_json(value: Any) -> bool:
-    if isinstance(value, list):
-        return all(map(_is_json, value))
-    if isinstance(value, dict):
-        return all(isinstance(name, str) and _is_json(inner) for name, inner in value.items())
-    return value is None or isinstance(value, (bool, int, float, str))
 
 
 def new_target(path: str, **_: Any) -> Target:

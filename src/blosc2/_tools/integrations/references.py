@@ -1,0 +1,279 @@
+"""References by which readers of zarr find the chunks in files of this package (kerchunk's format, version 1)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from blosc2._core.frame.frame import Frame, special_chunk
+from blosc2._core.frame.frame_checksums import stored_lengths
+from blosc2._files import NewFile
+from blosc2._frames import is_directory_frame
+from blosc2._opening import open as open_path
+from blosc2._stores import Store, children_of
+from blosc2._tools.converting.items import WHOLE, LeftOut
+from blosc2._tools.equality import is_json
+from blosc2._tools.integrations.zarr_metadata import array_documents, chunk_name, group_documents
+from blosc2.exceptions import ConversionError, FormatError
+from blosc2.ndarray import NDArray
+from blosc2.tree_store import TreeStore
+
+# Bytes of chunks that are copied into the references, because they are no one byte range of a file.
+_MOST_COPIED: Final = 64 << 20
+# Chunks that are stored nowhere, and need an entry all the same.
+_MOST_SPECIAL: Final = 1 << 20
+_ZEROS, _NAN = 1, 2
+_NAN_ENTRY: Final = -(1 << 63) + (2 << 56)
+# Names that mean something else to zarr.
+_RESERVED: Final = frozenset(("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"))
+
+
+def zarr_references(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str] | None = None,
+    *,
+    url: str | None = None,
+    zarr_format: int = 3,
+    overwrite: bool = False,
+    left_out: list[LeftOut] | None = None,
+) -> dict[str, Any]:
+    """Describe a store or an array as a zarr group or array, whose chunks stay where they are.
+
+    The result has zarr's metadata, and for each chunk the file, offset and length of its bytes: references in
+    kerchunk's format, version 1, which fsspec shows as a file system. Chunks are decoded by the codec "blosc2_chunk",
+    which zarr 3 and numcodecs find where this package is installed.
+
+    Parameters
+    ----------
+    source : path
+        A store (``.b2z``, ``.b2e``, ``.b2d``) or an array (``.b2nd``).
+    target : path, optional
+        A JSON file to be written.
+    url : str, optional
+        Where readers find `source`, such as "s3://bucket/scans.b2z". By default its path on this machine.
+    zarr_format : {3, 2}
+        3 is for zarr 3; 2 for older readers, and for dtypes that zarr 3 does not know.
+    overwrite : bool
+        Replace a target that exists.
+    left_out : list, optional
+        Is given a `LeftOut` for each thing that zarr cannot hold: lists of objects, super-chunks, attributes that JSON
+        does not have. Without a list they raise a `ConversionError`.
+
+    Returns
+    -------
+    dict
+        What the file contains.
+
+    Raises
+    ------
+    ConversionError
+        Something cannot be described, and there is no list for it; or too much would have to be copied.
+    FileExistsError
+        The target exists.
+
+    Notes
+    -----
+    References show the version of the file that they were made of. Later changes are appended to a file, so they stay
+    valid until it is compacted, rewritten or replaced. Checksums of the file are not checked by readers of zarr.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import blosc2
+    >>> path = os.path.join(tempfile.mkdtemp(), "scans.b2z")
+    >>> with blosc2.TreeStore(path, mode="w") as store:
+    ...     store["/mri"] = np.arange(6.0).reshape(2, 3)
+    >>> references = blosc2.zarr_references(path, url="s3://bucket/scans.b2z")
+    >>> sorted(references["refs"])
+    ['mri/c/0/0', 'mri/zarr.json', 'zarr.json']
+    >>> references["refs"]["mri/c/0/0"][0]
+    's3://bucket/scans.b2z'
+    """
+    if zarr_format not in (2, 3):
+        raise ValueError(f"zarr_format must be 2 or 3, not {zarr_format!r}")
+    source = os.fspath(source)
+    if target is not None and os.path.lexists(target) and not overwrite:
+        raise FileExistsError(f"{os.fspath(target)} exists; overwrite=True replaces it")
+    made = _References(source, url, zarr_format, left_out)
+    found: Any = open_path(source, mode="r", mmap_mode=None if is_directory_frame(source) else "r")
+    try:
+        if isinstance(found, Store):
+            made.add_group(found, "")
+        elif isinstance(found, NDArray):
+            made.add_array("", found)
+        else:
+            raise ConversionError(f"{source}: a {type(found).__name__} is no array with a shape and a dtype")
+    finally:
+        if isinstance(found, Store):
+            found.close()
+    if not made.refs:
+        raise ConversionError(f"{source}: {made.last}")
+    document = {"version": 1, "refs": made.refs}
+    if target is not None:
+        with NewFile(os.fspath(target), replace=overwrite) as file:
+            file.write(json.dumps(document).encode())
+    return document
+
+
+class _References:
+    """References that are being collected."""
+
+    def __init__(self, source: str, url: str | None, zarr_format: int, left_out: list[LeftOut] | None) -> None:
+        self.refs: dict[str, Any] = {}
+        self._source = source
+        self._root = os.path.abspath(source)
+        self._url = f"file://{self._root}" if url is None else url.rstrip("/")
+        if "{{" in self._url:
+            raise ValueError(f"two braces in a row mean something else to readers of references: {self._url!r}")
+        self._format = zarr_format
+        self._left_out = left_out
+        self._copied = self._special = 0
+        self.last: LeftOut | None = None  # of what was left out
+
+    # ------------------------------------------------------------------ groups
+    def add_group(self, store: Any, group: str) -> None:
+        """A group, and all below it."""
+        attributes = store.get_subtree(group or "/").attrs[:] if isinstance(store, TreeStore) else {}
+        self._add_documents(group, group_documents(self._plain(group or "/", attributes), self._format))
+        groups, leaves = children_of(store, group)
+        for name in sorted({*groups, *leaves}):
+            key = f"{group}/{name}"
+            if name in _RESERVED:
+                self._leave_out(key, WHOLE, "zarr has its metadata under this name")
+                continue
+            if name in leaves:
+                try:
+                    leaf = store[key]
+                except NotImplementedError as error:
+                    self._leave_out(key, WHOLE, str(error))
+                else:
+                    self.add_array(key, leaf)
+            if name not in groups:
+                continue
+            if name in leaves:
+                self._leave_out(key, "all below it", "zarr has nothing below an array")
+            else:
+                self.add_group(store, key)
+
+    def _add_documents(self, key: str, documents: Iterator[tuple[str, str]]) -> None:
+        for name, text in documents:
+            self.refs[f"{key}/{name}".lstrip("/")] = text
+
+    def _plain(self, key: str, attributes: dict[str, Any]) -> dict[str, Any]:
+        kept = {name: value for name, value in attributes.items() if is_json(value)}
+        for name in attributes.keys() - kept.keys():
+            self._leave_out(key, f"attribute {name!r}", f"JSON has no {type(attributes[name]).__name__}")
+        return kept
+
+    def _leave_out(self, key: str, what: str, why: str) -> None:
+        self.last = each = LeftOut(key, what, why)
+        if self._left_out is None:
+            raise ConversionError(f"{self._source}: {each}; with left_out=[] it is left out, and listed there")
+        self._left_out.append(each)
+
+    # ------------------------------------------------------------------ arrays
+    def add_array(self, key: str, leaf: Any) -> None:
+        """A leaf, if it is an array that zarr can describe."""
+        if type(leaf) is not NDArray:
+            self._leave_out(key, WHOLE, f"a {type(leaf).__name__} is no array with a shape and a dtype")
+            return
+        try:
+            documents = list(array_documents(leaf, self._plain(key or "/", leaf.vlmeta[:]), self._format))
+        except ValueError as error:
+            self._leave_out(key or "/", WHOLE, str(error))
+            return
+        self._add_documents(key, iter(documents))
+        version: Any = leaf._handle.array
+        geometry, _, frame = version
+        if geometry.size:
+            self._add_chunks(key, frame, geometry.grid)
+
+    def _add_chunks(self, key: str, frame: Frame, grid: tuple[int, ...]) -> None:
+        count = int(np.prod(grid, dtype=object))
+        known = frame.offsets_bytes()
+        offsets = np.frombuffer(known, np.int64)[:count] if known else None
+        if offsets is None:
+            # One value stands for all chunks, so there may be any number of them.
+            value = frame.repeated_offset if frame.nchunks else None
+            if value is not None and (value == _NAN_ENTRY or self._format == 2):
+                self._check_special(count)
+                self._add_special(key, frame, grid, range(count), _NAN if value == _NAN_ENTRY else _ZEROS)
+            return
+        stored = np.flatnonzero(offsets >= 0)
+        lengths = np.frombuffer(stored_lengths(frame, offsets[stored]), np.int64)
+        start = frame.chunks_range[0]
+        for number, offset, length in zip(stored.tolist(), offsets[stored].tolist(), lengths.tolist(), strict=True):
+            self.refs[self._name(key, grid, number)] = self._place(key, frame, start + offset, length)
+        for kind in (_ZEROS, _NAN) if self._format == 2 else (_NAN,):
+            is_nan = offsets == _NAN_ENTRY
+            numbers = np.flatnonzero((offsets < 0) & (is_nan if kind == _NAN else ~is_nan))
+            self._check_special(numbers.size)
+            self._add_special(key, frame, grid, numbers.tolist(), kind)
+        if self._format == 2 and offsets.size < count:  # a growth that was not finished
+            self._check_special(count - offsets.size)
+            self._add_special(key, frame, grid, range(offsets.size, count), _ZEROS)
+
+    def _name(self, key: str, grid: tuple[int, ...], number: int) -> str:
+        index = tuple(int(i) for i in np.unravel_index(number, grid)) if grid else ()
+        return f"{key}/{chunk_name(index, self._format)}".lstrip("/")
+
+    def _place(self, key: str, frame: Frame, offset: int, length: int) -> Any:
+        """The byte range of a stored chunk in its file, or the chunk itself."""
+        ranges = frame.source.byte_ranges(offset, length)
+        if len(ranges) == 1:
+            source, start, _ = ranges[0]
+            # A small file is read at once; but what was decoded into memory has the path of its file, too.
+            if source.path is not None and (
+                not source.in_memory or _has(source.path, start, source.read(start, length))
+            ):
+                return [self._url_of(source.path), start, length]
+        self._copied += length
+        if self._copied > _MOST_COPIED:
+            raise ConversionError(
+                f"{self._source}: {key}: chunks of more than {_MOST_COPIED >> 20} MiB lie in pieces, or are compressed "
+                "twice, and would have to be copied into the references: convert it to a .b2z first"
+            )
+        return _inline(frame.source.read(offset, length))
+
+    def _url_of(self, path: str) -> str:
+        path = os.path.abspath(path)
+        if path in (self._root, os.path.realpath(self._root)):
+            return self._url
+        for root in (self._root, os.path.realpath(self._root)):
+            if path.startswith(root + os.sep):
+                return f"{self._url}/{os.path.relpath(path, root).replace(os.sep, '/')}"
+        raise FormatError(f"a leaf lies in {path}, outside of the store", path=self._source)
+
+    # ------------------------------------------------------------------ chunks that are stored nowhere
+    def _check_special(self, count: int) -> None:
+        self._special += count
+        if self._special > _MOST_SPECIAL:
+            raise ConversionError(
+                f"{self._source}: more than {_MOST_SPECIAL} chunks are stored nowhere, and need an entry each"
+                + ("; zarr_format=3 needs none for zeros" if self._format == 2 else "")
+            )
+
+    def _add_special(self, key: str, frame: Frame, grid: tuple[int, ...], numbers: Any, kind: int) -> None:
+        chunk = _inline(special_chunk(kind, frame.chunksize, frame.typesize, frame.blocksize))
+        for number in numbers:
+            self.refs[self._name(key, grid, number)] = chunk
+
+
+def _has(path: str, offset: int, data: bytes) -> bool:
+    """Whether a file has these bytes at an offset."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            return file.read(len(data)) == data
+    except OSError:
+        return False
+
+
+def _inline(stored: bytes) -> str:
+    return "base64:" + base64.b64encode(stored).decode()
