@@ -1,5 +1,6 @@
 """The version of this distribution; no other file states it."""
 
-__version__ = "1.0.0.dev0"
+# Programs compare it with versions of the distribution `blosc2`, which are below 5.
+__version__ = "5.0.0.dev0"
 # When this version was released, as YYYY-MM-DD.
 VERSION_DATE = "unreleased"

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
 
@@ -46,7 +47,21 @@ def test_one_version() -> None:
     from blosc2 import version
 
     assert blosc2.__version__ == version.__version__ == metadata.version("python-blosc2")
-    assert np.lib.NumpyVersion(blosc2.__version__) >= "1.0.0.dev0"
+    # Programs compare it with versions of the other package that they need, all of which are lower.
+    assert np.lib.NumpyVersion(blosc2.__version__) >= "5.0.0.dev0"
+
+
+def test_the_other_name_has_no_code() -> None:
+    """`packaging/blosc2` gives its name, the level of the interface that is followed, and this package."""
+    folder = ROOT / "packaging" / "blosc2"
+    told = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
+    assert told["name"] == "blosc2"
+    level, _, local = told["version"].partition("+")
+    assert (level.rpartition(".")[0], local) == (blosc2.__upstream_api__, "python.blosc2")
+    assert told["dependencies"] == ["python-blosc2>=5.0.0.dev0"]
+    assert sorted(path.name for path in folder.iterdir() if path.is_file()) == ["README.md", "pyproject.toml"]
+    tracked = [ROOT / "README.md", *ROOT.glob("*.md"), *(ROOT / "doc").rglob("*.md"), *(ROOT / "src").rglob("*.py")]
+    assert [path for path in tracked if told["version"] in path.read_text("utf-8")] == []
 
 
 def test_run_time_dependencies() -> None:
@@ -122,7 +137,7 @@ def test_extensions_import_no_python_layer() -> None:
 def test_mixed_files_are_refused(tmp_path: Path, name: str) -> None:
     refuse_mixed_install([str(tmp_path)])
     (tmp_path / name).touch()
-    with pytest.raises(ImportError, match=r"are mixed in .*pip uninstall -y blosc2 python-blosc2"):
+    with pytest.raises(ImportError, match=r"are mixed in .*pip uninstall -y blosc2 python-blosc2.*packaging/blosc2"):
         refuse_mixed_install([str(tmp_path)])
 
 
