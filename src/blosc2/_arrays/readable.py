@@ -330,6 +330,25 @@ class ReadableArray(Stored):
         result = self._read_all()
         return result if dtype is None else result.astype(dtype, copy=False)
 
+    def __arrow_array__(self, type: Any = None) -> Any:
+        """What ``pyarrow.array`` and ``pyarrow.table`` ask for; numbers are not copied once they are decoded."""
+        import pyarrow as pa
+
+        if self.ndim != 1:
+            raise ValueError(f"an array of Arrow has one axis, not {self.ndim}: pyarrow.array(array[...].ravel())")
+        try:
+            items = self._memory()
+        except BufferError:
+            items = self._read_all()
+        if self.dtype.kind == "U":
+            self._check_characters(items)
+        elif self.dtype.kind in "mM":
+            unit, step = np.datetime_data(self.dtype)
+            if step != 1:  # pyarrow takes the unit alone
+                items = items.astype(f"{self.dtype.kind}8[{unit}]")
+        # pyarrow has numbers in the byte order of the machine only.
+        return pa.array(items.astype(items.dtype.newbyteorder("="), copy=False), type=type)
+
     def __dlpack__(self, *, copy: bool | None = None, **kwargs: Any) -> Any:
         if not copy:
             try:

@@ -22,7 +22,7 @@ def refuse_mixed_install(directories: Iterable[str]) -> None:
                 raise ImportError(
                     f"the files of two distributions are mixed in {directory}: 'python-blosc2' and 'blosc2' both "
                     f"install a package named 'blosc2' ({name} belongs to the second). Keep one of them in an "
-                    "environment: run 'pip uninstall -y blosc2 python-blosc2', then install the one that you want. If it "
-                    "is python-blosc2, and another program asks pip for 'blosc2', install 'packaging/blosc2' of its "
+                    "environment: run 'pip uninstall -y blosc2 python-blosc2', then install the one that you want. If "
+                    "it is python-blosc2, and another program asks pip for 'blosc2', install 'packaging/blosc2' of its "
                     "source with it: it has this name and no files"
                 )
