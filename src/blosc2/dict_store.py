@@ -381,6 +381,13 @@ class DictStore(Store):
         path = self._prefix if group in ("", "/") else self._absolute(group)
         return _stores.store_stats(self, path or "/", depth, by)
 
+    def to_pandas(self, group: str = "/") -> Any:
+        """Describe the leaves below a group in a ``pandas.DataFrame``: a row for each, by key, as `describe` has it.
+
+        Needs pandas (``pip install 'python-blosc2[pandas]'``). `stats` counts leaves by group instead.
+        """
+        return _stores.leaves_table(self, group)
+
     @property
     def localpath(self) -> str:
         """The directory or file."""

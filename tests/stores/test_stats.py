@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -209,9 +210,44 @@ def test_a_data_frame_takes_the_rows(store: Any) -> None:
     assert frame[frame.depth == 0].leaves.sum() == len(opened_leaves(store))
 
 
+def test_a_table_of_leaves(store: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = store.to_pandas()
+    assert (type(table), table.index.name) == (pandas.DataFrame, "key")
+    assert list(table.columns) == ["kind", "shape", "dtype", "codec", "nbytes", "cbytes", "stored", "cratio"]
+    assert list(table.index) == list(store)
+    for key, leaf in opened_leaves(store).items():
+        row = table.loc[key]
+        kind, dtype, codec = what(leaf)
+        found = tuple(row[name] for name in ("kind", "codec", "nbytes", "cbytes"))
+        assert found == (kind, codec, leaf.nbytes, leaf.cbytes), key
+        for name, wanted in (("dtype", dtype), ("shape", getattr(leaf, "shape", None))):
+            assert pandas.isna(row[name]) if wanted is None else row[name] == wanted, key
+        assert row.stored >= row.cbytes
+        assert row.cratio == (leaf.nbytes / leaf.cbytes if leaf.cbytes else 0)
+    for group in ("/many", "many/", "/many/g1", "/none"):
+        wanted = [key for key in store if key.startswith(f"/{group.strip('/')}/")]
+        assert list(store.to_pandas(group).index) == wanted
+
+
+def test_tables_of_groups_and_of_damaged_leaves(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    path = tmp_path / "a.b2d"
+    with blosc2.TreeStore(str(path), mode="w", threshold=0) as store:
+        store["/g/x"], store["/g/y"] = np.arange(1000), np.arange(1000)
+        store["/g"].attrs["unit"] = "mm"
+        assert list(store["/g"].to_pandas().index) == ["/x", "/y"]
+    (path / "g" / "x.b2nd").write_bytes(b"no frame")
+    with blosc2.TreeStore(str(path), mode="r") as store:
+        table = store.to_pandas("/g")
+        assert table.kind.tolist() == ["unknown", "array"]
+
+
 def test_closed(store: Any) -> None:
     store.close()
     calls: list[Callable[[], Any]] = [store.stats, lambda: store.describe("/zero")]
+    if importlib.util.find_spec("pandas"):
+        calls.append(store.to_pandas)
     if isinstance(store, blosc2.TreeStore):
         calls.append(store.tree)
     for call in calls:

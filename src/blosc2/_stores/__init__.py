@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from blosc2._stores.leaves.leaf import leaf_reader, live_leaf
     from blosc2._stores.leaves.leaf_setting import ready_setter, set_leaf
     from blosc2._stores.leaves.many_frames import FrameMaker, nbytes_of, with_frames
-    from blosc2._stores.leaves.statistics import GroupStats, describe_leaf, store_stats
+    from blosc2._stores.leaves.statistics import GroupStats, describe_leaf, leaves_table, store_stats
     from blosc2._stores.leaves.value_to_frame import metadata_frame, new_frame
     from blosc2._stores.new_keys import NewKeys, NewNames
     from blosc2._stores.open_stores import end_all, end_forgotten, note_writable
@@ -50,7 +50,7 @@ else:
         "leaves.advice": "advise_all",
         "leaves.descriptions": "LeafInfo",
         "leaves.leaf": "leaf_reader live_leaf",
-        "leaves.statistics": "GroupStats describe_leaf store_stats",
+        "leaves.statistics": "GroupStats describe_leaf leaves_table store_stats",
         "leaves.leaf_setting": "ready_setter set_leaf",
         "leaves.many_frames": "FrameMaker nbytes_of with_frames",
         "leaves.value_to_frame": "metadata_frame new_frame",
@@ -114,6 +114,7 @@ __all__ = [
     "has_group",
     "html",
     "leaf_reader",
+    "leaves_table",
     "listed",
     "live_leaf",
     "lock_of",

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: What rows can be separated by, besides the group.
 PARTS: Final = ("kind", "dtype", "codec")
 
+#: What a table of leaves has of each, besides key and ratio of compression.
+COLUMNS: Final = ("kind", "shape", "dtype", "codec", "nbytes", "cbytes", "stored")
+
 #: Stands for a leaf that cannot be read.
 UNKNOWN: Final = LeafInfo(kind_name(0), None, None, "", 0, 0)
 # Stands for a leaf that only carries the attributes of a group.
@@ -198,6 +201,21 @@ def describe_leaf(store: DictStore, key: str) -> LeafInfo:
         info = LeafInfo("other", None, None, codec_name(frame.codec), frame.nbytes, frame.cbytes)
     pending = edited is not None or key in store._pending.frames
     return info._replace(key=key, stored=int(frame.frame_len) if pending else store._backend.stored_bytes(key))
+
+
+def leaves_table(store: DictStore, group: str) -> Any:
+    """Describe the leaves below a group of a store in a table of pandas; see `DictStore.to_pandas`."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError("to_pandas needs pandas: pip install 'python-blosc2[pandas]'") from error
+    below = "/" + group.strip("/")
+    below = below if below == "/" else below + "/"
+    rows = dict(readable((key for key in store if key.startswith(below)), store.describe))
+    columns: dict[str, list[Any]] = {name: [getattr(info, name) for info in rows.values()] for name in COLUMNS}
+    columns["dtype"] = [None if dtype is None else format_dtype(dtype) for dtype in columns["dtype"]]
+    columns["cratio"] = [info.nbytes / info.cbytes if info.cbytes else 0.0 for info in rows.values()]
+    return pd.DataFrame(columns, index=pd.Index(list(rows), name="key", dtype=object))
 
 
 def store_stats(store: DictStore, path: str, depth: int, by: str | Iterable[str] | None) -> list[GroupStats]:
