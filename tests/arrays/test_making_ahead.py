@@ -1,8 +1,9 @@
-"""Items of a new array are made in a thread while others are compressed."""
+"""Items of a new array are made in a thread, and compressed in another, while chunks are written."""
 
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ def plan() -> ArrayPlan:
 
 
 def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("blosc2-reading")]
+    names = sorted(thread.name for thread in threading.enumerate())
+    return [name for name in names if name.startswith(("blosc2-reading", "blosc2-compressing"))]
 
 
 def test_the_items_are_the_same_and_come_in_order() -> None:
@@ -72,6 +74,28 @@ def test_who_wants_no_more_stops_it() -> None:
     chunks = plan()
     stream = made(chunks, lambda box: WANTED[box], ahead=True)
     next(stream)
-    assert len(threads()) == 1
+    assert threads() == ["blosc2-compressing_0", "blosc2-reading_0"]
     stream.close()
     assert threads() == []
+
+
+def test_who_writes_slowly_bounds_what_waits() -> None:
+    made_so_far: list[Any] = []
+
+    def make(box: Any) -> Any:
+        made_so_far.append(box)
+        return WANTED[box]
+
+    stream = made(plan(), make, ahead=True)
+    first = next(stream)
+    time.sleep(0.3)  # whoever would run ahead had the time to
+    assert len(made_so_far) <= 3  # one is written, one compressed, one read
+    assert NDArray._of(plan().write([first, *stream]))[0, 0, 5] == WANTED[0, 0, 5]
+
+
+def test_chunks_keep_their_bytes_while_the_next_batches_are_made() -> None:
+    """A chunk that is held longer than the list it came in is not overwritten."""
+    slow = plan()
+    chunks = [bytes(chunk) for chunk in made(plan(), lambda box: WANTED[box], ahead=True)]
+    held = list(made(slow, lambda box: WANTED[box], ahead=True))
+    assert [bytes(chunk) for chunk in held] == chunks

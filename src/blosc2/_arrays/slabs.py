@@ -130,11 +130,20 @@ def compressed_box(plan: ArrayPlan, starts: Shape, items: Items) -> dict[int, St
 
 def compressed_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[Stored]:
     """The same for a slab, in the order of their numbers. Write or copy each chunk before taking the next."""
+    for batch in batches_in_order(plan, starts, items):
+        batch.reverse()
+        while batch:
+            yield batch.pop()
+
+
+def batches_in_order(plan: ArrayPlan, starts: Shape, items: Items) -> Iterator[list[Stored]]:
+    """The same in lists of some chunks; let go of those of one list before taking the next but one."""
     operation = Write(None, plan.geometry, starts, (1,) * items.ndim, items.shape, items, plan.encoding, plan.plugin())
     operation.summed = plan.keywords.storage.urlpath is not None  # a file carries checksums
     for chunks in compress(operation, plan.geometry.chunk_nbytes, plan.cparams.nthreads):
-        for number in sorted(chunks):
-            yield chunks.pop(number)
+        batch: list[Stored] = [chunks[number] for number in sorted(chunks)]
+        chunks.clear()  # the caller says when their memory can be used again
+        yield batch
 
 
 def compressed_bands(plan: ArrayPlan, items_of: Callable[[Shape, Shape], Items]) -> Iterator[Stored]:

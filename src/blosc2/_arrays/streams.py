@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from itertools import chain, islice
 from typing import Any, Final
 
 import numpy as np
 
 from blosc2._arrays.ranges import Box
-from blosc2._arrays.slabs import Slab, compressed_in_order, slabs_in
+from blosc2._arrays.slabs import Slab, batches_in_order, compressed_in_order, slabs_in
 from blosc2._arrays.spec import ArrayPlan
 from blosc2._core.ndim.geometry import Geometry
 from blosc2._frames import ZERO_OFFSET, Stored
@@ -29,37 +31,64 @@ def made(plan: ArrayPlan, make: Callable[[Box], Items | None], *, ahead: bool = 
     make : callable
         Takes a box (a slice with start and stop for each axis) and gives its items, or None for zeros.
     ahead : bool
-        Whether the next items are made, in a thread, while others are compressed.
+        Whether threads make the next items and compress others, while the caller writes chunks.
     """
 
     def items_of(slab: Slab) -> Items | None:
         return make(tuple(slice(start, start + n) for start, n in zip(slab.starts, slab.counts, strict=True)))
 
     slabs = slabs_in(plan.geometry, _limit(plan))
-    for slab, items in _ahead(items_of, slabs) if ahead else ((slab, items_of(slab)) for slab in slabs):
+    begin = list(islice(slabs, 2))
+    slabs = chain(begin, slabs)
+    if ahead and len(begin) == 2:
+        yield from _compressed_ahead(plan, _ahead(items_of, slabs))
+        return
+    for slab in slabs:
+        items = items_of(slab)
         if items is None:
             yield from [ZERO_OFFSET] * (slab.stop - slab.first)
         else:
             yield from compressed_in_order(plan, slab.starts, items)
 
 
-def _ahead(items_of: Callable[[Slab], Items | None], slabs: Iterator[Slab]) -> Iterator[tuple[Slab, Items | None]]:
+def _compressed_ahead(plan: ArrayPlan, made: Generator[tuple[Slab, Items | None], None, None]) -> Iterator[Stored]:
+    """The chunks of slabs. A thread compresses the next batch while the caller writes one."""
+    from concurrent.futures import ThreadPoolExecutor, wait
+
+    def in_batches() -> Generator[list[Stored], None, None]:
+        for slab, items in made:
+            if items is None:
+                yield [ZERO_OFFSET] * (slab.stop - slab.first)
+            else:
+                yield from batches_in_order(plan, slab.starts, items)
+
+    batches = in_batches()
+    with ThreadPoolExecutor(1, "blosc2-compressing") as thread, closing(made), closing(batches):
+        waiting = thread.submit(next, batches, None)
+        try:
+            while (batch := waiting.result()) is not None:
+                waiting = thread.submit(next, batches, None)
+                batch.reverse()
+                while batch:
+                    yield batch.pop()
+        finally:
+            wait((waiting,))  # the generators cannot be closed while they run
+
+
+def _ahead(
+    items_of: Callable[[Slab], Items | None], slabs: Iterator[Slab]
+) -> Generator[tuple[Slab, Items | None], None, None]:
     """Slabs with their items. A thread makes those of the next slab while the caller works with one."""
-    slab, following = next(slabs, None), next(slabs, None)
-    if slab is None:
-        return
-    if following is None:
-        yield slab, items_of(slab)
-        return
     from concurrent.futures import ThreadPoolExecutor
 
+    slab = next(slabs)
     with ThreadPoolExecutor(1, "blosc2-reading") as thread:
         waiting = thread.submit(items_of, slab)
-        while following is not None:
+        for following in slabs:
             items = waiting.result()
             waiting = thread.submit(items_of, following)
             yield slab, items
-            slab, following = following, next(slabs, None)
+            slab = following
         yield slab, waiting.result()
 
 

@@ -175,7 +175,7 @@ class _StoreTarget:
             self._store = kind(self.partial, mode="w")
             if self._made_of is not None:
                 self._store.attrs[_MADE_OF] = self._made_of
-                self._store.flush()
+                self._store.flush(durable=False)
         self._waiting, self._published = 0, time.monotonic()
 
     def _resumed(self) -> Any:
