@@ -211,7 +211,9 @@ def leaves_table(store: DictStore, group: str) -> Any:
         raise ImportError("to_pandas needs pandas: pip install 'python-blosc2[pandas]'") from error
     below = "/" + group.strip("/")
     below = below if below == "/" else below + "/"
-    rows = dict(readable((key for key in store if key.startswith(below)), store.describe))
+    is_leaf = store._contents.has  # the keys of a tree are those of its groups, too
+    keys = (key for key in store if key.startswith(below) and is_leaf(store._absolute(key)))
+    rows = dict(readable(keys, store.describe))
     columns: dict[str, list[Any]] = {name: [getattr(info, name) for info in rows.values()] for name in COLUMNS}
     columns["dtype"] = [None if dtype is None else format_dtype(dtype) for dtype in columns["dtype"]]
     columns["cratio"] = [info.nbytes / info.cbytes if info.cbytes else 0.0 for info in rows.values()]
