@@ -197,10 +197,11 @@ def _note(error: BaseException, path: str, what: str) -> None:
 
 def _take(item: Item, made: Target, report: ConversionReport, seen: set[str], progress: Progress | None) -> None:
     """Write one item, unless an interrupted run has, and count it."""
+    shown = item.key.encode(errors="backslashreplace").decode()  # names of files need not be text
     if isinstance(item, LeftOut):
-        report.left_out.append(item)
+        report.left_out.append(item._replace(key=shown))
         return
-    if not item.key.isascii() and (shown := item.key.encode(errors="backslashreplace").decode()) != item.key:
+    if shown != item.key:
         report.left_out.append(LeftOut(shown, WHOLE, "its name is no text in UTF-8: rename it"))
         return
     if not isinstance(item, GroupItem):
