@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -76,3 +77,50 @@ def test_each_page_is_in_a_table_of_contents() -> None:
         reached |= new
         to_do += new
     assert not [name_of(page) for page in PAGES if page not in reached]
+
+
+# ------------------------------------------------------------------ links to other sites
+#: Every address that a page links to. Builds and tests have no network, so nobody asks whether these are there: a
+#: person does, with `sphinx-build -b linkcheck`, before a release. Today no page needs one.
+EXTERNAL: set[str] = set()
+LINK = re.compile(
+    r"\]\(\s*<?([a-z][a-z0-9+.-]*:[^)\s>]+)|<([a-z][a-z0-9+.-]*:[^>\s]+)>"
+    r"|^\[[^\]]+\]:\s*(\S+)|href=\"([^\"#][^\"]*)\"",
+    re.MULTILINE,
+)
+ROOTS = [DOC.parent / name for name in ("README.md", "CONTRIBUTING.md", "RELEASE_NOTES.md")]
+
+
+def links_to_sites(text: str) -> set[str]:
+    """The addresses with a scheme that a page links to, outside of code."""
+    text = re.sub(r"^(?:```|~~~).*?^(?:```|~~~)", "", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"`[^`\n]*`", "", text)
+    found = {next(filter(None, groups)) for groups in LINK.findall(text)}
+    return {address for address in found if ":" in address.partition("/")[0]}
+
+
+def is_well_formed(address: str) -> bool:
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    return (
+        parts.scheme == "https" and re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", host) is not None and parts.port is None
+    )
+
+
+def test_links_are_found() -> None:
+    page = (
+        "[a](https://a.example/x_(y)) <https://b.example> `[no](https://no.example)` [in](guide/stores.md) \n"
+        '[c]: https://c.example/d\n<a href="http://e.example">\n```\n[no](https://no.example)\n```\n[m](mailto:me@f.example)'
+    )
+    hosts = {address.split("/")[2] for address in links_to_sites(page) if "//" in address}
+    assert hosts == {"a.example", "b.example", "c.example", "e.example"}
+    assert "mailto:me@f.example" in links_to_sites(page)
+    assert is_well_formed("https://a.example/b#c")
+    assert not any(map(is_well_formed, ("http://a.example", "https://a", "https://a..b", "https://a.example:1/")))
+
+
+def test_links_to_other_sites_are_listed() -> None:
+    found = {address: name_of(page) for page in PAGES for address in links_to_sites(page.read_text("utf-8"))}
+    found |= {address: page.name for page in ROOTS for address in links_to_sites(page.read_text("utf-8"))}
+    assert set(found) == EXTERNAL, found
+    assert all(map(is_well_formed, EXTERNAL))

@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from blosc2.objectarray import ObjectArray
 
 _STORE_SUFFIXES = (".b2d", ".b2z", ".b2e")
+# Some of the files that people try to open, and `convert` reads.
+_CONVERTED = (
+    ".h5", ".hdf5", ".he5", ".nc", ".mat", ".npy", ".npz", ".safetensors", ".nii", ".tif", ".tiff",
+    ".parquet", ".lmdb", ".tar",
+)  # fmt: skip
 # Keywords of features that this package does not have; None and False ask for nothing.
 _WRITER_KEYWORDS = ("timeout", "exclusive")
 _OUT_OF_SCOPE = ("dataset", "hdf5_index", "path", "shared_cache", "storage_options")
@@ -159,10 +164,13 @@ def open(
     try:
         options = HandleOptions(effective, mmap_mode, policy, locking=locking, **how)
         handle = open_handle(name, options, offset, directory=False, advice=lasting(advise))
-    except FormatError:
-        if offset == 0 and _is_zip(name):
+    except FormatError as error:
+        if offset != 0 or not _is_zip(name):
+            raise _of_another_format(error, name) from None
+        try:
             return _opening.opened_store(name, ".b2z", mode, mmap_mode, policy, store_how, locking=locking)
-        raise
+        except FormatError as second:
+            raise _of_another_format(second, name) from None
     tell_of_mapping(name, mmap_mode, kwargs.get("initial_mapping_size"), handle.frame.source.size)
     if advise is not None:
         advise_frame(advise, handle.frame)
@@ -170,6 +178,15 @@ def open(
 
 
 schunk_module.open = open
+
+
+def _of_another_format(error: FormatError, name: str) -> FormatError:
+    """The same error, with what to do if the name is that of a format that can be converted."""
+    stem, suffix = os.path.splitext(os.path.basename(name))
+    if suffix.lower() not in _CONVERTED:
+        return error
+    what = f"{error.reason}; to make a store of it: blosc2.convert({stem + suffix!r}, {stem + '.b2z'!r})"
+    return FormatError(what, path=error.path, key=error.key, offset=error.offset)
 
 
 def _is_zip(name: str) -> bool:

@@ -13,4 +13,5 @@ def one_line(error: BaseException) -> str:
         text = ": ".join([*names, error.strerror])
     if isinstance(error, MemoryError) and not text:
         text = "not enough memory"
+    text = "; ".join([text or type(error).__name__, *getattr(error, "__notes__", ())])
     return " ".join(text.split()) or type(error).__name__

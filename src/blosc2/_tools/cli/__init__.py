@@ -19,6 +19,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from blosc2._tools.cli.basics import run_basics
 
         return run_basics(arguments)
-    from blosc2._tools.cli.app import run
-
+    try:
+        from blosc2._tools.cli.app import run
+    except KeyboardInterrupt:
+        print("blosc2: interrupted", file=sys.stderr)
+        return 130
     return run(arguments)

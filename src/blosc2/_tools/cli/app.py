@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from blosc2._display import printable
 from blosc2._tools import demo
 from blosc2._tools.cli import basics, changing, conversion, looking, measuring, printing, showing, viewing
 from blosc2._tools.error_text import one_line
@@ -79,7 +80,9 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return int(blosc2.main(list(arguments), prog_name="blosc2", standalone_mode=False) or basics.FINE)
     except click.ClickException as error:
-        error.show()
+        names = (error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "blosc2").split()
+        what = " ".join(printable(error.format_message()).split())
+        click.echo(f"{' '.join(names)}: {what} (`{' '.join(names)} --help` tells what there is)", err=True)
         return error.exit_code
     except click.exceptions.Exit as done:
         return done.exit_code

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from blosc2._display import human_size, number
+from blosc2._display import human_size, number, printable
 from blosc2._files import Progress
 from blosc2._opening import open as open_path
 from blosc2._stores import Store
@@ -42,7 +42,7 @@ def progress_bar(label: str) -> Iterator[Progress | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    with click.progressbar(length=1, label=label, file=sys.stderr) as bar:
+    with click.progressbar(length=1, label=printable(label), file=sys.stderr) as bar:
 
         def show(done: int, total: int) -> None:
             bar.length = max(total, 1)

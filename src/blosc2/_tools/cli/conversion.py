@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from typing import Any
 
 import click
@@ -9,6 +11,7 @@ import click
 from blosc2._tools.cli.changing import progress_bar
 from blosc2._tools.cli.locations import LocationError
 from blosc2._tools.converting import FORMATS, convert
+from blosc2._tools.error_text import one_line
 
 _OURS = FORMATS["blosc2"].suffixes
 _OPTIONS = [
@@ -37,7 +40,7 @@ def import_(**options: Any) -> int:
     TARGET ends in .b2z, .b2d, .b2e or .b2nd. What it cannot hold is listed, and the exit code is 1 then.
     """
     if not options["target"].rstrip("/").endswith(_OURS):
-        raise LocationError(f"{options['target']}: the target of import ends in {', '.join(_OURS)}; see export")
+        raise LocationError(_no_target(options["source"], options["target"]))
     how = {"chunks": options["chunks"], "resume": not options["no_resume"], "source_format": options["name"]}
     return _convert(options, **how)
 
@@ -52,12 +55,34 @@ def export(**options: Any) -> int:
     return _convert(options, target_format=options["name"])
 
 
+def _no_target(source: str, target: str) -> str:
+    """What to say of a target that is no new store or array."""
+    store, suffix = next(((target[: target.find(s) + len(s)], s) for s in _OURS if f"{s}/" in target), ("", ""))
+    if suffix:
+        return f"{target}: import makes a new file, and this is a place in a store; {_to_add(source, store, target)}"
+    return f"{target}: the target of import ends in {', '.join(_OURS)}; `blosc2 export` writes other formats"
+
+
+def _to_add(source: str, target: str, place: str | None = None) -> str:
+    """How a source gets into a store that there is."""
+    if not target.rstrip("/").endswith(_OURS):
+        return "name another one"
+    name = os.path.splitext(os.path.basename(source.rstrip("/")))[0]
+    first, into = shlex.quote(f"{name}-new.b2z"), shlex.quote(place or f"{target.rstrip('/')}/{name}")
+    return f"to add to it: blosc2 import {shlex.quote(source)} {first}, then blosc2 cp {first} {into}"
+
+
 def _convert(options: dict[str, Any], **how: Any) -> int:
-    with progress_bar(options["source"]) as progress:
-        report = convert(
-            options["source"], options["target"], overwrite=options["force"], verify=options["verify"],
-            progress=progress, **how,
-        )  # fmt: skip
+    source, target = options["source"], options["target"]
+    if os.path.lexists(target) and not options["force"]:
+        raise FileExistsError(f"{target} exists: -f replaces it; {_to_add(source, target)}")
+    try:
+        with progress_bar(source) as progress:
+            report = convert(
+                source, target, overwrite=options["force"], verify=options["verify"], progress=progress, **how
+            )
+    except EOFError as error:  # which click would take for an interrupt
+        raise LocationError(one_line(error)) from error
     click.echo(str(report))
     return 0 if report.complete else 1
 

@@ -20,7 +20,7 @@ _NEEDS_TERMINAL = "the viewer needs a terminal; 'blosc2 view --html' writes a pa
 @click.argument("location")
 @click.argument("out", required=False)
 @click.option("--html", is_flag=True, help="Write one HTML page instead; OUT is '-' for the standard output.")
-@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+@click.option("-f", "--force", is_flag=True, help="Replace OUT if it exists.")
 def view(location: str, out: str | None, html: bool, force: bool) -> None:
     """Look into a store or an array in the terminal.
 

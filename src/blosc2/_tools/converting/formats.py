@@ -73,7 +73,7 @@ def format_of(path: str, name: str | None, *, target: bool = False) -> Format:
             raise ConversionError(f"there is no format {name!r}; there are {', '.join(FORMATS)}")
         found = FORMATS[name]
     else:
-        found = _by_suffix(path) or (None if target else _by_contents(path)) or _unknown(path)
+        found = _by_suffix(path) or (None if target else _by_contents(path)) or _unknown(path, target=target)
     if target and not found.written:
         able = ", ".join(each.name for each in FORMATS.values() if each.written)
         raise ConversionError(f"{path}: {found.name} files cannot be written; these can: {able}")
@@ -105,10 +105,12 @@ def _has_pictures(path: str) -> bool:
     return any(name.lower().endswith(_PICTURES) for _, _, names in os.walk(path) for name in names)
 
 
-def _unknown(path: str) -> Format:
-    suffixes = ", ".join(suffix for found in FORMATS.values() for suffix in found.suffixes)
+def _unknown(path: str, *, target: bool) -> Format:
+    fits = [found for found in FORMATS.values() if found.written or not target]
+    suffixes = ", ".join(suffix for found in fits for suffix in found.suffixes)
     raise ConversionError(
-        f"{path}: its format is not known by its name; known are {suffixes}; source_format= or target_format= names one"
+        f"{path}: its format is not known by its name; known are {suffixes}; "
+        f"{'target' if target else 'source'}_format= names one"
     )
 
 

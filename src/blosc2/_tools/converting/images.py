@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,7 +22,7 @@ def read_tiff(path: str, key: str) -> Iterator[Item]:
     """The series of pages of a TIFF file."""
     import tifffile
 
-    with tifffile.TiffFile(path) as file:
+    with _damage_raises(path), tifffile.TiffFile(path) as file:
         several = len(file.series) > 1
         for number, series in enumerate(file.series):
             attributes = {"axes": series.axes}
@@ -30,6 +33,27 @@ def read_tiff(path: str, key: str) -> Iterator[Item]:
                 attributes["description"] = page.description
             items = series.asarray(out="memmap") if series.nbytes > 64 << 20 else series.asarray()
             yield ArrayItem.of(f"{key}/{number}" if several else key, np.asarray(items), attributes)
+
+
+class _Raising(logging.Handler):
+    def __init__(self, path: str) -> None:
+        super().__init__(logging.ERROR)
+        self._path, self._thread = path, threading.get_ident()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.thread == self._thread:  # others may read other files
+            raise ConversionError(f"{self._path} is damaged: {' '.join(record.getMessage().split())}")
+
+
+@contextmanager
+def _damage_raises(path: str) -> Iterator[None]:
+    """Errors that tifffile only logs, and goes on with fewer pages, are raised."""
+    logger, handler = logging.getLogger("tifffile"), _Raising(path)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def read_picture(path: str, key: str) -> Iterator[Item]:

@@ -56,7 +56,7 @@ def _shape_of(kind: Any) -> tuple[tuple[int, ...], np.dtype[Any] | None]:
     while pa.types.is_fixed_size_list(kind):
         width += (kind.list_size,)
         kind = kind.value_type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         return width, np.dtype(kind.to_pandas_dtype())
     return width, None
 

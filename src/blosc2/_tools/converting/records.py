@@ -14,6 +14,7 @@ import numpy as np
 
 from blosc2._tools.converting.items import WHOLE, ArrayItem, GroupItem, Item, LeftOut, Source
 from blosc2._tools.converting.numpy_files import read_header
+from blosc2.exceptions import ConversionError
 
 # The bytes of the record of a named database.
 _DATABASE_RECORD = 48
@@ -36,8 +37,21 @@ class _Lmdb:
     def __init__(self, path: str) -> None:
         import lmdb
 
-        self._environment = lmdb.open(path, readonly=True, lock=False, subdir=os.path.isdir(path), max_dbs=1)
+        is_folder = os.path.isdir(path)
+        try:
+            self._environment = lmdb.open(path, readonly=True, lock=False, subdir=is_folder, max_dbs=1)
+        except lmdb.Error as error:
+            raise ConversionError(f"{path} is no LMDB environment, or a damaged one: {error}") from None
         self._error = lmdb.Error
+        # The library maps the file: a page that is not there would end the process.
+        size = os.path.getsize(os.path.join(path, "data.mdb") if is_folder else path)
+        needed = (self._environment.info()["last_pgno"] + 1) * self._environment.stat()["psize"]
+        if size < needed:
+            self._environment.close()
+            raise ConversionError(
+                f"{path} has {size} bytes, its header speaks of {needed}: it was cut; restore it from a copy, or if "
+                "it is whole, have `mdb_copy` write it anew"
+            )
 
     def close(self) -> None:
         self._environment.close()
@@ -91,4 +105,8 @@ class _Tar:
 
 def open_source(path: str) -> Source:
     """A tar file or an LMDB environment."""
-    return _Tar(path) if os.path.isfile(path) and tarfile.is_tarfile(path) else _Lmdb(path)
+    if os.path.isfile(path) and tarfile.is_tarfile(path):
+        return _Tar(path)
+    if path.lower().endswith(".tar"):
+        raise ConversionError(f"{path} is no tar file, or a damaged one")
+    return _Lmdb(path)

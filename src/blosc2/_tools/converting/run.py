@@ -71,6 +71,7 @@ class ConversionReport:
 
 
 _MOST_LINES = 50
+_TO_ADD = "to add to a store, convert to another one, and copy from there with store.update() or `blosc2 cp`"
 
 
 def convert(
@@ -153,13 +154,16 @@ def convert(
         if os.path.commonpath([one, other]) in (one, other):
             raise ConversionError(f"{target}: one of source and target lies in the other; name a target elsewhere")
     if os.path.lexists(target) and not overwrite:
-        raise FileExistsError(f"{target} exists; overwrite=True replaces it")
+        raise FileExistsError(f"{target} exists; overwrite=True replaces it; {_TO_ADD}")
     report, seen = ConversionReport(source, target), set[str]()
-    with closing(open_source(source, source_format)) as opened:
+    with closing(_opened(source, source_format)) as opened:
         made = new_target(target, target_format, source=source, chunks=chunks, cparams=cparams, resume=resume)
+        key = ""
         try:
             for item in opened.items():
+                key = item.key
                 _take(item, made, report, seen, progress)
+            key = ""
             made.finish()
             if verify:
                 name = format_of(target, target_format).name
@@ -168,15 +172,37 @@ def convert(
             made.seal()
             put_in_place(made.partial, target, overwrite=overwrite)
         except BaseException as error:
-            made.abandon(keep=not isinstance(error, ConversionError))
+            try:
+                made.abandon(keep=not isinstance(error, ConversionError))
+            except Exception as second:  # noqa: BLE001 - what went wrong first is raised
+                error.add_note(f"{made.partial} could not be removed, and may be deleted: {second}")
+            _note(error, source, f"while {source} was converted{f', at or behind {key!r}' if key else ''}")
             raise
     return report
 
 
+def _opened(path: str, name: str | None) -> Source:
+    try:
+        return open_source(path, name)
+    except Exception as error:
+        _note(error, path, f"{path} cannot be opened: is it whole, and what its name says?")
+        raise
+
+
+def _note(error: BaseException, path: str, what: str) -> None:
+    """Have an error of a library, which often names no file, say where it happened."""
+    if isinstance(error, Exception) and path not in str(error):
+        error.add_note(what)
+
+
 def _take(item: Item, made: Target, report: ConversionReport, seen: set[str], progress: Progress | None) -> None:
     """Write one item, unless an interrupted run has, and count it."""
+    shown = item.key.encode(errors="backslashreplace").decode()  # names of files need not be text
     if isinstance(item, LeftOut):
-        report.left_out.append(item)
+        report.left_out.append(item._replace(key=shown))
+        return
+    if shown != item.key:
+        report.left_out.append(LeftOut(shown, WHOLE, "its name is no text in UTF-8: rename it"))
         return
     if not isinstance(item, GroupItem):
         if item.key in seen:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -270,13 +271,15 @@ class _StoreTarget:
                         del store.attrs[name]
 
     def abandon(self, *, keep: bool) -> None:
-        if keep and self._made_of is not None:
-            self._store.close()  # a later run goes on from here
-            return
+        keep = keep and self._made_of is not None
+        if keep:
+            with suppress(OSError):  # a full disk: what was published before it was full stays
+                self._store.close()
         if not self._store.closed:
             self._store.discard()
             self._store.close()
-        remove(self.partial)
+        if not keep:
+            remove(self.partial)  # else a later run goes on from here
 
 
 class _ArrayTarget(UnresumedTarget):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,9 @@ from blosc2._tools.converting.items import (
 )
 from blosc2._tools.converting.placing import UnresumedTarget
 from blosc2._tools.equality import is_json
+
+# How often what is written is removed while others still write to it, and the seconds in between.
+_MOST_TRIES, _BETWEEN = 20, 0.1
 
 
 class _Zarr:
@@ -129,6 +134,12 @@ class _NewZarr(UnresumedTarget):
     def abandon(self, *, keep: bool) -> None:
         if self._store is not None:
             self._store.close()
+        # Threads of zarr that were interrupted may still write chunks.
+        for _ in range(_MOST_TRIES):
+            with suppress(OSError):
+                super().abandon(keep=keep)
+                return
+            time.sleep(_BETWEEN)
         super().abandon(keep=keep)
 
 

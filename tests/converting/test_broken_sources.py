@@ -1,0 +1,224 @@
+"""Sources that are damaged, have odd names, or lie on a full disk: one clear line, and nothing that looks whole."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blosc2
+from blosc2.exceptions import ConversionError, FormatError
+
+ITEMS = np.random.default_rng(0).integers(0, 256, (32, 64, 64)).astype("u1")
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def command(*arguments: object) -> tuple[int, str]:
+    """The exit code of a command, and what it says on stderr."""
+    pytest.importorskip("click", reason="click is an extra")
+    done = subprocess.run(
+        [sys.executable, "-m", "blosc2", *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stderr
+
+
+def test_a_cut_lmdb_file_ends_no_process(tmp_path: Path) -> None:
+    """The library maps it, and a page behind its end would be a SIGBUS."""
+    lmdb = pytest.importorskip("lmdb", reason="an extra")
+    path = tmp_path / "a.lmdb"
+    with lmdb.open(str(path), subdir=False, map_size=1 << 26) as environment, environment.begin(write=True) as writing:
+        for number in range(100):
+            writing.put(b"%03d" % number, ITEMS.tobytes()[:5000])
+    blosc2.convert(path, tmp_path / "whole.b2z", verify=True)
+    cut(path)
+    code, said = command("import", path, tmp_path / "a.b2z")
+    assert code == 2
+    assert "it was cut; restore it from a copy" in said
+    path.write_bytes(b"")
+    with pytest.raises(ConversionError, match="is no LMDB environment, or a damaged one"):
+        blosc2.convert(path, tmp_path / "a.b2z")
+    assert not (tmp_path / "a.b2z").exists()
+
+
+def test_pages_that_a_cut_tiff_lacks_are_not_passed_over(tmp_path: Path) -> None:
+    tifffile = pytest.importorskip("tifffile", reason="an extra")
+    os.mkdir(tmp_path / "images")
+    path = tmp_path / "images" / "a.tif"
+    tifffile.imwrite(path, ITEMS)
+    blosc2.convert(path, tmp_path / "whole.b2z", verify=True)
+    cut(path)
+    with pytest.raises(ConversionError, match=r"a\.tif is damaged: "):
+        blosc2.convert(path, tmp_path / "a.b2z")
+    report = blosc2.convert(tmp_path / "images", tmp_path / "b.b2z")
+    assert [(each.key, each.what) for each in report.left_out] == [("/a.tif", "all of it")]
+    assert sorted(os.listdir(tmp_path)) == ["b.b2z", "images", "whole.b2z"]
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.npz"])
+def test_an_empty_file_is_no_interrupt(tmp_path: Path, name: str) -> None:
+    """NumPy raises `EOFError`, which click takes for Ctrl-D."""
+    (tmp_path / name).write_bytes(b"")
+    code, said = command("import", tmp_path / name, tmp_path / "a.b2z")
+    assert code == 2
+    assert said.startswith("blosc2 import: ")
+    assert said.count("\n") == 1
+    assert f"{name} cannot be opened: is it whole, and what its name says?" in said
+
+
+def test_an_error_of_a_library_says_where_it_happened(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=ITEMS, y=ITEMS)
+    data = bytearray((tmp_path / "a.npz").read_bytes())
+    data[-5000] ^= 1  # in the second array
+    (tmp_path / "a.npz").write_bytes(data)
+    with pytest.raises(Exception, match="CRC") as caught:
+        blosc2.convert(tmp_path / "a.npz", tmp_path / "a.b2z")
+    assert caught.value.__notes__ == [f"while {tmp_path / 'a.npz'} was converted, at or behind '/y'"]
+    code, said = command("import", tmp_path / "a.npz", tmp_path / "a.b2z")
+    assert (code, said.count("\n")) == (2, 1)
+    assert "at or behind '/y'" in said
+    assert not (tmp_path / "a.b2z").exists()
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image", reason="an extra")
+    image.fromarray(ITEMS[0]).save(tmp_path / "good.png")
+    try:
+        os.rename(tmp_path / "good.png", os.fsencode(tmp_path) + b"/\xff.png")
+    except OSError:
+        pytest.skip("the file system takes no such name")
+    image.fromarray(ITEMS[1]).save(tmp_path / "good.png")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xfe.txt")).write_bytes(b"no image")
+    report = blosc2.convert(tmp_path, Path(str(tmp_path) + ".b2z"), source_format="images")
+    assert [(each.key, each.what) for each in report.left_out] == [
+        ("/\\udcfe.txt", "all of it"), ("/\\udcff.png", "all of it"),
+    ]  # fmt: skip
+    assert "/\\udcff.png" in str(report).encode().decode()
+    with blosc2.open(str(tmp_path) + ".b2z") as store:
+        np.testing.assert_array_equal(store["/good.png"][...], ITEMS[0 + 1])
+
+
+def test_booleans_of_parquet(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow", reason="an extra")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="an extra")
+    parquet.write_table(pa.table({"yes": [True, False, True]}), tmp_path / "a.parquet")
+    assert blosc2.convert(tmp_path / "a.parquet", tmp_path / "a.b2z", verify=True).left_out == []
+    with blosc2.open(str(tmp_path / "a.b2z")) as store:
+        assert store["/yes"].dtype == bool
+        assert store["/yes"][...].tolist() == [True, False, True]
+
+
+def test_a_full_disk_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing fails as well: the first error is raised, and nothing is told of by `__del__` later."""
+    from blosc2._backends.zip.backend import ZipBackend
+
+    np.savez(tmp_path / "a.npz", x=ITEMS)
+    real = ZipBackend.write
+    calls: list[Any] = []
+
+    def full(self: Any, files: Any, *more: Any, **keywords: Any) -> None:
+        calls.append(files)
+        if len(calls) > 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(self, files, *more, **keywords)
+
+    monkeypatch.setattr(ZipBackend, "write", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        blosc2.convert(tmp_path / "a.npz", tmp_path / "a.b2z")
+    assert caught.value.errno == errno.ENOSPC
+    assert len(calls) == 3  # at the end, and once more when it was closed
+    monkeypatch.undo()
+    assert sorted(os.listdir(tmp_path)) == ["a.npz", "a.partial.b2z"]
+    assert blosc2.convert(tmp_path / "a.npz", tmp_path / "a.b2z", verify=True).arrays == 1
+    assert sorted(os.listdir(tmp_path)) == ["a.b2z", "a.npz"]
+
+
+def test_what_is_still_written_to_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt leaves threads of zarr that write chunks while the directory is removed."""
+    zarr_groups = pytest.importorskip("blosc2._tools.converting.zarr_groups", reason="zarr is an extra")
+    np.savez(tmp_path / "a.npz", x=ITEMS)
+    left = 2
+
+    def interrupted(*_: object) -> Any:
+        raise KeyboardInterrupt
+
+    real = zarr_groups.UnresumedTarget.abandon
+
+    def raced(self: Any, *, keep: bool) -> None:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+        real(self, keep=keep)
+
+    monkeypatch.setattr(zarr_groups, "boxes_of", interrupted)
+    monkeypatch.setattr(zarr_groups, "_BETWEEN", 0.0)
+    monkeypatch.setattr(zarr_groups.UnresumedTarget, "abandon", raced)
+    with pytest.raises(KeyboardInterrupt):
+        blosc2.convert(tmp_path / "a.npz", tmp_path / "a.zarr")
+    assert os.listdir(tmp_path) == ["a.npz"]
+
+
+def test_a_target_that_cannot_be_removed_hides_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from blosc2._tools.converting.numpy_files import _NpzTarget
+
+    np.savez(tmp_path / "a.npz", x=ITEMS)
+
+    def broken(self: Any, item: Any) -> Any:
+        raise ValueError("the first error")
+
+    real = _NpzTarget.abandon
+
+    def stuck(self: Any, *, keep: bool) -> None:
+        real(self, keep=keep)
+        raise OSError(errno.EACCES, "not allowed")
+
+    monkeypatch.setattr(_NpzTarget, "add", broken)
+    monkeypatch.setattr(_NpzTarget, "abandon", stuck)
+    with pytest.raises(ValueError, match="the first error") as caught:
+        blosc2.convert(tmp_path / "a.npz", tmp_path / "b.npz")
+    assert "could not be removed, and may be deleted: [Errno 13] not allowed" in caught.value.__notes__[0]
+
+
+def test_what_to_do_with_a_target_that_exists(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=ITEMS)
+    blosc2.convert(tmp_path / "a.npz", tmp_path / "b.b2z")
+    with pytest.raises(FileExistsError, match=r"overwrite=True replaces it; to add to a store, .*`blosc2 cp`"):
+        blosc2.convert(tmp_path / "a.npz", tmp_path / "b.b2z")
+    code, said = command("import", tmp_path / "a.npz", tmp_path / "b.b2z")
+    assert code == 2
+    assert "-f replaces it; to add to it: blosc2 import" in said
+    # What it says is done, by the words that it says.
+    code, said = command("import", tmp_path / "a.npz", tmp_path / "b.b2z" / "of" / "a")
+    assert code == 2
+    one, other = said.partition("to add to it: ")[2].strip().split(", then ")
+    for words in (one, other):
+        done = subprocess.run(
+            f"{sys.executable} -m {words}", shell=True, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    with blosc2.open(str(tmp_path / "b.b2z")) as store:
+        np.testing.assert_array_equal(store["/of/a/x"][...], ITEMS)
+    with pytest.raises(ConversionError, match="target_format= names one") as caught:
+        blosc2.convert(tmp_path / "a.npz", tmp_path / "c")
+    assert ".npz" in str(caught.value)
+    assert ".npy" not in str(caught.value)  # which cannot be written
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.h5"])
+def test_open_says_how_other_formats_are_read(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(1000))
+    if name != "a.h5":
+        with open(path, "wb") as file:
+            (np.save if name == "a.npy" else np.savez)(file, ITEMS)
+    with pytest.raises(FormatError, match=rf"to make a store of it: blosc2\.convert\('{name}', 'a\.b2z'\)"):
+        blosc2.open(str(path))
