@@ -1,6 +1,6 @@
 """What works on whole files with the public classes.
 
-The command line, the viewer and the demo that it runs, and converting from and to other formats.
+The command line, the viewer and the demo that it runs, converting from and to other formats, and loaders for training.
 """
 
 from typing import TYPE_CHECKING
@@ -10,7 +10,15 @@ from blosc2._core.on_demand import on_demand
 if TYPE_CHECKING:
     from blosc2._tools.cli import main
     from blosc2._tools.converting import ConversionReport, LeftOut, convert
+    from blosc2._tools.loading import BatchList, Loader, PatchSampler, Permutation, Samples, foreground_index, stacked
 else:
-    __getattr__ = on_demand(__name__, {"cli": "main", "converting": "ConversionReport LeftOut convert"})
+    __getattr__ = on_demand(__name__, {
+        "cli": "main",
+        "converting": "ConversionReport LeftOut convert",
+        "loading": "BatchList Loader PatchSampler Permutation Samples foreground_index stacked",
+    })  # fmt: skip
 
-__all__ = ["ConversionReport", "LeftOut", "convert", "main"]
+__all__ = [
+    "BatchList", "ConversionReport", "LeftOut", "Loader", "PatchSampler", "Permutation", "Samples", "convert",
+    "foreground_index", "main", "stacked",
+]  # fmt: skip
