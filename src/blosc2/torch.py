@@ -224,8 +224,8 @@ class Loader(_tools.Loader):
 
     @staticmethod
     def _batch_of(dataset: Any, epoch: int, numbers: list[int], nthreads: int) -> Any:
-        if getattr(dataset, "takes_epochs", False):
-            return dataset.read_batch([(epoch, n) for n in numbers], nthreads)
+        if isinstance(dataset, _Tensors):
+            return _tools.Loader._batch_of(dataset, epoch, numbers, nthreads)
         if getattr(dataset, "__getitems__", None):
             return collate(dataset.__getitems__(numbers))
         return collate([dataset[n] for n in numbers])

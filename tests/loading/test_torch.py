@@ -192,10 +192,10 @@ def test_errors_name_the_key(tmp_path: Path, kind: str) -> None:
 
 
 class Dying(b2t.Samples):
-    def _read(self, places: Any, nthreads: int) -> Any:
-        if places[0][1] == 3:
+    def _read(self, epochs: Any, places: Any, nthreads: int) -> Any:
+        if places[0] == 3:
             os.kill(os.getpid(), signal.SIGKILL)
-        return super()._read(places, nthreads)
+        return super()._read(epochs, places, nthreads)
 
 
 @pytest.mark.skipif(not FORKS, reason="fork does not exist here")

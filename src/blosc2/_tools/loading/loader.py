@@ -10,7 +10,7 @@ from typing import Any
 from blosc2._options import get_nthreads
 from blosc2._tools.loading.order import Order
 from blosc2._tools.loading.reading_ahead import ReadAhead
-from blosc2._tools.loading.samples import naming
+from blosc2._tools.loading.samples import Dataset, naming, stacked
 
 
 class Loader:
@@ -128,9 +128,8 @@ class Loader:
 
         def make(number: int) -> Any:
             with naming(f"batch {number} of epoch {epoch}"):
-                numbers = [int(n) for n in order.numbers(epoch, number)]
                 try:
-                    return batch_of(dataset, epoch, numbers, nthreads)
+                    return batch_of(dataset, epoch, order.numbers(epoch, number).tolist(), nthreads)
                 except StopIteration as error:  # which would end the loop as if the epoch were over
                     raise RuntimeError("a sample or its transform raised StopIteration") from error
 
@@ -138,10 +137,8 @@ class Loader:
 
     @staticmethod
     def _batch_of(dataset: Any, epoch: int, numbers: list[int], nthreads: int) -> Any:
-        if getattr(dataset, "takes_epochs", False):
-            return dataset.read_batch([(epoch, n) for n in numbers], nthreads)
-        from blosc2._tools.loading.samples import stacked  # only for other datasets
-
+        if isinstance(dataset, Dataset):
+            return dataset._batch([epoch] * len(numbers), numbers, nthreads)
         return stacked([dataset[n] for n in numbers])
 
     # ------------------------------------------------------------------ state

@@ -127,17 +127,22 @@ class PatchSampler(Dataset):
         number : int, or tuple of int
             The number of a patch, or an epoch and a number.
         """
-        place = self._place(number)
-        volume = self._volume(place)
-        return self._drawn(place, volume, self._volume_shape(volume))
+        (epoch,), (place,) = self._split([number])
+        return self._place(epoch, place)[0]
 
-    def _volume(self, place: tuple[int, int]) -> int:
+    def _place(self, epoch: int, number: int) -> tuple[Place, tuple[int, ...]]:
+        """Where a patch is, and the last axes of its volume."""
+        volume = self._volume(epoch, number)
+        shape = self._volume_shape(volume)
+        return self._drawn((epoch, number), volume, shape), shape
+
+    def _volume(self, epoch: int, number: int) -> int:
         """The number of the volume: one after the other, in another order each time."""
-        turn, position = divmod(place[1], self._source.length)
-        return _turn(self._source.length, self.seed, place[0], turn)[position]
+        turn, position = divmod(number, self._source.length)
+        return _turn(self._source.length, self.seed, epoch, turn)[position]
 
-    def _label(self, place: tuple[int, int]) -> str:
-        return self._source.label(self._volume(place))
+    def _label(self, epoch: int, place: int) -> str:
+        return self._source.label(self._volume(epoch, place))
 
     def _volume_shape(self, volume: int) -> tuple[int, ...]:
         """The last axes of a volume, which all of its fields have."""
@@ -215,7 +220,7 @@ class PatchSampler(Dataset):
         return row[0], tuple(row[len(row) - len(self.shape) :])
 
     # ------------------------------------------------------------------ reading
-    def _read(self, places: list[tuple[int, int]], nthreads: int) -> dict[str | None, Any]:
+    def _read(self, epochs: list[int], places: list[int], nthreads: int) -> dict[str | None, Any]:
         source = self._source
         if isinstance(source, StoreLeaves):
             source.check()
@@ -225,10 +230,9 @@ class PatchSampler(Dataset):
         rooms: dict[str | None, Items] = {}
         for name in source.names:
             found[name], rooms[name] = self._new((len(places), *self._lead[name], *self.shape), self._dtypes[name])
-        for number, place in enumerate(places):
-            volume = self._volume(place)
-            shape = self._volume_shape(volume)
-            read, put = cut_box(shape, self._drawn(place, volume, shape).corner, self.shape)
+        for number, (epoch, patch) in enumerate(zip(epochs, places, strict=True)):
+            (volume, corner, _), shape = self._place(epoch, patch)
+            read, put = cut_box(shape, corner, self.shape)
             for name in source.names:
                 row = rooms[name][number]
                 if self._pads_any:

@@ -67,20 +67,20 @@ class Dataset:
     def __len__(self) -> int:
         raise NotImplementedError
 
-    def _read(self, places: list[tuple[int, int]], nthreads: int) -> dict[str | None, Any]:
-        """The items of samples, given as pairs of epoch and number: by field what callers get of a batch, or a list."""
+    def _read(self, epochs: list[int], places: list[int], nthreads: int) -> dict[str | None, Any]:
+        """The items of samples by their epochs and numbers: by field what callers get of a batch, or a list."""
         raise NotImplementedError
 
-    def _label(self, place: tuple[int, int]) -> str:
-        return self._source.label(place[1])
+    def _label(self, epoch: int, place: int) -> str:  # noqa: ARG002 - patches of an epoch are of other volumes
+        return self._source.label(place)
 
     def __getitem__(self, number: Number) -> Any:
         """A sample: an array, or a dict of arrays by field; or what the transform makes of it."""
-        return self._samples([self._place(number)], get_nthreads())[0]
+        return self._samples(*self._split([number]), get_nthreads())[0]
 
     def __getitems__(self, numbers: Sequence[Number]) -> BatchList:
         """Several samples, read in one call for each field. They are rows of one batch, if there is no transform."""
-        return self._samples([self._place(number) for number in numbers], get_nthreads())
+        return self._samples(*self._split(numbers), get_nthreads())
 
     def read_batch(self, numbers: Sequence[Number], nthreads: int | None = None) -> Any:
         """A batch: an array, or a dict of arrays by field, with a first axis of the samples.
@@ -92,38 +92,48 @@ class Dataset:
         nthreads : int, optional
             Threads that may share the decoding.
         """
-        places = [self._place(number) for number in numbers]
-        samples = self._samples(places, get_nthreads() if nthreads is None else nthreads)
-        return self._stacked(list(samples)) if samples.whole is None else samples.whole
+        return self._batch(*self._split(numbers), get_nthreads() if nthreads is None else nthreads)
 
-    def _place(self, number: Number) -> tuple[int, int]:
-        epoch, number = number if isinstance(number, tuple) else (0, number)
-        epoch, place = operator.index(epoch), operator.index(number)
-        place += len(self) if place < 0 else 0
-        if not 0 <= place < len(self):
-            raise IndexError(f"sample {number} of a dataset of {len(self)}")
-        return epoch, place
-
-    def _samples(self, places: list[tuple[int, int]], nthreads: int) -> BatchList:
-        if not places:
+    def _split(self, numbers: Sequence[Number]) -> tuple[list[int], list[int]]:
+        """Epochs and numbers of samples, checked."""
+        if not len(numbers):
             raise ValueError("a batch needs at least one sample")
-        found = self._read(places, nthreads)
+        length = len(self)
+        epochs, places = [], []
+        for number in numbers:
+            epoch, given = number if isinstance(number, tuple) else (0, number)
+            place = operator.index(given)
+            place += length if place < 0 else 0
+            if not 0 <= place < length:
+                raise IndexError(f"sample {given} of a dataset of {length}")
+            epochs.append(operator.index(epoch))
+            places.append(place)
+        return epochs, places
+
+    def _batch(self, epochs: list[int], places: list[int], nthreads: int) -> Any:
+        if self.transform is not None:
+            return self._stacked(list(self._samples(epochs, places, nthreads)))
+        found = self._read(epochs, places, nthreads)
+        return found.get(None, found)
+
+    def _samples(self, epochs: list[int], places: list[int], nthreads: int) -> BatchList:
+        found = self._read(epochs, places, nthreads)
         whole = found.get(None, found)
         if None in found:
             samples = BatchList(whole)
         else:
             samples = BatchList({name: rows[i] for name, rows in found.items()} for i in range(len(places)))
-        if self.transform is not None:
-            for i, place in enumerate(places):
-                with naming(f"sample {place[1]}, {self._label(place)}"):
-                    samples[i] = self.transform(samples[i], *self._random(place))
-        elif not any(isinstance(rows, list) for rows in found.values()):
+        if self.transform is None:
             samples.whole = whole
+            return samples
+        for i, (epoch, place) in enumerate(zip(epochs, places, strict=True)):
+            with naming(f"sample {place}, {self._label(epoch, place)}"):
+                samples[i] = self.transform(samples[i], *self._random(epoch, place))
         return samples
 
-    def _random(self, place: tuple[int, int]) -> tuple[Any, ...]:
+    def _random(self, epoch: int, place: int) -> tuple[Any, ...]:
         """The generator that a transform gets, which depends on the seed and the sample alone."""
-        return (np.random.Generator(np.random.PCG64(mixed_all(self.seed, *place, 1))),) if self.rng else ()
+        return (np.random.Generator(np.random.PCG64(mixed_all(self.seed, epoch, place, 1))),) if self.rng else ()
 
 
 class Samples(Dataset):
@@ -186,8 +196,8 @@ class Samples(Dataset):
     def __len__(self) -> int:
         return self._source.length
 
-    def _read(self, places: list[tuple[int, int]], nthreads: int) -> dict[str | None, Any]:
-        numbers = [number for _, number in places]
+    def _read(self, epochs: list[int], places: list[int], nthreads: int) -> dict[str | None, Any]:  # noqa: ARG002
+        numbers = places
         found: dict[str | None, Any] = {}
         for name in self._source.names:
             shape, dtype = self._like[name]
